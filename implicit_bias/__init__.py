@@ -1,0 +1,46 @@
+"""Certified implicit-bias SVMs for gated networks.
+
+Where does gradient descent go when it trains a gated network for ever? To a hard-margin SVM
+under a norm that the architecture sets. The package builds that SVM for any gates, solves it
+with a certificate, trains the network itself, and compares the two.
+
+The names below are imported on first use, so that ``import implicit_bias`` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from implicit_bias.certificate import Certificate, Status, certify
+    from implicit_bias.problem import MarginProblem
+    from implicit_bias.solvers import Solution, solve
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Certificate": "certificate",
+    "MarginProblem": "problem",
+    "Solution": "solvers",
+    "Status": "certificate",
+    "certify": "certificate",
+    "solve": "solvers",
+}
+
+__all__ = [
+    "Certificate",
+    "MarginProblem",
+    "Solution",
+    "Status",
+    "certify",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'implicit_bias' has no attribute {name!r}")
+    return getattr(import_module(f"implicit_bias.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

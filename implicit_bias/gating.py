@@ -1,0 +1,576 @@
+"""Gates z(x): known functions of the input that training does not change.
+
+Every gating maps inputs X (n, D) to a gate matrix Z (n, M), dense or CSR, and names the group
+of each of its M columns. A group is what the norm switches on and off as one: a hidden unit.
+
+================  =========================  ================================  ===============
+gating            columns M                  gates                             groups
+================  =========================  ================================  ===============
+HyperplaneContexts  H * C, context fastest   one-hot context of each unit      one a unit
+GlobalContexts    contexts that occur        one-hot context of the network    one
+UnitGates         H (+ 1 always on)          0/1 or sigmoid of a projection    one a unit
+NoGates           1                          the constant 1                    one
+================  =========================  ================================  ===============
+
+Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.validation import Array, as_features, as_finite
+
+if TYPE_CHECKING:
+    import torch
+
+GateMatrix: TypeAlias = Array | sp.csr_array
+Threshold: TypeAlias = Literal["median", "random", "zero"] | Array
+Firing: TypeAlias = Literal[">", ">=", "sigmoid"]
+RandomState: TypeAlias = int | np.random.Generator | None
+
+# Standard deviations of the published draws (DESIGN 3): only their ratio matters, because a
+# hyperplane does not change when its normal and its threshold are scaled together.
+WEIGHT_SCALE = 36.0
+THRESHOLD_SCALE = 9.0
+
+
+class Gating(ABC):
+    """A fixed gate function: inputs (n, D) to gates (n, M), with the group of each column."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """D, the number of input features."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> NDArray[np.int64]:
+        """Group of each gate column, shape (M,), values 0 .. G - 1."""
+
+    @abstractmethod
+    def gates(self, X: ArrayLike) -> GateMatrix:
+        """Gate matrix of inputs X (n, D): shape (n, M), dense or CSR."""
+
+    @abstractmethod
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Count, for each sample (n,), the groups whose context did not occur when fitted.
+
+        Such a context has zero coefficients, so the group adds nothing to the prediction.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class NoGates(Gating):
+    """The constant gate 1: the predictor is linear and the problem the classical SVM."""
+
+    n_inputs: int
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return self.n_inputs
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """One column, one group."""
+        return np.zeros(1, dtype=np.int64)
+
+    def gates(self, X: ArrayLike) -> Array:
+        """Ones, shape (n, 1)."""
+        return np.ones((len(as_features(X, self.n_inputs)), 1))
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Zeros (n,): there is one context, and it always occurs."""
+        return np.zeros(len(as_features(X, self.n_inputs)), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class HyperplaneContexts(Gating):
+    """Contexts of a gated linear network: k hyperplanes a unit cut the input space in C = 2^k.
+
+    Column ``h * C + c`` is 1 where unit h is in context c: the unit is the slow index, the
+    context the fast one, and the first hyperplane is the most significant bit of c.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (H, k, D)
+        Normals of the hyperplanes.
+    thresholds : ndarray of shape (H, k)
+        A hyperplane fires where its projection is strictly greater than its threshold.
+    occurs : ndarray of bool, shape (H, C)
+        The contexts that occurred in the data the gating was fitted on.
+    single_precision : bool
+        Project in float32, as the published code does; a sample within rounding of a hyperplane
+        may then fall on its other side.
+    """
+
+    weights: Array
+    thresholds: Array
+    occurs: NDArray[np.bool_]
+    single_precision: bool = False
+
+    @classmethod
+    def from_hyperplanes(
+        cls,
+        X: ArrayLike,
+        weights: ArrayLike,
+        thresholds: ArrayLike,
+        *,
+        single_precision: bool = False,
+    ) -> HyperplaneContexts:
+        """Build the contexts of given hyperplanes and record which of them occur in X.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs.
+        weights : array_like of shape (H, k, D)
+            Normals.
+        thresholds : array_like of shape (H, k)
+            Thresholds.
+        single_precision : bool
+            As in the class.
+
+        Raises
+        ------
+        ValueError
+            Shapes that do not fit, NaN or infinity.
+        """
+        weights = as_finite(weights, "weights", 3)
+        thresholds = as_finite(thresholds, "thresholds", 2)
+        if thresholds.shape != weights.shape[:2]:
+            raise ValueError(
+                f"thresholds must have shape (H, k) = {weights.shape[:2]} like the weights "
+                f"{weights.shape}, got {thresholds.shape}"
+            )
+        n_units, n_hyperplanes = thresholds.shape
+        occurs = np.zeros((n_units, 2**n_hyperplanes), dtype=bool)
+        fitted = cls(weights, thresholds, occurs, single_precision)
+        contexts = fitted.contexts(X)
+        fitted.occurs[np.arange(n_units), contexts] = True  # broadcasts over samples (n, H)
+        return fitted
+
+    @classmethod
+    def random(
+        cls,
+        X: ArrayLike,
+        n_units: int,
+        n_hyperplanes: int = 1,
+        *,
+        threshold: Threshold = "median",
+        reference: ArrayLike | None = None,
+        random_state: RandomState = None,
+    ) -> HyperplaneContexts:
+        """Draw Gaussian hyperplanes, as in section 4 of the source.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs.
+        n_units, n_hyperplanes : int
+            H and k.
+        threshold : {"median", "random", "zero"} or array_like of shape (H, k)
+            Median of each projection over ``reference``; Gaussian; zero; or given.
+        reference : array_like of shape (n', D), optional
+            The inputs whose median is taken; X where not given.
+        random_state : int, numpy Generator or None
+            Seed of the draws.
+        """
+        X = as_finite(X, "X", 2)
+        _check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
+        rng = np.random.default_rng(random_state)
+        shape = (n_units, n_hyperplanes)
+        weights = rng.normal(0.0, WEIGHT_SCALE, (*shape, X.shape[1]))
+        drawn = rng.normal(0.0, THRESHOLD_SCALE, shape)  # always, so that it shifts no later draw
+        reference = X if reference is None else as_features(reference, X.shape[1])
+        thresholds = _thresholds(threshold, weights, drawn, reference)
+        return cls.from_hyperplanes(X, weights, thresholds)
+
+    @classmethod
+    def published(
+        cls,
+        X: ArrayLike,
+        n_units: int,
+        n_hyperplanes: int = 1,
+        *,
+        threshold: Literal["median", "random"],
+        reference: ArrayLike,
+        seed: int,
+    ) -> HyperplaneContexts:
+        """Repeat the draws of the published code to the bit (Lippl et al. 2022).
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs.
+        n_units, n_hyperplanes : int
+            H and k.
+        threshold : {"median", "random"}
+            Their option; the median is the 0.5-quantile over ``reference``.
+        reference : array_like of shape (n', D)
+            In the published code all 60,000 images, validation images included.
+        seed : int
+            The context seed of the published tables.
+        """
+        import torch
+
+        X = as_finite(X, "X", 2)
+        _check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
+        n_features, rows = X.shape[1], n_units * n_hyperplanes
+        generator = torch.Generator().manual_seed(seed)
+        # They construct a torch Linear first; its default initialisation consumes these draws.
+        bound = 1.0 / math.sqrt(n_features)
+        torch.empty(rows, n_features).uniform_(-bound, bound, generator=generator)
+        weights = torch.empty(rows, n_features).normal_(0.0, WEIGHT_SCALE, generator=generator)
+        drawn = torch.empty(rows).normal_(0.0, THRESHOLD_SCALE, generator=generator)
+        if threshold == "median":
+            reference = as_features(reference, n_features)
+            offsets = _single_precision_projections(reference, weights)
+            # Column by column: torch.quantile refuses large tensors.
+            drawn = torch.stack([column.quantile(0.5) for column in offsets.unbind(1)])
+        elif threshold != "random":
+            raise ValueError(f"threshold must be 'median' or 'random', got {threshold!r}")
+        # Row-major: row h * k + j is hyperplane j of unit h.
+        shape = (n_units, n_hyperplanes)
+        return cls.from_hyperplanes(
+            X,
+            weights.double().numpy().reshape(*shape, n_features),
+            drawn.double().numpy().reshape(shape),
+            single_precision=True,
+        )
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return int(self.weights.shape[2])
+
+    @property
+    def n_units(self) -> int:
+        """H, the number of hidden units."""
+        return int(self.weights.shape[0])
+
+    @property
+    def n_contexts(self) -> int:
+        """C = 2^k, the number of contexts of a unit."""
+        return int(2 ** self.weights.shape[1])
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Column h * C + c belongs to unit h."""
+        return np.repeat(np.arange(self.n_units), self.n_contexts)
+
+    def fires(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Which hyperplanes fire, shape (n, H, k)."""
+        X = as_features(X, self.n_features)
+        return _projections(X, self.weights, self.single_precision) > self.thresholds
+
+    def contexts(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Context of each unit, shape (n, H), values 0 .. C - 1."""
+        n_hyperplanes = self.weights.shape[1]
+        significance = 2 ** np.arange(n_hyperplanes - 1, -1, -1)
+        contexts: NDArray[np.int64] = self.fires(X) @ significance
+        return contexts
+
+    def gates(self, X: ArrayLike) -> sp.csr_array:
+        """One-hot contexts, shape (n, H * C), CSR with exactly H ones a row."""
+        contexts = self.contexts(X)
+        n, n_units = contexts.shape
+        columns = contexts + self.n_contexts * np.arange(n_units)  # (n, H)
+        return _one_hot(columns, n_units * self.n_contexts)
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Count, for each sample (n,), the units in a context that training never saw."""
+        seen = self.occurs[np.arange(self.n_units), self.contexts(X)]
+        return np.count_nonzero(~seen, axis=1).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalContexts(Gating):
+    """One column for each joint context of all units that occurs in the training data.
+
+    The network of one layer ("shallow GLN") has one weight vector for each joint context. Of
+    the C^H contexts few occur, and only these get a column; elsewhere every gate is 0 and the
+    prediction is 0, an error by either label, as in the published code (DESIGN 3).
+
+    Parameters
+    ----------
+    local : HyperplaneContexts
+        The hyperplanes.
+    codes : ndarray of uint8, shape (M, ceil(H * k / 8))
+        The hyperplanes' bits in each context that occurred, packed; in lexicographic order.
+    """
+
+    local: HyperplaneContexts
+    codes: NDArray[np.uint8]
+
+    @classmethod
+    def collapse(cls, local: HyperplaneContexts, X: ArrayLike) -> GlobalContexts:
+        """Keep the joint contexts of ``local`` that occur in the training inputs X (n, D)."""
+        return cls(local, np.unique(_packed(local.fires(X)), axis=0))
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return self.local.n_features
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """All columns in one group."""
+        return np.zeros(len(self.codes), dtype=np.int64)
+
+    def contexts(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Column of each sample, shape (n,); -1 in a context that training never saw."""
+        column = {code.tobytes(): m for m, code in enumerate(self.codes)}
+        packed = _packed(self.local.fires(X))
+        return np.array([column.get(code.tobytes(), -1) for code in packed], dtype=np.int64)
+
+    def gates(self, X: ArrayLike) -> sp.csr_array:
+        """One-hot contexts, shape (n, M); a row of an unseen context is empty."""
+        contexts = self.contexts(X)
+        seen = contexts >= 0
+        indptr = np.concatenate([[0], np.cumsum(seen)])
+        columns = contexts[seen]
+        return sp.csr_array(
+            (np.ones(len(columns)), columns, indptr), shape=(len(contexts), len(self.codes))
+        )
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """1 for each sample (n,) in a context that training never saw, else 0."""
+        return (self.contexts(X) < 0).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class UnitGates(Gating):
+    """One gate a hidden unit: 0/1 as in a ReLU network with frozen gates, or a sigmoid.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (H, D)
+        Gate direction of each unit.
+    thresholds : ndarray of shape (H,)
+        Compared with, or subtracted from, the projections.
+    firing : {">", ">=", "sigmoid"}
+        Open where the projection is greater, not smaller; or the logistic function of the
+        difference (soft GaLU, Fiat et al. 2019).
+    always_on : bool
+        Append one unit whose gate is 1 everywhere, so that no sample has all gates off.
+    single_precision : bool
+        As in `HyperplaneContexts`.
+    """
+
+    weights: Array
+    thresholds: Array
+    firing: Firing = ">"
+    always_on: bool = False
+    single_precision: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", as_finite(self.weights, "weights", 2))
+        object.__setattr__(self, "thresholds", as_finite(self.thresholds, "thresholds", 1))
+        if len(self.thresholds) != len(self.weights):
+            raise ValueError(
+                f"thresholds must have one entry for each of the {len(self.weights)} rows of "
+                f"weights, got {len(self.thresholds)}"
+            )
+        if self.firing not in (">", ">=", "sigmoid"):
+            raise ValueError(f"firing must be '>', '>=' or 'sigmoid', got {self.firing!r}")
+
+    @classmethod
+    def random(
+        cls,
+        X: ArrayLike,
+        n_units: int,
+        *,
+        init: Literal["normal", "orthogonal"] = "normal",
+        threshold: Threshold = "median",
+        firing: Firing = ">=",
+        always_on: bool = True,
+        random_state: RandomState = None,
+    ) -> UnitGates:
+        """Draw the gates of SVM-RC: normal or orthogonal directions.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs; the median is taken over them.
+        n_units : int
+            H, without the always-on unit.
+        init : {"normal", "orthogonal"}
+            Rows independent N(0, 1/D), or orthonormal (columns, where H > D).
+        threshold : {"median", "random", "zero"} or array_like of shape (H,)
+            As in `HyperplaneContexts.random`.
+        firing, always_on
+            As in the class.
+        random_state : int, numpy Generator or None
+            Seed of the draws.
+        """
+        X = as_finite(X, "X", 2)
+        _check_counts(n_units=n_units)
+        if init not in ("normal", "orthogonal"):
+            raise ValueError(f"init must be 'normal' or 'orthogonal', got {init!r}")
+        rng = np.random.default_rng(random_state)
+        n_features = X.shape[1]
+        weights = rng.normal(0.0, 1.0 / math.sqrt(n_features), (n_units, n_features))
+        ratio = THRESHOLD_SCALE / WEIGHT_SCALE
+        drawn = rng.normal(0.0, ratio / math.sqrt(n_features), n_units)
+        if init == "orthogonal":
+            weights = _orthogonal(weights)
+        return cls(weights, _thresholds(threshold, weights, drawn, X), firing, always_on)
+
+    @classmethod
+    def published(
+        cls, n_units: int, *, reference: ArrayLike, seed: int, always_on: bool = True
+    ) -> UnitGates:
+        """Repeat the gates of the published SVM-RC: orthogonal, lower median, and one unit on.
+
+        Parameters
+        ----------
+        n_units : int
+            H, without the always-on unit.
+        reference : array_like of shape (n', D)
+            The inputs whose lower median (torch.median) is taken: all 60,000 images.
+        seed : int
+            Seed of the published tables.
+        always_on : bool
+            Without this unit some samples have all gates off.
+        """
+        import torch
+
+        reference = as_finite(reference, "reference", 2)
+        _check_counts(n_units=n_units)
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.empty(n_units, reference.shape[1])
+        torch.nn.init.orthogonal_(drawn, generator=generator)
+        thresholds = _single_precision_projections(reference, drawn).median(dim=0).values
+        weights = drawn.double().numpy()
+        return cls(weights, thresholds.double().numpy(), ">=", always_on, single_precision=True)
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return int(self.weights.shape[1])
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Each column is a group of its own; the always-on unit is the last."""
+        return np.arange(len(self.weights) + self.always_on)
+
+    def gates(self, X: ArrayLike) -> Array:
+        """Gates of the units, shape (n, H) or (n, H + 1), dense."""
+        X = as_features(X, self.n_features)
+        excess = _projections(X, self.weights, self.single_precision)
+        if self.firing == "sigmoid":
+            excess -= self.thresholds
+            gates = 0.5 * (1.0 + np.tanh(0.5 * excess))  # the logistic function, no overflow
+        elif self.firing == ">":
+            gates = (excess > self.thresholds).astype(np.float64)
+        else:
+            gates = (excess >= self.thresholds).astype(np.float64)
+        if self.always_on:
+            gates = np.column_stack([gates, np.ones(len(X))])
+        return gates
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Zeros (n,): a unit is on or off, and what is learned of it holds wherever it is on."""
+        return np.zeros(len(as_features(X, self.n_features)), dtype=np.int64)
+
+
+def l2_metric(n_units: int, n_contexts: int) -> Array:
+    r"""Metric of SVM-L2: the exact ||beta||_2 over all C^H joint contexts.
+
+    With beta_gamma = sum_h zeta_{h, gamma_h}, ||beta||^2 = C^(H-2) tr(zeta' A zeta) where
+    A = C I + J - B, J all ones and B block ones. Its pseudo-inverse (returned) has the kernel
+    mask (agree(n, m) - (H - 1) / C) / C, agree = number of units whose contexts coincide.
+    The factor C^(H-2), which would overflow, is left out: the norm is
+    ||beta||_2 / C^((H-2)/2).
+
+    Parameters
+    ----------
+    n_units, n_contexts : int
+        H and C, in the column order of `HyperplaneContexts`.
+
+    Returns
+    -------
+    ndarray of shape (H * C, H * C)
+        Positive semi-definite, of rank H (C - 1) + 1.
+
+    Notes
+    -----
+    Replaces eq. (23)/(25) of Lippl et al. (2022), which is not the root of their (24).
+    """
+    size = n_units * n_contexts
+    block = np.kron(np.eye(n_units), np.ones((n_contexts, n_contexts)))
+    # On the complement of B's range A is C; on the ones vector H C; elsewhere 0.
+    return (np.eye(size) - block / n_contexts) / n_contexts + 1.0 / size**2
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        least = 1 if name == "n_units" else 0  # no hyperplane: one context, no gates at all
+        if not isinstance(count, (int, np.integer)) or count < least:
+            raise ValueError(f"{name} must be a whole number, at least {least}, got {count!r}")
+
+
+def _projections(X: Array, weights: Array, single_precision: bool = False) -> Array:
+    """Projections of X (n, D) on weights (..., D): shape (n, ...), row-major."""
+    flat = weights.reshape(-1, weights.shape[-1])
+    if single_precision:
+        import torch
+
+        single = _single_precision_projections(X, torch.tensor(flat, dtype=torch.float32))
+        projections = single.double().numpy()
+    else:
+        projections = X @ flat.T
+    return projections.reshape(len(X), *weights.shape[:-1])
+
+
+def _single_precision_projections(X: Array, weights: torch.Tensor) -> torch.Tensor:
+    """Projections of X (n, D) on float32 weights (H, D), as torch rounds them: (n, H)."""
+    import torch
+
+    return torch.tensor(X, dtype=torch.float32) @ weights.T
+
+
+def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: Array) -> Array:
+    """Thresholds, shaped like ``drawn``, by the rule that the user chose."""
+    if not isinstance(threshold, str):
+        given = as_finite(threshold, "threshold", drawn.ndim)
+        if given.shape != drawn.shape:
+            raise ValueError(f"threshold must have shape {drawn.shape}, got {given.shape}")
+        return given
+    if threshold == "median":
+        return np.asarray(np.median(_projections(reference, weights), axis=0), dtype=np.float64)
+    if threshold == "random":
+        return drawn
+    if threshold == "zero":
+        return np.zeros_like(drawn)
+    raise ValueError(f"threshold must be 'median', 'random', 'zero' or an array, got {threshold!r}")
+
+
+def _one_hot(columns: NDArray[np.int64], n_columns: int) -> sp.csr_array:
+    """CSR matrix (n, n_columns) with ones at the columns (n, H) of each row."""
+    n, per_row = columns.shape
+    indptr = np.arange(0, n * per_row + 1, per_row)
+    # Row-major: the H entries of one sample lie together.
+    return sp.csr_array((np.ones(n * per_row), columns.reshape(-1), indptr), shape=(n, n_columns))
+
+
+def _packed(fires: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Bits (n, H, k) packed row-major into (n, ceil(H k / 8)) bytes."""
+    return np.packbits(fires.reshape(len(fires), -1), axis=1)
+
+
+def _orthogonal(weights: Array) -> Array:
+    """Orthonormal rows (or columns, where H > D) from Gaussian weights (H, D), Haar measure."""
+    tall = weights if weights.shape[0] >= weights.shape[1] else weights.T
+    q, r = np.linalg.qr(tall)
+    q *= np.sign(np.diag(r))
+    return np.ascontiguousarray(q if tall is weights else q.T)

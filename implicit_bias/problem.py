@@ -1,0 +1,297 @@
+r"""The margin problem: one convex program behind every model.
+
+Primal  minimise  Omega(zeta) + C sum_n xi_n,  Omega(zeta) = sum_g ||zeta_g||
+        subject to  y_n f(x_n) >= 1 - xi_n,  xi >= 0     (C = inf: xi = 0, the hard margin)
+Dual    maximise  sum_n alpha_n
+        subject to  0 <= alpha_n <= C,  ||V_g(alpha)|| <= 1
+
+=========  ============  ====================================================================
+X          (N, D)        inputs
+y          (N,)          labels, -1 or +1
+Z          (N, M)        gates z_m(x_n), any real numbers, dense or sparse
+groups     (M,)          group of each gate column, 0 .. G - 1
+zeta       (M, D)        coefficients; f(x) = sum_m z_m(x) <zeta_m, x>
+alpha      (N,)          dual variables
+V          (M, D)        V_m = sum_n alpha_n y_n z_m(x_n) x_n
+P_g        (M_g, M_g)    metric of a group: norm sqrt(tr(zeta_g' P_g^+ zeta_g)) for zeta_g in the
+                         range of P_g, dual norm sqrt(tr(V_g' P_g V_g)); the identity by default
+=========  ============  ====================================================================
+
+In kernels ||V_g||^2 = alpha' Q_g alpha with Q_g = (y y') o (X X') o (Z_g P_g Z_g'): hard-margin
+multiple kernel learning in which every structure is a mask on one Gram matrix. The feature
+matrix (N, M D) is never formed.
+
+Source: Lippl, Abbott, Chung (2022), eqs. (8)-(12), in the form of the design's section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.gating import GateMatrix
+from implicit_bias.validation import Array, as_finite
+
+# Rows handled at once where a product needs a temporary of shape (rows, D).
+BLOCK = 4096
+# A metric's eigenvalues below this share of the largest one count as zero.
+RANK_TOLERANCE = 1e-12
+
+
+def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
+    """Predictor f(x_n) = sum_m z_m(x_n) <coef_m, x_n> for all samples.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+        Inputs.
+    gates : ndarray or CSR array of shape (n, M)
+        Gates of these inputs.
+    coef : ndarray of shape (M, D)
+        Coefficients zeta.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    values = np.empty(len(X))
+    for start in range(0, len(X), BLOCK):
+        rows = slice(start, start + BLOCK)
+        values[rows] = np.einsum("nd,nd->n", gates[rows] @ coef, X[rows])
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class MarginProblem:
+    """Maximise the margin under a group norm, for any gates.
+
+    Parameters
+    ----------
+    X : array_like of shape (N, D)
+        Inputs; append a constant 1 where the predictors should have an offset.
+    y : array_like of shape (N,)
+        Labels, -1 or +1.
+    gates : array_like or scipy sparse array of shape (N, M)
+        Gate of each column at each sample, any real numbers.
+    groups : array_like of int, shape (M,)
+        Group of each column, 0 .. G - 1, none left out.
+    metric : mapping from group to array_like of shape (M_g, M_g), optional
+        Positive semi-definite P_g of the groups that have one; see the module's table.
+    C : float
+        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+
+    Raises
+    ------
+    ValueError
+        NaN, shapes that do not fit, labels other than -1 and +1, groups that are not
+        0 .. G - 1, a metric that is not symmetric positive semi-definite, C not positive.
+    """
+
+    X: Array
+    y: Array
+    gates: GateMatrix
+    groups: NDArray[np.int64]
+    metric: Mapping[int, Array] | None = None
+    C: float = np.inf
+
+    def __post_init__(self) -> None:
+        X = as_finite(self.X, "X", 2)
+        y = as_finite(self.y, "y", 1)
+        gates = _as_gates(self.gates)
+        groups = _as_groups(self.groups)
+        n = len(X)
+        if n == 0 or X.shape[1] == 0:
+            raise ValueError(f"X is empty: shape {X.shape}")
+        if len(y) != n or gates.shape[0] != n:
+            raise ValueError(
+                f"X, y and gates must have one row a sample, got {n}, {len(y)} and {gates.shape[0]}"
+            )
+        if not np.isin(y, (-1.0, 1.0)).all():
+            raise ValueError(
+                f"labels must be -1 or +1, got {np.unique(y)[:5]}: recode them, or use the "
+                "estimators, which take two classes of any type"
+            )
+        if gates.shape[1] != len(groups):
+            raise ValueError(
+                f"groups must name the group of each of the {gates.shape[1]} gate columns, "
+                f"got {len(groups)} entries"
+            )
+        if not self.C > 0:
+            raise ValueError(f"C must be in (0, inf], got {self.C}: use inf for the hard margin")
+        metric = _as_metric(self.metric, groups) if self.metric else None
+        for name, value in [("X", X), ("y", y), ("gates", gates), ("groups", groups)]:
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "metric", metric)
+        object.__setattr__(self, "C", float(self.C))
+
+    @property
+    def n_samples(self) -> int:
+        """N."""
+        return len(self.y)
+
+    @property
+    def n_gates(self) -> int:
+        """M."""
+        return len(self.groups)
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return int(self.groups.max()) + 1
+
+    @property
+    def hard_margin(self) -> bool:
+        """Whether C is infinite."""
+        return bool(np.isinf(self.C))
+
+    def decision(self, coef: Array) -> Array:
+        """f(x_n), shape (N,), of coefficients (M, D)."""
+        return gated_linear(self.X, self.gates, coef)
+
+    def dual_vectors(self, alpha: Array) -> Array:
+        """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D)."""
+        return np.asarray(self.gates.T @ (self.X * (alpha * self.y)[:, None]))
+
+    def group_norms(self, coef: Array) -> Array:
+        """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
+        squares = self._group_sums(np.einsum("md,md->m", coef, coef))
+        for g, columns, P in self._metrics():
+            squares[g] = _inverse_metric_square(P, coef[columns])
+        return np.sqrt(squares)
+
+    def dual_norms(self, alpha: Array) -> Array:
+        """||V_g(alpha)|| of each group, shape (G,)."""
+        V = self.dual_vectors(alpha)
+        squares = self._group_sums(np.einsum("md,md->m", V, V))
+        for g, columns, P in self._metrics():
+            squares[g] = np.einsum("md,md->", V[columns], P @ V[columns])
+        return np.sqrt(np.maximum(squares, 0.0))
+
+    def feature_norms(self) -> Array:
+        """Norm of each sample's feature vector, sqrt(sum_g Q_g[n, n]), shape (N,)."""
+        gate_squares = np.asarray(self.plain_gates.multiply(self.plain_gates).sum(axis=1))
+        return np.sqrt(gate_squares.reshape(-1) * np.einsum("nd,nd->n", self.X, self.X))
+
+    def gram(self, group: int) -> Array:
+        """Q_g = (y y') o (X X') o (Z_g P_g Z_g'), shape (N, N)."""
+        columns = np.flatnonzero(self.plain_groups == group)
+        Z = self.plain_gates[:, columns].toarray()
+        yX = self.y[:, None] * self.X
+        return np.asarray((yX @ yX.T) * (Z @ Z.T))
+
+    # A metric is a change of gates: with P_g = R_g R_g' of full column rank, zeta_g = R_g u_g
+    # has norm ||u_g||, and u_g's gates are Z_g R_g. So the solvers see plain groups only.
+
+    @cached_property
+    def root(self) -> sp.csr_array:
+        """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
+        if self.metric is None:
+            return sp.eye_array(self.n_gates, format="csr")
+        plain = np.flatnonzero(~np.isin(self.groups, list(self.metric)))
+        blocks: list[tuple[NDArray[np.int64], Array]] = [(plain, np.eye(len(plain)))]
+        blocks += [(columns, _root(P)) for _, columns, P in self._metrics()]
+        widths = [R.shape[1] for _, R in blocks]
+        root = sp.lil_array((self.n_gates, sum(widths)))
+        for (columns, R), start in zip(blocks, np.cumsum([0, *widths[:-1]]), strict=True):
+            root[np.ix_(columns, np.arange(start, start + R.shape[1]))] = R
+        return root.tocsr()
+
+    @cached_property
+    def plain_gates(self) -> sp.csr_array:
+        """Gates Z R, shape (N, M'), of the equivalent problem without metric."""
+        gates = sp.csr_array(self.gates)
+        return gates if self.metric is None else sp.csr_array(gates @ self.root)
+
+    @cached_property
+    def plain_groups(self) -> NDArray[np.int64]:
+        """Group of each column of `plain_gates`, shape (M',)."""
+        columns = self.root.tocsc()
+        first_row = columns.indices[columns.indptr[:-1]]
+        return self.groups[first_row]
+
+    def subset(self, samples: NDArray[np.int64]) -> MarginProblem:
+        """Return the same problem on some of the samples (indices)."""
+        return MarginProblem(
+            self.X[samples], self.y[samples], self.gates[samples], self.groups, self.metric, self.C
+        )
+
+    def _group_sums(self, values: Array) -> Array:
+        sums = np.bincount(self.groups, weights=values, minlength=self.n_groups)
+        return np.asarray(sums, dtype=np.float64)
+
+    def _metrics(self) -> Iterator[tuple[int, NDArray[np.int64], Array]]:
+        for g, P in (self.metric or {}).items():
+            yield g, np.flatnonzero(self.groups == g), P
+
+
+def _as_gates(gates: object) -> GateMatrix:
+    if sp.issparse(gates):
+        matrix = sp.csr_array(gates, dtype=np.float64)
+        as_finite(matrix.data, "gates", 1)
+        return matrix
+    return as_finite(gates, "gates", 2)  # type: ignore[arg-type]
+
+
+def _as_groups(groups: ArrayLike) -> NDArray[np.int64]:
+    array = np.asarray(groups)
+    if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"groups must be a 1-D array of integers, got {array.dtype} {array.shape}")
+    found = np.unique(array)
+    if not np.array_equal(found, np.arange(len(found))):
+        raise ValueError(
+            f"groups must be numbered 0 .. G - 1 with none left out, got {found[:10]}: "
+            "renumber with np.unique(groups, return_inverse=True)[1]"
+        )
+    return array.astype(np.int64)
+
+
+def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> dict[int, Array]:
+    checked = {}
+    for g, P in metric.items():
+        size = int(np.count_nonzero(groups == g))
+        matrix = as_finite(P, f"metric of group {g}", 2)
+        if size == 0 or matrix.shape != (size, size):
+            raise ValueError(
+                f"metric of group {g} must have shape ({size}, {size}), one row a gate column "
+                f"of the group, got {matrix.shape}"
+            )
+        scale = np.abs(matrix).max()
+        if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12 * scale):
+            raise ValueError(f"metric of group {g} is not symmetric: pass (P + P') / 2")
+        smallest = np.linalg.eigvalsh(matrix)[0]
+        if scale == 0 or smallest < -1e-10 * scale * size:
+            raise ValueError(
+                f"metric of group {g} is not positive semi-definite (or zero): smallest "
+                f"eigenvalue {smallest:.3g}"
+            )
+        checked[int(g)] = matrix
+    return checked
+
+
+def _eigen(P: Array) -> tuple[Array, Array]:
+    """Positive eigenvalues (r,) and their eigenvectors (m, r) of a metric (m, m)."""
+    values, vectors = scipy.linalg.eigh(P)
+    keep = values > RANK_TOLERANCE * len(P) * values[-1]
+    return values[keep], vectors[:, keep]
+
+
+def _root(P: Array) -> Array:
+    """R (m, r) of full column rank with P = R R'."""
+    values, vectors = _eigen(P)
+    return np.asarray(vectors * np.sqrt(values))
+
+
+def _inverse_metric_square(P: Array, coef: Array) -> float:
+    """tr(coef' P^+ coef) for coef (m, D); inf outside the range of P."""
+    values, vectors = _eigen(P)
+    inside = vectors.T @ coef  # (r, D)
+    outside = np.linalg.norm(coef - vectors @ inside)
+    if outside > 1e-9 * np.linalg.norm(coef):
+        return np.inf
+    return float(np.einsum("rd,rd,r->", inside, inside, 1.0 / values))

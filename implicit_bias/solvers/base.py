@@ -1,0 +1,157 @@
+"""What every solver takes and gives back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from implicit_bias.certificate import Certificate, Conflict, Status
+from implicit_bias.problem import MarginProblem
+from implicit_bias.validation import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerances:
+    """When a solver may stop.
+
+    Attributes
+    ----------
+    gap : float
+        Relative gap between the certified bounds.
+    feasibility : float
+        Largest violation of y_n f(x_n) >= 1 (relative to 1) before the coefficients are scaled
+        to margin 1.
+    infeasibility : float
+        The data count as not separable where max_g ||V_g|| / (root mean square of the feature
+        norms) of some alpha >= 0, sum(alpha) = 1, is below this: any separator would need a
+        margin as small.
+    """
+
+    gap: float = 1e-6
+    feasibility: float = 1e-6
+    infeasibility: float = 1e-9
+
+    def __post_init__(self) -> None:
+        for name in ("gap", "feasibility", "infeasibility"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                raise ValueError(f"the {name} tolerance must be between 0 and 1, got {value}")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One line of a solver's history: bounds seen so far, in the units of the problem."""
+
+    iteration: int
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class SolveStats:
+    """Facts of a run.
+
+    Attributes
+    ----------
+    solver : str
+        Name of the solver that ran.
+    iterations : int
+        Its iterations (rounds, for the working set).
+    seconds : float
+        Wall time of the solve, certificate included.
+    history : tuple of Progress
+        The solver's own bounds, where it reports them.
+    conflict : Conflict or None
+        The plain cause of non-separability, if that is what ended the solve.
+    detail : str
+        What the solver said of itself.
+    """
+
+    solver: str
+    iterations: int
+    seconds: float
+    history: tuple[Progress, ...] = ()
+    conflict: Conflict | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solved margin problem.
+
+    Attributes
+    ----------
+    alpha : ndarray of shape (N,)
+        Dual variables, scaled to be feasible; sum 1 where the data are not separable.
+    group_scale : ndarray of shape (G,)
+        d_g = ||zeta_g||, the multiplier of group g: zeta_g = d_g P_g V_g at the optimum.
+    coef : ndarray of shape (M, D)
+        Coefficients zeta, scaled to smallest margin 1 (hard margin); zero where the data are
+        not separable.
+    status : Status
+        How it ended.
+    certificate : Certificate
+        Certified bounds, from `certify`.
+    stats : SolveStats
+        Facts of the run.
+    """
+
+    alpha: Array
+    group_scale: Array
+    coef: Array
+    status: Status
+    certificate: Certificate
+    stats: SolveStats
+
+    @property
+    def message(self) -> str:
+        """The status in words, with the cause where it is known."""
+        conflict = self.stats.conflict
+        return f"{self.status.message}: {conflict.cause}" if conflict else self.status.message
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a solver hands to the certificate, which grades it.
+
+    ``status`` is how the solver thinks it ended; `solve` believes none of it unchecked.
+    """
+
+    alpha: Array
+    coef: Array
+    status: Status
+    iterations: int
+    history: tuple[Progress, ...] = ()
+    detail: str = ""
+
+
+Report: TypeAlias = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver(ABC):
+    """A way to solve margin problems.
+
+    Parameters
+    ----------
+    tolerances : Tolerances
+        When to stop.
+    device : str
+        Where torch computes, for the solvers that use it.
+    max_iterations : int or None
+        Limit on iterations; None is the solver's own.
+    """
+
+    tolerances: Tolerances = field(default_factory=Tolerances)
+    device: str = "cpu"
+    max_iterations: int | None = None
+
+    @abstractmethod
+    def run(self, problem: MarginProblem, report: Report = silent) -> Candidate:
+        """Solve, reporting bounds on the way."""

@@ -1,0 +1,54 @@
+"""Checks of user input: every error names the cause and the cure."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
+    """Convert to a float64 array of the given dimension and refuse what is not finite.
+
+    Parameters
+    ----------
+    values : array_like
+        What the user gave.
+    name : str
+        How the error calls it.
+    ndim : int
+        The number of dimensions it must have.
+
+    Returns
+    -------
+    ndarray of float64
+        C-contiguous; the same memory where nothing had to change.
+
+    Raises
+    ------
+    ValueError
+        Not numeric, of another dimension, or with NaN or infinity in it.
+    """
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is not a numeric array: {error}") from error
+    if np.ndim(values) != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {np.shape(values)}")
+    if not np.isfinite(array).all():
+        bad = np.argwhere(~np.isfinite(array))
+        raise ValueError(
+            f"{name} contains NaN or infinity at {len(bad)} place(s), the first at index "
+            f"{tuple(int(i) for i in bad[0])}: impute or drop these samples first"
+        )
+    return array
+
+
+def as_features(X: ArrayLike, n_features: int) -> Array:
+    """Convert inputs to a float64 matrix (n, D) and check D against what was fitted."""
+    X = as_finite(X, "X", 2)
+    if X.shape[1] != n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the gates were built for {n_features}: "
+            "pass inputs with the columns (and the constant) used for fitting"
+        )
+    return X
