@@ -12,26 +12,53 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from implicit_bias.certificate import Certificate, Status, certify
+    from implicit_bias.comparison import Comparison, compare
+    from implicit_bias.estimators import (
+        GLNSVC,
+        GatedReLUSVC,
+        GatedSVC,
+        GLNClassifier,
+        HiddenLayerSVC,
+        ReLUClassifier,
+    )
     from implicit_bias.problem import MarginProblem
-    from implicit_bias.solvers import Solution, solve
+    from implicit_bias.solvers import Solution, SolveError, solve
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Certificate": "certificate",
+    "Comparison": "comparison",
+    "GLNClassifier": "estimators",
+    "GLNSVC": "estimators",
+    "GatedReLUSVC": "estimators",
+    "GatedSVC": "estimators",
+    "HiddenLayerSVC": "estimators",
     "MarginProblem": "problem",
+    "ReLUClassifier": "estimators",
     "Solution": "solvers",
+    "SolveError": "solvers",
     "Status": "certificate",
     "certify": "certificate",
+    "compare": "comparison",
     "solve": "solvers",
 }
 
 __all__ = [
     "Certificate",
+    "Comparison",
+    "GLNClassifier",
+    "GLNSVC",
+    "GatedReLUSVC",
+    "GatedSVC",
+    "HiddenLayerSVC",
     "MarginProblem",
+    "ReLUClassifier",
     "Solution",
+    "SolveError",
     "Status",
     "certify",
+    "compare",
     "solve",
 ]
 

@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.validation import Array, as_finite, as_labels
 
 Subset: TypeAlias = Literal["train", "test"]
 ToyKind: TypeAlias = Literal["xor", "circles", "moons", "spirals", "blobs"]
@@ -116,14 +116,8 @@ class Dataset:
 
     def __post_init__(self) -> None:
         # Views, so that the caller's own arrays stay writeable.
-        X, y = as_finite(self.X, "X", 2).view(), as_finite(self.y, "y", 1).view()
-        if len(X) == 0 or len(X) != len(y):
-            raise ValueError(
-                f"X has {len(X)} rows and y has {len(y)} labels: pass one label a row, "
-                "and at least one row"
-            )
-        if not np.isin(y, (-1.0, 1.0)).all():
-            raise ValueError(f"labels must be -1 or +1, got {np.unique(y)[:5].tolist()}")
+        X = as_finite(self.X, "X", 2).view()
+        y = as_labels(self.y, len(X)).view()
         if self.has_constant and not (X.shape[1] and (X[:, -1] == 1.0).all()):
             raise ValueError(
                 "the last column of X is not the constant 1: append it or pass has_constant=False"

@@ -234,8 +234,8 @@ class HyperplaneContexts(Gating):
         if threshold == "median":
             reference = as_features(reference, n_features)
             offsets = _single_precision_projections(reference, weights)
-            # Column by column: torch.quantile refuses large tensors.
-            drawn = torch.stack([column.quantile(0.5) for column in offsets.unbind(1)])
+            for row, column in enumerate(offsets.unbind(1)):  # quantile refuses large tensors
+                drawn[row] = column.quantile(0.5)
         elif threshold != "random":
             raise ValueError(f"threshold must be 'median' or 'random', got {threshold!r}")
         # Row-major: row h * k + j is hyperplane j of unit h.

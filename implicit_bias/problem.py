@@ -26,7 +26,7 @@ Source: Lippl, Abbott, Chung (2022), eqs. (8)-(12), in the form of the design's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,8 +35,8 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.gating import GateMatrix
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.gating import GateMatrix, Gating
+from implicit_bias.validation import Array, as_features, as_finite, as_labels
 
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
@@ -102,21 +102,14 @@ class MarginProblem:
 
     def __post_init__(self) -> None:
         X = as_finite(self.X, "X", 2)
-        y = as_finite(self.y, "y", 1)
+        y = as_labels(self.y, len(X))
         gates = _as_gates(self.gates)
         groups = _as_groups(self.groups)
         n = len(X)
-        if n == 0 or X.shape[1] == 0:
-            raise ValueError(f"X is empty: shape {X.shape}")
-        if len(y) != n or gates.shape[0] != n:
-            raise ValueError(
-                f"X, y and gates must have one row a sample, got {n}, {len(y)} and {gates.shape[0]}"
-            )
-        if not np.isin(y, (-1.0, 1.0)).all():
-            raise ValueError(
-                f"labels must be -1 or +1, got {np.unique(y)[:5]}: recode them, or use the "
-                "estimators, which take two classes of any type"
-            )
+        if X.shape[1] == 0:
+            raise ValueError(f"X has no features: shape {X.shape}")
+        if gates.shape[0] != n:
+            raise ValueError(f"gates must have one row a sample: {n}, got {gates.shape[0]}")
         if gates.shape[1] != len(groups):
             raise ValueError(
                 f"groups must name the group of each of the {gates.shape[1]} gate columns, "
@@ -228,6 +221,46 @@ class MarginProblem:
     def _metrics(self) -> Iterator[tuple[int, NDArray[np.int64], Array]]:
         for g, P in (self.metric or {}).items():
             yield g, np.flatnonzero(self.groups == g), P
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What an architecture fixes: its gates, how they are grouped, and the groups' metric.
+
+    Parameters
+    ----------
+    gating : Gating
+        The gates of any input.
+    groups : ndarray of int, shape (M,), optional
+        Group of each gate column; the gating's own where not given.
+    metric : mapping from group to ndarray of shape (M_g, M_g), optional
+        As in `MarginProblem`.
+    representation : callable, optional
+        Maps inputs (n, D) to what gates and coefficients apply to, such as the activations of a
+        trained hidden layer (n, H); the inputs themselves where not given.
+    """
+
+    gating: Gating
+    groups: NDArray[np.int64] | None = None
+    metric: Mapping[int, Array] | None = None
+    representation: Callable[[ArrayLike], Array] | None = None
+
+    def inputs(self, X: ArrayLike) -> Array:
+        """Return what the coefficients apply to, shape (n, D) or (n, H)."""
+        represented = X if self.representation is None else self.representation(X)
+        return as_features(represented, self.gating.n_features)
+
+    def problem(self, X: ArrayLike, y: ArrayLike, C: float = np.inf) -> MarginProblem:
+        """Margin problem of this structure on data X (N, D), y (N,) in {-1, +1}."""
+        inputs = self.inputs(X)
+        groups = self.gating.groups if self.groups is None else self.groups
+        gates = self.gating.gates(inputs)
+        return MarginProblem(inputs, np.asarray(y), gates, groups, self.metric, C)
+
+    def decision(self, X: ArrayLike, coef: Array) -> Array:
+        """f(x_n), shape (n,), of inputs X (n, D) and coefficients (M, D)."""
+        inputs = self.inputs(X)
+        return gated_linear(inputs, self.gating.gates(inputs), coef)
 
 
 def _as_gates(gates: object) -> GateMatrix:

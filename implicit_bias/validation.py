@@ -48,7 +48,23 @@ def as_features(X: ArrayLike, n_features: int) -> Array:
     X = as_finite(X, "X", 2)
     if X.shape[1] != n_features:
         raise ValueError(
-            f"X has {X.shape[1]} features, but the gates were built for {n_features}: "
+            f"X has {X.shape[1]} features, but the model was built for {n_features}: "
             "pass inputs with the columns (and the constant) used for fitting"
         )
     return X
+
+
+def as_labels(y: ArrayLike, n_samples: int) -> Array:
+    """Convert labels to float64 (n,) and refuse all but -1 and +1, one a sample."""
+    labels = as_finite(y, "y", 1)
+    if n_samples == 0 or len(labels) != n_samples:
+        raise ValueError(
+            f"X has {n_samples} rows and y has {len(labels)} labels: pass one label a row, and "
+            "at least one row"
+        )
+    if not np.isin(labels, (-1.0, 1.0)).all():
+        raise ValueError(
+            f"labels must be -1 or +1, got {np.unique(labels)[:5].tolist()}: recode them, or use "
+            "the estimators, which take two classes of any type"
+        )
+    return labels

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_bias.certificate import (
     Certificate,
@@ -22,6 +24,7 @@ from implicit_bias.solvers.base import (
     Progress,
     Report,
     Solution,
+    SolveError,
     Solver,
     SolveStats,
     Tolerances,
@@ -33,6 +36,7 @@ __all__ = [
     "SOLVER_NAMES",
     "Progress",
     "Solution",
+    "SolveError",
     "SolveStats",
     "SolverName",
     "Tolerances",
@@ -101,13 +105,16 @@ def solve(
         candidate = method.run(problem, report)
     else:
         candidate = _proof(problem, conflict)
-    alpha, coef, certificate, status = _grade(problem, candidate, tolerances)
+    graded = _grade(problem, candidate, tolerances)
+    group_scale = problem.group_norms(graded.coef)
     return Solution(
-        alpha=alpha,
-        group_scale=problem.group_norms(coef),
-        coef=coef,
-        status=status,
-        certificate=certificate,
+        alpha=graded.alpha,
+        group_scale=group_scale,
+        coef=graded.coef,
+        support=_support(problem, graded),
+        active=_above_mean(group_scale) > 1.0 - graded.certificate.dual_norms,
+        status=graded.status,
+        certificate=graded.certificate,
         stats=SolveStats(
             solver=solver,
             iterations=candidate.iterations,
@@ -141,25 +148,47 @@ def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
     return Candidate(alpha=conflict.alpha, coef=zero, status=Status.NOT_SEPARABLE, iterations=0)
 
 
-def _grade(
-    problem: MarginProblem, candidate: Candidate, tolerances: Tolerances
-) -> tuple[Array, Array, Certificate, Status]:
-    """Certify a candidate, scale it to be feasible, and decide its status by the bounds."""
+@dataclass(frozen=True)
+class _Graded:
+    """A candidate, scaled to be feasible, with the status that its bounds earn."""
+
+    alpha: Array
+    coef: Array
+    certificate: Certificate
+    status: Status
+
+
+def _grade(problem: MarginProblem, candidate: Candidate, tolerances: Tolerances) -> _Graded:
     alpha = np.maximum(candidate.alpha, 0.0)
-    proof = problem.hard_margin and alpha.any()
-    if proof:
-        normalised = alpha / alpha.sum()
-        separator_norm = certify(problem, alpha=normalised).lower
-        scale = float(np.sqrt(np.mean(problem.feature_norms() ** 2)))
-        if separator_norm * scale * tolerances.infeasibility > 1.0 or np.isinf(separator_norm):
+    if problem.hard_margin and alpha.any():
+        proof = alpha / alpha.sum()
+        certificate = certify(problem, alpha=proof)
+        scale = np.sqrt(np.mean(problem.feature_norms() ** 2))
+        if certificate.lower * scale > 1.0 / tolerances.infeasibility:
             coef = np.zeros_like(candidate.coef)
-            return normalised, coef, certify(problem, alpha=normalised), Status.NOT_SEPARABLE
-    coef = candidate.coef * primal_scale(problem, candidate.coef)
+            return _Graded(proof, coef, certificate, Status.NOT_SEPARABLE)
+    scale = primal_scale(problem, candidate.coef)
+    # No scale makes a hard-margin candidate feasible that misclassifies: it stays as it is.
+    coef = candidate.coef * (scale if scale > 0 or not problem.hard_margin else 1.0)
     if alpha.any():
         alpha = alpha * dual_scale(problem, alpha)
     certificate = certify(problem, coef=coef, alpha=alpha)
+    status = candidate.status
     if certificate.gap <= tolerances.gap:
-        return alpha, coef, certificate, Status.OPTIMAL
-    claims_too_much = candidate.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-    status = Status.NUMERICAL_TROUBLE if claims_too_much else candidate.status
-    return alpha, coef, certificate, status
+        status = Status.OPTIMAL
+    elif status in (
+        Status.OPTIMAL,
+        Status.NOT_SEPARABLE,
+    ):  # a claim that the bounds do not bear out
+        status = Status.NUMERICAL_TROUBLE
+    return _Graded(alpha, coef, certificate, status)
+
+
+def _support(problem: MarginProblem, graded: _Graded) -> NDArray[np.int64]:
+    excess = problem.y * problem.decision(graded.coef) - 1.0
+    return np.flatnonzero(_above_mean(graded.alpha) > np.maximum(excess, 0.0))
+
+
+def _above_mean(values: Array) -> Array:
+    """Non-negative values relative to their mean; zeros stay zero."""
+    return values / max(float(values.mean()), np.finfo(np.float64).tiny)

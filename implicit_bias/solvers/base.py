@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
@@ -90,6 +93,12 @@ class Solution:
     coef : ndarray of shape (M, D)
         Coefficients zeta, scaled to smallest margin 1 (hard margin); zero where the data are
         not separable.
+    support : ndarray of int
+        Support vectors: the samples for which alpha_n, relative to its mean, exceeds
+        y_n f(x_n) - 1 (one of the two is 0 at the optimum).
+    active : ndarray of bool, shape (G,)
+        The groups that the norm has not switched off: those for which d_g, relative to its mean,
+        exceeds 1 - ||V_g||.
     status : Status
         How it ended.
     certificate : Certificate
@@ -101,6 +110,8 @@ class Solution:
     alpha: Array
     group_scale: Array
     coef: Array
+    support: NDArray[np.int64]
+    active: NDArray[np.bool_]
     status: Status
     certificate: Certificate
     stats: SolveStats
@@ -110,6 +121,14 @@ class Solution:
         """The status in words, with the cause where it is known."""
         conflict = self.stats.conflict
         return f"{self.status.message}: {conflict.cause}" if conflict else self.status.message
+
+
+class SolveError(RuntimeError):
+    """A solve that did not end optimal; ``solution`` holds what it found, certified."""
+
+    def __init__(self, solution: Solution) -> None:
+        super().__init__(solution.message)
+        self.solution = solution
 
 
 @dataclass(frozen=True)

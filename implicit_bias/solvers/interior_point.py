@@ -35,6 +35,7 @@ mean square features. Typically 10 to 15 steps reach a gap of 1e-10.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,12 +51,15 @@ from implicit_bias.solvers.base import Candidate, Progress, Report, Solver, sile
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.
 BOUNDARY_SHARE = 0.995
+# A cautious step shorter than this is compared with more careful ones.
+SHORT = 0.1
 # mu need not fall below this share of what the gap tolerance asks for.
 CENTRING_FLOOR = 0.05
 # The solver aims a little below the tolerance, because the certificate rounds differently.
 AIM = 0.9
-# So many steps without a smaller gap, and rounding has won.
+# So many steps without this relative progress in a bound or the gap, and rounding has won.
 PATIENCE = 10
+LEAST_PROGRESS = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,30 +69,17 @@ class InteriorPoint(Solver):
     def run(self, problem: MarginProblem, report: Report = silent) -> Candidate:
         """Solve on ``device`` in float64; the module's head explains the method."""
         kernel = _Kernel(problem, torch.device(self.device))
-        point = _start(kernel)
         best = _Best()
         history: list[Progress] = []
-        status = Status.ITERATION_LIMIT
-        for iteration in range(self.max_iterations or MAX_ITERATIONS):
-            view = _View(kernel, point)
-            best.update(point, view)
-            progress = Progress(iteration, best.lower / kernel.scale, best.upper / kernel.scale)
+
+        def record() -> None:
+            progress = Progress(len(history), best.lower / kernel.scale, best.upper / kernel.scale)
             history.append(progress)
             report(progress)
-            if (stop := self._stop(best, view)) is not None:
-                status = stop
-                break
-            try:
-                newton = _Newton(kernel, point, view)
-            except _Breakdown:
-                status = Status.NUMERICAL_TROUBLE
-                break
-            predictor = newton.direction(0.0, None)
-            mu = point.complementarity()
-            after = point.moved(predictor, *point.reach(predictor, 1.0)).complementarity()
-            enough = CENTRING_FLOOR * self.tolerances.gap * best.lower / kernel.n_pairs
-            corrector = newton.direction(max((after / mu) ** 3 * mu, enough), predictor)
-            point = point.moved(corrector, *point.reach(corrector, BOUNDARY_SHARE))
+
+        status = self._iterate(kernel, best, record, cautious=False)
+        if status is Status.NUMERICAL_TROUBLE:
+            status = self._iterate(kernel, best, record, cautious=True)
         return Candidate(
             alpha=best.alpha.cpu().numpy() / kernel.scale,
             coef=np.asarray(problem.root @ best.coef.cpu().numpy()) / kernel.scale,
@@ -96,6 +87,37 @@ class InteriorPoint(Solver):
             iterations=len(history),
             history=tuple(history),
         )
+
+    def _iterate(
+        self, kernel: _Kernel, best: _Best, record: Callable[[], None], *, cautious: bool
+    ) -> Status:
+        """Follow the central path from the start; stop as `_stop` says."""
+        point = _start(kernel)
+        best.waited = 0
+        for _ in range(self.max_iterations or MAX_ITERATIONS):
+            view = _View(kernel, point)
+            best.update(point, view)
+            record()
+            if (stop := self._stop(best, view)) is not None:
+                return stop
+            try:
+                newton = _Newton(kernel, point, view)
+            except _Breakdown:
+                return Status.NUMERICAL_TROUBLE
+            mu = point.complementarity()
+            predictor = newton.direction(0.0)
+            reach = point.reach(predictor)
+            after = point.moved(predictor, reach).complementarity()
+            enough = CENTRING_FLOOR * self.tolerances.gap * best.lower / kernel.n_pairs
+            target = max((after / mu) ** 3 * mu, enough)
+            step = newton.direction(target, predictor)
+            if cautious and point.reach(step) < SHORT:
+                # The predictor overshot: trust its second-order terms less, or centre first.
+                shorter = [newton.direction(target, predictor, reach**k) for k in (1, 2)]
+                centred = [newton.direction(share * mu) for share in (0.1, 1.0)]
+                step = max([step, *shorter, *centred], key=point.reach)
+            point = point.moved(step, min(1.0, BOUNDARY_SHARE * point.reach(step)))
+        return Status.ITERATION_LIMIT
 
     def _stop(self, best: _Best, view: _View) -> Status | None:
         if best.lower > 1.0 / self.tolerances.infeasibility:
@@ -174,25 +196,19 @@ class _Point:
         pairs = list(zip(self.primal, self.dual, strict=True))
         return float(sum(torch.dot(a, b) for a, b in pairs)) / sum(len(a) for a, _ in pairs)
 
-    def reach(self, direction: _Point, share: float) -> tuple[float, float]:
-        """Longest steps (at most 1) that keep all variables positive, times ``share``."""
-        return (
-            min(1.0, share * _room(self.primal, direction.primal)),
-            min(1.0, share * _room(self.dual, direction.dual)),
-        )
+    def reach(self, direction: _Point) -> float:
+        """Longest step, at most 1, that keeps all variables non-negative.
 
-    def moved(self, direction: _Point, primal_step: float, dual_step: float) -> _Point:
-        return _Point(
-            *(x + primal_step * dx for x, dx in zip(self.primal, direction.primal, strict=True)),
-            *(x + dual_step * dx for x, dx in zip(self.dual, direction.dual, strict=True)),
-        )
+        One step for all variables: Q(d) alpha is bilinear, and unequal steps in d and alpha
+        would undo the progress of its residual.
+        """
+        values, changes = self.primal + self.dual, direction.primal + direction.dual
+        rates = [float((-dx / x).max()) for x, dx in zip(values, changes, strict=True) if len(x)]
+        return 1.0 / max(1.0, *rates)
 
-
-def _room(values: tuple[Tensor, ...], changes: tuple[Tensor, ...]) -> float:
-    """Largest step at which all values stay non-negative."""
-    rates = [float((-dx / x).max()) for x, dx in zip(values, changes, strict=True) if len(x)]
-    fastest = max(rates)
-    return 1.0 / fastest if fastest > 0 else np.inf
+    def moved(self, direction: _Point, step: float) -> _Point:
+        values, changes = self.primal + self.dual, direction.primal + direction.dual
+        return _Point(*(x + step * dx for x, dx in zip(values, changes, strict=True)))
 
 
 def _start(kernel: _Kernel) -> _Point:
@@ -202,7 +218,7 @@ def _start(kernel: _Kernel) -> _Point:
     largest = float(kernel.inner(V, V).max().sqrt())
     level = min(0.5 / largest if largest > 0 else 1.0, 0.5 * kernel.C)
     alpha = level * ones
-    total = 2.0 * level * kernel.n_samples  # of the order of the optimum, as is sum(d)
+    total = 10.0 * level * kernel.n_samples  # above the lower bound's order, as sum(d) will be
     n_box = kernel.n_samples if kernel.soft else 0
     return _Point(
         alpha=alpha,
@@ -248,13 +264,15 @@ class _Best:
         self.lower, self.upper, self.gap, self.waited = 0.0, np.inf, np.inf, 0
 
     def update(self, point: _Point, view: _View) -> None:
+        better = view.lower > (1.0 + LEAST_PROGRESS) * self.lower
         if view.lower > self.lower:
             self.lower, self.alpha = view.lower, point.alpha
         if view.upper <= self.upper:
             self.upper, self.coef = view.upper, view.coef
         gap = (self.upper - self.lower) / self.lower
-        self.waited = 0 if gap < self.gap else self.waited + 1
-        self.gap = gap
+        better = better or gap < (1.0 - LEAST_PROGRESS) * self.gap
+        self.waited = 0 if better else self.waited + 1
+        self.gap = min(gap, self.gap)
 
 
 class _Newton:
@@ -268,18 +286,22 @@ class _Newton:
         self.W = torch.linalg.solve_triangular(self.L, view.U, upper=False)  # (N, G)
         self.schur = _cholesky(self.W.T @ self.W + torch.diag(point.t / point.d))
 
-    def direction(self, mu: float, predictor: _Point | None) -> _Point:
-        """Step towards the central path at mu, with the predictor's second-order terms."""
+    def direction(self, mu: float, predictor: _Point | None = None, weight: float = 1.0) -> _Point:
+        """Step towards the central path at mu, with the predictor's second-order terms.
+
+        ``weight`` scales those terms, which hold for a full step of the predictor.
+        """
         p, view, kernel = self.point, self.view, self.kernel
         at_alpha, at_t, at_w = mu - p.s * p.alpha, mu - p.d * p.t, mu - p.r * p.w
         dual_residual, primal_residual = view.dual_residual, view.primal_residual
         if predictor is not None:
-            at_alpha = at_alpha - predictor.s * predictor.alpha
-            at_t = at_t - predictor.d * predictor.t
-            at_w = at_w - predictor.r * predictor.w
+            at_alpha = at_alpha - weight * predictor.s * predictor.alpha
+            at_t = at_t - weight * predictor.d * predictor.t
+            at_w = at_w - weight * predictor.r * predictor.w
             dV = kernel.dual_vectors(predictor.alpha)
-            primal_residual = primal_residual - 0.5 * kernel.inner(dV, dV)
-            dual_residual = dual_residual - kernel.group_products(dV) @ predictor.d
+            primal_residual = primal_residual - 0.5 * weight * kernel.inner(dV, dV)
+            curvature = kernel.group_products(dV) @ predictor.d
+            dual_residual = dual_residual - weight * curvature
         b = dual_residual + at_alpha / p.alpha - _lift(at_w / p.w)
         c = primal_residual - at_t / p.d
         alpha, d = self._solve(b, c)

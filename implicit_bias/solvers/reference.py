@@ -90,7 +90,8 @@ class Reference(Solver):
             objective = objective + problem.C * scale * cp.sum(slack)
         margins = features @ coef + slack >= 1
         program = cp.Problem(cp.Minimize(objective), [margins])
-        status, iterations = self._solve(program, backend)
+        tolerance = SAFETY * self.tolerances.gap
+        status, iterations = self._solve(program, backend, tolerance)
         if status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE) or coef.value is None:
             return self._gordan(problem, features, groups, status, backend)
         alpha = np.maximum(np.asarray(margins.dual_value), 0.0) / scale
@@ -119,7 +120,8 @@ class Reference(Solver):
         program = cp.Problem(cp.Minimize(cp.maximum(*norms, 0.0)), [cp.sum(alpha) == 1])
         if self.backend == "osqp":
             program = cp.Problem(cp.Minimize(cp.sum_squares(V)), program.constraints)
-        _, iterations = self._solve(program, backend)
+        tolerance = SAFETY * self.tolerances.infeasibility
+        _, iterations = self._solve(program, backend, tolerance)
         found = np.zeros(problem.n_samples) if alpha.value is None else np.asarray(alpha.value)
         return Candidate(
             alpha=np.maximum(found, 0.0),
@@ -129,10 +131,10 @@ class Reference(Solver):
             detail=status,
         )
 
-    def _solve(self, program: cp.Problem, backend: Backend) -> tuple[str, int]:
+    def _solve(self, program: cp.Problem, backend: Backend, tolerance: float) -> tuple[str, int]:
         limit = self.max_iterations or backend.max_iterations
         options: dict[str, float] = {backend.iteration_option: limit}
-        options |= dict.fromkeys(backend.tolerance_options, SAFETY * self.tolerances.gap)
+        options |= dict.fromkeys(backend.tolerance_options, tolerance)
         with warnings.catch_warnings():
             # An inaccurate solution is no news: the certificate tells how inaccurate.
             warnings.simplefilter("ignore")

@@ -49,7 +49,9 @@ class WorkingSet(Solver):
         history: list[Progress] = []
         status = Status.ITERATION_LIMIT
         alpha = np.zeros(problem.n_samples)
-        for round_ in range(self.max_iterations or MAX_ROUNDS):
+        rounds = 0
+        while rounds < (self.max_iterations or MAX_ROUNDS):
+            rounds += 1
             tolerances: Tolerances = replace(self.tolerances, gap=inner_gap)
             inner = InteriorPoint(tolerances=tolerances, device=self.device)
             candidate = inner.run(problem.subset(samples))
@@ -61,7 +63,7 @@ class WorkingSet(Solver):
             certificate = certify(problem, coef=candidate.coef, alpha=alpha)
             if certificate.upper <= best_upper:
                 best_upper, best_coef = certificate.upper, candidate.coef
-            progress = Progress(round_, certificate.lower, best_upper)
+            progress = Progress(rounds, certificate.lower, best_upper)
             history.append(progress)
             report(progress)
             gap = (best_upper - certificate.lower) / certificate.lower
@@ -81,7 +83,7 @@ class WorkingSet(Solver):
             alpha=alpha,
             coef=best_coef,
             status=status,
-            iterations=len(history),
+            iterations=rounds,
             history=tuple(history),
         )
 

@@ -1,0 +1,675 @@
+"""scikit-learn classifiers: they store, validate, build, solve, and expose. No numerics here.
+
+=================  ============================================================================
+GatedSVC           any gating a user brings; without one, the linear SVM
+GLNSVC             SVM-GLN and SVM-L2; with one unit, the shallow GLN
+GatedReLUSVC       SVM-RC (random gates) and SVM-LC (the gates of a trained network)
+HiddenLayerSVC     SVM-HL: a linear SVM on the hidden activations of a network
+GLNClassifier      a gated linear network trained by gradient descent
+ReLUClassifier     a ReLU network trained by gradient descent
+=================  ============================================================================
+
+All take two classes of any label type; ``classes_[1]`` is the positive one. A prediction of
+exactly 0 (an input whose gates are all off) goes to ``classes_[0]``.
+
+Source: Lippl, Abbott, Chung (2022), sections 3 to 5.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from implicit_bias.certificate import Status
+from implicit_bias.gating import (
+    Gating,
+    GlobalContexts,
+    HyperplaneContexts,
+    NoGates,
+    Threshold,
+    UnitGates,
+    l2_metric,
+)
+from implicit_bias.problem import Structure
+from implicit_bias.solvers import Solution, SolveError, solve
+from implicit_bias.validation import Array
+
+if TYPE_CHECKING:
+    import torch
+
+    from implicit_bias.networks import Network
+    from implicit_bias.training import HistoryPoint, TrainingResult
+
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+OnFailure: TypeAlias = Literal["raise", "warn"]
+
+
+class HasGating(Protocol):
+    """What has gates of its own: a network, or a classifier that trained one."""
+
+    def gating(self) -> Gating:
+        """Gates of the hidden units."""
+
+
+class HasHiddenLayer(Protocol):
+    """What has a hidden layer: a network, or a classifier that trained one."""
+
+    def hidden_activations(self, X: ArrayLike) -> Array:
+        """Activations of the last hidden layer, shape (n, H)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarginView:
+    """A fitted classifier as a solution, good or bad, of a margin problem.
+
+    Attributes
+    ----------
+    structure : Structure
+        Gates, groups and metric.
+    coef : ndarray of shape (M, D)
+        Its coefficients zeta.
+    solution : Solution or None
+        What the solver returned, for an SVM.
+    C : float
+        inf for a network.
+    """
+
+    structure: Structure
+    coef: Array
+    solution: Solution | None = None
+    C: float = np.inf
+
+
+class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Two classes of any label type, from the sign of a real-valued decision function."""
+
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    @abstractmethod
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to inputs X (n, D) and labels y (n,)."""
+
+    @abstractmethod
+    def margin_view(self) -> MarginView | None:
+        """Return the margin problem's side of the model; None where it has none."""
+
+    @abstractmethod
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Training history; empty where nothing was trained."""
+
+    @abstractmethod
+    def _decide(self, X: Array) -> Array:
+        """f(x_n), shape (n,), of validated inputs."""
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Predictor f(x_n), shape (n,); positive for ``classes_[1]``."""
+        check_is_fitted(self)
+        return self._decide(validate_data(self, X, reset=False, dtype=np.float64, order="C"))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of each input, shape (n,)."""
+        positive = self.decision_function(X) > 0
+        return self.classes_[positive.astype(int)]
+
+    def signs(self, y: ArrayLike) -> Array:
+        """Labels (n,) as -1 and +1, by the classes seen in fitting.
+
+        Raises
+        ------
+        ValueError
+            A label that fitting did not see.
+        """
+        check_is_fitted(self)
+        labels = np.asarray(y)
+        if not np.isin(labels, self.classes_).all():
+            raise ValueError(f"labels must be among the fitted classes {self.classes_}")
+        return np.where(labels == self.classes_[1], 1.0, -1.0)
+
+    def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        if kind != "binary":
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is {kind}."
+            )
+        self.classes_ = np.unique(y)
+        if len(self.classes_) == 1:
+            raise ValueError(
+                f"y contains one class only, {self.classes_[0]!r}: a classifier needs samples "
+                "of two classes"
+            )
+        return np.asarray(X), self.signs(y)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class _MarginSVC(BinaryClassifier, ABC):
+    """A classifier that solves one margin problem; subclasses say which.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The classes; the second is the positive one.
+    structure_ : Structure
+        Gates, groups and metric.
+    solution_ : Solution
+        Dual variables, status and certificate.
+    coef_ : ndarray of shape (M, D)
+        Coefficients zeta of each gate column.
+    support_ : ndarray of int, shape (n_support,)
+        Indices of the support vectors.
+    dual_coef_ : ndarray of shape (1, n_support)
+        y_n alpha_n of the support vectors, as in scikit-learn's SVC.
+    group_norms_ : ndarray of shape (G,)
+        ||zeta_g|| of each group: which hidden units the norm keeps.
+    n_iter_ : int
+        Iterations of the solver.
+    """
+
+    structure_: Structure
+    solution_: Solution
+    C: float
+    solver: str
+    tol: float
+    device: str
+    on_failure: OnFailure
+
+    @abstractmethod
+    def _structure(self, X: Array) -> Structure:
+        """Build gates, groups and metric from the training inputs (n, D)."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Build the gates from the training inputs and solve the margin problem.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Inputs; include a constant column where predictors should have an offset.
+        y : array_like of shape (n,)
+            Labels of two classes.
+
+        Raises
+        ------
+        ValueError
+            NaN, one class, more than two classes, parameters out of range.
+        SolveError
+            Not separable, or the tolerance was not reached, unless ``on_failure="warn"``.
+        """
+        if self.on_failure not in ("raise", "warn"):
+            raise ValueError(f"on_failure must be 'raise' or 'warn', got {self.on_failure!r}")
+        X, signs = self._validate(X, y)
+        self.structure_ = self._structure(X)
+        problem = self.structure_.problem(X, signs, self.C)
+        self.solution_ = solve(problem, solver=self.solver, tol=self.tol, device=self.device)
+        self.coef_ = self.solution_.coef
+        self.support_ = self.solution_.support
+        self.dual_coef_ = (signs * self.solution_.alpha)[self.support_][None, :]
+        self.group_norms_ = self.solution_.group_scale
+        self.n_iter_ = max(1, self.solution_.stats.iterations)
+        if self.solution_.status is not Status.OPTIMAL:
+            if self.on_failure == "raise":
+                raise SolveError(self.solution_)
+            warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def margin_view(self) -> MarginView:
+        """Structure, coefficients and solution."""
+        check_is_fitted(self)
+        return MarginView(self.structure_, self.coef_, self.solution_, self.C)
+
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Nothing was trained."""
+        return ()
+
+    def _decide(self, X: Array) -> Array:
+        return self.structure_.decision(X, self.coef_)
+
+
+class GatedSVC(_MarginSVC):
+    """SVM under the group norm of any gating; without a gating, the linear SVM.
+
+    Parameters
+    ----------
+    gating : Gating or None
+        Gates and groups; None is the constant gate 1.
+    metric : mapping from group to ndarray, optional
+        See `MarginProblem`.
+    C : float
+        Weight of the hinge loss; inf is the hard margin.
+    solver : str
+        "auto", "interior-point", "working-set", "ecos", "osqp", "clarabel" or "scs".
+    tol : float
+        Relative gap between the certified bounds.
+    device : str
+        Where the native solvers compute.
+    on_failure : {"raise", "warn"}
+        What to do where the solve does not end optimal.
+    """
+
+    def __init__(
+        self,
+        gating: Gating | None = None,
+        *,
+        metric: dict[int, Array] | None = None,
+        C: float = np.inf,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        device: str = "cpu",
+        on_failure: OnFailure = "raise",
+    ) -> None:
+        self.gating = gating
+        self.metric = metric
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.device = device
+        self.on_failure = on_failure
+
+    def _structure(self, X: Array) -> Structure:
+        gating = NoGates(X.shape[1]) if self.gating is None else self.gating
+        return Structure(gating, metric=self.metric)
+
+
+class GLNSVC(_MarginSVC):
+    """Where a gated linear network goes: SVM-GLN (norm="gln") or SVM-L2 (norm="l2").
+
+    With one unit both are the shallow GLN, whose contexts that no training sample is in
+    predict 0.
+
+    Parameters
+    ----------
+    n_units, n_hyperplanes : int
+        H hidden units, each with C = 2^k contexts cut by k hyperplanes.
+    norm : {"gln", "l2"}
+        Sum of the units' norms, or the exact ||beta||_2 over all joint contexts.
+    threshold : {"median", "random", "zero"} or array of shape (H, k)
+        See `HyperplaneContexts.random`; the median is that of the training inputs.
+    C, solver, tol, device, on_failure
+        As in `GatedSVC`.
+    random_state : int, Generator, RandomState or None
+        Seed of the hyperplanes; `GLNClassifier` draws the same ones from the same seed.
+    contexts : HyperplaneContexts, optional
+        Contexts to use instead of drawing any; the parameters that would shape them are then
+        ignored.
+    """
+
+    def __init__(
+        self,
+        n_units: int = 50,
+        n_hyperplanes: int = 1,
+        norm: Literal["gln", "l2"] = "gln",
+        threshold: Threshold = "median",
+        C: float = np.inf,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        device: str = "cpu",
+        random_state: RandomState = None,
+        *,
+        contexts: HyperplaneContexts | None = None,
+        on_failure: OnFailure = "raise",
+    ) -> None:
+        self.n_units = n_units
+        self.n_hyperplanes = n_hyperplanes
+        self.norm = norm
+        self.threshold = threshold
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.device = device
+        self.random_state = random_state
+        self.contexts = contexts
+        self.on_failure = on_failure
+
+    def _structure(self, X: Array) -> Structure:
+        if self.norm not in ("gln", "l2"):
+            raise ValueError(f"norm must be 'gln' or 'l2', got {self.norm!r}")
+        contexts = self.contexts or HyperplaneContexts.random(
+            X,
+            self.n_units,
+            self.n_hyperplanes,
+            threshold=self.threshold,
+            random_state=_generator(self.random_state),
+        )
+        if contexts.n_units == 1:
+            return Structure(GlobalContexts.collapse(contexts, X))
+        if self.norm == "gln":
+            return Structure(contexts)
+        one_group = np.zeros_like(contexts.groups)
+        return Structure(contexts, one_group, {0: l2_metric(contexts.n_units, contexts.n_contexts)})
+
+
+class GatedReLUSVC(_MarginSVC):
+    """Where a ReLU network with frozen gates goes: SVM-RC, or SVM-LC for learned gates.
+
+    Parameters
+    ----------
+    n_units : int
+        H; with random gates.
+    gates : "random", or a network or classifier with a ``gating()``
+        Random gates are SVM-RC; those of a trained network are SVM-LC.
+    always_on : bool
+        Append a unit that is always on to random gates, so that no sample has all gates off.
+    C, solver, tol, device, on_failure
+        As in `GatedSVC`.
+    random_state : int, Generator, RandomState or None
+        Seed of random gates.
+    init : {"normal", "orthogonal"}
+        Directions of random gates.
+    threshold : {"median", "random", "zero"} or array of shape (H,)
+        Thresholds of random gates.
+    """
+
+    def __init__(
+        self,
+        n_units: int = 50,
+        gates: Literal["random"] | HasGating = "random",
+        always_on: bool = True,
+        C: float = np.inf,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        device: str = "cpu",
+        random_state: RandomState = None,
+        *,
+        init: Literal["normal", "orthogonal"] = "normal",
+        threshold: Threshold = "median",
+        on_failure: OnFailure = "raise",
+    ) -> None:
+        self.n_units = n_units
+        self.gates = gates
+        self.always_on = always_on
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.device = device
+        self.random_state = random_state
+        self.init = init
+        self.threshold = threshold
+        self.on_failure = on_failure
+
+    def _structure(self, X: Array) -> Structure:
+        if self.gates == "random":
+            gating = UnitGates.random(
+                X,
+                self.n_units,
+                init=self.init,
+                threshold=self.threshold,
+                always_on=self.always_on,
+                random_state=_generator(self.random_state),
+            )
+            return Structure(gating)
+        if isinstance(self.gates, str):
+            raise ValueError(f"gates must be 'random' or a trained network, got {self.gates!r}")
+        return Structure(self.gates.gating())
+
+
+class HiddenLayerSVC(_MarginSVC):
+    """SVM-HL: a linear SVM on the hidden activations of a network.
+
+    Parameters
+    ----------
+    network : network or classifier with ``hidden_activations(X)``, or None
+        None is the linear SVM on the inputs.
+    C, solver, tol, device, on_failure
+        As in `GatedSVC`.
+
+    Notes
+    -----
+    ``coef_`` has shape (1, H): one weight a hidden unit.
+    """
+
+    def __init__(
+        self,
+        network: HasHiddenLayer | None = None,
+        *,
+        C: float = np.inf,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        device: str = "cpu",
+        on_failure: OnFailure = "raise",
+    ) -> None:
+        self.network = network
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.device = device
+        self.on_failure = on_failure
+
+    def _structure(self, X: Array) -> Structure:
+        if self.network is None:
+            return Structure(NoGates(X.shape[1]))
+        represent = self.network.hidden_activations
+        return Structure(NoGates(represent(X[:1]).shape[1]), representation=represent)
+
+
+class _NetworkClassifier(BinaryClassifier, ABC):
+    """A classifier that trains one network; subclasses say which.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The classes; the second is the positive one.
+    network_ : Network
+        The trained network.
+    training_ : TrainingResult
+        Its history: loss, error, smallest margin and norm at chosen steps.
+    n_iter_ : int
+        Gradient steps done.
+    """
+
+    network_: Network
+    training_: TrainingResult
+    steps: int
+    batch_size: int | None
+    learning_rate: float
+    momentum: float
+    loss: Literal["logistic", "exponential"]
+    dtype: Literal["float32", "float64"]
+    device: str
+    random_state: RandomState
+    progress: bool
+
+    @abstractmethod
+    def _network(self, X: Array, seed: int) -> Network:
+        """Build the network for training inputs (n, D)."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Build the network for the training inputs (n, D) and train it on labels (n,).
+
+        Raises
+        ------
+        ValueError
+            NaN, one class, more than two classes, parameters out of range.
+        TrainingDiverged
+            The loss is not finite any more.
+        """
+        from implicit_bias.training import TrainingConfig, train
+
+        X, signs = self._validate(X, y)
+        seed = int(_generator(self.random_state).integers(2**31))
+        network = self._network(X, seed).to(self.device)
+        config = TrainingConfig(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            loss=self.loss,
+            seed=seed,
+        )
+        self.training_ = train(network, X, signs, config, progress=self.progress)
+        self.network_ = self.training_.network
+        self.n_iter_ = self.training_.steps
+        return self
+
+    def gating(self) -> Gating:
+        """Gates that the network has now."""
+        check_is_fitted(self)
+        return self.network_.gating()
+
+    def hidden_activations(self, X: ArrayLike) -> Array:
+        """Activations of the last hidden layer, shape (n, H)."""
+        check_is_fitted(self)
+        return self.network_.hidden_activations(X)
+
+    def margin_view(self) -> MarginView | None:
+        """Gates and zeta of a network of one hidden layer (a readout bias is left out)."""
+        check_is_fitted(self)
+        if not self.network_.has_margin_structure:
+            return None
+        return MarginView(Structure(self.network_.gating()), self.network_.coef())
+
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Loss, error, smallest margin and norm at chosen steps."""
+        check_is_fitted(self)
+        return self.training_.history
+
+    def _decide(self, X: Array) -> Array:
+        return self.network_.decision(X)
+
+
+class GLNClassifier(_NetworkClassifier):
+    """A gated linear network, trained by gradient descent.
+
+    Parameters
+    ----------
+    n_units : int or sequence of int
+        Hidden units; a sequence has one entry a hidden layer.
+    n_hyperplanes, threshold
+        As in `GLNSVC`.
+    steps, batch_size, learning_rate, momentum, loss
+        As in `TrainingConfig`.
+    readout_bias : bool
+        Give the readout a bias, as the published protocol does; it breaks homogeneity.
+    dtype : {"float32", "float64"}
+        Precision of the network.
+    device : str
+        Where torch computes.
+    random_state : int, Generator, RandomState or None
+        Seed of hyperplanes, weights and batches; `GLNSVC` draws the same hyperplanes from it.
+    contexts : HyperplaneContexts, optional
+        Contexts of one hidden layer to use instead of drawing any.
+    progress : bool
+        Show a progress bar on standard error.
+    """
+
+    def __init__(
+        self,
+        n_units: int | Sequence[int] = 50,
+        n_hyperplanes: int = 1,
+        threshold: Threshold = "median",
+        *,
+        steps: int = 3200,
+        batch_size: int | None = 128,
+        learning_rate: float = 0.04,
+        momentum: float = 0.0,
+        loss: Literal["logistic", "exponential"] = "logistic",
+        readout_bias: bool = False,
+        dtype: Literal["float32", "float64"] = "float64",
+        device: str = "cpu",
+        random_state: RandomState = None,
+        contexts: HyperplaneContexts | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.n_units = n_units
+        self.n_hyperplanes = n_hyperplanes
+        self.threshold = threshold
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.loss = loss
+        self.readout_bias = readout_bias
+        self.dtype = dtype
+        self.device = device
+        self.random_state = random_state
+        self.contexts = contexts
+        self.progress = progress
+
+    def _network(self, X: Array, seed: int) -> Network:
+        from implicit_bias.networks import GLN
+
+        if self.contexts is not None:
+            layers = [self.contexts]
+        else:
+            # The first layer draws what `GLNSVC` draws from the same seed.
+            rng = _generator(self.random_state)
+            layers = [
+                HyperplaneContexts.random(
+                    X, width, self.n_hyperplanes, threshold=self.threshold, random_state=rng
+                )
+                for width in np.atleast_1d(self.n_units).tolist()
+            ]
+        return GLN(layers, readout_bias=self.readout_bias, dtype=_dtype(self.dtype), seed=seed)
+
+
+class ReLUClassifier(_NetworkClassifier):
+    """A ReLU network without bias units, trained by gradient descent.
+
+    Parameters
+    ----------
+    n_units : int or sequence of int
+        Hidden units; a sequence has one entry a hidden layer.
+    steps, batch_size, learning_rate, momentum, loss
+        As in `TrainingConfig`.
+    dtype, device, random_state, progress
+        As in `GLNClassifier`.
+    """
+
+    def __init__(
+        self,
+        n_units: int | Sequence[int] = 50,
+        *,
+        steps: int = 3200,
+        batch_size: int | None = 128,
+        learning_rate: float = 0.04,
+        momentum: float = 0.0,
+        loss: Literal["logistic", "exponential"] = "logistic",
+        dtype: Literal["float32", "float64"] = "float64",
+        device: str = "cpu",
+        random_state: RandomState = None,
+        progress: bool = False,
+    ) -> None:
+        self.n_units = n_units
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.loss = loss
+        self.dtype = dtype
+        self.device = device
+        self.random_state = random_state
+        self.progress = progress
+
+    def _network(self, X: Array, seed: int) -> Network:
+        from implicit_bias.networks import ReLUNetwork
+
+        widths = np.atleast_1d(self.n_units).tolist()
+        return ReLUNetwork(X.shape[1], widths, dtype=_dtype(self.dtype), seed=seed)
+
+
+def _generator(random_state: RandomState) -> np.random.Generator:
+    # A RandomState lends its bit generator, so that scikit-learn's seeds work as they are.
+    bits = random_state._bit_generator if isinstance(random_state, np.random.RandomState) else None
+    return np.random.default_rng(random_state if bits is None else bits)
+
+
+def _dtype(name: str) -> torch.dtype:
+    import torch
+
+    if name not in ("float32", "float64"):
+        raise ValueError(f"dtype must be 'float32' or 'float64', got {name!r}")
+    return torch.float64 if name == "float64" else torch.float32

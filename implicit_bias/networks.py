@@ -1,0 +1,342 @@
+r"""The networks that gradient descent trains: gated linear networks and ReLU networks.
+
+=============  ==================  =============================================================
+symbol         shape               meaning
+=============  ==================  =============================================================
+x              (D,)                input
+H_l, C_l                           units of hidden layer l, and contexts of each unit
+W_l            (H_l C_l, H_(l-1))  weights of hidden layer l, row h * C_l + c; H_0 = D
+w              (1, H)              readout
+zeta_{h,c}     (D,)                w_h W_1[h C + c], of a network with one hidden layer
+=============  ==================  =============================================================
+
+GLN          unit h of layer l takes, of its C_l weight vectors, the one that the context of the
+             *network input* x selects, and is linear in the previous layer's output. With one
+             hidden layer f(x) = sum_h w_h <W_1[h, context_h(x)], x>.
+ReLUNetwork  max(0, W_l previous), without bias units. Its gates are trained with it.
+
+With one hidden layer both are f(x) = sum_m z_m(x) <zeta_m, x>, the predictor of a margin problem:
+`Network.gating` gives the gates z, `Network.coef` the coefficients zeta.
+
+Source: Lippl, Abbott, Chung (2022), sections 2 and 4.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, final
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from implicit_bias.gating import Gating, HyperplaneContexts, UnitGates
+from implicit_bias.problem import BLOCK
+from implicit_bias.validation import Array, as_features
+
+Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
+
+INITIALISERS: dict[str, Callable[..., Any]] = {
+    "orthogonal": nn.init.orthogonal_,
+    "kaiming-normal": nn.init.kaiming_normal_,
+}
+DTYPES = (torch.float32, torch.float64)
+
+
+class Network(nn.Module, ABC):
+    """A network with one output f(x), hidden layers, and no bias but, if asked, at the readout.
+
+    Parameters
+    ----------
+    n_features : int
+        D.
+    widths, contexts : sequence of int, one entry a hidden layer
+        H_l and C_l.
+    readout_bias : bool
+        Add a trained scalar, initially 0, to the output. The network is then not homogeneous.
+    init : {"orthogonal", "kaiming-normal"}
+        Initialisation of each weight matrix.
+    dtype : torch.float64 or torch.float32
+        Precision of weights and arithmetic.
+    seed : int
+        Seed of the initial weights; torch's global generator is neither read nor moved.
+
+    Raises
+    ------
+    ValueError
+        No hidden layer, a size below 1, an unknown ``init`` or ``dtype``.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        widths: Sequence[int],
+        contexts: Sequence[int],
+        *,
+        readout_bias: bool = False,
+        init: Init,
+        dtype: torch.dtype,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        if not widths or min(n_features, *widths) < 1:
+            raise ValueError(
+                "a network needs at least one input, one hidden layer, and one unit in each, got "
+                f"{n_features} inputs and widths {list(widths)}"
+            )
+        if init not in INITIALISERS:
+            raise ValueError(f"init must be one of {list(INITIALISERS)}, got {init!r}")
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
+        generator = torch.Generator().manual_seed(seed)
+
+        def initial(n_rows: int, fan_in: int) -> nn.Parameter:
+            weights = torch.empty(n_rows, fan_in, dtype=dtype)
+            INITIALISERS[init](weights, generator=generator)
+            return nn.Parameter(weights)
+
+        fan_ins = [n_features, *widths[:-1]]
+        self.n_features = n_features
+        self.hidden_weights = nn.ParameterList(
+            initial(width * count, fan_in)
+            for width, count, fan_in in zip(widths, contexts, fan_ins, strict=True)
+        )
+        self.readout = initial(1, widths[-1])
+        self.readout_bias = nn.Parameter(torch.zeros((), dtype=dtype)) if readout_bias else None
+
+    @abstractmethod
+    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
+        """Do once what training does not change: inputs (n, D) to the arguments of `forward`.
+
+        Each tensor has the samples as first axis, so that ``tuple(t[batch] for t in prepared)``
+        is a batch.
+        """
+
+    @abstractmethod
+    def hidden(self, *prepared: Tensor) -> Tensor:
+        """Output of the last hidden layer, shape (n, H)."""
+
+    @abstractmethod
+    def _first_layer_gating(self) -> Gating:
+        """Gates of the first hidden layer, columns in the order of its weights' rows."""
+
+    def forward(self, *prepared: Tensor) -> Tensor:
+        """Compute the outputs f(x), shape (n,), of prepared inputs."""
+        outputs = self.hidden(*prepared) @ self.readout[0]
+        return outputs if self.readout_bias is None else outputs + self.readout_bias
+
+    def decision(self, X: ArrayLike) -> Array:
+        """f(x) of inputs (n, D): float64 of shape (n,), without gradient."""
+        return self._evaluate(self, X)
+
+    def hidden_activations(self, X: ArrayLike) -> Array:
+        """Output of the last hidden layer, float64 of shape (n, H), of inputs (n, D)."""
+        return self._evaluate(self.hidden, X)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of weights and arithmetic."""
+        return self.readout.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.readout.device
+
+    @property
+    def n_layers(self) -> int:
+        """L, the number of weight layers: the degree of homogeneity without a readout bias."""
+        return len(self.hidden_weights) + 1
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether scaling all weights by c scales f by c^L; a readout bias breaks it."""
+        return self.readout_bias is None
+
+    @property
+    def readout_bias_value(self) -> float:
+        """The readout's bias; 0 without one."""
+        return 0.0 if self.readout_bias is None else self.readout_bias.item()
+
+    @property
+    def has_margin_structure(self) -> bool:
+        """Whether the network has `gating` and `coef`: one hidden layer."""
+        return self.n_layers == 2
+
+    def gating(self) -> Gating:
+        """Gates z of a network with one hidden layer, as they are now.
+
+        Raises
+        ------
+        ValueError
+            More than one hidden layer.
+        """
+        self._check_margin_structure()
+        return self._first_layer_gating()
+
+    def coef(self) -> Array:
+        """Coefficients zeta, shape (M, D), of a network with one hidden layer, as they are now.
+
+        Row h * C + c is w_h W_1[h * C + c]. The readout's bias is left out.
+
+        Raises
+        ------
+        ValueError
+            More than one hidden layer.
+        """
+        self._check_margin_structure()
+        first, readout = self.hidden_weights[0], self.readout[0]
+        n_contexts = len(first) // len(readout)
+        return _as_array(readout.repeat_interleave(n_contexts)[:, None] * first)
+
+    def norm(self) -> float:
+        """Norm of the weights to which margins are compared, homogeneous of the same degree as f.
+
+        One hidden layer: sum_h ||zeta_h||, over all contexts of unit h. Deeper networks:
+        (||theta||^2 / L)^(L/2) over all weights theta; with L = 2 this would be an upper bound
+        of the former, equal where |w_h| = ||W_1[h]|| for all h. The readout's bias is left out.
+        """
+        with torch.no_grad():
+            if self.has_margin_structure:
+                # Row-major: the C weight vectors of a unit lie together.
+                units = self.hidden_weights[0].reshape(self.readout.shape[1], -1)
+                return (self.readout[0].abs() @ units.norm(dim=1)).item()
+            weights = (*self.hidden_weights, self.readout)
+            squares = sum(layer.square().sum().item() for layer in weights)
+            return float((squares / self.n_layers) ** (self.n_layers / 2))
+
+    def _as_inputs(self, X: Array) -> Tensor:
+        return torch.tensor(X, dtype=self.dtype, device=self.device)
+
+    @torch.inference_mode()
+    def _evaluate(self, function: Callable[..., Tensor], X: ArrayLike) -> Array:
+        """Apply a function of prepared inputs to X (n, D), a block of rows at a time."""
+        X = as_features(X, self.n_features)
+        starts = range(0, max(len(X), 1), BLOCK)  # one block at least: it sets the shape
+        blocks = [function(*self.prepare(X[start : start + BLOCK])) for start in starts]
+        return _as_array(torch.cat(blocks))
+
+    def _check_margin_structure(self) -> None:
+        if not self.has_margin_structure:
+            raise ValueError(
+                f"a network with {self.n_layers - 1} hidden layers is not linear in one layer of "
+                "gates, so it has no margin problem: use one hidden layer"
+            )
+
+
+@final
+class GLN(Network):
+    """Gated linear network of any depth; its gates are fixed.
+
+    Parameters
+    ----------
+    gatings : sequence of HyperplaneContexts
+        The contexts of each hidden layer, all of the network's input. Not parameters.
+    readout_bias : bool
+        As in the published code; the network is then not homogeneous.
+    init : {"orthogonal", "kaiming-normal"}
+        Of the (H * C, D) and (1, H) matrices; published: orthogonal.
+    dtype, seed
+        As in `Network`.
+
+    Raises
+    ------
+    ValueError
+        No gating, or gatings of different input features.
+    """
+
+    def __init__(
+        self,
+        gatings: Sequence[HyperplaneContexts],
+        *,
+        readout_bias: bool = False,
+        init: Init = "orthogonal",
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
+    ) -> None:
+        n_features = {gating.n_features for gating in gatings}
+        if len(n_features) != 1:
+            raise ValueError(
+                "a GLN needs one gating a hidden layer, all of the same inputs, got "
+                f"{len(gatings)} gatings of {sorted(n_features)} features"
+            )
+        super().__init__(
+            n_features.pop(),
+            [gating.n_units for gating in gatings],
+            [gating.n_contexts for gating in gatings],
+            readout_bias=readout_bias,
+            init=init,
+            dtype=dtype,
+            seed=seed,
+        )
+        self.gatings = tuple(gatings)
+
+    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
+        """Return the inputs (n, D) and, for each layer, the weight row h * C + c of each unit."""
+        X = as_features(X, self.n_features)
+        rows = (
+            gating.contexts(X) + gating.n_contexts * np.arange(gating.n_units)
+            for gating in self.gatings
+        )
+        return self._as_inputs(X), *(torch.tensor(r, device=self.device) for r in rows)
+
+    def hidden(self, *prepared: Tensor) -> Tensor:
+        """Output of the last hidden layer, shape (n, H)."""
+        outputs, *rows = prepared
+        for weights, chosen in zip(self.hidden_weights, rows, strict=True):
+            outputs = (outputs @ weights.T).gather(1, chosen)
+        return outputs
+
+    def _first_layer_gating(self) -> HyperplaneContexts:
+        return self.gatings[0]
+
+
+@final
+class ReLUNetwork(Network):
+    """ReLU network of any depth, without bias units; its gates are trained with its weights.
+
+    Parameters
+    ----------
+    n_features : int
+        D.
+    widths : sequence of int
+        Units of each hidden layer.
+    init : {"orthogonal", "kaiming-normal"}
+        Published: Kaiming normal.
+    dtype, seed
+        As in `Network`.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        widths: Sequence[int],
+        *,
+        init: Init = "kaiming-normal",
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(n_features, widths, [1] * len(widths), init=init, dtype=dtype, seed=seed)
+
+    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
+        """Return the inputs (n, D), and nothing else."""
+        return (self._as_inputs(as_features(X, self.n_features)),)
+
+    def hidden(self, *prepared: Tensor) -> Tensor:
+        """Output of the last hidden layer, shape (n, H)."""
+        (outputs,) = prepared
+        for weights in self.hidden_weights:
+            outputs = (outputs @ weights.T).relu()
+        return outputs
+
+    def _first_layer_gating(self) -> UnitGates:
+        weights = _as_array(self.hidden_weights[0])
+        single_precision = self.dtype == torch.float32
+        return UnitGates(weights, np.zeros(len(weights)), ">", single_precision=single_precision)
+
+
+def _as_array(tensor: Tensor) -> Array:
+    """Copy to float64: training goes on in the tensor's own memory."""
+    return np.array(tensor.detach().cpu().numpy(), dtype=np.float64)

@@ -1,0 +1,312 @@
+r"""Train a network by gradient descent, and watch its margin grow.
+
+minimise  mean_n loss(y_n f(x_n)),  loss(m) = log(1 + exp(-m))  (logistic: binary cross-entropy)
+                                    loss(m) = exp(-m)           (exponential)
+
+by (mini-batch) gradient descent with momentum and one cut of the step size. On separable data the
+weights grow without bound; what converges is their direction, and with it the normalised margin
+min_n y_n f(x_n) / norm, by which the history measures how far training has come.
+
+Source: Lippl, Abbott, Chung (2022), section 4, and their published code.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from implicit_bias.networks import Network
+from implicit_bias.validation import as_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Loss: TypeAlias = Literal["logistic", "exponential"]
+
+# Loss of each margin y f(x).
+LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
+    "logistic": lambda margins: softplus(-margins),
+    "exponential": lambda margins: torch.exp(-margins),
+}
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss is no longer finite; the message names the step and the cure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How to train; the defaults are the published protocol without momentum.
+
+    Parameters
+    ----------
+    steps : int
+        Updates of the weights.
+    batch_size : int or None
+        Samples a step, in a new random order each epoch (an epoch's last batch may be smaller);
+        None for all samples in each step.
+    learning_rate : float
+        Step size at the start.
+    decay, decay_at : float
+        The step size is multiplied by ``decay`` once, after the share ``decay_at`` of the steps.
+    momentum : float
+        Heavy-ball momentum, in [0, 1).
+    loss : {"logistic", "exponential"}
+        Loss of a margin; the mean over the batch is minimised.
+    record : int
+        Points in the history, at most: evenly spaced in the logarithm of the step (early ones
+        coincide), step 0 and the last included.
+    seed : int
+        Seed of the order of the samples.
+
+    Raises
+    ------
+    ValueError
+        A value out of its range.
+    """
+
+    steps: int = 3200
+    batch_size: int | None = 128
+    learning_rate: float = 0.04
+    decay: float = 0.25
+    decay_at: float = 0.5
+    momentum: float = 0.0
+    loss: Loss = "logistic"
+    record: int = 50
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("batch_size", 1), ("record", 2)):
+            count = getattr(self, name)
+            if name == "batch_size" and count is None:
+                continue
+            if not isinstance(count, (int, np.integer)) or count < least:
+                raise ValueError(f"{name} must be a whole number, at least {least}, got {count!r}")
+        for name in ("learning_rate", "decay"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value!r}")
+        if not 0 <= self.decay_at <= 1:
+            raise ValueError(f"decay_at is a share of the steps, in [0, 1], got {self.decay_at!r}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}")
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {list(LOSSES)}, got {self.loss!r}")
+
+    @classmethod
+    def published(cls, *, momentum: float = 0.0, seed: int = 0) -> TrainingConfig:
+        """Return the protocol of the published experiments (momentum 0 and 0.9, float32 networks).
+
+        Mini-batch SGD, not the gradient descent of the theory: 3,200 steps, batch 128, binary
+        cross-entropy, step size 0.04, times 0.25 halfway.
+        """
+        return cls(
+            steps=3200,
+            batch_size=128,
+            learning_rate=0.04,
+            decay=0.25,
+            decay_at=0.5,
+            momentum=momentum,
+            loss="logistic",
+            seed=seed,
+        )
+
+    def step_size(self, step: int) -> float:
+        """Step size of the update that follows ``step`` updates."""
+        return self.learning_rate * (self.decay if step >= self.decay_at * self.steps else 1.0)
+
+    def recorded_steps(self) -> frozenset[int]:
+        """Return the steps at which the history has a point."""
+        # Downwards, so that a single point is the last step.
+        spaced = np.geomspace(self.steps, 1, self.record - 1)
+        return frozenset({0, *np.rint(spaced).astype(int).tolist()})
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """The network after some steps, on all training samples.
+
+    Attributes
+    ----------
+    step : int
+        Updates done.
+    loss : float
+        Mean loss.
+    error : float
+        Share of the samples that are misclassified; f(x) = 0 is an error.
+    min_margin : float
+        Smallest y_n f(x_n).
+    norm : float
+        `Network.norm`.
+    """
+
+    step: int
+    loss: float
+    error: float
+    min_margin: float
+    norm: float
+
+    @property
+    def normalised_margin(self) -> float:
+        """min_margin / norm: free of the scale of the weights; nan where they are zero."""
+        return self.min_margin / self.norm if self.norm > 0 else math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """A finished or interrupted training.
+
+    Attributes
+    ----------
+    network : Network
+        The trained network, the one that was given.
+    config : TrainingConfig
+        How it was trained.
+    history : tuple of HistoryPoint
+        In the order of the steps; the last point describes the network as it is.
+    interrupted : bool
+        Whether Ctrl-C stopped it before the end.
+    seconds : float
+        Wall time.
+    """
+
+    network: Network
+    config: TrainingConfig
+    history: tuple[HistoryPoint, ...]
+    interrupted: bool
+    seconds: float
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self.history[-1].step
+
+    def frame(self) -> pd.DataFrame:
+        """Return the history as a table: a row for each point."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [asdict(p) | {"normalised_margin": p.normalised_margin} for p in self.history]
+        )
+
+
+def train(
+    network: Network,
+    X: ArrayLike,
+    y: ArrayLike,
+    config: TrainingConfig,
+    *,
+    progress: bool = False,
+    record: Callable[[HistoryPoint], None] | None = None,
+) -> TrainingResult:
+    """Train a network in place, on the device and in the precision of its weights.
+
+    Ctrl-C ends the training and keeps what it has reached.
+
+    Parameters
+    ----------
+    network : Network
+        The network; training starts from its present weights.
+    X : array_like of shape (n, D)
+        Training inputs.
+    y : array_like of shape (n,)
+        Labels, -1 or +1.
+    config : TrainingConfig
+        How to train.
+    progress : bool
+        Show a progress bar on standard error.
+    record : callable, optional
+        Called with each point of the history as it is measured, but not with the extra point
+        that an interruption leaves.
+
+    Returns
+    -------
+    TrainingResult
+
+    Raises
+    ------
+    ValueError
+        NaN, shapes that do not fit, labels other than -1 and +1, no samples.
+    TrainingDiverged
+        The loss became infinite or NaN.
+    """
+    inputs = network.prepare(X)
+    labels = torch.tensor(as_labels(y, len(inputs[0]))).to(inputs[0])
+    loss_of = LOSSES[config.loss]
+    optimiser = torch.optim.SGD(
+        network.parameters(), lr=config.learning_rate, momentum=config.momentum
+    )
+    recorded_steps = config.recorded_steps()
+    history: list[HistoryPoint] = []
+    step, interrupted, started = 0, False, time.perf_counter()
+    try:
+        with Progress(console=Console(stderr=True), disable=not progress) as bar:
+            task = bar.add_task("training", total=config.steps)
+            for step, batch in enumerate(_batches(len(labels), config)):
+                bar.update(task, completed=step)
+                if step in recorded_steps:
+                    history.append(_measure(network, inputs, labels, step, loss_of))
+                    if record is not None:
+                        record(history[-1])
+                if step == config.steps:
+                    break
+                for group in optimiser.param_groups:
+                    group["lr"] = config.step_size(step)
+                margins = labels[batch] * network(*(t[batch] for t in inputs))
+                loss = loss_of(margins).mean()
+                _check_finite(loss, step)
+                optimiser.zero_grad()
+                torch.autograd.backward(loss)
+                optimiser.step()
+    except KeyboardInterrupt:
+        interrupted = True
+        if not history or history[-1].step < step:
+            history.append(_measure(network, inputs, labels, step, loss_of))
+    return TrainingResult(
+        network, config, tuple(history), interrupted, time.perf_counter() - started
+    )
+
+
+def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]:
+    """Batches for ever: all samples, or epoch after epoch in random order."""
+    generator = torch.Generator().manual_seed(config.seed)
+    while True:
+        if config.batch_size is None:
+            yield slice(None)
+        else:
+            order = torch.randperm(n_samples, generator=generator)
+            yield from torch.split(order, config.batch_size)
+
+
+@torch.no_grad()
+def _measure(
+    network: Network,
+    inputs: tuple[Tensor, ...],
+    labels: Tensor,
+    step: int,
+    loss_of: Callable[[Tensor], Tensor],
+) -> HistoryPoint:
+    margins = labels * network(*inputs)
+    loss = loss_of(margins).mean()
+    _check_finite(loss, step)
+    error = (margins <= 0).double().mean()
+    return HistoryPoint(step, loss.item(), error.item(), margins.min().item(), network.norm())
+
+
+def _check_finite(loss: Tensor, step: int) -> None:
+    if not math.isfinite(loss.item()):
+        raise TrainingDiverged(
+            f"training diverged: after {step} steps the loss is {loss.item()}. Choose a smaller "
+            "learning_rate, less momentum, or smaller initial weights"
+        )
