@@ -672,7 +672,7 @@ def _fetch(dataset: str, file: str, checksum: str) -> Path:
         f"{file} of {dataset} is missing. Looked in\n{looked}\nand tried to download\n"
         + "\n".join(failures)
         + f"\nPut {file}.gz into a folder FOLDER/{dataset} and set {DATA_VARIABLE}=FOLDER, or run "
-        "`implicit-bias data --download` where there is a network"
+        f"`implicit-bias data --download {dataset}` where there is a network"
     )
 
 
@@ -683,7 +683,8 @@ def _read_verified(path: Path, checksum: str) -> bytes:
         _verify(content, checksum)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{path} is unusable: {error}. Delete it and run `implicit-bias data --download`"
+            f"{path} is unusable: {error}. Delete it and run "
+            f"`implicit-bias data --download {path.parent.name}`"
         ) from error
     return content
 

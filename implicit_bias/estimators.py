@@ -40,8 +40,8 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.problem import Structure
-from implicit_bias.solvers import Solution, SolveError, solve
+from implicit_bias.problem import HasHiddenLayer, Structure
+from implicit_bias.solvers import Solution, solve
 from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
@@ -59,13 +59,6 @@ class HasGating(Protocol):
 
     def gating(self) -> Gating:
         """Gates of the hidden units."""
-
-
-class HasHiddenLayer(Protocol):
-    """What has a hidden layer: a network, or a classifier that trained one."""
-
-    def hidden_activations(self, X: ArrayLike) -> Array:
-        """Activations of the last hidden layer, shape (n, H)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,16 +162,8 @@ class _MarginSVC(BinaryClassifier, ABC):
         Gates, groups and metric.
     solution_ : Solution
         Dual variables, status and certificate.
-    coef_ : ndarray of shape (M, D)
-        Coefficients zeta of each gate column.
-    support_ : ndarray of int, shape (n_support,)
-        Indices of the support vectors.
     dual_coef_ : ndarray of shape (1, n_support)
         y_n alpha_n of the support vectors, as in scikit-learn's SVC.
-    group_norms_ : ndarray of shape (G,)
-        ||zeta_g|| of each group: which hidden units the norm keeps.
-    n_iter_ : int
-        Iterations of the solver.
     """
 
     structure_: Structure
@@ -216,16 +201,32 @@ class _MarginSVC(BinaryClassifier, ABC):
         self.structure_ = self._structure(X)
         problem = self.structure_.problem(X, signs, self.C)
         self.solution_ = solve(problem, solver=self.solver, tol=self.tol, device=self.device)
-        self.coef_ = self.solution_.coef
-        self.support_ = self.solution_.support
-        self.dual_coef_ = (signs * self.solution_.alpha)[self.support_][None, :]
-        self.group_norms_ = self.solution_.group_scale
-        self.n_iter_ = max(1, self.solution_.stats.iterations)
-        if self.solution_.status is not Status.OPTIMAL:
-            if self.on_failure == "raise":
-                raise SolveError(self.solution_)
+        self.dual_coef_ = (signs * self.solution_.alpha)[None, self.support_]
+        if self.on_failure == "raise":
+            self.solution_.raise_for_status()
+        elif self.solution_.status is not Status.OPTIMAL:
             warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=2)
         return self
+
+    @property
+    def coef_(self) -> Array:
+        """Coefficients zeta of each gate column, shape (M, D)."""
+        return self.solution_.coef
+
+    @property
+    def support_(self) -> NDArray[np.int64]:
+        """Indices of the support vectors, shape (n_support,)."""
+        return self.solution_.support
+
+    @property
+    def group_norms_(self) -> Array:
+        """||zeta_g|| of each group, shape (G,): which hidden units the norm keeps."""
+        return self.solution_.group_scale
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the solver, at least 1."""
+        return max(1, self.solution_.stats.iterations)
 
     def margin_view(self) -> MarginView:
         """Structure, coefficients and solution."""
@@ -452,8 +453,8 @@ class HiddenLayerSVC(_MarginSVC):
     def _structure(self, X: Array) -> Structure:
         if self.network is None:
             return Structure(NoGates(X.shape[1]))
-        represent = self.network.hidden_activations
-        return Structure(NoGates(represent(X[:1]).shape[1]), representation=represent)
+        n_hidden = self.network.hidden_activations(X[:1]).shape[1]
+        return Structure(NoGates(n_hidden), representation=self.network)
 
 
 class _NetworkClassifier(BinaryClassifier, ABC):
@@ -463,15 +464,10 @@ class _NetworkClassifier(BinaryClassifier, ABC):
     ----------
     classes_ : ndarray of shape (2,)
         The classes; the second is the positive one.
-    network_ : Network
-        The trained network.
     training_ : TrainingResult
-        Its history: loss, error, smallest margin and norm at chosen steps.
-    n_iter_ : int
-        Gradient steps done.
+        The trained network, and loss, error, smallest margin and norm at chosen steps.
     """
 
-    network_: Network
     training_: TrainingResult
     steps: int
     batch_size: int | None
@@ -511,9 +507,17 @@ class _NetworkClassifier(BinaryClassifier, ABC):
             seed=seed,
         )
         self.training_ = train(network, X, signs, config, progress=self.progress)
-        self.network_ = self.training_.network
-        self.n_iter_ = self.training_.steps
         return self
+
+    @property
+    def network_(self) -> Network:
+        """The trained network."""
+        return self.training_.network
+
+    @property
+    def n_iter_(self) -> int:
+        """Gradient steps done."""
+        return self.training_.steps
 
     def gating(self) -> Gating:
         """Gates that the network has now."""

@@ -26,9 +26,10 @@ Source: Lippl, Abbott, Chung (2022), eqs. (8)-(12), in the form of the design's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import scipy.linalg
@@ -223,6 +224,13 @@ class MarginProblem:
             yield g, np.flatnonzero(self.groups == g), P
 
 
+class HasHiddenLayer(Protocol):
+    """What has a hidden layer: a network, or a classifier that trained one."""
+
+    def hidden_activations(self, X: ArrayLike) -> Array:
+        """Activations of the last hidden layer, shape (n, H)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Structure:
     """What an architecture fixes: its gates, how they are grouped, and the groups' metric.
@@ -235,19 +243,20 @@ class Structure:
         Group of each gate column; the gating's own where not given.
     metric : mapping from group to ndarray of shape (M_g, M_g), optional
         As in `MarginProblem`.
-    representation : callable, optional
-        Maps inputs (n, D) to what gates and coefficients apply to, such as the activations of a
-        trained hidden layer (n, H); the inputs themselves where not given.
+    representation : object with ``hidden_activations(X)``, optional
+        A trained network whose hidden activations (n, H) are what gates and coefficients apply
+        to; the inputs themselves where not given.
     """
 
     gating: Gating
     groups: NDArray[np.int64] | None = None
     metric: Mapping[int, Array] | None = None
-    representation: Callable[[ArrayLike], Array] | None = None
+    representation: HasHiddenLayer | None = None
 
     def inputs(self, X: ArrayLike) -> Array:
         """Return what the coefficients apply to, shape (n, D) or (n, H)."""
-        represented = X if self.representation is None else self.representation(X)
+        layer = self.representation
+        represented = X if layer is None else layer.hidden_activations(X)
         return as_features(represented, self.gating.n_features)
 
     def problem(self, X: ArrayLike, y: ArrayLike, C: float = np.inf) -> MarginProblem:

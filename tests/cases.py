@@ -39,9 +39,7 @@ NATIVE = ("interior-point", "working-set")
 # --- data ------------------------------------------------------------------------------------
 
 
-def cloud(
-    n: int = 30, d: int = 6, *, shift: float = 0.0, seed: int = 0
-) -> tuple[Array, Array]:
+def cloud(n: int = 30, d: int = 6, *, shift: float = 0.0, seed: int = 0) -> tuple[Array, Array]:
     """Gaussian points with a constant 1 as last column; the classes are 2 * shift apart."""
     rng = np.random.default_rng(seed)
     y = np.where(np.arange(n) % 2, 1.0, -1.0)
@@ -144,7 +142,7 @@ def circles() -> tuple[Array, Array]:
 
 
 def dead_group() -> MarginProblem:
-    """A gate that is off at every training sample, as a group of its own."""
+    """Add a gate that is off at every training sample, as a group of its own."""
     problem = build(cloud(), units())
     off = np.zeros((problem.n_samples, 1))
     gates = np.column_stack([problem.gates, off])
@@ -246,7 +244,7 @@ def twin(name: str) -> MarginProblem:
 
 
 def dense(gates: GateMatrix) -> Array:
-    return gates.toarray() if sp.issparse(gates) else np.array(gates)
+    return sp.csr_array(gates).toarray()
 
 
 def loop_decision(problem: MarginProblem, coef: Array) -> Array:

@@ -122,6 +122,11 @@ class Solution:
         conflict = self.stats.conflict
         return f"{self.status.message}: {conflict.cause}" if conflict else self.status.message
 
+    def raise_for_status(self) -> None:
+        """Raise `SolveError`, with this solution in it, unless the status is OPTIMAL."""
+        if self.status is not Status.OPTIMAL:
+            raise SolveError(self)
+
 
 class SolveError(RuntimeError):
     """A solve that did not end optimal; ``solution`` holds what it found, certified."""

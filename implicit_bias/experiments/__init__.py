@@ -1,0 +1,1 @@
+"""Experiments: from a setting (data, architecture, seeds, protocol) to fitted models."""

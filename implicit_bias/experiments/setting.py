@@ -1,0 +1,276 @@
+"""A setting: everything that one comparison depends on, and the models it means.
+
+=============  ==========================================================================
+model          what it is
+=============  ==========================================================================
+gd-gln         gated linear network trained by gradient descent
+svm-gln        its limit: sum of the units' norms
+svm-l2         the exact ||beta||_2 over all joint contexts
+svm-shallow    one layer: one weight vector for each joint context that occurs
+svm-linear     no gates
+gd-relu        ReLU network trained by gradient descent
+svm-rc         random 0/1 gates, one unit always on
+svm-lc         the gates that gd-relu has learned
+svm-hl         linear SVM on the hidden layer of gd-relu
+=============  ==========================================================================
+
+The protocol "lippl2022" is that of Lippl, Abbott, Chung (2022): their split, their random
+draws, thresholds at the median over all 60,000 images (validation images included), their
+training (mini-batch SGD in float32, a readout bias). Without it, thresholds come from the
+training samples alone, and networks are homogeneous and float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from implicit_bias.datasets import DATASET_NAMES, Dataset, Split, load, split
+from implicit_bias.estimators import (
+    GLNSVC,
+    BinaryClassifier,
+    GatedReLUSVC,
+    GatedSVC,
+    GLNClassifier,
+    HiddenLayerSVC,
+    ReLUClassifier,
+)
+from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
+from implicit_bias.solvers import SOLVER_NAMES
+
+Protocol: TypeAlias = Literal["default", "lippl2022"]
+PROTOCOLS: tuple[str, ...] = ("default", "lippl2022")
+MODEL_NAMES: tuple[str, ...] = (
+    "gd-gln",
+    "svm-gln",
+    "svm-l2",
+    "svm-shallow",
+    "svm-linear",
+    "gd-relu",
+    "svm-rc",
+    "svm-lc",
+    "svm-hl",
+)
+# These take what gd-relu has learned.
+NEED_RELU = ("svm-lc", "svm-hl")
+# Training samples where the user names no number: at most these, and at most 4/5 of the data.
+DEFAULT_TRAIN_SIZE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Data, architecture, seeds and protocol of a comparison.
+
+    Parameters
+    ----------
+    dataset : str
+        One of `DATASET_NAMES`.
+    positive, negative : tuple of int or None
+        Digits of the two classes; 0-4 against 5-9 where not given.
+    train_size : int or None
+        N; by default 1,000 or 4/5 of the data, whichever is less.
+    models : tuple of str
+        Names from `MODEL_NAMES`.
+    units, hyperplanes : int
+        H and k.
+    threshold : {"median", "random", "zero"}
+        Thresholds of the hyperplanes.
+    seed : int
+        Seed of gates, weights and batches.
+    split_seed : int
+        Seed of the split in training and validation samples.
+    protocol : {"default", "lippl2022"}
+        See the module's head.
+    C : float
+        inf for the hard margin.
+    steps : int
+        Gradient steps.
+    momentum : float
+        Of gradient descent.
+    solver, tol, device
+        As in `implicit_bias.solve`.
+
+    Raises
+    ------
+    ValueError
+        A name or number out of its range.
+    """
+
+    dataset: str = "digits"
+    positive: tuple[int, ...] | None = None
+    negative: tuple[int, ...] | None = None
+    train_size: int | None = None
+    models: tuple[str, ...] = ("gd-gln", "svm-gln", "svm-l2")
+    units: int = 20
+    hyperplanes: int = 1
+    threshold: str = "median"
+    seed: int = 1
+    split_seed: int = 1
+    protocol: str = "default"
+    C: float = np.inf
+    steps: int = 3200
+    momentum: float = 0.0
+    solver: str = "auto"
+    tol: float = 1e-6
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        _check_name("dataset", self.dataset, DATASET_NAMES)
+        _check_name("protocol", self.protocol, PROTOCOLS)
+        _check_name("solver", self.solver, SOLVER_NAMES)
+        _check_name("threshold", self.threshold, ("median", "random", "zero"))
+        if not self.models:
+            raise ValueError(f"models must name at least one of {', '.join(MODEL_NAMES)}")
+        for name in self.models:
+            _check_name("models", name, MODEL_NAMES)
+        if self.units < 1 or self.hyperplanes < 0 or self.steps < 1:
+            raise ValueError("units and steps must be at least 1, hyperplanes at least 0")
+        if self.protocol == "lippl2022" and self.dataset != "mnist":
+            raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
+        if self.protocol == "lippl2022" and self.threshold == "zero":
+            raise ValueError("the protocol lippl2022 has median and random thresholds only")
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields as JSON can hold them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The data of a setting: all samples, and the split."""
+
+    everything: Dataset
+    parts: Split
+
+
+def load_data(setting: Setting) -> Data:
+    """Load and split the data of a setting.
+
+    Raises
+    ------
+    DataError
+        Missing or corrupt files.
+    ValueError
+        More training samples than there are.
+    """
+    everything = load(setting.dataset, positive=setting.positive, negative=setting.negative)
+    size = setting.train_size
+    if size is None:
+        size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
+    return Data(everything, split(everything, size, seed=setting.split_seed))
+
+
+def fit_models(setting: Setting, data: Data) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Fit the models of a setting to its training samples, and yield each as soon as it is done.
+
+    ``svm-lc`` and ``svm-hl`` train a ``gd-relu`` even where the setting does not name it. A solve
+    that does not end optimal warns and keeps its certified bounds.
+
+    Yields
+    ------
+    name : str
+        From ``setting.models``, in that order, but those that need ``gd-relu`` last.
+    model : BinaryClassifier
+        Fitted.
+    """
+    builders = _Builders(setting, data)
+    train = data.parts.train
+    order = sorted(setting.models, key=lambda name: name in NEED_RELU)
+    if any(name in NEED_RELU for name in order) and "gd-relu" not in order:
+        order = ["gd-relu", *order]
+    relu: ReLUClassifier | None = None
+    for name in order:
+        model = builders.build(name, relu).fit(train.X, train.y)
+        if isinstance(model, ReLUClassifier):
+            relu = model
+        if name in setting.models:
+            yield name, model
+
+
+class _Builders:
+    """Unfitted models of a setting, by name."""
+
+    def __init__(self, setting: Setting, data: Data) -> None:
+        self.setting, self.data = setting, data
+        self.published = setting.protocol == "lippl2022"
+
+    def build(self, name: str, relu: ReLUClassifier | None) -> BinaryClassifier:
+        setting = self.setting
+        solving: dict[str, Any] = {
+            "C": setting.C,
+            "solver": setting.solver,
+            "tol": setting.tol,
+            "device": setting.device,
+            "on_failure": "warn",
+        }
+        training: dict[str, Any] = {
+            "steps": setting.steps,
+            "momentum": setting.momentum,
+            "dtype": "float32" if self.published else "float64",
+            "device": setting.device,
+            "random_state": setting.seed,
+            "progress": True,
+        }
+        match name:
+            case "gd-gln":
+                bias = self.published
+                return GLNClassifier(contexts=self.contexts(), readout_bias=bias, **training)
+            case "svm-gln":
+                return GLNSVC(contexts=self.contexts(), **solving)
+            case "svm-l2":
+                return GLNSVC(contexts=self.contexts(), norm="l2", **solving)
+            case "svm-shallow":
+                joint = GlobalContexts.collapse(self.contexts(), self.data.parts.train.X)
+                return GatedSVC(joint, **solving)
+            case "svm-linear":
+                return GatedSVC(**solving)
+            case "gd-relu":
+                return ReLUClassifier(setting.units, **training)
+            case "svm-rc":
+                return GatedSVC(self.unit_gates(), **solving)
+            case "svm-lc":
+                assert relu is not None
+                return GatedReLUSVC(gates=relu, **solving)
+            case "svm-hl":
+                assert relu is not None
+                return HiddenLayerSVC(relu, **solving)
+        raise ValueError(f"no model is called {name!r}")
+
+    def contexts(self) -> HyperplaneContexts:
+        setting, X = self.setting, self.data.parts.train.X
+        if self.published:
+            return HyperplaneContexts.published(
+                X,
+                setting.units,
+                setting.hyperplanes,
+                threshold="median" if setting.threshold == "median" else "random",
+                reference=self.data.everything.X,
+                seed=setting.seed,
+            )
+        return HyperplaneContexts.random(
+            X,
+            setting.units,
+            setting.hyperplanes,
+            threshold=setting.threshold,  # type: ignore[arg-type]  # checked by Setting
+            random_state=setting.seed,
+        )
+
+    def unit_gates(self) -> Gating:
+        setting = self.setting
+        if self.published:
+            reference = self.data.everything.X
+            return UnitGates.published(setting.units, reference=reference, seed=setting.seed)
+        return UnitGates.random(
+            self.data.parts.train.X,
+            setting.units,
+            threshold=setting.threshold,  # type: ignore[arg-type]  # checked by Setting
+            random_state=setting.seed,
+        )
+
+
+def _check_name(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}")

@@ -1,0 +1,411 @@
+"""Write a comparison as one self-contained HTML page, with its tables and figures as files.
+
+================================  ==========================================================
+report.html                       the page: no script, nothing loaded from elsewhere
+models.csv, models.parquet        one row a model, the numbers of `Comparison.model_frame`
+pairs.csv, pairs.parquet          one row a pair; where there are two models at least
+history.csv, history.parquet      training histories; where there is a trained network
+figures/*.png                     each figure of the page
+================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+import implicit_bias
+from implicit_bias.comparison import Comparison, ModelResult, Predicts
+from implicit_bias.datasets import Dataset
+from implicit_bias.estimators import BinaryClassifier, MarginView
+from implicit_bias.report.figures import (
+    Plot,
+    Subject,
+    percent,
+    programs,
+    sections,
+    style,
+    svm_among,
+)
+
+__all__ = ["write_report"]
+
+TITLE = "Where does gradient descent go?"
+# Neither states when it was made: the same numbers give the same bytes.
+METADATA = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+
+
+def write_report(
+    folder: str | Path,
+    comparison: Comparison,
+    models: Mapping[str, Predicts],
+    *,
+    train: Dataset,
+    evaluation: Dataset,
+    title: str = TITLE,
+    facts: Mapping[str, str] | None = None,
+) -> Path:
+    """Write the page, the tables and the figures of a comparison.
+
+    Each file is replaced only once it is whole, the page last of all.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where to write; made if need be.
+    comparison : Comparison
+        What `compare` returned for these models and data.
+    models : mapping from name to fitted classifier
+        The models compared.
+    train, evaluation : Dataset
+        The samples they were fitted to and evaluated on.
+    title : str
+        Heading of the page.
+    facts : mapping from name to value, optional
+        What else to state of the run: seeds, versions.
+
+    Returns
+    -------
+    Path
+        The page, ``folder/report.html``.
+
+    Raises
+    ------
+    ValueError
+        The models are not those of the comparison.
+    """
+    names = [model.name for model in comparison.models]
+    if sorted(names) != sorted(models):
+        raise ValueError(f"the comparison has the models {names}, not {list(models)}")
+    folder = Path(folder)
+    _write_tables(folder, comparison)
+    with style():
+        drawn = sections(Subject(comparison, models, _views(models), train))
+        for plot in (plot for section in drawn for plot in section.plots):
+            _write(folder / "figures" / f"{plot.name}.png", _image(plot, "png"))
+        page = _template().render(
+            title=title,
+            headlines=headlines(comparison, unseen=not np.array_equal(train.X, evaluation.X)),
+            facts=_facts(train, evaluation, facts or {}),
+            tables=_tables(comparison),
+            sections=drawn,
+            has_margins=any(model.margin for model in comparison.models),
+            source=_source,
+        )
+    _write(folder / "report.html", page.encode())
+    return folder / "report.html"
+
+
+def _views(models: Mapping[str, Predicts]) -> dict[str, MarginView]:
+    views = {
+        name: model.margin_view()
+        for name, model in models.items()
+        if isinstance(model, BinaryClassifier)
+    }
+    return {name: view for name, view in views.items() if view is not None}
+
+
+# --- files ---------------------------------------------------------------------------------
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that is at no time half there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def _write_tables(folder: Path, comparison: Comparison) -> None:
+    frames = {
+        "models": comparison.model_frame(),
+        "pairs": comparison.pair_frame(),
+        "history": _history_frame(comparison),
+    }
+    for name, frame in frames.items():
+        csv, parquet = folder / f"{name}.csv", folder / f"{name}.parquet"
+        if frame.empty:  # nor must one remain of an earlier report
+            csv.unlink(missing_ok=True)
+            parquet.unlink(missing_ok=True)
+        else:
+            _write(csv, frame.to_csv(index=False).encode())
+            _write(parquet, frame.to_parquet(index=False))
+
+
+def _history_frame(comparison: Comparison) -> pd.DataFrame:
+    rows = [
+        {"model": model.name, **asdict(point), "normalised_margin": point.normalised_margin}
+        for model in comparison.models
+        for point in model.history
+    ]
+    return pd.DataFrame(rows)
+
+
+def _image(plot: Plot, kind: str) -> bytes:
+    buffer = BytesIO()
+    plot.figure.savefig(buffer, format=kind, metadata=METADATA[kind])
+    return buffer.getvalue()
+
+
+def _source(plot: Plot) -> str:
+    """Figure as a data URL, which keeps the identifiers of each SVG to itself."""
+    kind = "png" if plot.raster else "svg"
+    return f"data:{MEDIA_TYPES[kind]};base64,{base64.b64encode(_image(plot, kind)).decode()}"
+
+
+def _template() -> Any:
+    environment = Environment(
+        loader=PackageLoader("implicit_bias.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2")
+
+
+# --- words ---------------------------------------------------------------------------------
+
+
+def headlines(comparison: Comparison, *, unseen: bool = True) -> list[str]:
+    """State the result in sentences: one for each trained network, or one for all models.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The numbers.
+    unseen : bool
+        Whether the evaluation samples are others than the training samples.
+    """
+    samples = f"{comparison.n_samples:,} {'unseen' if unseen else 'training'} samples"
+    networks = [model for model in comparison.models if model.history]
+    if networks:
+        return [_network_headline(comparison, network, samples) for network in networks]
+    solved = [model for model in comparison.models if model.margin]
+    return [_solved_headline(solved, samples) if solved else _plain_headline(comparison, samples)]
+
+
+def _network_headline(comparison: Comparison, network: ModelResult, samples: str) -> str:
+    twin = _svm_twin(comparison, network)
+    if twin is None or network.margin is None:
+        return (
+            f"{network.name} is wrong on {percent(network.error)} of {samples}; no SVM of its "
+            "program is among the models, so its distance from the limit is not known."
+        )
+    pair = comparison.pair(network.name, twin.name)
+    disagreement = (
+        f"it disagrees with {twin.name} on {percent(pair.disagreement)} of {samples} (chance "
+        f"would give {percent(pair.by_chance)})"
+    )
+    if not math.isfinite(network.margin.optimum):
+        return (
+            f"Nothing of {network.name}’s form separates the training samples, so it has no "
+            f"limit to go to; {disagreement}."
+        )
+    if not math.isfinite(network.margin.norm):
+        return (
+            f"{network.name} does not separate its training samples yet "
+            f"({percent(network.train_error)} are wrong), so its norm at margin 1 is infinite; "
+            f"{disagreement}."
+        )
+    return (
+        f"{network.name}’s norm exceeds the certified optimum of {twin.name}’s program by "
+        f"{percent(network.margin.excess)}; {disagreement}."
+    )
+
+
+def _svm_twin(comparison: Comparison, network: ModelResult) -> ModelResult | None:
+    """SVM whose program the network's is, if it is among the models."""
+    return next((svm_among(twins) for twins in programs(comparison) if network in twins), None)
+
+
+def _solved_headline(solved: Sequence[ModelResult], samples: str) -> str:
+    best = min(solved, key=lambda model: model.error)
+    count = f"Of {len(solved)} SVMs {best.name}" if len(solved) > 1 else best.name
+    gap = math.nan if best.margin is None else best.margin.certificate.gap
+    if math.isfinite(gap):
+        quality = f"its norm is certified to be within {_gap(gap)} of the optimum (relative)"
+    else:
+        quality = "its training samples are not separated"
+    least = "is wrong least often" if len(solved) > 1 else "is wrong"
+    return f"{count} {least}, on {percent(best.error)} of {samples}; {quality}."
+
+
+def _plain_headline(comparison: Comparison, samples: str) -> str:
+    best = min(comparison.models, key=lambda model: model.error)
+    if not comparison.pairs:
+        return f"{best.name} is wrong on {percent(best.error)} of {samples}."
+    apart = max(comparison.pairs, key=lambda pair: pair.disagreement)
+    return (
+        f"{best.name} is wrong least often, on {percent(best.error)} of {samples}; "
+        f"{apart.first} and {apart.second} disagree on {percent(apart.disagreement)} (chance "
+        f"would give {percent(apart.by_chance)})."
+    )
+
+
+def _facts(train: Dataset, evaluation: Dataset, given: Mapping[str, str]) -> dict[str, str]:
+    negative, positive = train.class_names
+    return {
+        "data set": train.name,
+        "training samples": f"{len(train):,}",
+        "evaluation samples": f"{len(evaluation):,}",
+        "inputs": f"{train.n_features - train.has_constant:,}"
+        + (" and the constant 1" if train.has_constant else ""),
+        "class +1": positive,
+        "class −1": negative,
+        "implicit_bias": implicit_bias.__version__,
+        **given,
+    }
+
+
+# --- tables --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: where its values are, its heading, what it means, how to write it."""
+
+    key: str
+    heading: str
+    meaning: str
+    write: Callable[[Any], str]
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the template shows: columns, and rows of text."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def _number(value: float) -> str:
+    if pd.isna(value):
+        return "–"
+    return f"{value:.4g}" if math.isfinite(value) else "∞"
+
+
+def _known(value: float) -> str:
+    return "–" if value == 0 else _number(value)
+
+
+def _gap(value: float) -> str:
+    return f"{value:.1g}" if math.isfinite(value) else "–"
+
+
+def _count(value: float) -> str:
+    return "–" if pd.isna(value) else f"{value:,.0f}"
+
+
+def _text(value: Any) -> str:
+    return "–" if pd.isna(value) else str(value)
+
+
+MODEL_COLUMNS = (
+    Column("model", "model", "As it was named.", _text, numeric=False),
+    Column("error", "error", "Share of the evaluation samples that are misclassified.", percent),
+    Column(
+        "train_error",
+        "training error",
+        "Share of the training samples that are misclassified.",
+        percent,
+    ),
+    Column(
+        "min_margin",
+        "smallest margin",
+        "Smallest y f(x) over the training samples, divided by the norm: at most 1 / optimum; "
+        "negative where a sample is misclassified.",
+        _number,
+    ),
+    Column(
+        "norm",
+        "norm",
+        "Norm of the weights once they are scaled to smallest margin 1; ∞ where the training "
+        "samples are not separated.",
+        _number,
+    ),
+    Column(
+        "optimum",
+        "certified optimum",
+        "No weights of this program have a smaller norm at margin 1: a proven lower bound.",
+        _known,
+    ),
+    Column(
+        "excess",
+        "excess",
+        "How much the norm exceeds the certified optimum: norm / optimum − 1.",
+        percent,
+    ),
+    Column(
+        "gap",
+        "gap",
+        "Relative distance of the two proven bounds on the optimum, both from this model alone; "
+        "a network proves one of them only.",
+        _gap,
+    ),
+    Column("active_units", "active units", "Units that the norm has not switched off.", _count),
+    Column("units", "units", "Groups in the norm.", _count),
+    Column(
+        "support_vectors",
+        "support vectors",
+        "Training samples that hold the margin in place.",
+        _count,
+    ),
+    Column("status", "status", "How the solve ended.", _text, numeric=False),
+)
+PAIR_COLUMNS = (
+    Column("first", "model", "The first of the two.", _text, numeric=False),
+    Column("second", "and model", "The second of the two.", _text, numeric=False),
+    Column(
+        "disagreement",
+        "disagreement",
+        "Share of the evaluation samples on which their predictions differ.",
+        percent,
+    ),
+    Column(
+        "by_chance",
+        "by chance",
+        "What independent models with errors p and q would show: p (1 − q) + q (1 − p).",
+        percent,
+    ),
+    Column(
+        "ratio",
+        "ratio",
+        "Disagreement over the level of chance: 1 is no more alike than their errors make them, "
+        "0 is one and the same classifier.",
+        _number,
+    ),
+    Column(
+        "kappa", "kappa", "Cohen's kappa: 1 is full agreement, 0 is none beyond chance.", _number
+    ),
+)
+
+
+def _tables(comparison: Comparison) -> list[Table]:
+    tables = [_table("Models", MODEL_COLUMNS, comparison.model_frame())]
+    if comparison.pairs:
+        tables.append(_table("Pairs of models", PAIR_COLUMNS, comparison.pair_frame()))
+    return tables
+
+
+def _table(caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:
+    shown = tuple(c for c in columns if c.key in frame and frame[c.key].notna().any())
+    return Table(caption, shown, tuple(_rows(shown, frame)))
+
+
+def _rows(columns: Sequence[Column], frame: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    for record in frame.to_dict("records"):
+        yield tuple(column.write(record[column.key]) for column in columns)

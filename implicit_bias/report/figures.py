@@ -1,0 +1,858 @@
+"""Figures of a report, each drawn by one function, and the sections they stand in.
+
+A figure is one small panel, wide as a phone: the page puts panels side by side where there is
+room. Colours are Okabe and Ito's; line, marker and hatch say the same without colour.
+
+Source: Lippl, Abbott, Chung (2022), section 4 and, for the plane, their figure 1.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.style
+import numpy as np
+import scipy.sparse as sp
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from implicit_bias.comparison import Comparison, MarginResult, ModelResult, Predicts
+from implicit_bias.datasets import Dataset
+from implicit_bias.estimators import MarginView
+from implicit_bias.training import HistoryPoint
+from implicit_bias.validation import Array
+
+# Size of a panel in inches, at 96 CSS pixels an inch.
+WIDTH, HEIGHT = 4.2, 3.2
+# Most units, contexts and support vectors shown as images.
+MAX_UNITS, MAX_CONTEXTS, MAX_SUPPORT, IMAGES_A_ROW = 4, 4, 8, 4
+# Points along each axis at which a picture of the plane is computed.
+GRID = 240
+# With more contexts than this their hyperplanes are drawn only where they rule.
+MAX_EXTENDED = 8
+# Above this many samples a picture draws them as pixels, not as shapes.
+MAX_SHAPES = 2000
+
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)
+GREY = "#767676"
+NEGATIVE_TINT, POSITIVE_TINT = "#cfe3f1", "#fbdcc4"
+CONTEXT_TINTS = ("#f4f4f4", "#e2ecf3", "#f7eedd", "#e0f0ea", "#f6e6ee", "#e3e3e3", "#fbf6d9")
+
+STYLE: dict[str, Any] = {
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "hatch.linewidth": 0.7,
+    "savefig.dpi": 160,
+    "svg.hashsalt": "implicit_bias",  # the same identifiers in each run
+    "text.parse_math": False,  # a dollar sign in a model's name is a dollar sign
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a model is drawn in every figure: each of the three tells it from its neighbours."""
+
+    colour: str
+    line: str
+    marker: str
+
+
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*", "<")
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """One figure.
+
+    Attributes
+    ----------
+    name : str
+        Stem of its file, unique in a report.
+    figure : Figure
+        What was drawn.
+    alt : str
+        What it shows, for who cannot see it.
+    caption : str
+        What to look for in it.
+    raster : bool
+        Whether it is made of pixels, so that PNG serves it better than SVG.
+    """
+
+    name: str
+    figure: Figure
+    alt: str
+    caption: str
+    raster: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """Figures that belong together, with a heading and a word of introduction."""
+
+    name: str
+    title: str
+    note: str
+    plots: tuple[Plot, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What a report is about.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        Its numbers.
+    models : mapping from name to fitted classifier
+        The models compared.
+    views : mapping from name to MarginView
+        The margin problem's side of those that have one.
+    train : Dataset
+        The samples the models were fitted to.
+    """
+
+    comparison: Comparison
+    models: Mapping[str, Predicts]
+    views: Mapping[str, MarginView]
+    train: Dataset
+
+    def look(self, name: str) -> Look:
+        """Return how the model of this name is drawn."""
+        i = [model.name for model in self.comparison.models].index(name)
+        return Look(*(cycle[i % len(cycle)] for cycle in (COLOURS, LINES, MARKERS)))
+
+
+def style() -> AbstractContextManager[None]:
+    """Return the settings to draw and save figures under, whatever the user's own are."""
+    return matplotlib.style.context(["default", STYLE])
+
+
+def sections(subject: Subject) -> tuple[Section, ...]:
+    """Draw all sections for which there are data; call it inside `style`."""
+    drawn = [
+        Section(
+            "errors",
+            "Errors and disagreement",
+            "How often each model is wrong, and how often two models say different things. Two "
+            "models that go to the same place disagree far less than chance would have it.",
+            tuple(_error_plots(subject)),
+        ),
+        Section(
+            "units",
+            "Which units are kept",
+            "The norm is a sum over hidden units, so its minimum switches whole units off. The "
+            "share of each unit in the norm shows whether gradient descent does the same.",
+            tuple(_unit_plots(subject)),
+        ),
+        Section(
+            "margins",
+            "Margins of the training samples",
+            "y f(x) divided by the norm, of each training sample. The smallest one is the margin; "
+            "no predictor of the same program can push it past the dashed line.",
+            tuple(_margin_plots(subject)),
+        ),
+        Section(
+            "training",
+            "Training",
+            "The networks over the steps of gradient descent, on all training samples.",
+            tuple(_training_plots(subject)),
+        ),
+        Section(
+            "predictors",
+            "Learned predictors",
+            "The weights zeta with which a unit reads the image, one picture for each of its "
+            "contexts: orange pixels speak for +1, purple ones for −1.",
+            tuple(_predictor_plots(subject)),
+        ),
+        Section(
+            "support",
+            "Support vectors",
+            "The training samples that hold the margin in place, those with the largest dual "
+            f"variable alpha first. {_classes(subject.train)}",
+            tuple(_support_plots(subject)),
+        ),
+        Section(
+            "plane",
+            "The plane",
+            "What the models make of the two inputs. A ring marks a support vector.",
+            tuple(_plane_plots(subject)),
+        ),
+    ]
+    return tuple(section for section in drawn if section.plots)
+
+
+def programs(comparison: Comparison) -> list[list[ModelResult]]:
+    """Models with a margin, those of one and the same program together.
+
+    `compare` gives such models the same optimum; where none is known (0), a model is alone.
+    """
+    grouped: dict[object, list[ModelResult]] = {}
+    for model in comparison.models:
+        if model.margin is not None:
+            known = model.margin.optimum > 0
+            key = (model.margin.optimum, len(model.margin.unit_norms)) if known else model.name
+            grouped.setdefault(key, []).append(model)
+    return list(grouped.values())
+
+
+def svm_among(twins: Sequence[ModelResult]) -> ModelResult | None:
+    """Return the (first) SVM among models of one program."""
+    return next((twin for twin in twins if _margin(twin).support_vectors is not None), None)
+
+
+def _reference(twins: Sequence[ModelResult]) -> ModelResult:
+    """Return the model to which those of one program are compared: the SVM if there is one."""
+    return svm_among(twins) or twins[0]
+
+
+def percent(share: float) -> str:
+    """Write a share for people: 0.0332 as "3.3 %"."""
+    if not np.isfinite(share):
+        return "∞" if share > 0 else "–"
+    if 0 < share < 1e-5:
+        return "< 0.001 %"
+    digits = 3 if abs(share) >= 1 else 2
+    return f"{float(f'{100 * share:.{digits}g}'):g} %"
+
+
+# --- errors and disagreement ---------------------------------------------------------------
+
+
+def _error_plots(subject: Subject) -> Iterator[Plot]:
+    comparison = subject.comparison
+    listed = "; ".join(f"{model.name} {percent(model.error)}" for model in comparison.models)
+    yield Plot(
+        "errors",
+        _error_bars(subject),
+        f"Bars of the error of each model on {comparison.n_samples} evaluation samples: {listed}",
+        "Errors on the evaluation samples (filled) and on the training samples (hatched).",
+    )
+    if comparison.pairs:
+        listed = "; ".join(
+            f"{pair.first} and {pair.second} {percent(pair.disagreement)}, by chance "
+            f"{percent(pair.by_chance)}"
+            for pair in comparison.pairs
+        )
+        yield Plot(
+            "disagreement",
+            _disagreement_bars(comparison),
+            f"Bars of the disagreement of each pair of models: {listed}",
+            "Bars that end far left of their diamond: the models make the same mistakes, more "
+            "than their errors alone explain.",
+        )
+
+
+def _error_bars(subject: Subject) -> Figure:
+    models = subject.comparison.models
+    figure, ax = _panel(height=0.9 + 0.55 * len(models))
+    for row, model in enumerate(models):
+        colour = subject.look(model.name).colour
+        _bar(ax, row - 0.2, model.error, colour=colour)
+        if np.isfinite(model.train_error):
+            _bar(ax, row + 0.2, model.train_error, colour=colour, hatch="/////")
+    _name_rows(ax, [model.name for model in models])
+    _percent_axis(ax, "error, % of the samples")
+    return figure
+
+
+def _disagreement_bars(comparison: Comparison) -> Figure:
+    pairs = comparison.pairs
+    figure, ax = _panel(height=1.2 + 0.5 * len(pairs))
+    for row, pair in enumerate(pairs):
+        _bar(ax, row, pair.disagreement, colour=SKY, height=0.55)
+    chance = [100 * pair.by_chance for pair in pairs]
+    ax.plot(chance, range(len(pairs)), "D", color=BLACK, label="expected by chance")
+    _name_rows(ax, [f"{_label(pair.first)}\n– {_label(pair.second)}" for pair in pairs], wrap=False)
+    _percent_axis(ax, "disagreement, % of the samples")
+    _legend(figure)
+    return figure
+
+
+def _bar(
+    ax: Axes, row: float, share: float, *, colour: str, hatch: str = "", height: float = 0.36
+) -> None:
+    face = "white" if hatch else colour
+    bars = ax.barh(row, 100 * share, height, color=face, edgecolor=colour, hatch=hatch)
+    ax.bar_label(bars, [percent(share)], padding=3, fontsize=8.5)
+
+
+def _name_rows(ax: Axes, names: Sequence[str], *, wrap: bool = True) -> None:
+    ax.set_yticks(range(len(names)), [_label(name) if wrap else name for name in names])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(names) - 0.4, -0.6)  # the first on top
+
+
+def _percent_axis(ax: Axes, label: str) -> None:
+    ax.set_xlabel(label)
+    ax.set_xlim(0, max(1.22 * ax.get_xlim()[1], 1.0))  # room for the numbers
+    ax.grid(axis="x")
+
+
+# --- units ---------------------------------------------------------------------------------
+
+
+def _unit_plots(subject: Subject) -> Iterator[Plot]:
+    shared = programs(subject.comparison)
+    several = [twins for twins in shared if len(_margin(twins[0]).unit_norms) > 1]
+    for i, twins in enumerate(several, 1):
+        first = _reference(twins)
+        n_units = len(_margin(first).unit_norms)
+        kept = "; ".join(f"{t.name} keeps {_margin(t).active_units}" for t in twins)
+        yield Plot(
+            f"units-{i}",
+            _unit_shares(subject, twins),
+            f"Share of each of {n_units} units in the norm, for models of one program: {kept}",
+            f"Of {n_units} units {kept}. Sorted by {first.name}; the dotted line is an equal "
+            "share for all.",
+        )
+
+
+def _unit_shares(subject: Subject, twins: Sequence[ModelResult]) -> Figure:
+    order = np.argsort(-_margin(_reference(twins)).unit_norms, kind="stable")
+    figure, ax = _panel()
+    for twin in twins:
+        look = subject.look(twin.name)
+        ax.plot(
+            np.arange(1, len(order) + 1),
+            100 * _margin(twin).unit_norms[order],
+            color=look.colour,
+            linestyle=look.line,
+            marker=look.marker,
+            markersize=4,
+            linewidth=1.2,
+            label=_label(twin.name),
+        )
+    ax.axhline(100 / len(order), color=GREY, linestyle=":", linewidth=1.2)
+    ax.set_ylim(bottom=0)
+    ax.set(xlabel="unit, by rank", ylabel="share of the norm, %")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(axis="y")
+    _legend(figure)
+    return figure
+
+
+# --- margins -------------------------------------------------------------------------------
+
+
+def _margin_plots(subject: Subject) -> Iterator[Plot]:
+    number = 0
+    for twins in programs(subject.comparison):
+        margins = np.concatenate([_margin(twin).margins for twin in twins])
+        edges = _edges(margins, _bounds(subject, twins))
+        for twin in twins:
+            number += 1
+            margin, bound = _margin(twin), _bound(subject, twin)
+            at_most = "" if bound is None else f", at most {bound:.3g} for any predictor"
+            yield Plot(
+                f"margins-{number}",
+                _margin_histogram(subject, twin, edges),
+                f"Histogram of the margins of {len(margin.margins)} training samples for "
+                f"{twin.name}: the smallest is {margin.min_margin:.3g}{at_most}",
+                f"{twin.name}: smallest margin {margin.min_margin:.3g}{at_most}.",
+            )
+
+
+def _margin_histogram(subject: Subject, model: ModelResult, edges: Array) -> Figure:
+    figure, ax = _panel(height=2.8)
+    look = subject.look(model.name)
+    margins = _margin(model).margins
+    ax.hist(margins, edges.tolist(), color=look.colour, alpha=0.8, edgecolor="white", linewidth=0.4)
+    ax.axvline(0, color=GREY, linewidth=1)
+    bound = _bound(subject, model)
+    if bound is not None:
+        ax.axvline(bound, color=BLACK, linestyle="--", label="largest possible smallest margin")
+        _legend(figure)
+    ax.set_title(_label(model.name))
+    ax.set(xlabel="y f(x) / norm", ylabel="training samples")
+    ax.locator_params(axis="x", nbins=6)
+    return figure
+
+
+def _bound(subject: Subject, model: ModelResult) -> float | None:
+    """1 / optimum: no predictor of the model's program has a larger smallest margin.
+
+    None where the optimum is not known, or is one of a soft margin.
+    """
+    optimum = 0.0 if model.margin is None else model.margin.optimum
+    hard = optimum > 0 and np.isinf(subject.views[model.name].C)
+    return 1.0 / optimum if hard and np.isfinite(optimum) else None
+
+
+def _bounds(subject: Subject, models: Iterable[ModelResult]) -> list[float]:
+    found = {_bound(subject, model) for model in models}
+    return sorted(bound for bound in found if bound is not None)
+
+
+def _edges(values: Array, marks: Sequence[float], n_bins: int = 40) -> Array:
+    """Edges of a histogram (n_bins + 1,) that shows the values, the marks and zero."""
+    shown = np.array([*values, *marks, 0.0])
+    low, high = shown.min(), shown.max()
+    return np.linspace(low, high if high > low else low + 1.0, n_bins + 1)
+
+
+# --- training ------------------------------------------------------------------------------
+
+
+def _training_plots(subject: Subject) -> Iterator[Plot]:
+    networks = [model for model in subject.comparison.models if model.history]
+    if not networks:
+        return
+    names = ", ".join(network.name for network in networks)
+    yield Plot(
+        "training-loss",
+        _curves(subject, networks, lambda model, p: p.loss, "mean loss", log=True),
+        f"Mean training loss against the step, for {names}",
+        "The loss keeps falling after all samples are right: the weights grow without bound.",
+    )
+    yield Plot(
+        "training-error",
+        _curves(subject, networks, lambda model, p: 100 * p.error, "training error, %"),
+        f"Training error against the step, for {names}",
+        "At 0 the network separates its training samples; only then has it a norm at margin 1.",
+    )
+    yield Plot(
+        "training-margin",
+        _margin_curves(subject, networks),
+        f"Normalised margin against the step, for {names}, with the largest possible as a line",
+        "min y f(x) / norm. The black line is the level of the SVM, 1 / optimum: the limit of "
+        "gradient descent, if the theory holds and it runs for ever.",
+    )
+    certified = [network for network in networks if _has_excess(network)]
+    if certified:
+        yield Plot(
+            "training-excess",
+            _curves(subject, certified, _excess, "norm / optimum − 1", log=True),
+            f"Excess of the norm over the certified optimum, for {names}",
+            "How much larger the norm is than it need be, from the step on at which all samples "
+            "are right. It falls to 0 if gradient descent finds the SVM.",
+        )
+
+
+def _curves(
+    subject: Subject,
+    networks: Sequence[ModelResult],
+    value: Callable[[ModelResult, HistoryPoint], float],
+    label: str,
+    *,
+    log: bool = False,
+) -> Figure:
+    figure, ax = _panel()
+    for network in networks:
+        look = subject.look(network.name)
+        ax.plot(
+            [point.step for point in network.history],
+            [value(network, point) for point in network.history],
+            color=look.colour,
+            linestyle=look.line,
+            marker=look.marker,
+            markersize=3.5,
+            markevery=4,
+            label=_label(network.name),
+        )
+    ax.set_xscale("symlog", linthresh=1)  # a logarithm that has room for step 0
+    ax.set_xlim(left=0)
+    if log:
+        _log_scale(ax)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set(xlabel="step", ylabel=label)
+    ax.grid()
+    _legend(figure)
+    return figure
+
+
+def _log_scale(ax: Axes) -> None:
+    """Make the y axis logarithmic, with more than one number beside it."""
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
+def _margin_curves(subject: Subject, networks: Sequence[ModelResult]) -> Figure:
+    figure = _curves(subject, networks, lambda model, p: p.normalised_margin, "normalised margin")
+    (ax,) = figure.axes
+    for bound in _bounds(subject, networks):
+        ax.axhline(bound, color=BLACK, linewidth=1.2)
+    ax.axhline(0, color=GREY, linewidth=1, linestyle=":")
+    return figure
+
+
+def _excess(model: ModelResult, point: HistoryPoint) -> float:
+    """Excess at a point of the history; nan where the network does not separate its samples."""
+    if point.min_margin <= 0:
+        return np.nan
+    return point.norm / point.min_margin / _margin(model).optimum - 1.0
+
+
+def _has_excess(model: ModelResult) -> bool:
+    known = model.margin is not None and 0 < model.margin.optimum < np.inf
+    return known and any(_excess(model, point) > 0 for point in model.history)
+
+
+# --- images --------------------------------------------------------------------------------
+
+
+def _predictor_plots(subject: Subject) -> Iterator[Plot]:
+    if subject.train.image_shape is None:
+        return
+    number = 0
+    for twins in programs(subject.comparison):
+        pictured = [twin for twin in twins if _reads_inputs(subject.views[twin.name])]
+        if not pictured:
+            continue
+        coefs = {twin.name: _unit_coef(subject.views[twin.name]) for twin in pictured}
+        first = _reference(pictured).name
+        rows = _tiles(coefs[first], subject.views[first].structure.gating.groups)
+        columns = [column for row in rows for column, _ in row]
+        pixels = np.prod(subject.train.image_shape)
+        limit = max(np.abs(coef[columns, :pixels]).max() for coef in coefs.values())
+        for name, coef in coefs.items():
+            number += 1
+            yield Plot(
+                f"predictors-{number}",
+                _predictor_images(name, coef, rows, limit, subject.train.image_shape),
+                f"Weights of {name} as images, of the units with the largest norm in {first}",
+                f"{name}: the units with the largest norm in {first}. The colour scale is the "
+                "same for all models of this program, whose weights have total length 1.",
+                raster=True,
+            )
+
+
+def _reads_inputs(view: MarginView) -> bool:
+    """Whether the coefficients apply to the inputs themselves, and are not all zero."""
+    return view.structure.representation is None and bool(np.any(view.coef))
+
+
+def _unit_coef(view: MarginView) -> Array:
+    return view.coef / np.linalg.norm(view.coef)
+
+
+def _tiles(coef: Array, units: NDArray[np.int64]) -> list[list[tuple[int, str]]]:
+    """Gate columns to show, each with its title: a row a unit, or one row for all.
+
+    ``coef`` is (M, D); ``units`` (M,) is the unit of each column.
+    """
+    squares = np.einsum("md,md->m", coef, coef)
+    norms = np.bincount(units, weights=squares)
+    rows = []
+    for unit in np.argsort(-norms, kind="stable")[:MAX_UNITS]:
+        columns = np.flatnonzero(units == unit)
+        largest = np.argsort(-squares[columns], kind="stable")[:MAX_CONTEXTS]
+        rows.append([(int(columns[c]), f"unit {unit}, context {c}") for c in np.sort(largest)])
+    if len(units) == len(norms):  # one column a unit
+        return [[(column, f"unit {units[column]}") for row in rows for column, _ in row]]
+    return rows
+
+
+def _predictor_images(
+    name: str,
+    coef: Array,
+    rows: Sequence[Sequence[tuple[int, str]]],
+    limit: float,
+    shape: tuple[int, int],
+) -> Figure:
+    tiles = [
+        (title, coef[column, : shape[0] * shape[1]].reshape(shape))  # C order, as in Dataset
+        for row in rows
+        for column, title in row
+    ]
+    return _image_grid(name, tiles, max(map(len, rows)), "PuOr_r", (-limit, limit))
+
+
+def _support_plots(subject: Subject) -> Iterator[Plot]:
+    if subject.train.image_shape is None:
+        return
+    solved = [name for name in subject.views if len(_support(subject, name))]
+    for i, name in enumerate(solved, 1):
+        support = _support(subject, name)
+        yield Plot(
+            f"support-{i}",
+            _support_images(subject, name),
+            f"Images of the support vectors of {name} with the largest alpha",
+            f"{name}: {min(MAX_SUPPORT, len(support))} of its {len(support)} support vectors, "
+            "with label and alpha.",
+            raster=True,
+        )
+
+
+def _support_images(subject: Subject, name: str) -> Figure:
+    train, solution = subject.train, subject.views[name].solution
+    if train.image_shape is None or solution is None:
+        raise ValueError(f"{name} has no support vectors that are images")
+    support = _support(subject, name)
+    largest = support[np.argsort(-solution.alpha[support], kind="stable")][:MAX_SUPPORT]
+    pixels = train.X[:, : train.image_shape[0] * train.image_shape[1]]
+    tiles = [
+        (f"{_signed(train.y[n])}   α {solution.alpha[n]:.2g}", pixels[n].reshape(train.image_shape))
+        for n in largest
+    ]
+    limits = (float(pixels.min()), float(pixels.max()))
+    return _image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits)
+
+
+def _image_grid(
+    title: str,
+    tiles: Sequence[tuple[str, Array]],
+    n_columns: int,
+    colours: str,
+    limits: tuple[float, float],
+) -> Figure:
+    """Images in rows of ``n_columns``, each under its own title."""
+    n_columns = min(n_columns, len(tiles))
+    n_rows = -(-len(tiles) // n_columns)
+    side = min(WIDTH / n_columns, WIDTH / 2.6)
+    figure = Figure(figsize=(WIDTH, 0.4 + n_rows * (side + 0.2)), layout="constrained")
+    figure.suptitle(_label(title), fontsize=10, fontweight="bold")
+    for ax in (grid := figure.subplots(n_rows, n_columns, squeeze=False)).flat:
+        ax.set_axis_off()
+    for ax, (name, image) in zip(grid.flat, tiles, strict=False):
+        ax.imshow(image, cmap=colours, vmin=limits[0], vmax=limits[1], interpolation="nearest")
+        ax.set_title(name, fontsize=8.5, fontweight="normal", pad=3)
+        ax.set_axis_on()
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set(visible=True, color=GREY)
+    return figure
+
+
+# --- the plane -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A grid over the training samples of two inputs.
+
+    Attributes
+    ----------
+    x, y : ndarray of shape (GRID,)
+        Coordinates along the axes.
+    has_constant : bool
+        Whether inputs end with a constant 1.
+    """
+
+    x: Array
+    y: Array
+    has_constant: bool
+
+    @classmethod
+    def around(cls, data: Dataset) -> Plane:
+        """Cover the samples, with some room."""
+        low, high = data.X[:, :2].min(axis=0), data.X[:, :2].max(axis=0)
+        room = 0.08 * np.maximum(high - low, 1e-9)
+        x, y = np.linspace(low - room, high + room, GRID).T
+        return cls(x, y, data.has_constant)
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom, top."""
+        return self.x[0], self.x[-1], self.y[0], self.y[-1]
+
+    def points(self) -> Array:
+        """Return the inputs (GRID^2, D) at the grid's points: y is the slow axis."""
+        x, y = np.meshgrid(self.x, self.y)
+        return self.inputs(np.column_stack([x.ravel(), y.ravel()]))
+
+    def inputs(self, points: Array) -> Array:
+        """Points (n, 2) with the constant, where there is one."""
+        return np.column_stack([points, np.ones(len(points))]) if self.has_constant else points
+
+    def line(self, coef: Array) -> Array:
+        """Points (n, 2) of <coef, x> = 0 that cross the grid; none where there is no line."""
+        normal, offset = coef[:2], coef[2] if self.has_constant else 0.0
+        square = float(normal @ normal)
+        if square == 0:
+            return np.empty((0, 2))
+        centre = np.array([self.x.mean(), self.y.mean()])
+        foot = centre - (normal @ centre + offset) / square * normal
+        reach = np.hypot(np.ptp(self.x), np.ptp(self.y))
+        along = np.linspace(-reach, reach, 8 * GRID) / np.sqrt(square)
+        return foot + along[:, None] * np.array([-normal[1], normal[0]])
+
+
+def _plane_plots(subject: Subject) -> Iterator[Plot]:
+    train = subject.train
+    if train.n_features - train.has_constant != 2 or train.image_shape is not None:
+        return
+    plane = Plane.around(train)
+    for i, name in enumerate(subject.models, 1):
+        yield Plot(
+            f"regions-{i}",
+            _decision_regions(subject, name, plane),
+            f"Regions of the plane that {name} gives to each class, with the training samples",
+            f"{name}: what it predicts. The line is where it changes its mind.",
+        )
+    for i, (name, view) in enumerate(subject.views.items(), 1):
+        if _has_contexts(view, plane):
+            yield Plot(
+                f"contexts-{i}",
+                _contexts(subject, name, plane),
+                f"Contexts of {name}: the cells cut by the gates, and the hyperplane of each",
+                f"{name}: the gates cut the plane into cells (dashed). In each cell rules one "
+                "linear predictor; its zero set is solid where it rules, dotted elsewhere.",
+            )
+
+
+def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
+    figure, ax = _plane_panel(name)
+    positive = np.asarray(subject.models[name].predict(plane.points())) == 1
+    regions = positive.reshape(GRID, GRID)
+    _tint(ax, plane, regions, (NEGATIVE_TINT, POSITIVE_TINT))
+    _boundary(ax, plane, regions, colors=BLACK, linewidths=1.5)
+    _samples(ax, subject, name)
+    _legend(figure)
+    return figure
+
+
+def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
+    figure, ax = _plane_panel(name)
+    view = subject.views[name]
+    gates = _gates(view, plane.points())
+    cells, cell = np.unique(gates, axis=0, return_inverse=True)
+    _tint(ax, plane, cell.reshape(GRID, GRID) % len(CONTEXT_TINTS), CONTEXT_TINTS)
+    # A gate and its complement share their boundary.
+    for changed in np.unique(np.abs(gates - gates[0]), axis=1).T:
+        edges = changed.reshape(GRID, GRID) > 0
+        _boundary(ax, plane, edges, colors=GREY, linewidths=0.9, linestyles="dashed")
+    _samples(ax, subject, name, faint=True)
+    for code in cells:
+        line = plane.line(code @ view.coef)
+        if not len(line):
+            continue
+        rules = (_gates(view, plane.inputs(line)) == code).all(axis=1)
+        if len(cells) <= MAX_EXTENDED:
+            ax.plot(*line.T, color=GREEN, linestyle=":", linewidth=1)
+        ax.plot(*np.where(rules[:, None], line, np.nan).T, color=BLACK, linewidth=2)
+    ax.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
+    _legend(figure)
+    return figure
+
+
+def _gates(view: MarginView, X: Array) -> Array:
+    """Gates (n, M) of inputs (n, D), dense."""
+    return sp.csr_array(view.structure.gating.gates(X)).toarray()
+
+
+def _has_contexts(view: MarginView, plane: Plane) -> bool:
+    """Whether the gates are functions of the inputs that cut the plane in pieces."""
+    if not _reads_inputs(view):
+        return False
+    gates = _gates(view, plane.points())
+    return bool(np.isin(gates, (0.0, 1.0)).all() and (gates != gates[0]).any())
+
+
+def _tint(ax: Axes, plane: Plane, numbers: NDArray[Any], tints: Sequence[str]) -> None:
+    """Colour the plane by whole numbers (GRID, GRID), each the index of a tint."""
+    ax.imshow(
+        numbers,
+        ListedColormap(tints),
+        vmin=0,
+        vmax=len(tints) - 1,
+        extent=plane.extent,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+    )
+
+
+def _boundary(ax: Axes, plane: Plane, inside: NDArray[np.bool_], **options: Any) -> None:
+    if inside.any() and not inside.all():
+        ax.contour(plane.x, plane.y, inside.astype(float), [0.5], **options)
+
+
+def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> None:
+    train = subject.train
+    classes = ((-1, BLUE, "o", train.class_names[0]), (1, VERMILION, "^", train.class_names[1]))
+    for label, colour, marker, class_name in classes:
+        x, y = train.X[train.y == label, :2].T
+        ax.scatter(
+            x,
+            y,
+            s=14,
+            c=colour,
+            marker=marker,
+            alpha=0.5 if faint else 0.9,
+            linewidths=0,
+            label=_label(class_name),
+            rasterized=len(train) > MAX_SHAPES,
+        )
+    support = _support(subject, name)
+    x, y = train.X[support, :2].T
+    ax.scatter(x, y, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2)
+
+
+def _plane_panel(name: str) -> tuple[Figure, Axes]:
+    figure, ax = _panel(height=WIDTH - 0.3)
+    ax.set_title(_label(name))
+    ax.set(xlabel="input 1", ylabel="input 2")
+    return figure, ax
+
+
+# --- common --------------------------------------------------------------------------------
+
+
+def _panel(*, height: float = HEIGHT) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _legend(figure: Figure) -> None:
+    """Name what the only axes show, below them."""
+    (ax,) = figure.axes
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+
+
+def _label(name: str) -> str:
+    """Name that fits a figure: at most two short lines."""
+    lines = textwrap.wrap(name, width=18, max_lines=2, placeholder="…") or ["(no name)"]
+    # A label that begins with an underscore would be kept out of legends.
+    return "\n".join(lines) if not name.startswith("_") else " " + "\n".join(lines)
+
+
+def _signed(label: float) -> str:
+    return "+1" if label > 0 else "−1"
+
+
+def _classes(data: Dataset) -> str:
+    negative, positive = data.class_names
+    return f"+1 is {positive}, −1 is {negative}."
+
+
+def _margin(model: ModelResult) -> MarginResult:
+    if model.margin is None:
+        raise ValueError(f"{model.name} has no margin structure")
+    return model.margin
+
+
+def _support(subject: Subject, name: str) -> NDArray[np.int64]:
+    """Support vectors of a model, as indices of the training samples; none for a network."""
+    view = subject.views.get(name)
+    solution = None if view is None else view.solution
+    if solution is None or len(solution.alpha) != len(subject.train):
+        return np.empty(0, dtype=np.int64)
+    return solution.support

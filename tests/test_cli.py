@@ -1,0 +1,182 @@
+"""The command line: outputs, exit statuses, and what stays on which stream."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from implicit_bias.cli import main
+
+SMALL = ["--train-size", "80", "--units", "4", "--steps", "200"]
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "implicit_bias", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+        check=False,
+    )
+
+
+def run_json(*arguments: str, folder: Path) -> dict[str, Any]:
+    done = run(*arguments, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert done.stdout.count("\n") == 1  # nothing else on standard output
+    assert isinstance(result, dict)
+    return result
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("compare")
+    return folder, run_json("compare", *SMALL, folder=folder)
+
+
+def test_compare_writes_everything(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, result = finished
+    report = folder / "implicit-bias-report"
+    assert [row["model"] for row in result["models"]] == ["gd-gln", "svm-gln", "svm-l2"]
+    assert len(result["pairs"]) == 3
+    assert (report / "report.html").is_file()
+    assert result["setting"]["C"] == "inf"
+    for name in ("gd-gln", "svm-gln", "svm-l2"):
+        assert (report / "models" / f"{name}.safetensors").is_file()
+    table = pd.read_csv(report / "models.csv")
+    assert list(table["model"]) == ["gd-gln", "svm-gln", "svm-l2"]
+    svm = result["models"][1]
+    assert svm["status"] == "optimal"
+    assert svm["gap"] <= 1e-6
+    assert result["models"][0]["optimum"] == svm["optimum"]
+
+
+def test_report_again(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, result = finished
+    page = folder / "implicit-bias-report" / "report.html"
+    before = page.read_bytes()
+    page.unlink()
+    again = run_json("report", "implicit-bias-report", folder=folder)
+    assert again["models"] == result["models"]
+    assert page.read_bytes() == before
+
+
+def test_certify_a_saved_network_and_svm(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, result = finished
+    models = folder / "implicit-bias-report" / "models"
+    svm = run_json("certify", str(models / "svm-gln.safetensors"), "--no-solve", folder=folder)
+    assert svm["gap"] <= 1e-6
+    network = run_json("certify", str(models / "gd-gln.safetensors"), folder=folder)
+    assert network["lower"] == pytest.approx(svm["lower"], rel=2e-6)
+    alone = run_json("certify", str(models / "gd-gln.safetensors"), "--no-solve", folder=folder)
+    assert alone["lower"] == 0.0
+    other = run_json(
+        "certify", str(models / "svm-gln.safetensors"), "--split-seed", "2", folder=folder
+    )
+    assert other["samples"] == 80
+    assert other["lower"] != pytest.approx(svm["lower"], rel=1e-3)
+
+
+def test_fit_and_train(tmp_path: Path) -> None:
+    fitted = run_json("fit", "svm-rc", *SMALL[:4], "--out", "a/rc.safetensors", folder=tmp_path)
+    assert fitted["status"] == "OPTIMAL"
+    assert (tmp_path / "a" / "rc.safetensors").is_file()
+    trained = run_json("train", "gd-relu", *SMALL, folder=tmp_path)
+    assert trained["status"] is None
+    assert (tmp_path / "gd-relu.safetensors").is_file()
+
+
+def test_help_is_light(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "sys.argv = ['implicit-bias', 'compare', '--help']\n"
+        "from implicit_bias.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "heavy = {'torch', 'sklearn', 'cvxpy', 'pandas', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--train-size" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "--dataset", "cifar"], "dataset must be one of digits"),
+        (["compare", "--models", "svm-gln,svm-xl"], "models must be one of"),
+        (["compare", "--units", "0"], "units and steps must be at least 1"),
+        (["compare", "--units", "many"], "valid integer"),
+        (["compare", "--train-size", "5000"], "train"),
+        (["compare", "--positive", "0,1", "--negative", "1,2"], "1"),
+        (["compare", "--protocol", "lippl2022"], "defined for MNIST only"),
+        (["compare", "--solver", "gurobi"], "solver must be one of"),
+        (["fit", "gd-gln"], "the model must be one of svm-gln"),
+        (["report", "nowhere"], "holds no setting.json"),
+        (["frobnicate"], "No such command"),
+        (["data", "--download", "digits"], "digits"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_bad_use_is_status_2_and_one_line(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["implicit-bias", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_failed_jobs_are_status_1_and_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte").write_bytes(b"not MNIST")
+    corrupt = run("fit", "--dataset", "mnist", folder=tmp_path, IMPLICIT_BIAS_DATA=str(tmp_path))
+    assert corrupt.returncode == 1
+    assert "train-images-idx3-ubyte is unusable" in corrupt.stderr
+    assert corrupt.stderr.count("\n") == 1
+    absent = run("certify", "absent.safetensors", folder=tmp_path)
+    assert absent.returncode == 1
+    assert absent.stderr == "implicit-bias: no such file: absent.safetensors\n"
+    inseparable = run(
+        "fit", "svm-linear", "--dataset", "xor", "--train-size", "40", folder=tmp_path
+    )
+    assert inseparable.returncode == 1
+    assert "not separable" in inseparable.stderr
+
+
+def test_data_lists_and_finds_corruption(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(b"not MNIST")
+    done = run("data", "--json", folder=tmp_path, IMPLICIT_BIAS_DATA=str(tmp_path))
+    assert done.returncode == 1
+    states = {(f["dataset"], f["file"]): f["state"] for f in json.loads(done.stdout)["files"]}
+    assert states["mnist", "t10k-labels-idx1-ubyte"] == "corrupt"
+    assert len(states) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("IMPLICIT_BIAS_DATA" not in os.environ, reason="needs MNIST")
+def test_published_cell(tmp_path: Path) -> None:
+    result = run_json(
+        *["compare", "--dataset", "mnist", "--protocol", "lippl2022", "--train-size", "500"],
+        *["--units", "10", "--hyperplanes", "1"],
+        folder=tmp_path,
+    )
+    svm = {row["model"]: row for row in result["models"]}["svm-gln"]
+    assert svm["optimum"] == pytest.approx(1.711793418, rel=1e-6)
+    assert svm["gap"] < 1e-6
+    assert 1 - svm["error"] == pytest.approx(0.849583, abs=1e-6)

@@ -1,0 +1,112 @@
+"""Comparison: every number by hand on small cases."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import cohen_kappa_score
+from sklearn.neighbors import KNeighborsClassifier
+
+from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, compare
+from implicit_bias.datasets import make_toy
+from implicit_bias.gating import HyperplaneContexts
+
+TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)
+TEST = make_toy("moons", 300, noise=0.2, random_state=1)
+MODELS = {
+    "svm": GLNSVC(n_units=4, random_state=0, tol=1e-9).fit(TRAIN.X, TRAIN.y),
+    "l2": GLNSVC(n_units=4, norm="l2", random_state=0).fit(TRAIN.X, TRAIN.y),
+    "network": GLNClassifier(4, random_state=0, steps=3000, learning_rate=0.3).fit(
+        TRAIN.X, TRAIN.y
+    ),
+    "logistic": LogisticRegression().fit(TRAIN.X, TRAIN.y),
+    "neighbours": KNeighborsClassifier(3).fit(TRAIN.X, TRAIN.y),
+}
+RESULT = compare(MODELS, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
+
+
+def test_errors_and_pairs_by_hand() -> None:
+    predicted = {name: model.predict(TEST.X) for name, model in MODELS.items()}
+    for name, labels in predicted.items():
+        assert RESULT.model(name).error == pytest.approx(np.mean(labels != TEST.y))
+    assert len(RESULT.pairs) == 10
+    for pair in RESULT.pairs:
+        a, b = predicted[pair.first], predicted[pair.second]
+        p, q = np.mean(a != TEST.y), np.mean(b != TEST.y)
+        assert pair.disagreement == pytest.approx(np.mean(a != b))
+        assert pair.by_chance == pytest.approx(p * (1 - q) + q * (1 - p))
+        assert pair.ratio == pytest.approx(pair.disagreement / pair.by_chance)
+        assert pair.kappa == pytest.approx(cohen_kappa_score(a, b))
+    assert RESULT.pair("network", "svm") is RESULT.pair("svm", "network")
+
+
+def test_chance_level_is_what_independent_models_show() -> None:
+    rng = np.random.default_rng(0)
+    p, q, n = 0.3, 0.2, 200_000
+    wrong_a, wrong_b = rng.random(n) < p, rng.random(n) < q
+    assert np.mean(wrong_a != wrong_b) == pytest.approx(p * (1 - q) + q * (1 - p), abs=0.005)
+
+
+def test_margins_by_hand() -> None:
+    svm, network = RESULT.model("svm").margin, RESULT.model("network").margin
+    assert svm is not None
+    assert network is not None
+    assert svm.optimum == network.optimum  # one program: same gates, groups and data
+    assert svm.excess == pytest.approx(0.0, abs=1e-8)
+    trained = MODELS["network"].network_
+    zeta = trained.coef().reshape(4, 2, -1)  # (H, C, D), row-major
+    norm = sum(np.linalg.norm(unit) for unit in zeta)
+    smallest = (TRAIN.y * trained.decision(TRAIN.X)).min()
+    assert smallest > 0
+    assert network.norm == pytest.approx(norm / smallest)
+    assert network.excess == pytest.approx(norm / smallest / svm.optimum - 1)
+    assert network.min_margin == pytest.approx(smallest / norm)
+    assert network.min_margin <= 1 / svm.optimum
+    assert svm.margins.min() == pytest.approx(1 / svm.norm)
+    np.testing.assert_allclose(network.unit_norms.sum(), 1.0)
+    assert svm.support_vectors == len(MODELS["svm"].support_)
+    l2 = RESULT.model("l2").margin
+    assert l2 is not None
+    assert l2.optimum != svm.optimum
+    assert RESULT.model("logistic").margin is None
+
+
+def test_undecided_counts_as_an_error() -> None:
+    contexts = HyperplaneContexts.random(TRAIN.X, 1, 4, random_state=0)
+    shallow = GLNSVC(contexts=contexts).fit(TRAIN.X, TRAIN.y)
+    far = 100 * np.random.default_rng(0).normal(size=(400, 3))
+    undecided = shallow.decision_function(far) == 0
+    assert undecided.any()
+    for label in (-1.0, 1.0):
+        result = compare({"shallow": shallow}, far, np.full(400, label))
+        expected = np.mean(label * shallow.decision_function(far) <= 0)
+        assert result.model("shallow").error == pytest.approx(expected)
+
+
+def test_without_training_samples_there_are_no_margins() -> None:
+    result = compare(MODELS, TEST.X, TEST.y)
+    assert result.n_train == 0
+    assert all(model.margin is None for model in result.models)
+    assert np.isnan(result.model("svm").train_error)
+
+
+def test_two_linear_models_of_one_program() -> None:
+    blobs = make_toy("blobs", 40, noise=0.1)
+    tight = GatedSVC(tol=1e-10).fit(blobs.X, blobs.y)
+    loose = GatedSVC(tol=1e-2).fit(blobs.X, blobs.y)
+    result = compare({"loose": loose, "tight": tight}, blobs.X, blobs.y, train=(blobs.X, blobs.y))
+    margin = result.model("loose").margin
+    assert margin is not None
+    assert margin.optimum == pytest.approx(tight.solution_.certificate.lower)
+    assert np.isnan(result.pair("loose", "tight").ratio)  # neither errs
+
+
+def test_frames_have_a_row_each() -> None:
+    assert list(RESULT.model_frame()["model"]) == list(MODELS)
+    assert len(RESULT.pair_frame()) == len(RESULT.pairs)
+
+
+def test_nothing_to_compare() -> None:
+    with pytest.raises(ValueError, match="at least one fitted model"):
+        compare({}, TEST.X, TEST.y)
+    with pytest.raises(ValueError, match="at least one fitted model"):
+        compare(MODELS, TEST.X[:0], TEST.y[:0])
