@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -91,7 +91,7 @@ def compare(
     protocol: ProtocolOption = "default",
     C: SoftOption = math.inf,
     steps: StepsOption = 3200,
-    momentum: MomentumOption = 0.0,
+    momentum: MomentumOption = 0.9,
     solver: SolverOption = "auto",
     tol: TolOption = 1e-6,
     device: DeviceOption = "cpu",
@@ -194,7 +194,7 @@ def train(
     split_seed: SplitSeedOption = 1,
     protocol: ProtocolOption = "default",
     steps: StepsOption = 3200,
-    momentum: MomentumOption = 0.0,
+    momentum: MomentumOption = 0.9,
     device: DeviceOption = "cpu",
     file: Annotated[Path | None, typer.Option("--out", help="File (MODEL.safetensors).")] = None,
     as_json: JsonOption = False,
@@ -420,16 +420,19 @@ def _write_report(
 
 
 def _print_comparison(comparison: Comparison, page: Path, setting: Setting, as_json: bool) -> None:
-    models = comparison.model_frame().to_dict(orient="records")
-    pairs = comparison.pair_frame().to_dict(orient="records")
     if as_json:
         _print_json(
-            {"setting": setting.facts(), "models": models, "pairs": pairs, "report": str(page)}
+            {
+                "setting": setting.facts(),
+                "models": comparison.model_frame().to_dict(orient="records"),
+                "pairs": comparison.pair_frame().to_dict(orient="records"),
+                "report": str(page),
+            }
         )
         return
-    out.print(_table(models))
-    if pairs:
-        out.print(_table(pairs))
+    out.print(_models_table(comparison))
+    if comparison.pairs:
+        out.print(_pairs_table(comparison))
     out.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
@@ -476,10 +479,33 @@ def _print_certificate(
     out.print(table)
 
 
-def _table(rows: Sequence[Mapping[Any, Any]]) -> Table:
-    table = Table(*rows[0])
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.2f} %" if share < math.inf else "inf"
+
+
+def _models_table(comparison: Comparison) -> Table:
+    """Lay out the columns that fit a terminal; the report has them all."""
+    table = Table("model", "error", "on training", "norm", "excess", "units on", "status")
+    for model in comparison.models:
+        cells = [model.name, _percent(model.error), _percent(model.train_error)]
+        margin = model.margin
+        if margin is not None:
+            units = f"{margin.active_units} / {len(margin.unit_norms)}"
+            norm, excess = f"{margin.norm:.6g}", _percent(margin.excess)
+            cells += [norm, excess, units, margin.status or "trained"]
+        table.add_row(*cells)
+    return table
+
+
+def _pairs_table(comparison: Comparison) -> Table:
+    table = Table("pair", "disagreement", "by chance", "kappa")
+    for pair in comparison.pairs:
+        table.add_row(
+            f"{pair.first} / {pair.second}",
+            _percent(pair.disagreement),
+            _percent(pair.by_chance),
+            _cell(pair.kappa),
+        )
     return table
 
 

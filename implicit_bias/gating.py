@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.validation import Array, as_features, as_finite
@@ -178,7 +179,8 @@ class HyperplaneContexts(Gating):
         n_units, n_hyperplanes : int
             H and k.
         threshold : {"median", "random", "zero"} or array_like of shape (H, k)
-            Median of each projection over ``reference``; Gaussian; zero; or given.
+            Median of each projection over ``reference`` (for an odd number of samples, half way
+            to the next larger one, so that none lies on it); Gaussian; zero; or given.
         reference : array_like of shape (n', D), optional
             The inputs whose median is taken; X where not given.
         random_state : int, numpy Generator or None
@@ -468,8 +470,7 @@ class UnitGates(Gating):
         X = as_features(X, self.n_features)
         excess = _projections(X, self.weights, self.single_precision)
         if self.firing == "sigmoid":
-            excess -= self.thresholds
-            gates = 0.5 * (1.0 + np.tanh(0.5 * excess))  # the logistic function, no overflow
+            gates = scipy.special.expit(excess - self.thresholds)
         elif self.firing == ">":
             gates = (excess > self.thresholds).astype(np.float64)
         else:
@@ -547,12 +548,24 @@ def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: A
             raise ValueError(f"threshold must have shape {drawn.shape}, got {given.shape}")
         return given
     if threshold == "median":
-        return np.asarray(np.median(_projections(reference, weights), axis=0), dtype=np.float64)
+        return _median(_projections(reference, weights))
     if threshold == "random":
         return drawn
     if threshold == "zero":
         return np.zeros_like(drawn)
     raise ValueError(f"threshold must be 'median', 'random', 'zero' or an array, got {threshold!r}")
+
+
+def _median(projections: Array) -> Array:
+    """Median over the samples (axis 0), moved off them.
+
+    With an odd number of samples the median is one of them, and rounding would decide on which
+    side it lies; so the middle of its gap to the next one is taken.
+    """
+    n = len(projections)
+    ranks = [(n - 1) // 2, min((n - 1) // 2 + 1, n - 1)]
+    middle: Array = np.partition(projections, ranks, axis=0)[ranks].mean(axis=0)
+    return middle
 
 
 def _one_hot(columns: NDArray[np.int64], n_columns: int) -> sp.csr_array:

@@ -172,6 +172,11 @@ class MarginProblem:
         gate_squares = np.asarray(self.plain_gates.multiply(self.plain_gates).sum(axis=1))
         return np.sqrt(gate_squares.reshape(-1) * np.einsum("nd,nd->n", self.X, self.X))
 
+    @cached_property
+    def scale(self) -> float:
+        """Root mean square of the feature norms; 1 where all features are 0."""
+        return float(np.sqrt(np.mean(self.feature_norms() ** 2))) or 1.0
+
     def gram(self, group: int) -> Array:
         """Q_g = (y y') o (X X') o (Z_g P_g Z_g'), shape (N, N)."""
         columns = np.flatnonzero(self.plain_groups == group)

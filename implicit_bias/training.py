@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -251,7 +252,10 @@ def train(
     history: list[HistoryPoint] = []
     step, interrupted, started = 0, False, time.perf_counter()
     try:
-        with Progress(console=Console(stderr=True), disable=not progress) as bar:
+        with (
+            _threads(1 if config.batch_size is not None else torch.get_num_threads()),
+            Progress(console=Console(stderr=True), disable=not progress) as bar,
+        ):
             task = bar.add_task("training", total=config.steps)
             for step, batch in enumerate(_batches(len(labels), config)):
                 bar.update(task, completed=step)
@@ -276,6 +280,17 @@ def train(
     return TrainingResult(
         network, config, tuple(history), interrupted, time.perf_counter() - started
     )
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Lend torch so many threads: on small batches they would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]:

@@ -112,7 +112,7 @@ class Setting:
     protocol: str = "default"
     C: float = np.inf
     steps: int = 3200
-    momentum: float = 0.0
+    momentum: float = 0.9
     solver: str = "auto"
     tol: float = 1e-6
     device: str = "cpu"

@@ -25,6 +25,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import implicit_bias
+from implicit_bias.certificate import Status
 from implicit_bias.comparison import Comparison, ModelResult, Predicts
 from implicit_bias.datasets import Dataset
 from implicit_bias.estimators import BinaryClassifier, MarginView
@@ -43,6 +44,8 @@ __all__ = ["write_report"]
 TITLE = "Where does gradient descent go?"
 # Neither states when it was made: the same numbers give the same bytes.
 METADATA = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+# The status of such a solve, as `compare` words it.
+NOT_SEPARABLE = Status.NOT_SEPARABLE.name.lower().replace("_", " ")
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -208,9 +211,9 @@ def _network_headline(comparison: Comparison, network: ModelResult, samples: str
         f"it disagrees with {twin.name} on {percent(pair.disagreement)} of {samples} (chance "
         f"would give {percent(pair.by_chance)})"
     )
-    if not math.isfinite(network.margin.optimum):
+    if twin.margin is not None and twin.margin.status == NOT_SEPARABLE:
         return (
-            f"Nothing of {network.name}’s form separates the training samples, so it has no "
+            f"No weights of {network.name}’s program separate the training samples, so it has no "
             f"limit to go to; {disagreement}."
         )
     if not math.isfinite(network.margin.norm):
@@ -293,9 +296,9 @@ class Table:
 
 
 def _number(value: float) -> str:
-    if pd.isna(value):
+    if math.isnan(value):
         return "–"
-    return f"{value:.4g}" if math.isfinite(value) else "∞"
+    return f"{value + 0.0:.4g}" if math.isfinite(value) else "∞"  # 0.0 turns -0 into 0
 
 
 def _known(value: float) -> str:
@@ -307,7 +310,7 @@ def _gap(value: float) -> str:
 
 
 def _count(value: float) -> str:
-    return "–" if pd.isna(value) else f"{value:,.0f}"
+    return "–" if math.isnan(value) else f"{value:,.0f}"
 
 
 def _text(value: Any) -> str:

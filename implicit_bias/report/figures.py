@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult, Predicts
 from implicit_bias.datasets import Dataset
@@ -64,6 +64,7 @@ STYLE: dict[str, Any] = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
+    "legend.markerscale": 1.4,
     "hatch.linewidth": 0.7,
     "savefig.dpi": 160,
     "svg.hashsalt": "implicit_bias",  # the same identifiers in each run
@@ -231,13 +232,13 @@ def _reference(twins: Sequence[ModelResult]) -> ModelResult:
 
 
 def percent(share: float) -> str:
-    """Write a share for people: 0.0332 as "3.3 %"."""
+    """Write a share for people: 0.0332 as "3.3 %", with a space that does not break."""
     if not np.isfinite(share):
         return "∞" if share > 0 else "–"
     if 0 < share < 1e-5:
-        return "< 0.001 %"
+        return "<\u00a00.001\u00a0%"
     digits = 3 if abs(share) >= 1 else 2
-    return f"{float(f'{100 * share:.{digits}g}'):g} %"
+    return f"{float(f'{100 * share:.{digits}g}'):g}\u00a0%"
 
 
 # --- errors and disagreement ---------------------------------------------------------------
@@ -262,8 +263,8 @@ def _error_plots(subject: Subject) -> Iterator[Plot]:
             "disagreement",
             _disagreement_bars(comparison),
             f"Bars of the disagreement of each pair of models: {listed}",
-            "Bars that end far left of their diamond: the models make the same mistakes, more "
-            "than their errors alone explain.",
+            "Disagreement (bar) against the level of chance (diamond). Where a bar ends far left "
+            "of its diamond, the two make the same mistakes.",
         )
 
 
@@ -272,9 +273,10 @@ def _error_bars(subject: Subject) -> Figure:
     figure, ax = _panel(height=0.9 + 0.55 * len(models))
     for row, model in enumerate(models):
         colour = subject.look(model.name).colour
-        _bar(ax, row - 0.2, model.error, colour=colour)
-        if np.isfinite(model.train_error):
-            _bar(ax, row + 0.2, model.train_error, colour=colour, hatch="/////")
+        for shift, error, hatch in ((-0.2, model.error, ""), (0.2, model.train_error, "/////")):
+            if np.isfinite(error):
+                _bar(ax, row + shift, error, colour=colour, hatch=hatch)
+                _write(ax, row + shift, error, percent(error))
     _name_rows(ax, [model.name for model in models])
     _percent_axis(ax, "error, % of the samples")
     return figure
@@ -282,13 +284,15 @@ def _error_bars(subject: Subject) -> Figure:
 
 def _disagreement_bars(comparison: Comparison) -> Figure:
     pairs = comparison.pairs
-    figure, ax = _panel(height=1.2 + 0.5 * len(pairs))
+    figure, ax = _panel(height=1.2 + 0.45 * len(pairs))
     for row, pair in enumerate(pairs):
         _bar(ax, row, pair.disagreement, colour=SKY, height=0.55)
+        end = max(pair.disagreement, pair.by_chance)
+        _write(ax, row, end, f"{percent(pair.disagreement)} vs {percent(pair.by_chance)}", gap=8)
     chance = [100 * pair.by_chance for pair in pairs]
     ax.plot(chance, range(len(pairs)), "D", color=BLACK, label="expected by chance")
     _name_rows(ax, [f"{_label(pair.first)}\n– {_label(pair.second)}" for pair in pairs], wrap=False)
-    _percent_axis(ax, "disagreement, % of the samples")
+    _percent_axis(ax, "disagreement, % of the samples", room=1.6)
     _legend(figure)
     return figure
 
@@ -297,8 +301,13 @@ def _bar(
     ax: Axes, row: float, share: float, *, colour: str, hatch: str = "", height: float = 0.36
 ) -> None:
     face = "white" if hatch else colour
-    bars = ax.barh(row, 100 * share, height, color=face, edgecolor=colour, hatch=hatch)
-    ax.bar_label(bars, [percent(share)], padding=3, fontsize=8.5)
+    ax.barh(row, 100 * share, height, color=face, edgecolor=colour, hatch=hatch)
+
+
+def _write(ax: Axes, row: float, share: float, text: str, *, gap: float = 3) -> None:
+    """Write a text right of the place where a bar of this length ends."""
+    place, shift = (100 * share, row), (gap, 0)
+    ax.annotate(text, place, shift, textcoords="offset points", va="center", fontsize=8.5)
 
 
 def _name_rows(ax: Axes, names: Sequence[str], *, wrap: bool = True) -> None:
@@ -307,9 +316,9 @@ def _name_rows(ax: Axes, names: Sequence[str], *, wrap: bool = True) -> None:
     ax.set_ylim(len(names) - 0.4, -0.6)  # the first on top
 
 
-def _percent_axis(ax: Axes, label: str) -> None:
+def _percent_axis(ax: Axes, label: str, *, room: float = 1.22) -> None:
     ax.set_xlabel(label)
-    ax.set_xlim(0, max(1.22 * ax.get_xlim()[1], 1.0))  # room for the numbers
+    ax.set_xlim(0, max(room * ax.get_xlim()[1], 1.0))  # room for the numbers
     ax.grid(axis="x")
 
 
@@ -362,9 +371,11 @@ def _unit_shares(subject: Subject, twins: Sequence[ModelResult]) -> Figure:
 def _margin_plots(subject: Subject) -> Iterator[Plot]:
     number = 0
     for twins in programs(subject.comparison):
-        margins = np.concatenate([_margin(twin).margins for twin in twins])
-        edges = _edges(margins, _bounds(subject, twins))
-        for twin in twins:
+        # A solve that found the data not separable leaves f = 0.
+        decided = [twin for twin in twins if _margin(twin).margins.any()]
+        margins = [_margin(twin).margins for twin in decided]
+        edges = _edges([*margins, _bounds(subject, decided)])
+        for twin in decided:
             number += 1
             margin, bound = _margin(twin), _bound(subject, twin)
             at_most = "" if bound is None else f", at most {bound:.3g} for any predictor"
@@ -408,11 +419,10 @@ def _bounds(subject: Subject, models: Iterable[ModelResult]) -> list[float]:
     return sorted(bound for bound in found if bound is not None)
 
 
-def _edges(values: Array, marks: Sequence[float], n_bins: int = 40) -> Array:
-    """Edges of a histogram (n_bins + 1,) that shows the values, the marks and zero."""
-    shown = np.array([*values, *marks, 0.0])
-    low, high = shown.min(), shown.max()
-    return np.linspace(low, high if high > low else low + 1.0, n_bins + 1)
+def _edges(shown: Iterable[ArrayLike], n_bins: int = 40) -> Array:
+    """Edges of a histogram (n_bins + 1,) that has room for all that is to be shown, and zero."""
+    values = np.concatenate([[0.0], *map(np.asarray, shown)])
+    return np.linspace(values.min(), values.max(), n_bins + 1)
 
 
 # --- training ------------------------------------------------------------------------------
@@ -422,12 +432,12 @@ def _training_plots(subject: Subject) -> Iterator[Plot]:
     networks = [model for model in subject.comparison.models if model.history]
     if not networks:
         return
-    names = ", ".join(network.name for network in networks)
+    names = _names(networks)
     yield Plot(
         "training-loss",
         _curves(subject, networks, lambda model, p: p.loss, "mean loss", log=True),
         f"Mean training loss against the step, for {names}",
-        "The loss keeps falling after all samples are right: the weights grow without bound.",
+        "Once all samples are right the loss can still fall: by weights that grow without bound.",
     )
     yield Plot(
         "training-error",
@@ -447,7 +457,7 @@ def _training_plots(subject: Subject) -> Iterator[Plot]:
         yield Plot(
             "training-excess",
             _curves(subject, certified, _excess, "norm / optimum − 1", log=True),
-            f"Excess of the norm over the certified optimum, for {names}",
+            f"Excess of the norm over the certified optimum, for {_names(certified)}",
             "How much larger the norm is than it need be, from the step on at which all samples "
             "are right. It falls to 0 if gradient descent finds the SVM.",
         )
@@ -500,6 +510,7 @@ def _margin_curves(subject: Subject, networks: Sequence[ModelResult]) -> Figure:
     for bound in _bounds(subject, networks):
         ax.axhline(bound, color=BLACK, linewidth=1.2)
     ax.axhline(0, color=GREY, linewidth=1, linestyle=":")
+    ax.margins(y=0.12)
     return figure
 
 
@@ -713,7 +724,8 @@ def _plane_plots(subject: Subject) -> Iterator[Plot]:
                 _contexts(subject, name, plane),
                 f"Contexts of {name}: the cells cut by the gates, and the hyperplane of each",
                 f"{name}: the gates cut the plane into cells (dashed). In each cell rules one "
-                "linear predictor; its zero set is solid where it rules, dotted elsewhere.",
+                "linear predictor; its zero set is solid where it rules, and, where the cells are "
+                "few, dotted elsewhere.",
             )
 
 
@@ -836,6 +848,10 @@ def _label(name: str) -> str:
 
 def _signed(label: float) -> str:
     return "+1" if label > 0 else "−1"
+
+
+def _names(models: Iterable[ModelResult]) -> str:
+    return ", ".join(model.name for model in models)
 
 
 def _classes(data: Dataset) -> str:

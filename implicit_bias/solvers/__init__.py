@@ -163,8 +163,7 @@ def _grade(problem: MarginProblem, candidate: Candidate, tolerances: Tolerances)
     if problem.hard_margin and alpha.any():
         proof = alpha / alpha.sum()
         certificate = certify(problem, alpha=proof)
-        scale = np.sqrt(np.mean(problem.feature_norms() ** 2))
-        if certificate.lower * scale > 1.0 / tolerances.infeasibility:
+        if certificate.lower * problem.scale > 1.0 / tolerances.infeasibility:
             coef = np.zeros_like(candidate.coef)
             return _Graded(proof, coef, certificate, Status.NOT_SEPARABLE)
     scale = primal_scale(problem, candidate.coef)

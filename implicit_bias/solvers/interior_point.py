@@ -3,11 +3,11 @@ r"""Primal-dual interior point on the dual QCQP in N variables.
 Dual    maximise  sum_n alpha_n
         subject to  0 <= alpha_n <= C,   ||V_g(alpha)||^2 / 2 <= 1/2
 
-KKT     Q(d) alpha - 1 = s - r,   Q(d) = sum_g d_g Q_g
+KKT     Q(d) alpha - b = s - r,   Q(d) = sum_g d_g Q_g,   b = 1
         ||V_g(alpha)||^2 / 2 + t_g = 1/2
         s_n alpha_n = mu,   r_n w_n = mu,   d_g t_g = mu,      mu -> 0
 
-        Then zeta_g = d_g V_g and y_n f(x_n) = (Q(d) alpha)_n = 1 + s_n - r_n.
+        Then zeta_g = d_g V_g and y_n f(x_n) = (Q(d) alpha)_n = b_n + s_n - r_n.
 
 ======  =======  ==========================================================================
 alpha   (N,)     dual variables of the margin problem
@@ -29,8 +29,12 @@ A Newton step eliminates s, r, w and t and leaves
 solved by one Cholesky factorisation of A and one of its Schur complement of order G. (Adding
 U diag(d/t) U' to A instead costs as much and loses eight digits: d/t grows like 1/mu.)
 Mehrotra's predictor sets the centring; its second-order terms, those of ||V||^2 and Q(d) alpha
-included, enter the corrector, which uses the same factors. The data are scaled inside to unit
-mean square features. Typically 10 to 15 steps reach a gap of 1e-10.
+included, enter the corrector, which uses the same factors. Typically 10 to 15 steps reach a gap
+of 1e-10.
+
+The data are scaled inside: each sample's features to norm 1, by nu_n, and the norm of zeta by
+the root mean square sigma of nu. Then b_n = sigma / nu_n, the dual maximises sum_n b_n alpha_n,
+and the box is alpha_n <= C nu_n.
 """
 
 from __future__ import annotations
@@ -81,7 +85,7 @@ class InteriorPoint(Solver):
         if status is Status.NUMERICAL_TROUBLE:
             status = self._iterate(kernel, best, record, cautious=True)
         return Candidate(
-            alpha=best.alpha.cpu().numpy() / kernel.scale,
+            alpha=(best.alpha / kernel.nu).cpu().numpy(),
             coef=np.asarray(problem.root @ best.coef.cpu().numpy()) / kernel.scale,
             status=status,
             iterations=len(history),
@@ -138,12 +142,15 @@ class _Kernel:
         def move(array: NDArray[Any]) -> Tensor:
             return torch.tensor(array, device=device)
 
-        self.scale = float(np.sqrt(np.mean(problem.feature_norms() ** 2)))
-        self.yX = move(problem.X * (problem.y / self.scale)[:, None])  # (N, D)
+        self.scale = problem.scale
+        norms = problem.feature_norms()
+        self.nu = move(np.where(norms > 0, norms, self.scale))  # (N,)
+        self.b = self.scale / self.nu
+        self.C = problem.C * self.nu
+        self.yX = move(problem.X * problem.y[:, None]) / self.nu[:, None]  # (N, D)
         self.Z = move(problem.plain_gates.toarray())  # (N, M)
         self.groups = move(problem.plain_groups)  # (M,)
         self.K = self.yX @ self.yX.T  # (N, N)
-        self.C = problem.C * self.scale
         self.soft = not problem.hard_margin
         self.n_samples, self.n_groups = problem.n_samples, problem.n_groups
         self.n_pairs = self.n_samples * (1 + self.soft) + self.n_groups
@@ -216,17 +223,18 @@ def _start(kernel: _Kernel) -> _Point:
     ones = kernel.full(kernel.n_samples, 1.0)
     V = kernel.dual_vectors(ones)
     largest = float(kernel.inner(V, V).max().sqrt())
-    level = min(0.5 / largest if largest > 0 else 1.0, 0.5 * kernel.C)
+    level = min(0.5 / largest if largest > 0 else 1.0, 0.5 * float(kernel.C.min()))
     alpha = level * ones
-    total = 10.0 * level * kernel.n_samples  # above the lower bound's order, as sum(d) will be
+    # Above the order of the lower bound, as sum(d) will be.
+    total = 10.0 * level * float(kernel.b.sum())
     n_box = kernel.n_samples if kernel.soft else 0
     return _Point(
         alpha=alpha,
         t=0.5 * (1.0 - level**2 * kernel.inner(V, V)),
-        w=kernel.full(n_box, kernel.C - level),
+        w=(kernel.C - level)[:n_box],
         s=ones,
         d=kernel.full(kernel.n_groups, total / kernel.n_groups),
-        r=kernel.full(n_box, 1.0),
+        r=ones[:n_box],
     )
 
 
@@ -238,20 +246,21 @@ class _View:
         self.U = kernel.group_products(self.V)
         squares = kernel.inner(self.V, self.V)
         margins = self.U @ point.d
-        self.dual_residual = 1.0 + point.s - _lift(point.r) - margins  # (N,)
+        self.dual_residual = kernel.b + point.s - _lift(point.r) - margins  # (N,)
         self.primal_residual = 0.5 - point.t - 0.5 * squares  # (G,)
         self.coef = self.V * point.d[kernel.groups][:, None]  # zeta_g = d_g V_g
         norm = float(torch.dot(point.d, squares.sqrt()))
-        smallest = float(margins.min())
+        smallest = float((margins / kernel.b).min())
         if kernel.soft:
             self.violation = 0.0
-            self.upper = norm + kernel.C * float((1.0 - margins).clamp(min=0.0).sum())
+            self.upper = norm + float(kernel.C @ (kernel.b - margins).clamp(min=0.0))
         else:
             self.violation = max(1.0 - smallest, 0.0)
             self.upper = norm / smallest if smallest > 0 else np.inf
         largest = float(squares.max().sqrt())
         growth = 1.0 / largest if largest > 0 else np.inf
-        self.lower = float(point.alpha.sum()) * min(growth, kernel.C / float(point.alpha.max()))
+        within_box = float((kernel.C / point.alpha).min())
+        self.lower = float(kernel.b @ point.alpha) * min(growth, within_box)
 
 
 class _Best:

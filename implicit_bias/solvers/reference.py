@@ -1,9 +1,9 @@
 """CVXPY's solvers on the same `MarginProblem`: the reference, and the only user of cvxpy.
 
 Primal, as in the source papers: minimise sum_g ||zeta_g|| + C sum(xi) over zeta (M, D), with
-one second-order cone a group; the multipliers of the margin constraints are alpha. One group
-with a hard margin is the quadratic program min ||zeta||^2 / 2 instead, so that OSQP, which has
-no cones, can solve it: its multipliers are alpha times the norm.
+one second-order cone a group; the multipliers of the margin constraints are alpha. OSQP, which
+has no cones, gets one group with a hard margin as the quadratic program min ||zeta||^2 / 2: its
+multipliers are alpha times the norm.
 
 If the solver finds no solution, it is asked for Gordan's proof: the alpha >= 0, sum(alpha) = 1,
 with the smallest max_g ||V_g(alpha)||.
@@ -68,14 +68,14 @@ class Reference(Solver):
                 f"the solver {backend.name} is not installed: pip install "
                 + ("'implicit-bias[ecos]'" if self.backend == "ecos" else self.backend)
             )
-        quadratic = problem.hard_margin and problem.n_groups == 1
-        if self.backend == "osqp" and not quadratic:
+        quadratic = self.backend == "osqp"
+        if quadratic and not (problem.hard_margin and problem.n_groups == 1):
             raise ValueError(
                 "OSQP solves quadratic programs only: one group and a hard margin (C=inf); "
                 "choose another solver for this problem"
             )
         # The scaling that every solver of fixed absolute tolerances needs.
-        scale = float(np.sqrt(np.mean(problem.feature_norms() ** 2)))
+        scale = problem.scale
         features = _features(problem) / scale
         groups = np.repeat(problem.plain_groups, problem.X.shape[1])  # row-major (M', D)
         coef = cp.Variable(features.shape[1])
@@ -101,7 +101,7 @@ class Reference(Solver):
         return Candidate(
             alpha=alpha,
             coef=np.asarray(problem.root @ plain) / scale,
-            status=_status(status),
+            status=_status(status, iterations, self._limit(backend)),
             iterations=iterations,
             detail=status,
         )
@@ -131,9 +131,11 @@ class Reference(Solver):
             detail=status,
         )
 
+    def _limit(self, backend: Backend) -> int:
+        return self.max_iterations or backend.max_iterations
+
     def _solve(self, program: cp.Problem, backend: Backend, tolerance: float) -> tuple[str, int]:
-        limit = self.max_iterations or backend.max_iterations
-        options: dict[str, float] = {backend.iteration_option: limit}
+        options: dict[str, float] = {backend.iteration_option: self._limit(backend)}
         options |= dict.fromkeys(backend.tolerance_options, tolerance)
         with warnings.catch_warnings():
             # An inaccurate solution is no news: the certificate tells how inaccurate.
@@ -152,9 +154,9 @@ def _features(problem: MarginProblem) -> sp.csr_array:
     return sp.csr_array(sp.vstack(rows))
 
 
-def _status(status: str) -> Status:
+def _status(status: str, iterations: int, limit: int) -> Status:
     if status == cp.OPTIMAL:
         return Status.OPTIMAL
-    if status == cp.USER_LIMIT:
+    if status == cp.USER_LIMIT or iterations >= limit:
         return Status.ITERATION_LIMIT
     return Status.NUMERICAL_TROUBLE

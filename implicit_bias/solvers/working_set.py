@@ -6,11 +6,12 @@ S that contains them has the same solution. Each round
 1. solves the problem on S, which gives alpha_S (padded with zeros: the global lower bound,
    which rises from round to round) and coefficients zeta;
 2. computes the margins of zeta on all samples (their smallest one: the global upper bound);
-3. drops from S what is clearly no support vector and adds the samples that violate most.
+3. drops from S what is clearly no support vector (but nothing that had to come back once) and
+   adds the samples that violate most.
 
 If the samples of S alone are not separable, neither are all, and alpha_S padded proves it.
-The support vectors stay in S, so its optimum cannot fall, and rises when a violator enters:
-the rounds end.
+The support vectors stay in S, so its optimum cannot fall but by the inner solves' tolerance,
+and rises when a violator enters; no sample leaves twice: the rounds end.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ MAX_ROUNDS = 100
 FIRST_SIZE = 1000
 # In one round S grows by at most this factor (and by FIRST_SIZE at least).
 GROWTH = 0.5
-# A sample leaves S where its margin exceeds 1 by this much (then its alpha is nearly zero).
+# A sample leaves S where its margin exceeds 1 by this much and its alpha is below this share of
+# the largest one.
 CLEAR_MARGIN = 0.3
+CLEAR_ALPHA = 1e-6
 # The inner tolerance follows the global gap down to this share of the final tolerance.
 INNER_SHARE = 0.1
 
@@ -49,6 +52,8 @@ class WorkingSet(Solver):
         history: list[Progress] = []
         status = Status.ITERATION_LIMIT
         alpha = np.zeros(problem.n_samples)
+        has_left = np.zeros(problem.n_samples, dtype=bool)
+        stays = np.zeros(problem.n_samples, dtype=bool)  # left once, and had to come back
         rounds = 0
         while rounds < (self.max_iterations or MAX_ROUNDS):
             rounds += 1
@@ -72,7 +77,10 @@ class WorkingSet(Solver):
                 break
             margins = problem.y * problem.decision(candidate.coef)
             scale = margins[samples].min() if problem.hard_margin else 1.0
-            grown = _next(samples, margins / scale, candidate.alpha)
+            grown = _next(samples, margins / scale, candidate.alpha, stays)
+            entered = np.setdiff1d(grown, samples)
+            stays[entered] = has_left[entered]
+            has_left[np.setdiff1d(samples, grown)] = True
             unchanged = np.array_equal(grown, samples)
             if unchanged and inner_gap <= final:
                 status = Status.NUMERICAL_TROUBLE
@@ -99,10 +107,14 @@ def _first(problem: MarginProblem) -> NDArray[np.int64]:
 
 
 def _next(
-    samples: NDArray[np.int64], margins: NDArray[np.float64], alpha: NDArray[np.float64]
+    samples: NDArray[np.int64],
+    margins: NDArray[np.float64],
+    alpha: NDArray[np.float64],
+    stays: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
     """S of the next round: without the clear samples, with the worst violators."""
-    keep = samples[(margins[samples] < 1 + CLEAR_MARGIN) | (alpha > 1e-6 * alpha.max())]
+    clear = (margins[samples] > 1 + CLEAR_MARGIN) & (alpha <= CLEAR_ALPHA * alpha.max())
+    keep = samples[~clear | stays[samples]]
     outside = np.ones(len(margins), dtype=bool)
     outside[samples] = False
     violators = np.flatnonzero(outside & (margins < 1))
