@@ -63,8 +63,9 @@ def main(
         seconds = statistics.median(run.stats.seconds for run in before + after)
         before = after
         rows.append(_row(name, reference, seconds))
-    native_row = _row("interior-point", before[0], rows[0]["native_seconds"])
-    frame = pd.DataFrame([{**native_row, "seconds": native_row["native_seconds"]}, *rows])
+    seconds = statistics.median(run.stats.seconds for run in before)
+    native_row = {**_row("interior-point", before[0], seconds), "seconds": seconds}
+    frame = pd.DataFrame([native_row, *rows])
     frame["ratio"] = frame["seconds"] / frame["native_seconds"]
     frame = frame.assign(dataset=dataset, N=train_size, H=units, contexts=2**hyperplanes)
     _show(frame)

@@ -40,6 +40,11 @@ class Status(Enum):
         """One sentence for people."""
         return self.value
 
+    @property
+    def label(self) -> str:
+        """The name in lower-case words, for tables."""
+        return self.name.lower().replace("_", " ")
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -164,20 +169,16 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
             silent,
             alpha,
         )
-    first: dict[bytes, int] = {}
-    gates = sp.csr_array(problem.gates)
-    for n in range(problem.n_samples):
-        m = first.setdefault(_digest(problem.X[n], gates[[n]].toarray()), n)
-        if problem.y[m] != problem.y[n]:
-            pair = np.array([m, n])
-            alpha = np.zeros(problem.n_samples)
-            alpha[pair] = 0.5
-            return Conflict(
-                f"samples {m} and {n} are identical but have opposite labels: drop one, or "
-                "choose a finite C (soft margin)",
-                pair,
-                alpha,
-            )
+    twins = _opposite_twins(problem)
+    if twins is not None:
+        alpha = np.zeros(problem.n_samples)
+        alpha[twins] = 0.5
+        return Conflict(
+            f"samples {twins[0]} and {twins[1]} are identical but have opposite labels: drop one, "
+            "or choose a finite C (soft margin)",
+            twins,
+            alpha,
+        )
     return None
 
 
@@ -219,9 +220,22 @@ def _name_samples(samples: NDArray[np.int64]) -> str:
     return f"sample{'s' if len(samples) > 1 else ''} {names}{more}"
 
 
-def _digest(*arrays: Array) -> bytes:
-    """Equal for equal numbers (adding 0.0 turns -0.0 to 0.0), practically never else."""
-    digest = blake2b(digest_size=16)
-    for array in arrays:
-        digest.update((array + 0.0).tobytes())
-    return digest.digest()
+def _opposite_twins(problem: MarginProblem) -> NDArray[np.int64] | None:
+    """Two samples of equal inputs and gates and of opposite labels."""
+    same_input: dict[bytes, list[int]] = {}
+    for n, row in enumerate(problem.X):
+        same_input.setdefault(_digest(row), []).append(n)
+    for samples in same_input.values():
+        if len(set(problem.y[samples])) == 2:
+            gates = sp.csr_array(problem.gates[samples]).toarray()
+            first: dict[bytes, int] = {}
+            for n, row in zip(samples, gates, strict=True):
+                m = first.setdefault(_digest(row), n)
+                if problem.y[m] != problem.y[n]:
+                    return np.array([m, n])
+    return None
+
+
+def _digest(row: Array) -> bytes:
+    """Equal for equal rows (adding 0.0 turns -0.0 to 0.0), practically never else."""
+    return blake2b((row + 0.0).tobytes(), digest_size=16).digest()

@@ -467,7 +467,7 @@ def _print_certificate(
         "upper": bounds.upper,
         "gap": bounds.gap,
         "min_margin": bounds.min_margin,
-        "status": view.solution.status.name if view.solution is not None else None,
+        "status": view.solution.status.label if view.solution is not None else None,
         "samples": problem.n_samples,
     }
     if as_json:
@@ -492,7 +492,7 @@ def _models_table(comparison: Comparison) -> Table:
         if margin is not None:
             units = f"{margin.active_units} / {len(margin.unit_norms)}"
             norm, excess = f"{margin.norm:.6g}", _percent(margin.excess)
-            cells += [norm, excess, units, margin.status or "trained"]
+            cells += [norm, excess, units, margin.status.label if margin.status else "trained"]
         table.add_row(*cells)
     return table
 

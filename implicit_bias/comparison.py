@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.certificate import Certificate, certify
+from implicit_bias.certificate import Certificate, Status, certify
 from implicit_bias.estimators import BinaryClassifier, MarginView
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
@@ -47,6 +47,8 @@ class MarginResult:
 
     Attributes
     ----------
+    program : int
+        Equal for models that solve one and the same program (gates, groups, metric, C).
     certificate : Certificate
         Bounds from the model's coefficients and, for an SVM, its dual variables.
     optimum : float
@@ -63,13 +65,14 @@ class MarginResult:
     active_units : int
         Groups that the norm has not switched off.
     support_vectors : int or None
-        For an SVM.
-    status : str or None
+        For an SVM that separates its training samples.
+    status : Status or None
         How the solve ended, for an SVM.
     margins : ndarray of shape (N,)
         y_n f(x_n) / norm of each training sample.
     """
 
+    program: int
     certificate: Certificate
     optimum: float
     min_margin: float
@@ -78,7 +81,7 @@ class MarginResult:
     unit_norms: Array
     active_units: int
     support_vectors: int | None
-    status: str | None
+    status: Status | None
     margins: Array
 
 
@@ -239,6 +242,11 @@ def compare(
     )
 
 
+def margin_view(model: Predicts) -> MarginView | None:
+    """Return the margin problem's side of a model; None for models that have none."""
+    return model.margin_view() if isinstance(model, BinaryClassifier) else None
+
+
 def _predictions(model: Predicts, X: ArrayLike) -> NDArray[Any]:
     """Classes (n,); None, which no label equals, where the model is undecided (f = 0)."""
     predicted = np.asarray(model.predict(X), dtype=object)
@@ -282,7 +290,7 @@ def _margin_results(
     problems: dict[str, MarginProblem] = {}
     certificates: dict[str, Certificate] = {}
     for name, model in models.items():
-        view = model.margin_view() if isinstance(model, BinaryClassifier) else None
+        view = margin_view(model)
         if view is None or not isinstance(model, BinaryClassifier):
             continue
         problem = view.structure.problem(X, model.signs(y), view.C)
@@ -292,23 +300,36 @@ def _margin_results(
             alpha = view.solution.alpha
         views[name], problems[name] = view, problem
         certificates[name] = certify(problem, coef=view.coef, alpha=alpha)
+    names = list(problems)
     results = {}
     for name, problem in problems.items():
-        twins = [other for other in problems if _same_program(problem, problems[other])]
-        optimum = max(certificates[twin].lower for twin in twins)
-        results[name] = _margin_result(views[name], problem, certificates[name], optimum)
+        twins = [other for other in names if _same_program(problem, problems[other])]
+        results[name] = _margin_result(
+            views[name],
+            problem,
+            certificates[name],
+            program=names.index(twins[0]),
+            optimum=max(certificates[twin].lower for twin in twins),
+        )
     return results
 
 
 def _margin_result(
-    view: MarginView, problem: MarginProblem, certificate: Certificate, optimum: float
+    view: MarginView,
+    problem: MarginProblem,
+    certificate: Certificate,
+    *,
+    program: int,
+    optimum: float,
 ) -> MarginResult:
     group_norms = problem.group_norms(view.coef)
     total = float(group_norms.sum())
     norm = total if total > 0 else 1.0
     solution = view.solution
     active = group_norms >= ACTIVE_SHARE * group_norms.max() if total > 0 else group_norms > 0
+    separated = solution is not None and solution.status is not Status.NOT_SEPARABLE
     return MarginResult(
+        program=program,
         certificate=certificate,
         optimum=optimum,
         min_margin=certificate.min_margin / norm,
@@ -316,8 +337,8 @@ def _margin_result(
         excess=certificate.upper / optimum - 1.0 if 0 < optimum < np.inf else np.nan,
         unit_norms=group_norms / norm,
         active_units=int(np.count_nonzero(active if solution is None else solution.active)),
-        support_vectors=None if solution is None else len(solution.support),
-        status=None if solution is None else solution.status.name.lower().replace("_", " "),
+        support_vectors=len(solution.support) if solution is not None and separated else None,
+        status=None if solution is None else solution.status,
         margins=problem.y * problem.decision(view.coef) / norm,
     )
 
@@ -354,6 +375,6 @@ def _model_row(model: ModelResult) -> dict[str, Any]:
             "units": len(margin.unit_norms),
             "active_units": margin.active_units,
             "support_vectors": margin.support_vectors,
-            "status": margin.status,
+            "status": None if margin.status is None else margin.status.label,
         }
     return row

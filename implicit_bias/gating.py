@@ -578,7 +578,8 @@ def _one_hot(columns: NDArray[np.int64], n_columns: int) -> sp.csr_array:
 
 def _packed(fires: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """Bits (n, H, k) packed row-major into (n, ceil(H k / 8)) bytes."""
-    return np.packbits(fires.reshape(len(fires), -1), axis=1)
+    n, n_units, n_hyperplanes = fires.shape
+    return np.packbits(fires.reshape(n, n_units * n_hyperplanes), axis=1)
 
 
 def _orthogonal(weights: Array) -> Array:

@@ -110,7 +110,7 @@ def root(error: BaseException) -> BaseException:
 def test_every_solver_gives_the_same_classifier(solver: str) -> None:
     # One group: strictly convex, so the decision function is unique. Several groups need not be.
     for norm in ("l2", "gln"):
-        native = GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)  # type: ignore[arg-type]
+        native = GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)
         other = clone(native).set_params(tol=1e-6, solver=solver).fit(MOONS.X, MOONS.y)
         assert other.group_norms_.sum() == pytest.approx(native.group_norms_.sum(), rel=2e-6)
         if norm == "l2":

@@ -115,7 +115,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     save_model(file, MODELS[0])
     old = file.read_bytes()
-    gating = MODELS[0].structure_.gating  # type: ignore[attr-defined]
+    gating = MODELS[0].structure_.gating
     foreign = GatedSVC(Foreign(gating.weights, gating.thresholds, gating.occurs))
     with pytest.raises(TypeError, match="cannot save a Foreign"):
         save_model(file, foreign.fit(MOONS.X, MOONS.y))

@@ -26,9 +26,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import implicit_bias
 from implicit_bias.certificate import Status
-from implicit_bias.comparison import Comparison, ModelResult, Predicts
+from implicit_bias.comparison import Comparison, ModelResult, Predicts, margin_view
 from implicit_bias.datasets import Dataset
-from implicit_bias.estimators import BinaryClassifier, MarginView
+from implicit_bias.estimators import MarginView
 from implicit_bias.report.figures import (
     Plot,
     Subject,
@@ -44,8 +44,6 @@ __all__ = ["write_report"]
 TITLE = "Where does gradient descent go?"
 # Neither states when it was made: the same numbers give the same bytes.
 METADATA = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
-# The status of such a solve, as `compare` words it.
-NOT_SEPARABLE = Status.NOT_SEPARABLE.name.lower().replace("_", " ")
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -111,11 +109,7 @@ def write_report(
 
 
 def _views(models: Mapping[str, Predicts]) -> dict[str, MarginView]:
-    views = {
-        name: model.margin_view()
-        for name, model in models.items()
-        if isinstance(model, BinaryClassifier)
-    }
+    views = {name: margin_view(model) for name, model in models.items()}
     return {name: view for name, view in views.items() if view is not None}
 
 
@@ -211,7 +205,7 @@ def _network_headline(comparison: Comparison, network: ModelResult, samples: str
         f"it disagrees with {twin.name} on {percent(pair.disagreement)} of {samples} (chance "
         f"would give {percent(pair.by_chance)})"
     )
-    if twin.margin is not None and twin.margin.status == NOT_SEPARABLE:
+    if twin.margin is not None and twin.margin.status is Status.NOT_SEPARABLE:
         return (
             f"No weights of {network.name}’s program separate the training samples, so it has no "
             f"limit to go to; {disagreement}."

@@ -208,22 +208,17 @@ def sections(subject: Subject) -> tuple[Section, ...]:
 
 
 def programs(comparison: Comparison) -> list[list[ModelResult]]:
-    """Models with a margin, those of one and the same program together.
-
-    `compare` gives such models the same optimum; where none is known (0), a model is alone.
-    """
-    grouped: dict[object, list[ModelResult]] = {}
+    """Models with a margin, those of one and the same program together."""
+    grouped: dict[int, list[ModelResult]] = {}
     for model in comparison.models:
         if model.margin is not None:
-            known = model.margin.optimum > 0
-            key = (model.margin.optimum, len(model.margin.unit_norms)) if known else model.name
-            grouped.setdefault(key, []).append(model)
+            grouped.setdefault(model.margin.program, []).append(model)
     return list(grouped.values())
 
 
 def svm_among(twins: Sequence[ModelResult]) -> ModelResult | None:
     """Return the (first) SVM among models of one program."""
-    return next((twin for twin in twins if _margin(twin).support_vectors is not None), None)
+    return next((twin for twin in twins if _margin(twin).status is not None), None)
 
 
 def _reference(twins: Sequence[ModelResult]) -> ModelResult:
