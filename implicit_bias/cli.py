@@ -396,24 +396,19 @@ def _write_report(
     import numpy as np
     import torch
 
-    from implicit_bias import __version__
     from implicit_bias.comparison import compare as compare_models
     from implicit_bias.report import write_report
 
     train, validation = loaded.parts.train, loaded.parts.validation
     comparison = compare_models(models, validation.X, validation.y, train=(train.X, train.y))
     facts = {
-        "data": f"{setting.dataset}: {train.class_names[1]} against {train.class_names[0]}",
-        "training samples": str(len(train)),
-        "validation samples": str(len(validation)),
         "hidden units": str(setting.units),
         "hyperplanes a unit": str(setting.hyperplanes),
         "thresholds": setting.threshold,
         "protocol": setting.protocol,
         "seeds": f"{setting.seed} (models), {setting.split_seed} (split)",
         "tolerance": f"{setting.tol:g} ({setting.solver})",
-        "versions": f"implicit_bias {__version__}, torch {torch.__version__}, "
-        f"numpy {np.__version__}",
+        "versions": f"torch {torch.__version__}, numpy {np.__version__}",
     }
     page = write_report(folder, comparison, models, train=train, evaluation=validation, facts=facts)
     return comparison, page

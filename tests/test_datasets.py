@@ -250,8 +250,10 @@ def test_mnist_files_give_scaled_images(cache: Path, compressed: bool) -> None:
             path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
             path.unlink()
     data = load_mnist()
-    pixels = TINY_IMAGES.reshape(5, 6).astype(np.float64)
-    np.testing.assert_array_equal(data.X[:, :-1], (pixels / 255 - 0.5) / 0.5)
+    pixels = TINY_IMAGES.reshape(5, 6).astype(np.float32)  # rounded as in the published code
+    expected = (pixels / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
+    np.testing.assert_array_equal(data.X[:, :-1], expected.astype(np.float64))
+    assert data.X.dtype == np.float64
     np.testing.assert_array_equal(data.y, [-1.0, 1.0, 1.0, 1.0, -1.0])
     assert data.image_shape == (2, 3)
 
