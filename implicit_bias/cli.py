@@ -58,6 +58,16 @@ ProtocolOption = Annotated[
     str, typer.Option(help="default, or lippl2022: the published split, draws and training.")
 ]
 SoftOption = Annotated[float, typer.Option("--C", help="Weight of the hinge loss; inf: hard.")]
+FailureOption = Annotated[
+    str,
+    typer.Option(
+        help="Where samples are not separable: warn; soft (solve the soft margin); or drop (the "
+        "samples that the soft margin misclassifies)."
+    ),
+]
+SoftCOption = Annotated[
+    float, typer.Option("--soft-C", help="C of the soft margin that soft and drop solve.")
+]
 StepsOption = Annotated[int, typer.Option(help="Gradient steps.")]
 MomentumOption = Annotated[float, typer.Option(help="Momentum of gradient descent.")]
 SolverOption = Annotated[
@@ -90,6 +100,8 @@ def compare(
     split_seed: SplitSeedOption = 1,
     protocol: ProtocolOption = "default",
     C: SoftOption = math.inf,
+    on_failure: FailureOption = "warn",
+    soft_C: SoftCOption = 1.0,
     steps: StepsOption = 3200,
     momentum: MomentumOption = 0.9,
     solver: SolverOption = "auto",
@@ -114,6 +126,8 @@ def compare(
         split_seed=split_seed,
         protocol=protocol,
         C=C,
+        on_failure=on_failure,
+        soft_C=soft_C,
         steps=steps,
         momentum=momentum,
         solver=solver,
@@ -152,6 +166,8 @@ def fit(
     split_seed: SplitSeedOption = 1,
     protocol: ProtocolOption = "default",
     C: SoftOption = math.inf,
+    on_failure: FailureOption = "warn",
+    soft_C: SoftCOption = 1.0,
     solver: SolverOption = "auto",
     tol: TolOption = 1e-6,
     device: DeviceOption = "cpu",
@@ -173,6 +189,8 @@ def fit(
         split_seed=split_seed,
         protocol=protocol,
         C=C,
+        on_failure=on_failure,
+        soft_C=soft_C,
         solver=solver,
         tol=tol,
         device=device,

@@ -94,7 +94,8 @@ class ModelResult:
     name : str
         As the user called it.
     error : float
-        Share of evaluation samples on the wrong side; f(x) = 0 counts as wrong.
+        Share of evaluation samples on the wrong side; f(x) = 0 counts as wrong. nan for an SVM
+        that found no predictor, because its training samples are not separable.
     train_error : float
         The same on the training samples; nan where they were not given.
     margin : MarginResult or None
@@ -119,7 +120,8 @@ class PairResult:
     first, second : str
         Their names.
     disagreement : float
-        Share of samples on which their predictions differ.
+        Share of samples on which their predictions differ; nan, like the rest, where one of them
+        has no predictor.
     by_chance : float
         p (1 - q) + q (1 - p): what independent models of these errors would show.
     ratio : float
@@ -213,14 +215,13 @@ def compare(
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one evaluation sample")
     predictions = {name: _predictions(model, X) for name, model in models.items()}
-    wrong = {name: predicted != labels for name, predicted in predictions.items()}
-    errors = {name: float(mask.mean()) for name, mask in wrong.items()}
+    errors = {name: _error(model, predictions[name], labels) for name, model in models.items()}
     margins: dict[str, MarginResult] = {}
     train_errors: dict[str, float] = {}
     if train is not None:
         margins = _margin_results(models, *train)
         train_errors = {
-            name: float((_predictions(model, train[0]) != np.asarray(train[1])).mean())
+            name: _error(model, _predictions(model, train[0]), np.asarray(train[1]))
             for name, model in models.items()
         }
     return Comparison(
@@ -255,6 +256,14 @@ def _predictions(model: Predicts, X: ArrayLike) -> NDArray[Any]:
     return predicted
 
 
+def _error(model: Predicts, predicted: NDArray[Any], labels: NDArray[Any]) -> float:
+    view = margin_view(model)
+    solution = None if view is None else view.solution
+    if solution is not None and solution.status is Status.NOT_SEPARABLE:
+        return np.nan
+    return float((predicted != labels).mean())
+
+
 def _pair(
     first: str,
     second: str,
@@ -262,6 +271,8 @@ def _pair(
     errors: Mapping[str, float],
 ) -> PairResult:
     p, q = errors[first], errors[second]
+    if np.isnan(p) or np.isnan(q):
+        return PairResult(first, second, np.nan, np.nan, np.nan, np.nan)
     disagreement = float((predictions[first] != predictions[second]).mean())
     by_chance = p * (1 - q) + q * (1 - p)
     return PairResult(
@@ -294,10 +305,12 @@ def _margin_results(
         if view is None or not isinstance(model, BinaryClassifier):
             continue
         problem = view.structure.problem(X, model.signs(y), view.C)
+        kept = np.setdiff1d(np.arange(problem.n_samples), view.dropped)
+        problem = problem.subset(kept) if len(view.dropped) else problem
         alpha = None
         # The dual variables belong to the samples the SVM was fitted to.
-        if view.solution is not None and len(view.solution.alpha) == problem.n_samples:
-            alpha = view.solution.alpha
+        if view.solution is not None and len(view.solution.alpha) == len(np.asarray(y)):
+            alpha = view.solution.alpha[kept]
         views[name], problems[name] = view, problem
         certificates[name] = certify(problem, coef=view.coef, alpha=alpha)
     names = list(problems)

@@ -20,8 +20,8 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from implicit_bias.certificate import Status
 from implicit_bias.gating import (
     Gating,
     GlobalContexts,
@@ -41,7 +40,7 @@ from implicit_bias.gating import (
     l2_metric,
 )
 from implicit_bias.problem import HasHiddenLayer, Structure
-from implicit_bias.solvers import Solution, solve
+from implicit_bias.solvers import OnFailure, Solution, solve_relaxed
 from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from implicit_bias.training import HistoryPoint, TrainingResult
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
-OnFailure: TypeAlias = Literal["raise", "warn"]
 
 
 class HasGating(Protocol):
@@ -75,12 +73,15 @@ class MarginView:
         What the solver returned, for an SVM.
     C : float
         inf for a network.
+    dropped : ndarray of int
+        Training samples left out of the problem.
     """
 
     structure: Structure
     coef: Array
     solution: Solution | None = None
     C: float = np.inf
+    dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -162,17 +163,29 @@ class _MarginSVC(BinaryClassifier, ABC):
         Gates, groups and metric.
     solution_ : Solution
         Dual variables, status and certificate.
+    failure_ : Solution or None
+        The proof that the hard margin has no solution, where ``on_failure`` then asked for
+        another one.
+    fitted_C_ : float
+        The C of ``solution_``: ``soft_C`` where the hard margin had no solution and
+        ``on_failure="soft"``.
+    dropped_ : ndarray of int
+        Training samples that ``on_failure="drop"`` left out.
     dual_coef_ : ndarray of shape (1, n_support)
         y_n alpha_n of the support vectors, as in scikit-learn's SVC.
     """
 
     structure_: Structure
     solution_: Solution
+    failure_: Solution | None
+    fitted_C_: float
+    dropped_: NDArray[np.int64]
     C: float
     solver: str
     tol: float
     device: str
     on_failure: OnFailure
+    soft_C: float
 
     @abstractmethod
     def _structure(self, X: Array) -> Structure:
@@ -193,19 +206,32 @@ class _MarginSVC(BinaryClassifier, ABC):
         ValueError
             NaN, one class, more than two classes, parameters out of range.
         SolveError
-            Not separable, or the tolerance was not reached, unless ``on_failure="warn"``.
+            Not separable, or the tolerance was not reached, and ``on_failure="raise"``.
         """
-        if self.on_failure not in ("raise", "warn"):
-            raise ValueError(f"on_failure must be 'raise' or 'warn', got {self.on_failure!r}")
+        if self.on_failure not in get_args(OnFailure):
+            raise ValueError(
+                f"on_failure must be one of {get_args(OnFailure)}, got {self.on_failure!r}"
+            )
         X, signs = self._validate(X, y)
         self.structure_ = self._structure(X)
         problem = self.structure_.problem(X, signs, self.C)
-        self.solution_ = solve(problem, solver=self.solver, tol=self.tol, device=self.device)
+        relaxed = solve_relaxed(
+            problem,
+            self.on_failure,
+            self.soft_C,
+            solver=self.solver,
+            tol=self.tol,
+            device=self.device,
+        )
+        self.solution_ = relaxed.solution
+        self.failure_ = relaxed.failure
+        self.fitted_C_ = relaxed.C
+        self.dropped_ = relaxed.dropped
         self.dual_coef_ = (signs * self.solution_.alpha)[None, self.support_]
         if self.on_failure == "raise":
             self.solution_.raise_for_status()
-        elif self.solution_.status is not Status.OPTIMAL:
-            warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=2)
+        if relaxed.message:
+            warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
         return self
 
     @property
@@ -231,7 +257,9 @@ class _MarginSVC(BinaryClassifier, ABC):
     def margin_view(self) -> MarginView:
         """Structure, coefficients and solution."""
         check_is_fitted(self)
-        return MarginView(self.structure_, self.coef_, self.solution_, self.C)
+        return MarginView(
+            self.structure_, self.coef_, self.solution_, self.fitted_C_, self.dropped_
+        )
 
     def history(self) -> tuple[HistoryPoint, ...]:
         """Nothing was trained."""
@@ -258,8 +286,10 @@ class GatedSVC(_MarginSVC):
         Relative gap between the certified bounds.
     device : str
         Where the native solvers compute.
-    on_failure : {"raise", "warn"}
-        What to do where the solve does not end optimal.
+    on_failure : {"raise", "warn", "soft", "drop"}
+        What to do where the solve does not end optimal; see `solve_relaxed`.
+    soft_C : float
+        C of the soft margin that "soft" and "drop" then solve.
     """
 
     def __init__(
@@ -272,6 +302,7 @@ class GatedSVC(_MarginSVC):
         tol: float = 1e-6,
         device: str = "cpu",
         on_failure: OnFailure = "raise",
+        soft_C: float = 1.0,
     ) -> None:
         self.gating = gating
         self.metric = metric
@@ -280,6 +311,7 @@ class GatedSVC(_MarginSVC):
         self.tol = tol
         self.device = device
         self.on_failure = on_failure
+        self.soft_C = soft_C
 
     def _structure(self, X: Array) -> Structure:
         gating = NoGates(X.shape[1]) if self.gating is None else self.gating
@@ -300,7 +332,7 @@ class GLNSVC(_MarginSVC):
         Sum of the units' norms, or the exact ||beta||_2 over all joint contexts.
     threshold : {"median", "random", "zero"} or array of shape (H, k)
         See `HyperplaneContexts.random`; the median is that of the training inputs.
-    C, solver, tol, device, on_failure
+    C, solver, tol, device, on_failure, soft_C
         As in `GatedSVC`.
     random_state : int, Generator, RandomState or None
         Seed of the hyperplanes; `GLNClassifier` draws the same ones from the same seed.
@@ -323,6 +355,7 @@ class GLNSVC(_MarginSVC):
         *,
         contexts: HyperplaneContexts | None = None,
         on_failure: OnFailure = "raise",
+        soft_C: float = 1.0,
     ) -> None:
         self.n_units = n_units
         self.n_hyperplanes = n_hyperplanes
@@ -335,6 +368,7 @@ class GLNSVC(_MarginSVC):
         self.random_state = random_state
         self.contexts = contexts
         self.on_failure = on_failure
+        self.soft_C = soft_C
 
     def _structure(self, X: Array) -> Structure:
         if self.norm not in ("gln", "l2"):
@@ -365,7 +399,7 @@ class GatedReLUSVC(_MarginSVC):
         Random gates are SVM-RC; those of a trained network are SVM-LC.
     always_on : bool
         Append a unit that is always on to random gates, so that no sample has all gates off.
-    C, solver, tol, device, on_failure
+    C, solver, tol, device, on_failure, soft_C
         As in `GatedSVC`.
     random_state : int, Generator, RandomState or None
         Seed of random gates.
@@ -389,6 +423,7 @@ class GatedReLUSVC(_MarginSVC):
         init: Literal["normal", "orthogonal"] = "normal",
         threshold: Threshold = "median",
         on_failure: OnFailure = "raise",
+        soft_C: float = 1.0,
     ) -> None:
         self.n_units = n_units
         self.gates = gates
@@ -401,6 +436,7 @@ class GatedReLUSVC(_MarginSVC):
         self.init = init
         self.threshold = threshold
         self.on_failure = on_failure
+        self.soft_C = soft_C
 
     def _structure(self, X: Array) -> Structure:
         if self.gates == "random":
@@ -425,7 +461,7 @@ class HiddenLayerSVC(_MarginSVC):
     ----------
     network : network or classifier with ``hidden_activations(X)``, or None
         None is the linear SVM on the inputs.
-    C, solver, tol, device, on_failure
+    C, solver, tol, device, on_failure, soft_C
         As in `GatedSVC`.
 
     Notes
@@ -442,6 +478,7 @@ class HiddenLayerSVC(_MarginSVC):
         tol: float = 1e-6,
         device: str = "cpu",
         on_failure: OnFailure = "raise",
+        soft_C: float = 1.0,
     ) -> None:
         self.network = network
         self.C = C
@@ -449,6 +486,7 @@ class HiddenLayerSVC(_MarginSVC):
         self.tol = tol
         self.device = device
         self.on_failure = on_failure
+        self.soft_C = soft_C
 
     def _structure(self, X: Array) -> Structure:
         if self.network is None:

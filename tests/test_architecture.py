@@ -30,7 +30,15 @@ FLOW = [
     "cli",
     "__main__",
 ]
-SOLVERS = ["base", "interior_point", "working_set", "reference", "__init__"]
+SOLVERS = [
+    "base",
+    "relaxation",
+    "relaxation",
+    "interior_point",
+    "working_set",
+    "reference",
+    "__init__",
+]
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = ["torch", "sklearn", "cvxpy", "pandas", "matplotlib", "scipy"]
 

@@ -110,3 +110,25 @@ def test_nothing_to_compare() -> None:
         compare({}, TEST.X, TEST.y)
     with pytest.raises(ValueError, match="at least one fitted model"):
         compare(MODELS, TEST.X[:0], TEST.y[:0])
+
+
+def test_an_svm_without_a_solution_has_no_error() -> None:
+    xor = make_toy("xor", 40)
+    with pytest.warns(UserWarning, match="not separable"):
+        linear = GatedSVC(on_failure="warn").fit(xor.X, xor.y)
+    gated = GLNSVC(10, random_state=0).fit(xor.X, xor.y)
+    result = compare({"linear": linear, "gated": gated}, xor.X, xor.y, train=(xor.X, xor.y))
+    assert np.isnan(result.model("linear").error)
+    assert np.isnan(result.pair("linear", "gated").disagreement)
+    assert result.model("gated").error == 0.0
+
+
+def test_a_reduced_solution_is_judged_on_the_samples_it_kept() -> None:
+    y = TRAIN.y.copy()
+    y[:2] *= -1
+    with pytest.warns(UserWarning, match="left out"):
+        reduced = GLNSVC(3, random_state=0, on_failure="drop").fit(TRAIN.X, y)
+    margin = compare({"m": reduced}, TRAIN.X, y, train=(TRAIN.X, y)).model("m").margin
+    assert margin is not None
+    assert margin.excess < 1e-5
+    assert len(margin.margins) == len(y) - len(reduced.dropped_)

@@ -226,6 +226,37 @@ def test_failures_raise_or_warn() -> None:
     assert GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
 
 
+def test_soft_and_reduced_solutions_on_request() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"not separable.*soft margin with C=2 instead"):
+        soft = GatedSVC(on_failure="soft", soft_C=2.0).fit(XOR.X, XOR.y)
+    asked = GatedSVC(C=2.0).fit(XOR.X, XOR.y)
+    np.testing.assert_array_equal(soft.coef_, asked.coef_)
+    assert soft.failure_ is not None
+    assert soft.failure_.status is Status.NOT_SEPARABLE
+    assert soft.fitted_C_ == 2.0
+
+    y = MOONS.y.copy()
+    y[:2] *= -1  # two wrong labels among many right ones
+    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"not separable.*left out \d+ samples"):
+        reduced = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y)
+    kept = np.setdiff1d(np.arange(len(y)), reduced.dropped_)
+    assert 0 < len(reduced.dropped_) < len(y) // 4
+    assert (y * reduced.decision_function(MOONS.X))[kept].min() == pytest.approx(1.0)
+    assert not reduced.solution_.alpha[reduced.dropped_].any()
+    assert set(reduced.support_) <= set(kept)
+    again = GatedSVC(contexts).fit(MOONS.X[kept], y[kept])
+    np.testing.assert_allclose(reduced.coef_, again.coef_)
+
+
+def test_a_separable_problem_needs_no_relaxation() -> None:
+    for on_failure in ("warn", "soft", "drop"):
+        model = GLNSVC(10, random_state=0, on_failure=on_failure).fit(XOR.X, XOR.y)
+        assert model.failure_ is None
+        assert len(model.dropped_) == 0
+        assert model.fitted_C_ == np.inf
+
+
 def test_all_gates_off_names_the_sample() -> None:
     gates = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([MOONS.X[:, 0].min()]))
     lowest = int(MOONS.X[:, 0].argmin())
@@ -243,7 +274,7 @@ def test_all_gates_off_names_the_sample() -> None:
         ({"solver": "simplex"}, "solver must be one of"),
         ({"tol": 0.0}, "the gap tolerance must be between 0 and 1"),
         ({"C": -1.0}, r"C must be in \(0, inf\]"),
-        ({"on_failure": "ignore"}, "on_failure must be 'raise' or 'warn'"),
+        ({"on_failure": "ignore"}, "on_failure must be one of"),
     ],
 )
 def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:

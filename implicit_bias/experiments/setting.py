@@ -86,6 +86,10 @@ class Setting:
         See the module's head.
     C : float
         inf for the hard margin.
+    on_failure : {"warn", "soft", "drop"}
+        What to solve where the hard margin has no solution; see `solve_relaxed`.
+    soft_C : float
+        C of the soft margin that "soft" and "drop" solve.
     steps : int
         Gradient steps.
     momentum : float
@@ -111,6 +115,8 @@ class Setting:
     split_seed: int = 1
     protocol: str = "default"
     C: float = np.inf
+    on_failure: str = "warn"
+    soft_C: float = 1.0
     steps: int = 3200
     momentum: float = 0.9
     solver: str = "auto"
@@ -122,6 +128,7 @@ class Setting:
         _check_name("protocol", self.protocol, PROTOCOLS)
         _check_name("solver", self.solver, SOLVER_NAMES)
         _check_name("threshold", self.threshold, ("median", "random", "zero"))
+        _check_name("on_failure", self.on_failure, ("warn", "soft", "drop"))
         if not self.models:
             raise ValueError(f"models must name at least one of {', '.join(MODEL_NAMES)}")
         for name in self.models:
@@ -204,7 +211,8 @@ class _Builders:
             "solver": setting.solver,
             "tol": setting.tol,
             "device": setting.device,
-            "on_failure": "warn",
+            "on_failure": setting.on_failure,
+            "soft_C": setting.soft_C,
         }
         training: dict[str, Any] = {
             "steps": setting.steps,

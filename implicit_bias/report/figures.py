@@ -272,6 +272,8 @@ def _error_bars(subject: Subject) -> Figure:
             if np.isfinite(error):
                 _bar(ax, row + shift, error, colour=colour, hatch=hatch)
                 _write(ax, row + shift, error, percent(error))
+        if np.isnan(model.error):
+            _write(ax, row, 0.0, "no predictor: not separable")
     _name_rows(ax, [model.name for model in models])
     _percent_axis(ax, "error, % of the samples")
     return figure
@@ -281,6 +283,9 @@ def _disagreement_bars(comparison: Comparison) -> Figure:
     pairs = comparison.pairs
     figure, ax = _panel(height=1.2 + 0.45 * len(pairs))
     for row, pair in enumerate(pairs):
+        if np.isnan(pair.disagreement):
+            _write(ax, row, 0.0, "not separable", gap=8)
+            continue
         _bar(ax, row, pair.disagreement, colour=SKY, height=0.55)
         end = max(pair.disagreement, pair.by_chance)
         _write(ax, row, end, f"{percent(pair.disagreement)} vs {percent(pair.by_chance)}", gap=8)

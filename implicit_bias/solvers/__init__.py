@@ -30,17 +30,21 @@ from implicit_bias.solvers.base import (
     Tolerances,
     silent,
 )
+from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
 from implicit_bias.validation import Array
 
 __all__ = [
     "SOLVER_NAMES",
+    "OnFailure",
     "Progress",
+    "Relaxed",
     "Solution",
     "SolveError",
     "SolveStats",
     "SolverName",
     "Tolerances",
     "solve",
+    "solve_relaxed",
 ]
 
 SolverName: TypeAlias = Literal[
@@ -124,6 +128,37 @@ def solve(
             detail=candidate.detail,
         ),
     )
+
+
+def solve_relaxed(
+    problem: MarginProblem,
+    on_failure: OnFailure = "raise",
+    soft_C: float = 1.0,
+    *,
+    solver: str = "auto",
+    tol: float = 1e-6,
+    device: str = "cpu",
+) -> Relaxed:
+    """Solve a margin problem; where its samples are not separable, a relaxation of it.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    on_failure : {"raise", "warn", "soft", "drop"}
+        "raise" and "warn" (the caller does either) solve no relaxation; "soft" solves the soft
+        margin; "drop" leaves out the samples that the soft margin misclassifies, and solves the
+        hard margin on the rest.
+    soft_C : float
+        C of the soft margin.
+    solver, tol, device
+        As in `solve`.
+    """
+
+    def run(posed: MarginProblem) -> Solution:
+        return solve(posed, solver, tol, device)
+
+    return relax(problem, run, on_failure, soft_C)
 
 
 def _solver(name: str, tolerances: Tolerances, device: str, max_iterations: int | None) -> Solver:
