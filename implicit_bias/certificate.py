@@ -23,6 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array, as_finite
 
+# Bounds computed in float64 may cross by rounding; by more than this share they are wrong.
+CONTRADICTION = 1e-9
+
 
 class Status(Enum):
     """How a solve ended; each member carries its message."""
@@ -55,7 +58,9 @@ class Certificate:
     lower, upper : float
         The optimum lies between them. inf as lower bound: not separable.
     gap : float
-        (upper - lower) / lower: the coefficients' norm exceeds the optimum by at most this share.
+        (upper - lower) / lower: the coefficients' norm exceeds the optimum by at most this
+        share; inf where a bound is missing, nan where rounding has made the bounds contradict
+        each other.
     min_margin : float
         Smallest y_n f(x_n) of the coefficients as they were given; nan without coefficients.
     dual_norms : ndarray of shape (G,)
@@ -118,8 +123,9 @@ def certify(
     if coef is not None:
         coef = _as_shape(coef, "coef", (problem.n_gates, problem.X.shape[1]))
         norm = float(problem.group_norms(coef).sum())
-        margins = problem.y * problem.decision(coef)
-        min_margin = float(margins.min())
+        min_margin = float((problem.y * problem.decision(coef)).min())
+        # What the norm does not see must not predict.
+        margins = problem.y * problem.decision(problem.projected(coef))
         scale = _best_scale(norm, margins, problem.C)
         if scale > 0:
             upper = min(upper, _primal_value(scale, norm, margins, problem.C))
@@ -131,14 +137,14 @@ def certify(
         lower = float(alpha.sum()) * scale if alpha.any() else 0.0
         if np.isfinite(scale):
             dual_norms = dual_norms * scale
-    gap = max(upper - lower, 0.0) / lower if np.isfinite(upper) and lower > 0 else np.inf
-    return Certificate(lower, upper, gap, min_margin, dual_norms)
+    return Certificate(lower, upper, _gap(lower, upper), min_margin, dual_norms)
 
 
 def primal_scale(problem: MarginProblem, coef: Array) -> float:
     """Return the c >= 0 for which c * coef has the smallest primal value; 0 if there is none."""
     norm = float(problem.group_norms(coef).sum())
-    return _best_scale(norm, problem.y * problem.decision(coef), problem.C)
+    margins = problem.y * problem.decision(problem.projected(coef))
+    return _best_scale(norm, margins, problem.C)
 
 
 def dual_scale(problem: MarginProblem, alpha: Array, dual_norms: Array | None = None) -> float:
@@ -151,6 +157,16 @@ def dual_scale(problem: MarginProblem, alpha: Array, dual_norms: Array | None = 
     return min(by_norm, by_box)
 
 
+def gordan_ratio(problem: MarginProblem, alpha: Array) -> float:
+    """sum_n alpha_n ||phi_n|| / max_g ||V_g(alpha)||, phi_n the features of sample n.
+
+    Unlike the lower bound it does not change with the scale of single samples, as separability
+    does not; inf is Gordan's proof that no coefficients separate.
+    """
+    largest = float(problem.dual_norms(alpha).max())
+    return float(alpha @ problem.feature_norms()) / largest if largest > 0 else np.inf
+
+
 def find_conflict(problem: MarginProblem) -> Conflict | None:
     """Look for the plain causes of non-separability.
 
@@ -159,13 +175,14 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
     """
     if not problem.hard_margin:
         return None
-    silent = np.flatnonzero(problem.feature_norms() == 0)
+    silent = np.flatnonzero(problem.silent())
     if len(silent):
         alpha = np.zeros(problem.n_samples)
         alpha[silent] = 1.0 / len(silent)
         return Conflict(
             f"{_name_samples(silent)} with all gates off (or an input of zeros), so the "
-            "predictor is 0 there: add a unit that is always on, or drop it",
+            "predictor is 0 there: add a unit that is always on, drop the sample, or choose a "
+            "finite C (soft margin)",
             silent,
             alpha,
         )
@@ -180,6 +197,15 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
             alpha,
         )
     return None
+
+
+def _gap(lower: float, upper: float) -> float:
+    """(upper - lower) / lower; nan for bounds that contradict each other beyond rounding."""
+    if lower > upper * (1.0 + CONTRADICTION):
+        return np.nan
+    if np.isinf(upper) or lower <= 0:
+        return np.inf
+    return max(upper - lower, 0.0) / lower
 
 
 def _best_scale(norm: float, margins: Array, C: float) -> float:

@@ -20,13 +20,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from implicit_bias.files import write_atomically
+
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
     from implicit_bias.estimators import BinaryClassifier
     from implicit_bias.experiments.setting import Data, Setting
 
 app = typer.Typer(
-    help="Where does gradient descent go? Certified implicit-bias SVMs for gated networks.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -69,6 +70,8 @@ SoftCOption = Annotated[
     float, typer.Option("--soft-C", help="C of the soft margin that soft and drop solve.")
 ]
 StepsOption = Annotated[int, typer.Option(help="Gradient steps.")]
+BatchSizeOption = Annotated[int, typer.Option(help="Samples a step; 0 for all.")]
+LearningRateOption = Annotated[float, typer.Option(help="Step size; a quarter from half way.")]
 MomentumOption = Annotated[float, typer.Option(help="Momentum of gradient descent.")]
 SolverOption = Annotated[
     str, typer.Option(help="auto, interior-point, working-set, ecos, osqp, clarabel or scs.")
@@ -78,6 +81,23 @@ DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output.")
 ]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from implicit_bias import __version__
+
+        out.print(__version__, highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Where does gradient descent go? Certified implicit-bias SVMs for gated networks."""
 
 
 @app.command()
@@ -103,6 +123,8 @@ def compare(
     on_failure: FailureOption = "warn",
     soft_C: SoftCOption = 1.0,
     steps: StepsOption = 3200,
+    batch_size: BatchSizeOption = 128,
+    learning_rate: LearningRateOption = 0.04,
     momentum: MomentumOption = 0.9,
     solver: SolverOption = "auto",
     tol: TolOption = 1e-6,
@@ -129,6 +151,8 @@ def compare(
         on_failure=on_failure,
         soft_C=soft_C,
         steps=steps,
+        batch_size=batch_size or None,
+        learning_rate=learning_rate,
         momentum=momentum,
         solver=solver,
         tol=tol,
@@ -139,12 +163,16 @@ def compare(
     from implicit_bias.storage import save_model
 
     fitted: dict[str, BinaryClassifier] = {}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / SETTING_FILE).write_text(json.dumps(setting.facts(), indent=2))
+    text = json.dumps(setting.facts(), indent=2)
+    write_atomically(folder / SETTING_FILE, lambda partial: partial.write_text(text))
     for name, model in fit_models(setting, data):
         fitted[name] = model
         save_model(_model_file(folder, name), model, setting.facts())
         err.print(f"[bold]{name}[/] done", highlight=False)
+    for stale in set((folder / "models").glob(f"*{MODEL_SUFFIX}")) - {
+        _model_file(folder, name) for name in fitted
+    }:
+        stale.unlink()  # of another setting
     in_order = {name: fitted[name] for name in setting.models}
     comparison, page = _write_report(folder, setting, data, in_order)
     _print_comparison(comparison, page, setting, as_json)
@@ -153,7 +181,8 @@ def compare(
 @app.command()
 def fit(
     model: Annotated[
-        str, typer.Argument(help="svm-gln, svm-l2, svm-shallow, svm-linear or svm-rc.")
+        str,
+        typer.Argument(help="svm-gln, svm-l2, svm-shallow, svm-linear, svm-rc, svm-lc or svm-hl."),
     ] = "svm-gln",
     dataset: DatasetOption = "digits",
     positive: PositiveOption = None,
@@ -212,6 +241,8 @@ def train(
     split_seed: SplitSeedOption = 1,
     protocol: ProtocolOption = "default",
     steps: StepsOption = 3200,
+    batch_size: BatchSizeOption = 128,
+    learning_rate: LearningRateOption = 0.04,
     momentum: MomentumOption = 0.9,
     device: DeviceOption = "cpu",
     file: Annotated[Path | None, typer.Option("--out", help="File (MODEL.safetensors).")] = None,
@@ -232,6 +263,8 @@ def train(
         split_seed=split_seed,
         protocol=protocol,
         steps=steps,
+        batch_size=batch_size or None,
+        learning_rate=learning_rate,
         momentum=momentum,
         device=device,
     )
@@ -259,12 +292,12 @@ def certify(
     from implicit_bias.storage import load_model
 
     saved = load_model(file)
+    if not saved.facts and dataset is None:
+        raise typer.BadParameter(f"{file} does not say what data it was fitted to: --dataset ...")
     changes = {"dataset": dataset, "train_size": train_size, "split_seed": split_seed}
-    known = {key: _tupled(value) for key, value in saved.facts.items()}
-    known |= {key: value for key, value in changes.items() if value is not None}
-    known |= {"solver": solver, "tol": tol, "device": device}
+    known = {**saved.facts, **{key: value for key, value in changes.items() if value is not None}}
     with _bad_use():
-        setting = Setting(**known)
+        setting = Setting.from_facts({**known, "solver": solver, "tol": tol, "device": device})
     data = _load(setting)
     _print_certificate(file, saved.model, setting, data, solve, as_json)
 
@@ -283,16 +316,16 @@ def report(
     setting_file = folder / SETTING_FILE
     if not setting_file.is_file():
         raise typer.BadParameter(f"{folder} holds no {SETTING_FILE}: give a folder of `compare`")
-    stored = json.loads(setting_file.read_text())
     with _bad_use():
-        setting = Setting(**{key: _tupled(value) for key, value in stored.items()})
-    found = {
-        name: load_model(_model_file(folder, name)).model
-        for name in setting.models
-        if _model_file(folder, name).is_file()
-    }
+        setting = Setting.from_facts(json.loads(setting_file.read_text()))
+    files = {name: _model_file(folder, name) for name in setting.models}
+    saved = {name: load_model(file) for name, file in files.items() if file.is_file()}
+    # An interrupted run leaves the models of the run before it.
+    found = {name: item.model for name, item in saved.items() if item.facts == setting.facts()}
     if not found:
-        raise typer.BadParameter(f"{folder} holds no finished model: run `compare` again")
+        raise typer.BadParameter(
+            f"{folder} holds no finished model of its setting: run `compare` again"
+        )
     data = _load(setting)
     comparison, page = _write_report(folder, setting, data, found)
     _print_comparison(comparison, page, setting, as_json)
@@ -340,7 +373,8 @@ def main() -> None:
 
 
 def _fail(message: str, status: int) -> None:
-    err.print(f"implicit-bias: {' '.join(message.split())}", markup=False, soft_wrap=True)
+    if message:  # empty where help was printed instead
+        err.print(f"implicit-bias: {' '.join(message.split())}", markup=False, soft_wrap=True)
     sys.exit(status)
 
 
@@ -374,12 +408,11 @@ def _load(setting: Setting) -> Data:
 def _digits(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
-    with _bad_use():
-        return tuple(int(digit) for digit in text.split(","))
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    if not all(digit.strip().isdigit() for digit in text.split(",")):
+        raise typer.BadParameter(
+            f"classes are digits separated by commas, such as 0,1,2; got {text!r}"
+        )
+    return tuple(int(digit) for digit in text.split(","))
 
 
 def _check_kind(model: str, prefix: str) -> None:
@@ -387,7 +420,10 @@ def _check_kind(model: str, prefix: str) -> None:
 
     known = [name for name in MODEL_NAMES if name.startswith(prefix)]
     if model not in known:
-        raise typer.BadParameter(f"the model must be one of {', '.join(known)}; got {model!r}")
+        other = "train" if prefix == "svm-" else "fit"
+        raise typer.BadParameter(
+            f"the model must be one of {', '.join(known)}; got {model!r} (see also: {other})"
+        )
 
 
 def _model_file(folder: Path, name: str) -> Path:
@@ -424,6 +460,9 @@ def _write_report(
         "hyperplanes a unit": str(setting.hyperplanes),
         "thresholds": setting.threshold,
         "protocol": setting.protocol,
+        "C": f"{setting.C:g}",
+        "training": f"{setting.steps:,} steps of {setting.batch_size or 'all'} samples, step size "
+        f"{setting.learning_rate:g}, momentum {setting.momentum:g}",
         "seeds": f"{setting.seed} (models), {setting.split_seed} (split)",
         "tolerance": f"{setting.tol:g} ({setting.solver})",
         "versions": f"torch {torch.__version__}, numpy {np.__version__}",
@@ -466,21 +505,19 @@ def _print_certificate(
         raise ValueError(
             f"{file}: a network of several hidden layers has no convex program to certify against"
         )
-    problem = view.structure.problem(train.X, train.y, view.C)
-    alpha = view.solution.alpha if view.solution is not None else None
+    problem = view.problem(train.X, train.y)
+    alpha, status = view.alpha(len(train)), view.solution.status if view.solution else None
     if solve:
         solution = solve_problem(problem, setting.solver, setting.tol, setting.device)
-        alpha = solution.alpha
-    elif alpha is not None and len(alpha) != problem.n_samples:
-        alpha = None  # of other samples
+        alpha, status = solution.alpha, solution.status
     bounds = certificate.certify(problem, coef=view.coef, alpha=alpha)
     facts = {
         "file": str(file),
         "lower": bounds.lower,
         "upper": bounds.upper,
-        "gap": bounds.gap,
+        "gap" if view.solution is not None else "excess": bounds.gap,
         "min_margin": bounds.min_margin,
-        "status": view.solution.status.label if view.solution is not None else None,
+        "status": status.label if status is not None else None,
         "samples": problem.n_samples,
     }
     if as_json:

@@ -55,7 +55,8 @@ class MarginResult:
         Largest certified lower bound on the optimal norm among the compared models of the same
         structure; 0 where none has dual variables.
     min_margin : float
-        min_n y_n f(x_n) / norm: at most 1 / optimum; negative where a sample is misclassified.
+        min_n y_n f(x_n) / norm: with a hard margin at most 1 / optimum; negative where a sample
+        is misclassified.
     norm : float
         Norm at smallest margin 1 (with C finite: the primal value); inf where not separated.
     excess : float
@@ -63,7 +64,8 @@ class MarginResult:
     unit_norms : ndarray of shape (G,)
         Share of each group in the norm.
     active_units : int
-        Groups that the norm has not switched off.
+        Groups that the norm has not switched off: for an SVM by its multipliers, for a network
+        those with at least 1 % of the largest norm.
     support_vectors : int or None
         For an SVM that separates its training samples.
     status : Status or None
@@ -214,6 +216,9 @@ def compare(
     labels = np.asarray(y)
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one evaluation sample")
+    for model in models.values():
+        if isinstance(model, BinaryClassifier):
+            model.signs(labels)  # refuses labels that it does not know
     predictions = {name: _predictions(model, X) for name, model in models.items()}
     errors = {name: _error(model, predictions[name], labels) for name, model in models.items()}
     margins: dict[str, MarginResult] = {}
@@ -304,15 +309,9 @@ def _margin_results(
         view = margin_view(model)
         if view is None or not isinstance(model, BinaryClassifier):
             continue
-        problem = view.structure.problem(X, model.signs(y), view.C)
-        kept = np.setdiff1d(np.arange(problem.n_samples), view.dropped)
-        problem = problem.subset(kept) if len(view.dropped) else problem
-        alpha = None
-        # The dual variables belong to the samples the SVM was fitted to.
-        if view.solution is not None and len(view.solution.alpha) == len(np.asarray(y)):
-            alpha = view.solution.alpha[kept]
+        problem = view.problem(X, model.signs(y))
         views[name], problems[name] = view, problem
-        certificates[name] = certify(problem, coef=view.coef, alpha=alpha)
+        certificates[name] = certify(problem, coef=view.coef, alpha=view.alpha(len(np.asarray(y))))
     names = list(problems)
     results = {}
     for name, problem in problems.items():
@@ -365,7 +364,7 @@ def _same_program(a: MarginProblem, b: MarginProblem) -> bool:
         a.C == b.C
         and np.array_equal(a.groups, b.groups)
         and np.array_equal(a.X, b.X)
-        and np.array_equal(sp.csr_array(a.gates).toarray(), sp.csr_array(b.gates).toarray())
+        and (sp.csr_array(a.gates) != sp.csr_array(b.gates)).nnz == 0
         and metric_a.keys() == metric_b.keys()
         and all(np.array_equal(metric_a[g], metric_b[g]) for g in metric_a)
     )

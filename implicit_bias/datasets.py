@@ -19,6 +19,7 @@ import math
 import os
 import struct
 import tempfile
+import textwrap
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -666,7 +667,7 @@ def _fetch(dataset: str, file: str, checksum: str) -> Path:
                 _verify(_decompress(path.read_bytes()), checksum)
                 return path.replace(folder / path.name)
         except (OSError, ValueError) as error:  # of requests too: they derive from OSError
-            failures.append(f"  {url}: {error}")
+            failures.append(f"  {url}: {textwrap.shorten(str(error), 200)}")
     looked = "\n".join(f"  {place}: no such file" for place in _folders(dataset))
     raise DataError(
         f"{file} of {dataset} is missing. Looked in\n{looked}\nand tried to download\n"

@@ -39,9 +39,9 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.problem import HasHiddenLayer, Structure
+from implicit_bias.problem import HasHiddenLayer, MarginProblem, Structure
 from implicit_bias.solvers import OnFailure, Solution, solve_relaxed
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, as_device
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +50,12 @@ if TYPE_CHECKING:
     from implicit_bias.training import HistoryPoint, TrainingResult
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+
+
+UNFITTED_NETWORK = (
+    "this %(name)s is not fitted, so it has no gates or activations yet: fit it first; and where "
+    "scikit-learn clones (grid search, cross-validation), which un-fits, pass its network_"
+)
 
 
 class HasGating(Protocol):
@@ -82,6 +88,18 @@ class MarginView:
     solution: Solution | None = None
     C: float = np.inf
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def problem(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
+        """Margin problem on the samples X (n, D), labels (n,) in {-1, +1}, it was fitted to."""
+        posed = self.structure.problem(X, signs, self.C)
+        kept = np.setdiff1d(np.arange(posed.n_samples), self.dropped)
+        return posed if len(kept) == posed.n_samples else posed.subset(kept)
+
+    def alpha(self, n_samples: int) -> Array | None:
+        """Dual variables of `problem`, if it was fitted to so many samples."""
+        if self.solution is None or len(self.solution.alpha) != n_samples:
+            return None
+        return np.delete(self.solution.alpha, self.dropped)
 
 
 class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -315,6 +333,11 @@ class GatedSVC(_MarginSVC):
 
     def _structure(self, X: Array) -> Structure:
         gating = NoGates(X.shape[1]) if self.gating is None else self.gating
+        if not isinstance(gating, Gating):
+            raise ValueError(
+                f"gating must be a Gating, such as UnitGates(weights, thresholds), got a "
+                f"{type(gating).__name__}: gates of given samples alone go into a MarginProblem"
+            )
         return Structure(gating, metric=self.metric)
 
 
@@ -396,7 +419,9 @@ class GatedReLUSVC(_MarginSVC):
     n_units : int
         H; with random gates.
     gates : "random", or a network or classifier with a ``gating()``
-        Random gates are SVM-RC; those of a trained network are SVM-LC.
+        Random gates are SVM-RC; those of a trained network are SVM-LC. In grid searches and
+        cross-validation pass ``classifier.network_``: scikit-learn un-fits a classifier that it
+        clones.
     always_on : bool
         Append a unit that is always on to random gates, so that no sample has all gates off.
     C, solver, tol, device, on_failure, soft_C
@@ -460,7 +485,8 @@ class HiddenLayerSVC(_MarginSVC):
     Parameters
     ----------
     network : network or classifier with ``hidden_activations(X)``, or None
-        None is the linear SVM on the inputs.
+        None is the linear SVM on the inputs. In grid searches and cross-validation pass
+        ``classifier.network_``: scikit-learn un-fits a classifier that it clones.
     C, solver, tol, device, on_failure, soft_C
         As in `GatedSVC`.
 
@@ -512,6 +538,7 @@ class _NetworkClassifier(BinaryClassifier, ABC):
     learning_rate: float
     momentum: float
     loss: Literal["logistic", "exponential"]
+    rule: Literal["gradient", "local"] = "gradient"
     dtype: Literal["float32", "float64"]
     device: str
     random_state: RandomState
@@ -535,16 +562,24 @@ class _NetworkClassifier(BinaryClassifier, ABC):
 
         X, signs = self._validate(X, y)
         seed = int(_generator(self.random_state).integers(2**31))
-        network = self._network(X, seed).to(self.device)
+        network = self._network(X, seed).to(as_device(self.device))
         config = TrainingConfig(
             steps=self.steps,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             momentum=self.momentum,
             loss=self.loss,
+            rule=self.rule,
             seed=seed,
         )
         self.training_ = train(network, X, signs, config, progress=self.progress)
+        if self.training_.interrupted:
+            warnings.warn(
+                f"training was interrupted after {self.n_iter_} of {self.steps} steps; the "
+                "network is kept as it is",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
     @property
@@ -559,12 +594,12 @@ class _NetworkClassifier(BinaryClassifier, ABC):
 
     def gating(self) -> Gating:
         """Gates that the network has now."""
-        check_is_fitted(self)
+        check_is_fitted(self, msg=UNFITTED_NETWORK)
         return self.network_.gating()
 
     def hidden_activations(self, X: ArrayLike) -> Array:
         """Activations of the last hidden layer, shape (n, H)."""
-        check_is_fitted(self)
+        check_is_fitted(self, msg=UNFITTED_NETWORK)
         return self.network_.hidden_activations(X)
 
     def margin_view(self) -> MarginView | None:
@@ -584,7 +619,7 @@ class _NetworkClassifier(BinaryClassifier, ABC):
 
 
 class GLNClassifier(_NetworkClassifier):
-    """A gated linear network, trained by gradient descent.
+    """A gated linear network, trained by gradient descent or unit by unit.
 
     Parameters
     ----------
@@ -594,6 +629,10 @@ class GLNClassifier(_NetworkClassifier):
         As in `GLNSVC`.
     steps, batch_size, learning_rate, momentum, loss
         As in `TrainingConfig`.
+    rule : {"gradient", "local"}
+        Gradient descent on the network's loss, or local learning: each unit predicts the class
+        by online logistic regression on the outputs of the layer before it, as GLNs are usually
+        trained (Veness et al. 2017, 2021; online is ``batch_size=1``).
     readout_bias : bool
         Give the readout a bias, as the published protocol does; it breaks homogeneity.
     dtype : {"float32", "float64"}
@@ -619,6 +658,7 @@ class GLNClassifier(_NetworkClassifier):
         learning_rate: float = 0.04,
         momentum: float = 0.0,
         loss: Literal["logistic", "exponential"] = "logistic",
+        rule: Literal["gradient", "local"] = "gradient",
         readout_bias: bool = False,
         dtype: Literal["float32", "float64"] = "float64",
         device: str = "cpu",
@@ -634,6 +674,7 @@ class GLNClassifier(_NetworkClassifier):
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.loss = loss
+        self.rule = rule
         self.readout_bias = readout_bias
         self.dtype = dtype
         self.device = device

@@ -40,6 +40,8 @@ RandomState: TypeAlias = int | np.random.Generator | None
 # Standard deviations of the published draws (DESIGN 3): only their ratio matters, because a
 # hyperplane does not change when its normal and its threshold are scaled together.
 WEIGHT_SCALE = 36.0
+# 65,536 contexts a unit: the shallow networks of the source paper have up to 2^15.
+MAX_HYPERPLANES = 16
 THRESHOLD_SCALE = 9.0
 
 
@@ -518,6 +520,11 @@ def _check_counts(**counts: int) -> None:
         least = 1 if name == "n_units" else 0  # no hyperplane: one context, no gates at all
         if not isinstance(count, (int, np.integer)) or count < least:
             raise ValueError(f"{name} must be a whole number, at least {least}, got {count!r}")
+    if counts.get("n_hyperplanes", 0) > MAX_HYPERPLANES:
+        raise ValueError(
+            f"n_hyperplanes={counts['n_hyperplanes']} means 2^{counts['n_hyperplanes']} contexts a "
+            f"unit: choose at most {MAX_HYPERPLANES}"
+        )
 
 
 def _projections(X: Array, weights: Array, single_precision: bool = False) -> Array:

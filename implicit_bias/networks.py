@@ -10,22 +10,24 @@ w              (1, H)              readout
 zeta_{h,c}     (D,)                w_h W_1[h C + c], of a network with one hidden layer
 =============  ==================  =============================================================
 
-GLN          unit h of layer l takes, of its C_l weight vectors, the one that the context of the
-             *network input* x selects, and is linear in the previous layer's output. With one
-             hidden layer f(x) = sum_h w_h <W_1[h, context_h(x)], x>.
-ReLUNetwork  max(0, W_l previous), without bias units. Its gates are trained with it.
+GLN             unit h of layer l takes, of its C_l weight vectors, the one that the context of
+                the *network input* x selects, and is linear in the previous layer's output. With
+                one hidden layer f(x) = sum_h w_h <W_1[h, context_h(x)], x>.
+ReLUNetwork     max(0, W_l previous), without bias units. Its gates are trained with it.
+FrozenGateReLU  z_l(x) * (W_l previous), z_l the 0/1 gates that a ReLU network had at one moment.
 
-With one hidden layer both are f(x) = sum_m z_m(x) <zeta_m, x>, the predictor of a margin problem:
+With one hidden layer all are f(x) = sum_m z_m(x) <zeta_m, x>, the predictor of a margin problem:
 `Network.gating` gives the gates z, `Network.coef` the coefficients zeta.
 
-Source: Lippl, Abbott, Chung (2022), sections 2 and 4.
+Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5; Fiat, Malach, Shalev-Shwartz (2019) for
+frozen gates.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, final
 
 import numpy as np
 import torch
@@ -67,7 +69,14 @@ class Network(nn.Module, ABC):
     ------
     ValueError
         No hidden layer, a size below 1, an unknown ``init`` or ``dtype``.
+
+    Attributes
+    ----------
+    fixed_gates : bool
+        Whether training leaves the gates as they are, so that each unit is linear in its weights.
     """
+
+    fixed_gates: ClassVar[bool]
 
     def __init__(
         self,
@@ -115,17 +124,47 @@ class Network(nn.Module, ABC):
         """
 
     @abstractmethod
-    def hidden(self, *prepared: Tensor) -> Tensor:
-        """Output of the last hidden layer, shape (n, H)."""
+    def gate_pattern(self, *prepared: Tensor) -> Tensor:
+        """State of each hidden unit's gate, shape (n, H_1 + H_2 + ...), as it is now.
+
+        Whether the unit is on, or, in a GLN, a number that stands for its context. Two patterns
+        of the same inputs are there to be compared entry by entry.
+        """
+
+    @abstractmethod
+    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        """Output (n, H_l) of hidden layer l from that of the layer before it, (n, H_(l-1))."""
 
     @abstractmethod
     def _first_layer_gating(self) -> Gating:
         """Gates of the first hidden layer, columns in the order of its weights' rows."""
 
+    def hidden_layers(self, *prepared: Tensor, detached: bool = False) -> list[Tensor]:
+        """Compute the outputs of all hidden layers, shapes (n, H_1), (n, H_2), ...
+
+        With ``detached`` each layer takes the one before it as constant: no gradient crosses.
+        """
+        outputs, layers = prepared[0], []
+        for layer in range(len(self.hidden_weights)):
+            outputs = self._layer(layer, outputs.detach() if detached else outputs, prepared)
+            layers.append(outputs)
+        return layers
+
+    def hidden(self, *prepared: Tensor) -> Tensor:
+        """Output of the last hidden layer, shape (n, H)."""
+        return self.hidden_layers(*prepared)[-1]
+
+    def unit_outputs(self, *prepared: Tensor) -> Tensor:
+        """Compute the outputs of all units, shape (n, H_1 + H_2 + ... + 1); the last is f(x).
+
+        A column has a gradient in the weights of its own unit, and in no others.
+        """
+        layers = self.hidden_layers(*prepared, detached=True)
+        return torch.cat([*layers, self._read(layers[-1].detach())[:, None]], dim=1)
+
     def forward(self, *prepared: Tensor) -> Tensor:
         """Compute the outputs f(x), shape (n,), of prepared inputs."""
-        outputs = self.hidden(*prepared) @ self.readout[0]
-        return outputs if self.readout_bias is None else outputs + self.readout_bias
+        return self._read(self.hidden(*prepared))
 
     def decision(self, X: ArrayLike) -> Array:
         """f(x) of inputs (n, D): float64 of shape (n,), without gradient."""
@@ -207,6 +246,11 @@ class Network(nn.Module, ABC):
             squares = sum(layer.square().sum().item() for layer in weights)
             return float((squares / self.n_layers) ** (self.n_layers / 2))
 
+    def _read(self, hidden: Tensor) -> Tensor:
+        """Readout (n,) of the last hidden layer (n, H)."""
+        outputs = hidden @ self.readout[0]
+        return outputs if self.readout_bias is None else outputs + self.readout_bias
+
     def _as_inputs(self, X: Array) -> Tensor:
         return torch.tensor(X, dtype=self.dtype, device=self.device)
 
@@ -247,6 +291,8 @@ class GLN(Network):
         No gating, or gatings of different input features.
     """
 
+    fixed_gates = True
+
     def __init__(
         self,
         gatings: Sequence[HyperplaneContexts],
@@ -282,12 +328,13 @@ class GLN(Network):
         )
         return self._as_inputs(X), *(torch.tensor(r, device=self.device) for r in rows)
 
-    def hidden(self, *prepared: Tensor) -> Tensor:
-        """Output of the last hidden layer, shape (n, H)."""
-        outputs, *rows = prepared
-        for weights, chosen in zip(self.hidden_weights, rows, strict=True):
-            outputs = (outputs @ weights.T).gather(1, chosen)
-        return outputs
+    def gate_pattern(self, *prepared: Tensor) -> Tensor:
+        """Weight row h * C + c of each hidden unit, shape (n, H_1 + H_2 + ...)."""
+        return torch.cat(prepared[1:], dim=1)
+
+    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        rows = prepared[1 + layer]
+        return (previous @ self.hidden_weights[layer].T).gather(1, rows)
 
     def _first_layer_gating(self) -> HyperplaneContexts:
         return self.gatings[0]
@@ -309,6 +356,8 @@ class ReLUNetwork(Network):
         As in `Network`.
     """
 
+    fixed_gates = False
+
     def __init__(
         self,
         n_features: int,
@@ -324,17 +373,85 @@ class ReLUNetwork(Network):
         """Return the inputs (n, D), and nothing else."""
         return (self._as_inputs(as_features(X, self.n_features)),)
 
-    def hidden(self, *prepared: Tensor) -> Tensor:
-        """Output of the last hidden layer, shape (n, H)."""
-        (outputs,) = prepared
-        for weights in self.hidden_weights:
-            outputs = (outputs @ weights.T).relu()
-        return outputs
+    def gate_pattern(self, *prepared: Tensor) -> Tensor:
+        """Whether each hidden unit is on, bool of shape (n, H_1 + H_2 + ...)."""
+        return torch.cat([outputs > 0 for outputs in self.hidden_layers(*prepared)], dim=1)
+
+    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        return (previous @ self.hidden_weights[layer].T).relu()
 
     def _first_layer_gating(self) -> UnitGates:
-        weights = _as_array(self.hidden_weights[0])
-        single_precision = self.dtype == torch.float32
-        return UnitGates(weights, np.zeros(len(weights)), ">", single_precision=single_precision)
+        return _unit_gates(self.hidden_weights[0])
+
+
+@final
+class FrozenGateReLU(Network):
+    """ReLU network of any depth whose gates stay what they were when it was built.
+
+    A unit is on where the same unit of the frozen network, fed by the frozen layers before it,
+    is on; its output is linear in what the *trained* layer before it hands over. Until it is
+    trained it has the outputs of the given network.
+
+    Parameters
+    ----------
+    network : ReLUNetwork
+        Its weights, precision and device are copied: once as the weights to train, once (those
+        of the hidden layers) for the gates, which are buffers and no parameters. A state dict
+        holds both, so loading one sets the gates too.
+    """
+
+    fixed_gates = True
+
+    def __init__(self, network: ReLUNetwork) -> None:
+        widths = [len(weights) for weights in network.hidden_weights]
+        super().__init__(
+            network.n_features,
+            widths,
+            [1] * len(widths),
+            init="kaiming-normal",  # overwritten
+            dtype=network.dtype,
+            seed=0,
+        )
+        self.to(network.device)
+        self.load_state_dict(network.state_dict())
+        for layer, weights in enumerate(network.hidden_weights):
+            self.register_buffer(f"gate_weights_{layer}", weights.detach().clone())
+
+    @property
+    def gate_weights(self) -> list[Tensor]:
+        """Frozen weights of each hidden layer, shapes (H_l, H_(l-1)): they decide the gates."""
+        return [self.get_buffer(f"gate_weights_{i}") for i in range(len(self.hidden_weights))]
+
+    @torch.no_grad()
+    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
+        """Return the inputs (n, D) and, for each layer, whether each unit is on: bool (n, H_l)."""
+        inputs = outputs = self._as_inputs(as_features(X, self.n_features))
+        masks = []
+        for weights in self.gate_weights:
+            outputs = (outputs @ weights.T).relu()
+            masks.append(outputs > 0)
+        return inputs, *masks
+
+    def gate_pattern(self, *prepared: Tensor) -> Tensor:
+        """Whether each hidden unit is on, bool of shape (n, H_1 + H_2 + ...)."""
+        return torch.cat(prepared[1:], dim=1)
+
+    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        mask = prepared[1 + layer]
+        return (previous @ self.hidden_weights[layer].T) * mask
+
+    def _first_layer_gating(self) -> UnitGates:
+        return _unit_gates(self.gate_weights[0])
+
+
+def _unit_gates(weights: Tensor) -> UnitGates:
+    """Gates of a first layer with weights (H, D): on where the projection is positive."""
+    return UnitGates(
+        _as_array(weights),
+        np.zeros(len(weights)),
+        ">",
+        single_precision=weights.dtype == torch.float32,
+    )
 
 
 def _as_array(tensor: Tensor) -> Array:

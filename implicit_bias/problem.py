@@ -83,7 +83,9 @@ class MarginProblem:
     groups : array_like of int, shape (M,)
         Group of each column, 0 .. G - 1, none left out.
     metric : mapping from group to array_like of shape (M_g, M_g), optional
-        Positive semi-definite P_g of the groups that have one; see the module's table.
+        Positive semi-definite P_g of the groups that have one; see the module's table. What
+        rounding left of its null space (eigenvalues below 1e-12 of the largest, a little below
+        0) is cut off.
     C : float
         Weight of the hinge loss in (0, inf]; inf is the hard margin.
 
@@ -91,7 +93,8 @@ class MarginProblem:
     ------
     ValueError
         NaN, shapes that do not fit, labels other than -1 and +1, groups that are not
-        0 .. G - 1, a metric that is not symmetric positive semi-definite, C not positive.
+        0 .. G - 1, a metric that is not symmetric positive semi-definite, C not positive, or
+        values whose squares over- or underflow.
     """
 
     X: Array
@@ -116,13 +119,24 @@ class MarginProblem:
                 f"groups must name the group of each of the {gates.shape[1]} gate columns, "
                 f"got {len(groups)} entries"
             )
-        if not self.C > 0:
-            raise ValueError(f"C must be in (0, inf], got {self.C}: use inf for the hard margin")
-        metric = _as_metric(self.metric, groups) if self.metric else None
+        if not isinstance(self.C, (int, float, np.number)) or not self.C > 0:
+            raise ValueError(f"C must be in (0, inf], got {self.C!r}: use inf for the hard margin")
+        metric = None if self.metric is None else _as_metric(self.metric, groups)
         for name, value in [("X", X), ("y", y), ("gates", gates), ("groups", groups)]:
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "metric", metric)
+        object.__setattr__(self, "metric", metric or None)
         object.__setattr__(self, "C", float(self.C))
+        self._check_range()
+
+    def _check_range(self) -> None:
+        """Refuse data whose squares leave the range of float64."""
+        norms = self.feature_norms()
+        silent = self.silent()
+        if not np.isfinite(norms).all() or (norms[~silent] == 0).any():
+            raise ValueError(
+                "the squares of X or of the gates over- or underflow: multiply X by a constant "
+                "that makes its entries about 1 (the optimum is divided by that constant)"
+            )
 
     @property
     def n_samples(self) -> int:
@@ -159,18 +173,34 @@ class MarginProblem:
             squares[g] = _inverse_metric_square(P, coef[columns])
         return np.sqrt(squares)
 
+    def projected(self, coef: Array) -> Array:
+        """Coefficients (M, D) without what rounding put outside the ranges of the P_g."""
+        if self.metric is None:
+            return coef
+        coef = coef.copy()
+        for _, columns, P in self._metrics():
+            _, vectors = _eigen(P)
+            coef[columns] = vectors @ (vectors.T @ coef[columns])
+        return coef
+
     def dual_norms(self, alpha: Array) -> Array:
         """||V_g(alpha)|| of each group, shape (G,)."""
         V = self.dual_vectors(alpha)
         squares = self._group_sums(np.einsum("md,md->m", V, V))
         for g, columns, P in self._metrics():
-            squares[g] = np.einsum("md,md->", V[columns], P @ V[columns])
-        return np.sqrt(np.maximum(squares, 0.0))
+            squares[g] = np.square(_root(P).T @ V[columns]).sum()  # never negative, unlike V' P V
+        return np.sqrt(squares)
 
     def feature_norms(self) -> Array:
         """Norm of each sample's feature vector, sqrt(sum_g Q_g[n, n]), shape (N,)."""
         gate_squares = np.asarray(self.plain_gates.multiply(self.plain_gates).sum(axis=1))
         return np.sqrt(gate_squares.reshape(-1) * np.einsum("nd,nd->n", self.X, self.X))
+
+    def silent(self) -> NDArray[np.bool_]:
+        """Find the samples whose features are all 0 (gates off, or an input of zeros): (N,)."""
+        no_gate = np.abs(self.plain_gates).max(axis=1).toarray().reshape(-1) == 0
+        silent: NDArray[np.bool_] = no_gate | (np.abs(self.X).max(axis=1) == 0)
+        return silent
 
     @cached_property
     def scale(self) -> float:
@@ -299,11 +329,17 @@ def _as_groups(groups: ArrayLike) -> NDArray[np.int64]:
 
 
 def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> dict[int, Array]:
+    if not isinstance(metric, Mapping):
+        raise ValueError(
+            f"metric must map groups to matrices, as in {{0: P}}, got a {type(metric).__name__}"
+        )
     checked = {}
     for g, P in metric.items():
         size = int(np.count_nonzero(groups == g))
+        if size == 0:
+            raise ValueError(f"metric names group {g!r}, but there is no such group")
         matrix = as_finite(P, f"metric of group {g}", 2)
-        if size == 0 or matrix.shape != (size, size):
+        if matrix.shape != (size, size):
             raise ValueError(
                 f"metric of group {g} must have shape ({size}, {size}), one row a gate column "
                 f"of the group, got {matrix.shape}"
@@ -317,7 +353,8 @@ def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> di
                 f"metric of group {g} is not positive semi-definite (or zero): smallest "
                 f"eigenvalue {smallest:.3g}"
             )
-        checked[int(g)] = matrix
+        root = _root(matrix)
+        checked[int(g)] = root @ root.T
     return checked
 
 

@@ -8,7 +8,6 @@ from a stranger cannot run code; but its numbers are its author's claims, which 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 import implicit_bias
 from implicit_bias import certificate, estimators, gating, networks, problem, training
 from implicit_bias.estimators import BinaryClassifier
+from implicit_bias.files import write_atomically
 from implicit_bias.solvers import base
 
 FORMAT = "implicit-bias model 1"
@@ -50,6 +50,7 @@ DATACLASSES: dict[str, type] = {
 NETWORKS: dict[str, type[networks.Network]] = {
     "GLN": networks.GLN,
     "ReLUNetwork": networks.ReLUNetwork,
+    "FrozenGateReLU": networks.FrozenGateReLU,
 }
 # Classifiers are stored as parameters and fitted attributes.
 CLASSIFIERS: dict[str, type[BinaryClassifier]] = {
@@ -104,11 +105,10 @@ def save_model(
         "model": _encode(model, arrays),
         "facts": dict(facts or {}),
     }
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    safetensors.numpy.save_file(arrays, partial, metadata={"header": json.dumps(header)})
-    os.replace(partial, path)
+    metadata = {"header": json.dumps(header)}
+    write_atomically(
+        path, lambda partial: safetensors.numpy.save_file(arrays, partial, metadata=metadata)
+    )
 
 
 def load_model(path: str | Path) -> SavedModel:
@@ -133,14 +133,19 @@ def load_model(path: str | Path) -> SavedModel:
         model = _decode(header["model"], arrays)
         if not isinstance(model, BinaryClassifier):
             raise ValueError("it holds no classifier")
-        return SavedModel(model, header["facts"], header["version"])
+        if not isinstance(header["facts"], dict):
+            raise ValueError("its facts are not a mapping")
+        return SavedModel(model, header["facts"], str(header["version"]))
     except (
         safetensors.SafetensorError,
         AttributeError,
+        IndexError,
         KeyError,
+        MemoryError,
+        OverflowError,
+        RuntimeError,
         TypeError,
         ValueError,
-        RuntimeError,
     ) as error:
         raise FileError(
             f"{path} is no saved model of this package, or is damaged ({error}): save it again "
@@ -157,7 +162,7 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return _encode(value.item(), arrays)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         key = str(len(arrays))
-        arrays[key] = np.ascontiguousarray(value)
+        arrays[key] = np.asarray(value, order="C")
         return {"array": key}
     if isinstance(value, np.ndarray):
         return {"labels": value.tolist()}
@@ -179,7 +184,11 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
             "parameters": _encode(value.get_params(deep=False), arrays),
             "fitted": _encode(fitted, arrays),
         }
-    raise TypeError(f"cannot save a {name} as data")
+    raise TypeError(
+        f"cannot save a {name} as data: a model can be saved if its parameters are numbers, text, "
+        "arrays and this package's own gatings, networks and classifiers (pass random_state as "
+        "an int)"
+    )
 
 
 def _decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
@@ -233,7 +242,10 @@ def _decode_network(
 ) -> networks.Network:
     options = _decode(value["options"], arrays)
     options["dtype"] = {"float32": torch.float32, "float64": torch.float64}[options["dtype"]]
-    network = cls(**options)
+    if cls is networks.FrozenGateReLU:  # made from a live network; its own gates come next
+        network: networks.Network = cls(networks.ReLUNetwork(**options))
+    else:
+        network = cls(**options)
     weights = _decode(value["weights"], arrays)
     network.load_state_dict({key: torch.tensor(array) for key, array in weights.items()})
     return network

@@ -7,16 +7,37 @@ by (mini-batch) gradient descent with momentum and one cut of the step size. On 
 weights grow without bound; what converges is their direction, and with it the normalised margin
 min_n y_n f(x_n) / norm, by which the history measures how far training has come.
 
-Source: Lippl, Abbott, Chung (2022), section 4, and their published code.
+The local rule, by which GLNs are usually trained, gives the same loss to every unit on its own.
+Unit h of layer l, with output o_h(x) = <W_l[h, context_h(x)], o_(l-1)(x)> and o_0(x) = x, predicts
+the label with probability 1 / (1 + exp(-y o_h(x))), and its weights alone descend
+
+    mean_n loss(y_n o_h(x_n)),    the layer before it taken as constant;
+
+so does the readout. With the logistic loss, one sample a step and no momentum this is the geometric
+mixing of Veness et al.: W_l[h, c] <- W_l[h, c] - eta (p - t) logit(p_(l-1)), t = 0 or 1. There
+each p is clipped to [eps, 1 - eps], and the weights to a box. Here neither is: logit and sigmoid
+then cancel, f is a gated linear network like any other, with gates and coefficients, and its
+weights may grow as they must if their direction is to have a limit. The layers have no bias input
+beside what the data bring, and start from the network's present weights.
+
+`train_beside_frozen` trains a ReLU network and a twin whose gates are frozen, and records how far
+they part.
+
+Source: Lippl, Abbott, Chung (2022), section 4, and their published code; Veness et al. (2017),
+"Online learning with gated linear networks", and (2021), "Gated linear networks"; for frozen gates
+Fiat, Malach, Shalev-Shwartz (2019).
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -27,18 +48,24 @@ from rich.progress import Progress
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from implicit_bias.networks import Network
-from implicit_bias.validation import as_labels
+from implicit_bias.networks import FrozenGateReLU, Network, ReLUNetwork
+from implicit_bias.validation import Array, as_features, as_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Loss: TypeAlias = Literal["logistic", "exponential"]
+Rule: TypeAlias = Literal["gradient", "local"]
 
 # Loss of each margin y f(x).
 LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
     "logistic": lambda margins: softplus(-margins),
     "exponential": lambda margins: torch.exp(-margins),
+}
+# Outputs (n, units) that predict the label: the network's, or those of all units, each by itself.
+RULES: dict[str, Callable[[Network, tuple[Tensor, ...]], Tensor]] = {
+    "gradient": lambda network, inputs: network(*inputs)[:, None],
+    "local": lambda network, inputs: network.unit_outputs(*inputs),
 }
 
 
@@ -65,9 +92,13 @@ class TrainingConfig:
         Heavy-ball momentum, in [0, 1).
     loss : {"logistic", "exponential"}
         Loss of a margin; the mean over the batch is minimised.
-    record : int
-        Points in the history, at most: evenly spaced in the logarithm of the step (early ones
-        coincide), step 0 and the last included.
+    rule : {"gradient", "local"}
+        What learns from the loss: the network as a whole, or each unit by itself (see the
+        module; only networks with fixed gates).
+    record : int or tuple of int
+        The number of points in the history, at most: evenly spaced in the logarithm of the step
+        (early ones coincide), step 0 and the last included. Or the steps themselves, to which
+        step 0 and the last are added.
     seed : int
         Seed of the order of the samples.
 
@@ -84,16 +115,25 @@ class TrainingConfig:
     decay_at: float = 0.5
     momentum: float = 0.0
     loss: Loss = "logistic"
-    record: int = 50
+    rule: Rule = "gradient"
+    record: int | tuple[int, ...] = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("batch_size", 1), ("record", 2)):
             count = getattr(self, name)
-            if name == "batch_size" and count is None:
+            if (name == "batch_size" and count is None) or (
+                name == "record" and isinstance(count, tuple)
+            ):
                 continue
-            if not isinstance(count, (int, np.integer)) or count < least:
+            if not _whole(count) or count < least:
                 raise ValueError(f"{name} must be a whole number, at least {least}, got {count!r}")
+        if isinstance(self.record, tuple) and not all(
+            _whole(step) and 0 <= step <= self.steps for step in self.record
+        ):
+            raise ValueError(
+                f"record must name whole steps from 0 to {self.steps}, got {self.record!r}"
+            )
         for name in ("learning_rate", "decay"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
@@ -104,6 +144,8 @@ class TrainingConfig:
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}")
         if self.loss not in LOSSES:
             raise ValueError(f"loss must be one of {list(LOSSES)}, got {self.loss!r}")
+        if self.rule not in RULES:
+            raise ValueError(f"rule must be one of {list(RULES)}, got {self.rule!r}")
 
     @classmethod
     def published(cls, *, momentum: float = 0.0, seed: int = 0) -> TrainingConfig:
@@ -129,6 +171,8 @@ class TrainingConfig:
 
     def recorded_steps(self) -> frozenset[int]:
         """Return the steps at which the history has a point."""
+        if isinstance(self.record, tuple):
+            return frozenset({0, self.steps, *map(int, self.record)})
         # Downwards, so that a single point is the last step.
         spaced = np.geomspace(self.steps, 1, self.record - 1)
         return frozenset({0, *np.rint(spaced).astype(int).tolist()})
@@ -150,6 +194,8 @@ class HistoryPoint:
         Smallest y_n f(x_n).
     norm : float
         `Network.norm`.
+    gates_changed : float
+        Share of the (sample, hidden unit) pairs whose gate is not what it was at step 0.
     """
 
     step: int
@@ -157,6 +203,7 @@ class HistoryPoint:
     error: float
     min_margin: float
     norm: float
+    gates_changed: float = 0.0
 
     @property
     def normalised_margin(self) -> float:
@@ -238,13 +285,20 @@ def train(
     Raises
     ------
     ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, no samples.
+        NaN, shapes that do not fit, labels other than -1 and +1, no samples; the local rule for
+        a network that trains its gates.
     TrainingDiverged
         The loss became infinite or NaN.
     """
+    if config.rule == "local" and not network.fixed_gates:
+        raise ValueError(
+            "rule='local' lets every unit predict the label by itself, which takes units that are "
+            "linear in their weights: use a GLN, or rule='gradient'"
+        )
     inputs = network.prepare(X)
     labels = torch.tensor(as_labels(y, len(inputs[0]))).to(inputs[0])
-    loss_of = LOSSES[config.loss]
+    loss_of, outputs_of = LOSSES[config.loss], RULES[config.rule]
+    measure = partial(_measure, network, inputs, labels, _gate_pattern(network, inputs), loss_of)
     optimiser = torch.optim.SGD(
         network.parameters(), lr=config.learning_rate, momentum=config.momentum
     )
@@ -260,15 +314,15 @@ def train(
             for step, batch in enumerate(_batches(len(labels), config)):
                 bar.update(task, completed=step)
                 if step in recorded_steps:
-                    history.append(_measure(network, inputs, labels, step, loss_of))
+                    history.append(measure(step))
                     if record is not None:
                         record(history[-1])
                 if step == config.steps:
                     break
                 for group in optimiser.param_groups:
                     group["lr"] = config.step_size(step)
-                margins = labels[batch] * network(*(t[batch] for t in inputs))
-                loss = loss_of(margins).mean()
+                outputs = outputs_of(network, tuple(t[batch] for t in inputs))
+                loss = loss_of(labels[batch, None] * outputs).mean(dim=0).sum()
                 _check_finite(loss, step)
                 optimiser.zero_grad()
                 torch.autograd.backward(loss)
@@ -276,10 +330,125 @@ def train(
     except KeyboardInterrupt:
         interrupted = True
         if not history or history[-1].step < step:
-            history.append(_measure(network, inputs, labels, step, loss_of))
+            history.append(measure(step))
     return TrainingResult(
         network, config, tuple(history), interrupted, time.perf_counter() - started
     )
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """How far a network with frozen gates is from the live one after the same steps.
+
+    Attributes
+    ----------
+    step : int
+        Updates done since the gates were frozen.
+    gates_changed : float
+        Share of the live network's (sample, hidden unit) gates that are not the frozen ones any
+        more, on the training samples.
+    distance : float
+        ||f_frozen - f_live|| / ||f_live||, norms over the outputs on the training samples.
+    disagreement : float
+        Share of the training samples on which their predictions, f(x) > 0, differ.
+    eval_distance, eval_disagreement : float
+        The same on the evaluation samples; nan without any.
+    """
+
+    step: int
+    gates_changed: float
+    distance: float
+    disagreement: float
+    eval_distance: float = math.nan
+    eval_disagreement: float = math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenComparison:
+    """A ReLU network and its twin with frozen gates, trained side by side.
+
+    Attributes
+    ----------
+    live, frozen : TrainingResult
+        Both trainings, from the same weights with the same batches; ``frozen.network`` is a
+        `FrozenGateReLU`.
+    divergence : tuple of Divergence
+        A point for each recorded step that both have reached.
+    """
+
+    live: TrainingResult
+    frozen: TrainingResult
+    divergence: tuple[Divergence, ...]
+
+    def frame(self) -> pd.DataFrame:
+        """Return the divergence as a table: a row for each recorded step."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(point) for point in self.divergence])
+
+
+def train_beside_frozen(
+    network: ReLUNetwork,
+    X: ArrayLike,
+    y: ArrayLike,
+    config: TrainingConfig,
+    *,
+    X_eval: ArrayLike | None = None,
+    progress: bool = False,
+) -> FrozenComparison:
+    """Train a ReLU network with and without its gates frozen as they are, and compare.
+
+    To freeze the gates after some steps, `train` the network so far and then call this. Both
+    twins start from the network's present weights, at step 0 of the configuration, at rest (no
+    momentum is carried over). Ctrl-C ends the one of the two trainings that is running.
+
+    Parameters
+    ----------
+    network : ReLUNetwork
+        Left as it is: copies are trained.
+    X : array_like of shape (n, D)
+        Training inputs.
+    y : array_like of shape (n,)
+        Labels, -1 or +1.
+    config : TrainingConfig
+        How to train both; ``record`` says at which steps they are compared.
+    X_eval : array_like of shape (n', D), optional
+        More inputs on which to compare them.
+    progress : bool
+        As in `train`.
+
+    Raises
+    ------
+    ValueError, TrainingDiverged
+        As in `train`.
+    """
+    samples = [as_features(x, network.n_features) for x in (X, X_eval) if x is not None]
+    live, frozen = copy.deepcopy(network), FrozenGateReLU(network)
+    reached: dict[int, tuple[HistoryPoint, list[Array]]] = {}
+    divergence: list[Divergence] = []
+
+    def keep(point: HistoryPoint) -> None:
+        reached[point.step] = point, [live.decision(x) for x in samples]
+
+    def compare(point: HistoryPoint) -> None:
+        if point.step not in reached:
+            return
+        live_point, live_outputs = reached[point.step]
+        pairs = zip(samples, live_outputs, strict=True)
+        apart = (_apart(frozen.decision(x), outputs) for x, outputs in pairs)
+        shares = chain.from_iterable(apart)
+        divergence.append(Divergence(point.step, live_point.gates_changed, *shares))
+
+    trained = train(live, X, y, config, progress=progress, record=keep)
+    beside = train(frozen, X, y, config, progress=progress, record=compare)
+    return FrozenComparison(trained, beside, tuple(divergence))
+
+
+def _apart(outputs: Array, reference: Array) -> tuple[float, float]:
+    """Distance of outputs (n,) relative to the reference (n,), and share of other predictions."""
+    distance, scale = np.linalg.norm(outputs - reference), np.linalg.norm(reference)
+    relative = distance / scale if scale > 0 else math.inf if distance > 0 else 0.0
+    return float(relative), float(np.mean((outputs > 0) != (reference > 0)))
 
 
 @contextmanager
@@ -305,18 +474,36 @@ def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]
 
 
 @torch.no_grad()
+def _gate_pattern(network: Network, inputs: tuple[Tensor, ...]) -> Tensor:
+    return network.gate_pattern(*inputs)
+
+
+@torch.no_grad()
 def _measure(
     network: Network,
     inputs: tuple[Tensor, ...],
     labels: Tensor,
-    step: int,
+    first_gates: Tensor,
     loss_of: Callable[[Tensor], Tensor],
+    step: int,
 ) -> HistoryPoint:
     margins = labels * network(*inputs)
     loss = loss_of(margins).mean()
     _check_finite(loss, step)
     error = (margins <= 0).double().mean()
-    return HistoryPoint(step, loss.item(), error.item(), margins.min().item(), network.norm())
+    changed = torch.count_nonzero(network.gate_pattern(*inputs) != first_gates)
+    return HistoryPoint(
+        step=step,
+        loss=loss.item(),
+        error=error.item(),
+        min_margin=margins.min().item(),
+        norm=network.norm(),
+        gates_changed=changed.item() / first_gates.numel(),
+    )
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, (int, np.integer))
 
 
 def _check_finite(loss: Tensor, step: int) -> None:

@@ -36,9 +36,10 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {np.shape(values)}")
     if not np.isfinite(array).all():
         bad = np.argwhere(~np.isfinite(array))
+        cure = "" if name in ("coef", "alpha") else ": impute or drop these samples first"
         raise ValueError(
             f"{name} contains NaN or infinity at {len(bad)} place(s), the first at index "
-            f"{tuple(int(i) for i in bad[0])}: impute or drop these samples first"
+            f"{tuple(int(i) for i in bad[0])}{cure}"
         )
     return array
 
@@ -68,3 +69,22 @@ def as_labels(y: ArrayLike, n_samples: int) -> Array:
             "the estimators, which take two classes of any type"
         )
     return labels
+
+
+def as_device(name: str) -> str:
+    """Check that torch has a device of this name.
+
+    Raises
+    ------
+    ValueError
+        No such device, or none of its kind on this machine.
+    """
+    import torch
+
+    try:
+        torch.zeros(1, device=name)
+    except (AssertionError, RuntimeError) as error:
+        raise ValueError(
+            f"device {name!r} cannot be used ({str(error).splitlines()[0][:120]}): choose 'cpu'"
+        ) from error
+    return name

@@ -303,11 +303,16 @@ def loop_primal(problem: MarginProblem, coef: Array) -> float:
     return norm + problem.C * sum(max(0.0, 1.0 - margin) for margin in margins)
 
 
-def feature_scale(problem: MarginProblem) -> float:
-    """Root mean square, over the samples, of the norms of their features under the metric."""
+def loop_feature_norms(problem: MarginProblem) -> Array:
+    """Norm of each sample's features under the metric."""
     Z = dense(problem.gates)
-    total = 0.0
+    squares = np.zeros(len(problem.X))
     for n in range(len(problem.X)):
         for columns, P in loop_groups(problem):
-            total += float(Z[n, columns] @ P @ Z[n, columns]) * sum(problem.X[n] ** 2)
-    return float(np.sqrt(total / len(problem.X)))
+            squares[n] += float(Z[n, columns] @ P @ Z[n, columns]) * sum(problem.X[n] ** 2)
+    return np.sqrt(squares)
+
+
+def feature_scale(problem: MarginProblem) -> float:
+    """Root mean square, over the samples, of the norms of their features under the metric."""
+    return float(np.sqrt(np.mean(loop_feature_norms(problem) ** 2)))

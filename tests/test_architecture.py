@@ -14,6 +14,7 @@ PACKAGE = Path(implicit_bias.__file__).parent
 
 # Data flow one way: a module imports only those before it (or its own part).
 FLOW = [
+    "files",
     "validation",
     "datasets",
     "gating",
@@ -32,7 +33,6 @@ FLOW = [
 ]
 SOLVERS = [
     "base",
-    "relaxation",
     "relaxation",
     "interior_point",
     "working_set",

@@ -37,6 +37,7 @@ from implicit_bias.certificate import (
     primal_scale,
 )
 from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import solve
 from implicit_bias.validation import Array
 
 RANDOM_PROBLEMS = 300
@@ -324,3 +325,34 @@ def test_cvxpy_oracle_is_sound() -> None:
     )
     assert zeta is not None
     assert certify(problem, zeta).upper == pytest.approx(optimum, rel=100 * OBJECTIVE_RTOL)
+
+
+# --- where rounding could fool the certificate -----------------------------------------------
+
+
+def test_what_the_metric_does_not_see_does_not_predict() -> None:
+    singular = {0: np.diag([1.0, 0.0])}
+    gates = np.array([[1e-6, 1e10], [1e-6, 1e10]])
+    problem = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.zeros(2, dtype=int), singular)
+    # The second coefficient is within rounding of the metric's range, yet it makes the margins.
+    found = certify(problem, coef=[[1.0], [5e-10]], alpha=[1.0, 1.0])
+    assert found.lower == pytest.approx(1e6)
+    assert found.upper == pytest.approx(1e6)
+
+
+def test_a_metric_rounded_below_zero_is_cut_off() -> None:
+    rounded = {0: np.diag([1.0, -1.9e-10])}
+    gates = np.array([[1.0, 1e5], [1.0, 1e5]])
+    problem = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.zeros(2, dtype=int), rounded)
+    found = certify(problem, coef=[[1.0], [0.0]], alpha=[0.5, 0.5])
+    assert found.lower == pytest.approx(1.0)
+    assert found.upper == pytest.approx(1.0)
+
+
+def test_bounds_that_contradict_each_other_have_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = separable("gln")
+    solution = solve(problem)
+    halved = solution.certificate.upper / 2
+    monkeypatch.setattr("implicit_bias.certificate._primal_value", lambda *_: halved)
+    assert np.isnan(certify(problem, solution.coef, solution.alpha).gap)
+    assert solve(problem).status is Status.NUMERICAL_TROUBLE

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from implicit_bias import GLNSVC
 from implicit_bias.cli import main
+from implicit_bias.datasets import make_toy
+from implicit_bias.storage import save_model
 
 SMALL = ["--train-size", "80", "--units", "4", "--steps", "200"]
 
@@ -84,6 +88,34 @@ def test_certify_a_saved_network_and_svm(finished: tuple[Path, dict[str, Any]]) 
     assert other["lower"] != pytest.approx(svm["lower"], rel=1e-3)
 
 
+def test_certify_wants_to_know_the_data(tmp_path: Path) -> None:
+    moons = make_toy("moons", 40, noise=0.05)
+    save_model(tmp_path / "own.safetensors", GLNSVC(5, random_state=0).fit(moons.X, moons.y))
+    done = run("certify", "own.safetensors", folder=tmp_path)
+    assert done.returncode == 2
+    assert "does not say what data it was fitted to" in done.stderr
+
+
+def test_reduced_samples_are_graded_on_their_own_program(tmp_path: Path) -> None:
+    arguments = ["fit", "svm-linear", "--dataset", "moons", "--on-failure", "drop"]
+    done = run_json(*arguments, folder=tmp_path)
+    assert done["status"] == "optimal"
+    assert done["gap"] <= 1e-6
+    assert done["samples"] < 160
+
+
+def test_report_refuses_models_of_another_setting(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    mixed = tmp_path / "mixed"
+    shutil.copytree(finished[0] / "implicit-bias-report", mixed)
+    setting = json.loads((mixed / "setting.json").read_text())
+    (mixed / "setting.json").write_text(json.dumps({**setting, "units": 5}))
+    done = run("report", "mixed", folder=tmp_path)
+    assert done.returncode == 2
+    assert "no finished model of its setting" in done.stderr
+
+
 def test_fit_and_train(tmp_path: Path) -> None:
     fitted = run_json("fit", "svm-rc", *SMALL[:4], "--out", "a/rc.safetensors", folder=tmp_path)
     assert fitted["status"] == "optimal"
@@ -112,16 +144,20 @@ def test_help_is_light(tmp_path: Path) -> None:
     [
         (["compare", "--dataset", "cifar"], "dataset must be one of digits"),
         (["compare", "--models", "svm-gln,svm-xl"], "models must be one of"),
-        (["compare", "--units", "0"], "units and steps must be at least 1"),
+        (["compare", "--units", "0"], "units must be at least 1, got 0"),
         (["compare", "--units", "many"], "valid integer"),
-        (["compare", "--train-size", "5000"], "train"),
-        (["compare", "--positive", "0,1", "--negative", "1,2"], "1"),
+        (["compare", "--train-size", "5000"], "5000"),
+        (["compare", "--positive", "0,1", "--negative", "1,2"], "digits [1] are both"),
+        (["compare", "--positive", "a"], "classes are digits separated by commas"),
+        (["compare", "--models", "svm-gln,svm-gln"], "models names one twice"),
+        (["compare", "--C", "-1"], "C and soft_C must be in (0, inf]"),
+        (["compare", "--momentum", "2"], "momentum"),
         (["compare", "--protocol", "lippl2022"], "defined for MNIST only"),
         (["compare", "--solver", "gurobi"], "solver must be one of"),
         (["fit", "gd-gln"], "the model must be one of svm-gln"),
         (["report", "nowhere"], "holds no setting.json"),
         (["frobnicate"], "No such command"),
-        (["data", "--download", "digits"], "digits"),
+        (["data", "--download", "digits"], "'digits'"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )

@@ -132,3 +132,8 @@ def test_a_reduced_solution_is_judged_on_the_samples_it_kept() -> None:
     assert margin is not None
     assert margin.excess < 1e-5
     assert len(margin.margins) == len(y) - len(reduced.dropped_)
+
+
+def test_labels_that_a_model_does_not_know_are_refused() -> None:
+    with pytest.raises(ValueError, match="labels must be among the fitted classes"):
+        compare(MODELS, TEST.X, np.where(TEST.y > 0, "a", "b"))

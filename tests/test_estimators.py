@@ -1,15 +1,17 @@
 """Classifiers: scikit-learn's contract, the failures a hard margin may have, and equivalences."""
 
+import _thread
 import pickle
 import re
+import threading
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -319,3 +321,29 @@ def test_pandas_pipeline_grid_search_clone_pickle() -> None:
         model.predict(frame.rename(columns={"left": "right"}))
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.decision_function(frame), model.decision_function(frame))
+
+
+def test_cross_validation_on_a_networks_gates() -> None:
+    network = ReLUClassifier(20, random_state=0, steps=1000).fit(MOONS.X, MOONS.y)
+    for model in (
+        GatedReLUSVC(gates=network.network_, C=10.0),
+        HiddenLayerSVC(network.network_, C=10.0),
+    ):
+        assert cross_val_score(model, MOONS.X, MOONS.y, cv=3).mean() > 0.8
+    with pytest.raises(NotFittedError, match="pass its network_"):
+        clone(HiddenLayerSVC(network)).fit(MOONS.X, MOONS.y)
+
+
+def test_gates_of_single_samples_are_no_gating() -> None:
+    with pytest.raises(ValueError, match="gating must be a Gating.*MarginProblem"):
+        GatedSVC(np.ones((60, 3))).fit(MOONS.X, MOONS.y)  # type: ignore[arg-type]
+
+
+def test_interrupted_training_says_so_and_is_kept() -> None:
+    model = GLNClassifier(2, steps=10**8, random_state=0)
+    threading.Timer(0.5, _thread.interrupt_main).start()
+    with pytest.warns(ConvergenceWarning, match=r"interrupted after \d+ of 100000000 steps"):
+        model.fit(MOONS.X, MOONS.y)
+    assert model.training_.interrupted
+    assert 0 < model.n_iter_ < 10**8
+    assert model.predict(MOONS.X).shape == (60,)

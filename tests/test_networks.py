@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.networks import GLN, Network, ReLUNetwork
+from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
 from implicit_bias.validation import Array
 
@@ -23,14 +23,24 @@ def deep_gln(readout_bias: bool = False) -> GLN:
     return GLN([contexts(4, 2), contexts(3, 1, seed=1)], readout_bias=readout_bias, seed=2)
 
 
+def drifted(widths: list[int]) -> FrozenGateReLU:
+    """Weights far from those that decide the gates."""
+    network = FrozenGateReLU(ReLUNetwork(N_FEATURES, widths, seed=3))
+    other = ReLUNetwork(N_FEATURES, widths, seed=4)
+    network.load_state_dict(other.state_dict(), strict=False)
+    return network
+
+
 NETWORKS: dict[str, Callable[[], Network]] = {
     "gln": lambda: GLN([contexts(4, 2)]),
     "gln-bias": lambda: GLN([contexts(4, 2)], readout_bias=True),
     "gln-deep": deep_gln,
     "relu": lambda: ReLUNetwork(N_FEATURES, [4]),
     "relu-deep": lambda: ReLUNetwork(N_FEATURES, [4, 3, 2]),
+    "frozen": lambda: drifted([4]),
+    "frozen-deep": lambda: drifted([4, 3, 2]),
 }
-ONE_HIDDEN_LAYER = ["gln", "gln-bias", "relu"]
+ONE_HIDDEN_LAYER = ["gln", "gln-bias", "relu", "frozen"]
 
 
 @pytest.fixture(params=NETWORKS)
@@ -167,7 +177,54 @@ def test_what_is_handed_out_does_not_follow_the_training() -> None:
     np.testing.assert_array_equal(coef, before)
 
 
-@pytest.mark.parametrize("name", ["gln-deep", "relu-deep"])
+def test_a_frozen_network_starts_as_the_live_one() -> None:
+    for dtype in (torch.float64, torch.float32):
+        live = ReLUNetwork(N_FEATURES, [6, 4, 3], dtype=dtype, seed=1)
+        frozen = FrozenGateReLU(live)
+        assert frozen.dtype == dtype
+        np.testing.assert_array_equal(frozen.decision(X), live.decision(X))
+        np.testing.assert_array_equal(frozen.hidden_activations(X), live.hidden_activations(X))
+        assert torch.equal(
+            frozen.gate_pattern(*frozen.prepare(X)), live.gate_pattern(*live.prepare(X))
+        )
+
+
+def test_neither_twin_follows_the_other() -> None:
+    live = ReLUNetwork(N_FEATURES, [4], seed=1)
+    frozen = FrozenGateReLU(live)
+    values, gates = frozen.decision(X), frozen.gating().gates(X)
+    scale_weights(live, -2.0)
+    np.testing.assert_array_equal(frozen.decision(X), values)
+    scale_weights(frozen, -3.0)  # gates as they were, both layers by -3
+    np.testing.assert_allclose(frozen.decision(X), 9.0 * values, rtol=1e-12)
+    np.testing.assert_array_equal(frozen.gating().gates(X), gates)
+
+
+def test_the_state_of_a_frozen_network_is_its_weights_and_its_gates() -> None:
+    network = drifted([4, 3])
+    other = FrozenGateReLU(ReLUNetwork(N_FEATURES, [4, 3]))
+    other.load_state_dict(network.state_dict())
+    np.testing.assert_array_equal(other.decision(X), network.decision(X))
+
+
+def test_gate_patterns() -> None:
+    deep = ReLUNetwork(N_FEATURES, [4, 3])
+    first, second = (weights.detach().numpy() for weights in deep.hidden_weights)
+    hidden = np.maximum(X @ first.T, 0)
+    on = np.hstack([hidden > 0, hidden @ second.T > 0])
+    np.testing.assert_array_equal(deep.gate_pattern(*deep.prepare(X)), on)
+
+    scale_weights(deep, -1.0)
+    assert not np.array_equal(deep.gate_pattern(*deep.prepare(X)), on)
+
+    network = deep_gln()
+    pattern = network.gate_pattern(*network.prepare(X)).numpy()
+    assert pattern.shape == (len(X), 4 + 3)
+    np.testing.assert_array_equal(pattern[:, :4] % 4, network.gatings[0].contexts(X))
+    np.testing.assert_array_equal(pattern[:, 4:] % 2, network.gatings[1].contexts(X))
+
+
+@pytest.mark.parametrize("name", ["gln-deep", "relu-deep", "frozen-deep"])
 def test_deep_networks_have_no_margin_structure(name: str) -> None:
     network = NETWORKS[name]()
     assert not network.has_margin_structure
@@ -221,6 +278,50 @@ def test_gradient_is_that_of_the_gate_formula() -> None:
 
     torch.testing.assert_close(network.hidden_weights[0].grad, first.grad)
     torch.testing.assert_close(network.readout.grad, readout.grad)
+
+
+def test_gradient_of_frozen_gates_is_that_of_the_gate_formula() -> None:
+    network = drifted([4, 3])
+    torch.autograd.backward(network(*network.prepare(X)).square().sum())
+
+    gating = ReLUNetwork(N_FEATURES, [4, 3], seed=3)
+    pattern = gating.gate_pattern(*gating.prepare(X)).double()
+    first_gates, second_gates = pattern[:, :4], pattern[:, 4:]
+    parameters = [*network.hidden_weights, network.readout]
+    first, second, readout = (p.detach().clone().requires_grad_() for p in parameters)
+    # f(x) = sum over paths d -> h -> k of x_d U_hd z_h V_kh z_k w_k
+    f = torch.einsum(
+        "nd,hd,nh,kh,nk,k->n", torch.tensor(X), first, first_gates, second, second_gates, readout[0]
+    )
+    torch.autograd.backward(f.square().sum())
+
+    for trained, explicit in zip(parameters, (first, second, readout), strict=True):
+        torch.testing.assert_close(trained.grad, explicit.grad)
+
+
+def test_unit_outputs_depend_on_their_own_weights_only(network: Network) -> None:
+    prepared = network.prepare(X)
+    outputs, layers = network.unit_outputs(*prepared), network.hidden_layers(*prepared)
+    units = [(layer, h) for layer, values in enumerate(layers) for h in range(values.shape[1])]
+    assert outputs.shape == (len(X), len(units) + 1)
+    torch.testing.assert_close(outputs[:, :-1], torch.cat(layers, dim=1))
+    torch.testing.assert_close(outputs[:, -1], network(*prepared))
+    weights = [*network.hidden_weights, network.readout]
+    for column, unit in enumerate([*units, (len(layers), 0)]):
+        gradients = torch.autograd.grad(
+            outputs[:, column].sum(),
+            weights,
+            retain_graph=True,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        widths = [*(values.shape[1] for values in layers), 1]
+        touched = {
+            (layer, int(row) * widths[layer] // len(gradient))
+            for layer, gradient in enumerate(gradients)
+            for row in gradient.any(dim=1).nonzero().flatten()
+        }
+        assert touched <= {unit}
 
 
 # --- initialisation --------------------------------------------------------------------------

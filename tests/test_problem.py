@@ -288,7 +288,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "groups-2d": ({"groups": np.array([[0, 0, 1]])}, "groups must be a 1-D array of integers"),
     "groups-empty": ({"groups": np.array([], dtype=int)}, "groups must be a 1-D array"),
     "metric-shape": ({"metric": {0: np.eye(3)}}, r"metric of group 0 must have shape \(2, 2\)"),
-    "metric-group": ({"metric": {5: np.eye(1)}}, "metric of group 5 must have shape"),
+    "metric-group": (
+        {"metric": {5: np.eye(1)}},
+        "metric names group 5, but there is no such group",
+    ),
     "metric-tilted": ({"metric": {0: TILTED}}, r"not symmetric: pass \(P \+ P'\) / 2"),
     "metric-indefinite": ({"metric": {0: INDEFINITE}}, "not positive semi-definite.*eigenvalue -1"),
     "metric-zero": ({"metric": {1: np.zeros((1, 1))}}, "not positive semi-definite .or zero"),

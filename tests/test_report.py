@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from implicit_bias import GLNSVC, Comparison, GatedSVC, GLNClassifier, compare
+from implicit_bias import GLNSVC, Comparison, GatedSVC, GLNClassifier, ReLUClassifier, compare
 from implicit_bias.comparison import Predicts
 from implicit_bias.datasets import Dataset, Split, load_digits, make_toy, split
 from implicit_bias.report import headlines, write_report
-from implicit_bias.report.figures import percent, programs
+from implicit_bias.report.figures import _log_ticks, percent, programs
 
 ATTACK = "<script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -110,6 +110,19 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Report:
     toy = make_toy("xor", 160)
     named = Dataset(toy.name, toy.X, toy.y, (ATTACK, "B & C"))
     return fit_and_write(tmp_path_factory.mktemp("plane"), models, split(named, 100))
+
+
+@pytest.fixture
+def spoilt(tmp_path: Path) -> Report:
+    data = split(make_toy("moons", 60, noise=0.3), 40)
+    X, y = np.vstack([data.train.X, data.train.X[:1]]), np.append(data.train.y, -data.train.y[0])
+    train = Dataset("spoilt", X, y, ("no", "yes"), has_constant=data.train.has_constant)
+    models = {
+        "svm": GLNSVC(2, random_state=0, on_failure="warn"),
+        "net": GLNClassifier(2, random_state=0, steps=20),
+    }
+    with pytest.warns(ConvergenceWarning):
+        return fit_and_write(tmp_path, models, replace(data, train=train))
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -222,8 +235,49 @@ def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
     data = split(make_toy("xor", 60), 40)
     with pytest.warns(ConvergenceWarning):
         report = fit_and_write(tmp_path, {"linear": GatedSVC(on_failure="warn")}, data)
-    assert "not separable" in report.page.text
-    assert "margins" not in report.page.attributes("section", "id")
+    assert "not separable: proven" in report.page.text
+    assert "∞ (not separable)" in report.page.text
+    assert "linear: not separable, proven." in report.page.text
+    sections = report.page.attributes("section", "id")
+    assert not {"units", "margins", "plane", "support"} & set(sections)
+
+
+def test_a_network_beside_a_failed_solve(spoilt: Report) -> None:
+    page = spoilt.page
+    assert np.isnan(spoilt.comparison.model("svm").error)
+    assert "none is positive for any predictor (not separable: proven)" in page.text
+    assert "at most" not in " ".join(page.attributes("img", "alt"))
+    assert page.text.count("∞ (not separable)") == 2
+    drawn = {path.stem for path in (spoilt.path.parent / "figures").iterdir()}
+    assert not {"disagreement", "regions-1", "training-excess"} & drawn, "svm has no predictor"
+    assert {"errors", "units-1", "regions-2", "training-margin"} <= drawn
+
+
+def test_finite_C_is_said_to_be_another_program(tmp_path: Path) -> None:
+    data = split(make_toy("moons", 60, noise=0.3), 40)
+    models = {"soft": GLNSVC(3, C=1.0, random_state=0), "net": GLNClassifier(3, random_state=0)}
+    models["net"].set_params(steps=5)
+    text = fit_and_write(tmp_path, models, data).page.text
+    assert "the C = 1 of soft is finite, so that is another program" in text
+    assert "Finite C: soft (C = 1)" in text
+
+
+def test_networks_have_a_status_and_curves_of_their_gates(tmp_path: Path) -> None:
+    data = split(make_toy("moons", 60), 40)
+    models = {"relu": ReLUClassifier(6, random_state=0, steps=1200, learning_rate=0.3)}
+    report = fit_and_write(tmp_path, models, data)
+    assert "trained, 1,200 steps" in report.page.text
+    moved = any(point.gates_changed > 0 for point in report.comparison.model("relu").history)
+    assert moved
+    assert (tmp_path / "figures" / "training-gates.png").exists()
+    assert "of class +1 / −1" in report.page.text, "toy data have no names of classes"
+
+
+@pytest.mark.parametrize("high", [1.3, 4.0, 30.0, 1e4, 1e12])
+def test_a_log_axis_has_three_numbers_or_is_linear(high: float) -> None:
+    ticks = _log_ticks(1.0, high)
+    assert 3 <= len(ticks) <= 8 or (not ticks and high < 3)
+    assert all(1.0 <= tick <= high for tick in ticks)
 
 
 # --- words -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Solvers: every case of the table, its certificate recomputed by hand, twins, equivalences."""
 
 import itertools
+import pickle
 from collections.abc import Callable
 from functools import cache
 from unittest import mock
@@ -26,13 +27,13 @@ from cases import (
     build,
     cloud,
     dense,
-    feature_scale,
     free,
     gln,
     linear,
     loop_decision,
     loop_dual_norms,
     loop_dual_vectors,
+    loop_feature_norms,
     loop_group_norms,
     loop_groups,
     loop_primal,
@@ -45,7 +46,15 @@ from cases import (
 from implicit_bias.certificate import Status
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import SOLVER_NAMES, Progress, Solution, Tolerances, solve, working_set
+from implicit_bias.solvers import (
+    SOLVER_NAMES,
+    Progress,
+    Solution,
+    SolveError,
+    Tolerances,
+    solve,
+    working_set,
+)
 from implicit_bias.validation import Array
 
 
@@ -225,7 +234,8 @@ def assert_gordan(problem: MarginProblem, found: Solution) -> None:
     assert found.status is Status.NOT_SEPARABLE
     assert found.alpha.min() >= 0
     assert sum(found.alpha) == pytest.approx(1)
-    assert loop_dual_norms(problem, found.alpha).max() <= PROOF_LIMIT * feature_scale(problem)
+    length = float(found.alpha @ loop_feature_norms(problem))
+    assert loop_dual_norms(problem, found.alpha).max() <= PROOF_LIMIT * length
     assert not found.coef.any()
     assert found.certificate.upper == np.inf
     assert "not separable" in found.message
@@ -597,3 +607,56 @@ def test_active_groups() -> None:
     assert found.group_scale[-1] == 0
     inactive = indices(~found.active)
     assert (found.group_scale[inactive] <= 1e-4 * found.group_scale.max()).all()
+
+
+# --- what a review found ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+def test_the_scale_of_single_samples_does_not_make_data_inseparable(solver: str) -> None:
+    X = np.array([[1e10, 0.0], [0.0, 1.0]])
+    problem = MarginProblem(X, np.ones(2), np.ones((2, 1)), np.zeros(1, dtype=int))
+    found = solve(problem, solver)
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("C", [1e3, 1e4, 1e5])
+def test_inseparable_data_with_a_large_C(C: float) -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(80, 3)), np.where(rng.random(80) < 0.5, 1.0, -1.0)
+    found = solve(MarginProblem(X, y, np.ones((80, 1)), np.zeros(1, dtype=int), C=C))
+    assert found.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("size", [1e160, 1e-200])
+def test_data_beyond_the_range_of_squares_are_refused(size: float) -> None:
+    with pytest.raises(ValueError, match="multiply X by a constant"):
+        MarginProblem(size * np.eye(2), np.ones(2), np.ones((2, 1)), np.zeros(1, dtype=int))
+
+
+def test_bad_options_are_refused() -> None:
+    problem = SEPARABLE["gln"]()
+    with pytest.raises(ValueError, match="device 'nowhere' cannot be used.*choose 'cpu'"):
+        solve(problem, device="nowhere")
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match="max_iterations must be at least 1"):
+            solve(problem, max_iterations=limit)
+
+
+def test_errors_reach_other_processes_whole() -> None:
+    problem = build(xor(), linear)
+    with pytest.raises(SolveError) as caught:
+        solve(problem).raise_for_status()
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    np.testing.assert_array_equal(again.solution.alpha, caught.value.solution.alpha)
+
+
+def test_cuda_gives_the_same_answer() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    for build_case in SEPARABLE.values():
+        problem = build_case()
+        cpu, cuda = solve(problem, tol=SOLVE_TOL), solve(problem, tol=SOLVE_TOL, device="cuda")
+        assert cuda.certificate.upper == pytest.approx(cpu.certificate.upper, rel=1e-8)

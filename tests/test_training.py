@@ -11,7 +11,7 @@ import torch
 
 from implicit_bias.datasets import Split, load_mnist, make_toy, split
 from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.networks import GLN, Network, ReLUNetwork
+from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.training import (
     LOSSES,
     HistoryPoint,
@@ -20,6 +20,7 @@ from implicit_bias.training import (
     TrainingDiverged,
     _batches,
     train,
+    train_beside_frozen,
 )
 from implicit_bias.validation import Array
 
@@ -99,6 +100,109 @@ def test_separable_data_are_learned(build: Callable[[], Network]) -> None:
     assert last.normalised_margin > first.normalised_margin
 
 
+def test_permuting_hidden_units_permutes_their_training() -> None:
+    order = torch.tensor([3, 0, 2, 1])
+    network, permuted = (ReLUNetwork(X.shape[1], [4], seed=1) for _ in range(2))
+    with torch.no_grad():
+        permuted.hidden_weights[0].copy_(network.hidden_weights[0][order])
+        permuted.readout.copy_(network.readout[:, order])
+    config = replace(SHORT, momentum=0.9)
+    train(network, X, Y, config)
+    train(permuted, X, Y, config)
+    torch.testing.assert_close(permuted.hidden_weights[0], network.hidden_weights[0][order])
+    torch.testing.assert_close(permuted.readout, network.readout[:, order])
+    np.testing.assert_allclose(permuted.decision(X), network.decision(X), rtol=1e-9)
+
+
+# --- frozen gates ----------------------------------------------------------------------------
+
+
+def test_the_divergence_from_the_frozen_twin() -> None:
+    network = ReLUNetwork(X.shape[1], [8, 4], seed=1)
+    before, gates = network.decision(X), relu_gates(network)
+    config = replace(SHORT, learning_rate=0.5, momentum=0.5)
+    result = train_beside_frozen(network, X, Y, config, X_eval=-X[:9])
+    np.testing.assert_array_equal(network.decision(X), before)
+
+    first, last = result.divergence[0], result.divergence[-1]
+    assert (first.distance, first.disagreement, first.gates_changed) == (0.0, 0.0, 0.0)
+    assert (first.eval_distance, first.eval_disagreement) == (0.0, 0.0)
+    assert {point.step for point in result.divergence} == config.recorded_steps()
+
+    live, frozen = result.live.network, result.frozen.network
+    for inputs, distance, disagreement in (
+        (X, last.distance, last.disagreement),
+        (-X[:9], last.eval_distance, last.eval_disagreement),
+    ):
+        f, g = live.decision(inputs), frozen.decision(inputs)
+        assert distance == pytest.approx(np.linalg.norm(g - f) / np.linalg.norm(f))
+        assert disagreement == np.mean((g > 0) != (f > 0))
+    assert last.distance > 0.0
+    assert last.gates_changed == np.mean(relu_gates(live) != gates) > 0.0
+
+
+def test_the_twins_are_trained_as_each_would_be_alone() -> None:
+    network = ReLUNetwork(X.shape[1], [8, 4], seed=1)
+    result = train_beside_frozen(network, X, Y, SHORT)
+    alone = train(FrozenGateReLU(network), X, Y, SHORT)
+    assert result.frozen.history == alone.history
+    assert result.live.history == train(network, X, Y, SHORT).history
+
+
+def test_the_twins_are_one_while_no_gate_changes() -> None:
+    inputs = np.column_stack([X, np.full(len(X), 50.0)])
+    network = ReLUNetwork(4, [2])
+    with torch.no_grad():
+        network.hidden_weights[0][:, -1] = 2.0  # always on
+    result = train_beside_frozen(network, inputs, Y, replace(SHORT, learning_rate=1e-4))
+    assert result.live.history[-1].loss < result.live.history[0].loss
+    assert [point.gates_changed for point in result.divergence] == [0.0] * len(result.divergence)
+    assert [point.distance for point in result.divergence] == [0.0] * len(result.divergence)
+
+
+def test_gates_can_be_frozen_later() -> None:
+    network = ReLUNetwork(X.shape[1], [8], seed=1)
+    train(network, X, Y, SHORT)
+    result = train_beside_frozen(network, X, Y, SHORT)
+    assert result.divergence[0].distance == 0.0
+    np.testing.assert_array_equal(
+        result.frozen.network.gating().gates(X), network.gating().gates(X)
+    )
+
+
+def test_divergence_as_a_table() -> None:
+    network = ReLUNetwork(X.shape[1], [8], seed=1)
+    result = train_beside_frozen(network, X, Y, SHORT)
+    table = result.frame()
+    assert table["distance"].tolist() == [point.distance for point in result.divergence]
+    assert table["eval_distance"].isna().all()
+
+
+def test_twins_are_compared_at_the_steps_that_both_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def loss_then_interrupt(margins: torch.Tensor) -> torch.Tensor:
+        calls.append(len(margins))
+        if len(calls) == 9:  # in the live training, at step 6, between the points 1 and 30
+            raise KeyboardInterrupt
+        return torch.nn.functional.softplus(-margins)
+
+    calls: list[int] = []
+    monkeypatch.setitem(LOSSES, "logistic", loss_then_interrupt)
+    network = ReLUNetwork(X.shape[1], [8], seed=1)
+    result = train_beside_frozen(network, X, Y, replace(SHORT, record=3))
+    assert result.live.interrupted
+    assert not result.frozen.interrupted
+    assert [point.step for point in result.divergence] == [0, 1]
+
+
+def test_a_reference_of_zero() -> None:
+    network = ReLUNetwork(X.shape[1], [8], seed=1)
+    torch.nn.init.zeros_(network.readout)
+    first = train_beside_frozen(network, X, Y, SHORT).divergence[0]
+    assert first.distance == 0.0
+
+
 # --- configuration ---------------------------------------------------------------------------
 
 
@@ -110,9 +214,17 @@ def test_published_protocol() -> None:
 
 @pytest.mark.parametrize(
     ("steps", "record", "expected"),
-    [(100, 2, {0, 100}), (100, 4, {0, 1, 10, 100}), (1, 50, {0, 1}), (3, 50, {0, 1, 2, 3})],
+    [
+        (100, 2, {0, 100}),
+        (100, 4, {0, 1, 10, 100}),
+        (1, 50, {0, 1}),
+        (3, 50, {0, 1, 2, 3}),
+        (100, (50, 7, 7), {0, 7, 50, 100}),
+        (100, (), {0, 100}),
+        (100, (0, 100), {0, 100}),
+    ],
 )
-def test_recorded_steps(steps: int, record: int, expected: set[int]) -> None:
+def test_recorded_steps(steps: int, record: int | tuple[int, ...], expected: set[int]) -> None:
     assert TrainingConfig(steps=steps, record=record).recorded_steps() == expected
 
 
@@ -128,7 +240,13 @@ def test_recorded_steps(steps: int, record: int, expected: set[int]) -> None:
         ("decay_at", 1.1),
         ("momentum", 1.0),
         ("loss", "hinge"),
+        ("rule", "hebb"),
         ("record", 1),
+        ("record", [0, 10]),
+        ("record", (-1, 10)),
+        ("record", (0, 3201)),
+        ("record", (0, 1.5)),
+        ("steps", (5,)),
     ],
 )
 def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
@@ -154,6 +272,47 @@ def test_history_describes_the_network() -> None:
     assert last.normalised_margin == pytest.approx(margins.min() / result.network.norm())
 
 
+def test_the_history_has_the_steps_that_were_named() -> None:
+    result = train(gln(), X, Y, replace(SHORT, record=(3, 17)))
+    assert [point.step for point in result.history] == [0, 3, 17, 30]
+
+
+def relu_gates(network: Network) -> Array:
+    """Gates of a ReLU network by hand, layer beside layer: (n, H_1 + H_2 + ...)."""
+    outputs, gates = X, []
+    for weights in network.hidden_weights:
+        excess = outputs @ weights.detach().numpy().T
+        gates.append(excess > 0)
+        outputs = np.maximum(excess, 0)
+    return np.hstack(gates)
+
+
+def test_changed_gates_are_counted() -> None:
+    network = ReLUNetwork(X.shape[1], [8, 4], seed=1)
+    seen: list[tuple[float, Array]] = []
+
+    def record(point: HistoryPoint) -> None:
+        seen.append((point.gates_changed, relu_gates(network)))
+
+    train(network, X, Y, replace(SHORT, learning_rate=0.5), record=record)
+    start = seen[0][1]
+    assert seen[0][0] == 0.0
+    assert seen[-1][0] > 0.0
+    for changed, gates in seen:
+        assert changed == np.mean(gates != start)
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: GLN([GATING, GATING]), lambda: FrozenGateReLU(ReLUNetwork(3, [8, 4]))]
+)
+def test_fixed_gates_do_not_change(build: Callable[[], Network]) -> None:
+    network = build()
+    pattern = network.gate_pattern(*network.prepare(X))
+    result = train(network, X, Y, replace(SHORT, learning_rate=0.5))
+    assert [point.gates_changed for point in result.history] == [0.0] * len(result.history)
+    assert torch.equal(network.gate_pattern(*network.prepare(X)), pattern)
+
+
 def test_an_output_of_zero_is_an_error() -> None:
     network = gln()
     torch.nn.init.zeros_(network.readout)
@@ -175,6 +334,7 @@ def test_history_as_a_table() -> None:
         "error",
         "min_margin",
         "norm",
+        "gates_changed",
         "normalised_margin",
     ]
     assert table["normalised_margin"].iloc[-1] == result.history[-1].normalised_margin

@@ -22,9 +22,9 @@ training samples alone, and networks are homogeneous and float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,9 +39,9 @@ from implicit_bias.estimators import (
     ReLUClassifier,
 )
 from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
-from implicit_bias.solvers import SOLVER_NAMES
+from implicit_bias.solvers import SOLVER_NAMES, Tolerances
+from implicit_bias.training import TrainingConfig
 
-Protocol: TypeAlias = Literal["default", "lippl2022"]
 PROTOCOLS: tuple[str, ...] = ("default", "lippl2022")
 MODEL_NAMES: tuple[str, ...] = (
     "gd-gln",
@@ -92,7 +92,9 @@ class Setting:
         C of the soft margin that "soft" and "drop" solve.
     steps : int
         Gradient steps.
-    momentum : float
+    batch_size : int or None
+        Samples a step; None for all.
+    learning_rate, momentum : float
         Of gradient descent.
     solver, tol, device
         As in `implicit_bias.solve`.
@@ -118,6 +120,8 @@ class Setting:
     on_failure: str = "warn"
     soft_C: float = 1.0
     steps: int = 3200
+    batch_size: int | None = 128
+    learning_rate: float = 0.04
     momentum: float = 0.9
     solver: str = "auto"
     tol: float = 1e-6
@@ -133,16 +137,41 @@ class Setting:
             raise ValueError(f"models must name at least one of {', '.join(MODEL_NAMES)}")
         for name in self.models:
             _check_name("models", name, MODEL_NAMES)
-        if self.units < 1 or self.hyperplanes < 0 or self.steps < 1:
-            raise ValueError("units and steps must be at least 1, hyperplanes at least 0")
+        if len(set(self.models)) < len(self.models):
+            raise ValueError(f"models names one twice: {', '.join(self.models)}")
+        if not self.C > 0 or not self.soft_C > 0:
+            raise ValueError(f"C and soft_C must be in (0, inf], got {self.C} and {self.soft_C}")
+        Tolerances(gap=self.tol)
+        TrainingConfig(
+            batch_size=self.batch_size, learning_rate=self.learning_rate, momentum=self.momentum
+        )
+        for name, least in [("units", 1), ("hyperplanes", 0), ("steps", 1), ("seed", 0)]:
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.protocol == "lippl2022" and self.dataset != "mnist":
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
         if self.protocol == "lippl2022" and self.threshold == "zero":
             raise ValueError("the protocol lippl2022 has median and random thresholds only")
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields as JSON can hold them."""
-        return asdict(self)
+        """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity."""
+        listed = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        return {k: "inf" if v == np.inf else v for k, v in listed.items()}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Undo `facts`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Not the facts of a setting.
+        """
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
+        }
+        fields = {key: np.inf if value == "inf" else value for key, value in fields.items()}
+        return cls(**fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,20 +245,24 @@ class _Builders:
         }
         training: dict[str, Any] = {
             "steps": setting.steps,
+            "batch_size": setting.batch_size,
+            "learning_rate": setting.learning_rate,
             "momentum": setting.momentum,
             "dtype": "float32" if self.published else "float64",
             "device": setting.device,
             "random_state": setting.seed,
             "progress": True,
         }
+        size = (setting.units, setting.hyperplanes)
         match name:
             case "gd-gln":
                 bias = self.published
-                return GLNClassifier(contexts=self.contexts(), readout_bias=bias, **training)
+                contexts = self.contexts()
+                return GLNClassifier(*size, contexts=contexts, readout_bias=bias, **training)
             case "svm-gln":
-                return GLNSVC(contexts=self.contexts(), **solving)
+                return GLNSVC(*size, contexts=self.contexts(), **solving)
             case "svm-l2":
-                return GLNSVC(contexts=self.contexts(), norm="l2", **solving)
+                return GLNSVC(*size, "l2", contexts=self.contexts(), **solving)
             case "svm-shallow":
                 joint = GlobalContexts.collapse(self.contexts(), self.data.parts.train.X)
                 return GatedSVC(joint, **solving)

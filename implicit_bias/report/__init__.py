@@ -13,25 +13,28 @@ from __future__ import annotations
 
 import base64
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import implicit_bias
-from implicit_bias.certificate import Status
 from implicit_bias.comparison import Comparison, ModelResult, Predicts, margin_view
 from implicit_bias.datasets import Dataset
 from implicit_bias.estimators import MarginView
+from implicit_bias.files import write_atomically
 from implicit_bias.report.figures import (
     Plot,
     Subject,
+    has_class_names,
+    not_separable,
     percent,
     programs,
     sections,
@@ -91,15 +94,22 @@ def write_report(
         raise ValueError(f"the comparison has the models {names}, not {list(models)}")
     folder = Path(folder)
     _write_tables(folder, comparison)
+    views = _views(models)
     with style():
-        drawn = sections(Subject(comparison, models, _views(models), train))
+        drawn = sections(Subject(comparison, models, views, train))
+        for old in (folder / "figures").glob("*.png"):  # of an earlier report
+            old.unlink()
         for plot in (plot for section in drawn for plot in section.plots):
             _write(folder / "figures" / f"{plot.name}.png", _image(plot, "png"))
         page = _template().render(
             title=title,
-            headlines=headlines(comparison, unseen=not np.array_equal(train.X, evaluation.X)),
+            headlines=headlines(
+                comparison,
+                unseen=not np.array_equal(train.X, evaluation.X),
+                other_programs=_other_programs(views, train),
+            ),
             facts=_facts(train, evaluation, facts or {}),
-            tables=_tables(comparison),
+            tables=_tables(comparison, views),
             sections=drawn,
             has_margins=any(model.margin for model in comparison.models),
             source=_source,
@@ -113,15 +123,34 @@ def _views(models: Mapping[str, Predicts]) -> dict[str, MarginView]:
     return {name: view for name, view in views.items() if view is not None}
 
 
+def _other_programs(views: Mapping[str, MarginView], train: Dataset) -> dict[str, str]:
+    """For networks: SVMs of the same gates and groups that solve another program, and why."""
+    reasons: dict[str, list[str]] = {}
+    for network, name in product(views, views):
+        view = views[name]
+        if views[network].solution is not None or view.solution is None:
+            continue
+        if math.isfinite(view.C) and _same_gates(views[network], view, train):
+            reasons.setdefault(network, []).append(
+                f"the C = {view.C:g} of {name} is finite, so that is another program"
+            )
+    return {network: "; ".join(found) for network, found in reasons.items()}
+
+
+def _same_gates(first: MarginView, second: MarginView, train: Dataset) -> bool:
+    a, b = (view.structure.problem(train.X, train.y) for view in (first, second))
+    return (
+        np.array_equal(a.groups, b.groups)
+        and np.array_equal(a.X, b.X)
+        and (sp.csr_array(a.gates) != sp.csr_array(b.gates)).nnz == 0
+    )
+
+
 # --- files ---------------------------------------------------------------------------------
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file that is at no time half there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    write_atomically(path, lambda partial: partial.write_bytes(content))
 
 
 def _write_tables(folder: Path, comparison: Comparison) -> None:
@@ -175,7 +204,12 @@ def _template() -> Any:
 # --- words ---------------------------------------------------------------------------------
 
 
-def headlines(comparison: Comparison, *, unseen: bool = True) -> list[str]:
+def headlines(
+    comparison: Comparison,
+    *,
+    unseen: bool = True,
+    other_programs: Mapping[str, str] | None = None,
+) -> list[str]:
     """State the result in sentences: one for each trained network, or one for all models.
 
     Parameters
@@ -184,32 +218,40 @@ def headlines(comparison: Comparison, *, unseen: bool = True) -> list[str]:
         The numbers.
     unseen : bool
         Whether the evaluation samples are others than the training samples.
+    other_programs : mapping from network to text, optional
+        Why SVMs that share a network's gates do not solve its program.
     """
     samples = f"{comparison.n_samples:,} {'unseen' if unseen else 'training'} samples"
     networks = [model for model in comparison.models if model.history]
     if networks:
-        return [_network_headline(comparison, network, samples) for network in networks]
+        return [
+            _network_headline(
+                comparison, network, samples, (other_programs or {}).get(network.name)
+            )
+            for network in networks
+        ]
     solved = [model for model in comparison.models if model.margin]
     return [_solved_headline(solved, samples) if solved else _plain_headline(comparison, samples)]
 
 
-def _network_headline(comparison: Comparison, network: ModelResult, samples: str) -> str:
+def _network_headline(
+    comparison: Comparison, network: ModelResult, samples: str, other_program: str | None
+) -> str:
     twin = _svm_twin(comparison, network)
+    wrong = f"{network.name} is wrong on {percent(network.error)} of {samples}"
     if twin is None or network.margin is None:
+        missing = other_program or "no SVM of its program is among the models"
+        return f"{wrong}; {missing}. How far it is from its limit is not known."
+    if not_separable(comparison, network):
         return (
-            f"{network.name} is wrong on {percent(network.error)} of {samples}; no SVM of its "
-            "program is among the models, so its distance from the limit is not known."
+            f"No weights of {network.name}’s program separate the training samples (proven by "
+            f"{twin.name}), so it has no limit to go to. {wrong}."
         )
     pair = comparison.pair(network.name, twin.name)
     disagreement = (
         f"it disagrees with {twin.name} on {percent(pair.disagreement)} of {samples} (chance "
         f"would give {percent(pair.by_chance)})"
     )
-    if twin.margin is not None and twin.margin.status is Status.NOT_SEPARABLE:
-        return (
-            f"No weights of {network.name}’s program separate the training samples, so it has no "
-            f"limit to go to; {disagreement}."
-        )
     if not math.isfinite(network.margin.norm):
         return (
             f"{network.name} does not separate its training samples yet "
@@ -228,7 +270,11 @@ def _svm_twin(comparison: Comparison, network: ModelResult) -> ModelResult | Non
 
 
 def _solved_headline(solved: Sequence[ModelResult], samples: str) -> str:
-    best = min(solved, key=lambda model: model.error)
+    found = [model for model in solved if not math.isnan(model.error)]
+    if not found:
+        names = ", ".join(model.name for model in solved)
+        return f"{names}: not separable, proven. There is no predictor to evaluate."
+    best = min(found, key=lambda model: model.error)
     count = f"Of {len(solved)} SVMs {best.name}" if len(solved) > 1 else best.name
     gap = math.nan if best.margin is None else best.margin.certificate.gap
     if math.isfinite(gap):
@@ -240,10 +286,14 @@ def _solved_headline(solved: Sequence[ModelResult], samples: str) -> str:
 
 
 def _plain_headline(comparison: Comparison, samples: str) -> str:
-    best = min(comparison.models, key=lambda model: model.error)
-    if not comparison.pairs:
+    found = [model for model in comparison.models if not math.isnan(model.error)]
+    if not found:
+        return "No model has a predictor: not separable, proven."
+    best = min(found, key=lambda model: model.error)
+    if not any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
         return f"{best.name} is wrong on {percent(best.error)} of {samples}."
-    apart = max(comparison.pairs, key=lambda pair: pair.disagreement)
+    known = [pair for pair in comparison.pairs if math.isfinite(pair.disagreement)]
+    apart = max(known, key=lambda pair: pair.disagreement)
     return (
         f"{best.name} is wrong least often, on {percent(best.error)} of {samples}; "
         f"{apart.first} and {apart.second} disagree on {percent(apart.disagreement)} (chance "
@@ -253,14 +303,17 @@ def _plain_headline(comparison: Comparison, samples: str) -> str:
 
 def _facts(train: Dataset, evaluation: Dataset, given: Mapping[str, str]) -> dict[str, str]:
     negative, positive = train.class_names
+    classes = {"class +1": positive, "class −1": negative}
+    if not has_class_names(train):
+        n_positive = int(np.count_nonzero(train.y == 1))
+        classes = {"of class +1 / −1": f"{n_positive:,} / {len(train) - n_positive:,} (training)"}
     return {
         "data set": train.name,
         "training samples": f"{len(train):,}",
         "evaluation samples": f"{len(evaluation):,}",
         "inputs": f"{train.n_features - train.has_constant:,}"
         + (" and the constant 1" if train.has_constant else ""),
-        "class +1": positive,
-        "class −1": negative,
+        **classes,
         "implicit_bias": implicit_bias.__version__,
         **given,
     }
@@ -287,6 +340,7 @@ class Table:
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
 
 
 def _number(value: float) -> str:
@@ -296,6 +350,8 @@ def _number(value: float) -> str:
 
 
 def _known(value: float) -> str:
+    if value == math.inf:
+        return "∞ (not separable)"
     return "–" if value == 0 else _number(value)
 
 
@@ -361,7 +417,9 @@ MODEL_COLUMNS = (
         "Training samples that hold the margin in place.",
         _count,
     ),
-    Column("status", "status", "How the solve ended.", _text, numeric=False),
+    Column(
+        "status", "status", "How the solve ended, or how long it was trained.", _text, numeric=False
+    ),
 )
 PAIR_COLUMNS = (
     Column("first", "model", "The first of the two.", _text, numeric=False),
@@ -391,11 +449,42 @@ PAIR_COLUMNS = (
 )
 
 
-def _tables(comparison: Comparison) -> list[Table]:
-    tables = [_table("Models", MODEL_COLUMNS, comparison.model_frame())]
-    if comparison.pairs:
+def _tables(comparison: Comparison, views: Mapping[str, MarginView]) -> list[Table]:
+    models = _table("Models", MODEL_COLUMNS, _shown_models(comparison))
+    tables = [replace(models, notes=tuple(_notes(comparison, views)))]
+    if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
         tables.append(_table("Pairs of models", PAIR_COLUMNS, comparison.pair_frame()))
     return tables
+
+
+def _shown_models(comparison: Comparison) -> pd.DataFrame:
+    """Return the models' numbers less those that mean nothing, with the steps of networks."""
+    frame = comparison.model_frame()
+    if "status" not in frame:
+        frame["status"] = None
+    # A bound on the norm that only rounding keeps finite, and what follows from it.
+    meaningless = ("min_margin", "norm", "excess", "gap", "active_units", "support_vectors")
+    for row, model in enumerate(comparison.models):
+        if model.history:
+            frame.loc[row, "status"] = f"trained, {model.history[-1].step:,} steps"
+        if not_separable(comparison, model):
+            frame.loc[row, "optimum"] = math.inf
+            frame.loc[row, ["excess", "gap"]] = math.nan
+            if not model.history:
+                frame.loc[row, list(meaningless)] = math.nan
+                frame.loc[row, "train_error"] = math.nan
+                frame.loc[row, "status"] = "not separable: proven"
+    return frame
+
+
+def _notes(comparison: Comparison, views: Mapping[str, MarginView]) -> Iterator[str]:
+    soft = [f"{name} (C = {view.C:g})" for name, view in views.items() if math.isfinite(view.C)]
+    if soft and comparison.n_train:
+        yield (
+            f"Finite C: {', '.join(soft)}. There “norm” is the value of the soft-margin program, "
+            "the norm plus C times the sum of the hinge losses, and “certified optimum” is a lower "
+            "bound on that: neither compares with a norm at margin 1."
+        )
 
 
 def _table(caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:

@@ -20,9 +20,10 @@ import scipy.sparse as sp
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.certificate import Status
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult, Predicts
 from implicit_bias.datasets import Dataset
 from implicit_bias.estimators import MarginView
@@ -33,6 +34,8 @@ from implicit_bias.validation import Array
 WIDTH, HEIGHT = 4.2, 3.2
 # Most units, contexts and support vectors shown as images.
 MAX_UNITS, MAX_CONTEXTS, MAX_SUPPORT, IMAGES_A_ROW = 4, 4, 8, 4
+# Where the norm does not tell units apart.
+ONE_GROUP = " (the norm is over all units at once, so this is only their share in its square)"
 # Points along each axis at which a picture of the plane is computed.
 GRID = 240
 # With more contexts than this their hyperplanes are drawn only where they rule.
@@ -166,15 +169,16 @@ def sections(subject: Subject) -> tuple[Section, ...]:
         Section(
             "units",
             "Which units are kept",
-            "The norm is a sum over hidden units, so its minimum switches whole units off. The "
-            "share of each unit in the norm shows whether gradient descent does the same.",
+            "The norm is a sum over hidden units, so its minimum can switch whole units off"
+            f"{_kept_by_svms(subject.comparison)}. The share of each unit in the norm shows "
+            "whether gradient descent does the same.",
             tuple(_unit_plots(subject)),
         ),
         Section(
             "margins",
             "Margins of the training samples",
             "y f(x) divided by the norm, of each training sample. The smallest one is the margin; "
-            "no predictor of the same program can push it past the dashed line.",
+            "where there is a dashed line, no predictor of the same program can push it past that.",
             tuple(_margin_plots(subject)),
         ),
         Section(
@@ -200,7 +204,12 @@ def sections(subject: Subject) -> tuple[Section, ...]:
         Section(
             "plane",
             "The plane",
-            "What the models make of the two inputs. A ring marks a support vector.",
+            "What the models make of the two inputs. A ring marks a support vector."
+            + "".join(
+                f" {model.name} has no predictor: not separable, proven."
+                for model in subject.comparison.models
+                if _undecided(model)
+            ),
             tuple(_plane_plots(subject)),
         ),
     ]
@@ -216,6 +225,19 @@ def programs(comparison: Comparison) -> list[list[ModelResult]]:
     return list(grouped.values())
 
 
+def not_separable(comparison: Comparison, model: ModelResult) -> bool:
+    """Whether an SVM has proven that nothing of the model's program separates the samples."""
+    return model.margin is not None and any(
+        _undecided(other) and _margin(other).program == model.margin.program
+        for other in comparison.models
+    )
+
+
+def _undecided(model: ModelResult) -> bool:
+    """Whether the model is an SVM that found no predictor."""
+    return model.margin is not None and model.margin.status is Status.NOT_SEPARABLE
+
+
 def svm_among(twins: Sequence[ModelResult]) -> ModelResult | None:
     """Return the (first) SVM among models of one program."""
     return next((twin for twin in twins if _margin(twin).status is not None), None)
@@ -223,7 +245,7 @@ def svm_among(twins: Sequence[ModelResult]) -> ModelResult | None:
 
 def _reference(twins: Sequence[ModelResult]) -> ModelResult:
     """Return the model to which those of one program are compared: the SVM if there is one."""
-    return svm_among(twins) or twins[0]
+    return svm_among([twin for twin in twins if not _undecided(twin)]) or twins[0]
 
 
 def percent(share: float) -> str:
@@ -248,7 +270,7 @@ def _error_plots(subject: Subject) -> Iterator[Plot]:
         f"Bars of the error of each model on {comparison.n_samples} evaluation samples: {listed}",
         "Errors on the evaluation samples (filled) and on the training samples (hatched).",
     )
-    if comparison.pairs:
+    if any(np.isfinite(pair.disagreement) for pair in comparison.pairs):
         listed = "; ".join(
             f"{pair.first} and {pair.second} {percent(pair.disagreement)}, by chance "
             f"{percent(pair.by_chance)}"
@@ -318,26 +340,45 @@ def _name_rows(ax: Axes, names: Sequence[str], *, wrap: bool = True) -> None:
 
 def _percent_axis(ax: Axes, label: str, *, room: float = 1.22) -> None:
     ax.set_xlabel(label)
-    ax.set_xlim(0, max(room * ax.get_xlim()[1], 1.0))  # room for the numbers
+    longest = min(ax.get_xlim()[1], 100.0)
+    ax.set_xlim(0, max(room * longest, 1.0))  # room for the numbers
+    ticks = MaxNLocator(5).tick_values(0, min(ax.get_xlim()[1], 100.0))
+    ax.set_xticks([tick for tick in ticks if 0 <= tick <= min(ax.get_xlim()[1], 100.0)])
+    ax.spines.bottom.set_bounds(0, min(ax.get_xlim()[1], 100.0))
     ax.grid(axis="x")
 
 
 # --- units ---------------------------------------------------------------------------------
 
 
+def _several_units(comparison: Comparison) -> list[list[ModelResult]]:
+    """Models of each program whose norm has several groups, less those without a predictor."""
+    shared = [[t for t in twins if not _undecided(t)] for twins in programs(comparison)]
+    return [twins for twins in shared if twins and len(_margin(twins[0]).unit_norms) > 1]
+
+
+def _kept(model: ModelResult) -> str:
+    kept, units = _margin(model).active_units, len(_margin(model).unit_norms)
+    return f"{model.name} keeps {'all' if kept == units else f'{kept} of'} {units}"
+
+
+def _kept_by_svms(comparison: Comparison) -> str:
+    svms = [svm for twins in _several_units(comparison) if (svm := svm_among(twins))]
+    return f"; here {', '.join(map(_kept, svms))}" if svms else ""
+
+
 def _unit_plots(subject: Subject) -> Iterator[Plot]:
-    shared = programs(subject.comparison)
-    several = [twins for twins in shared if len(_margin(twins[0]).unit_norms) > 1]
-    for i, twins in enumerate(several, 1):
+    for i, twins in enumerate(_several_units(subject.comparison), 1):
         first = _reference(twins)
         n_units = len(_margin(first).unit_norms)
-        kept = "; ".join(f"{t.name} keeps {_margin(t).active_units}" for t in twins)
+        kept = "; ".join(map(_kept, twins))
+        unknown = not_separable(subject.comparison, first)
         yield Plot(
             f"units-{i}",
             _unit_shares(subject, twins),
             f"Share of each of {n_units} units in the norm, for models of one program: {kept}",
-            f"Of {n_units} units {kept}. Sorted by {first.name}; the dotted line is an equal "
-            "share for all.",
+            f"Units: {kept}. Sorted by {first.name}; the dotted line is an equal share for all."
+            + (" No SVM to compare with: not separable, proven." if unknown else ""),
         )
 
 
@@ -371,14 +412,15 @@ def _unit_shares(subject: Subject, twins: Sequence[ModelResult]) -> Figure:
 def _margin_plots(subject: Subject) -> Iterator[Plot]:
     number = 0
     for twins in programs(subject.comparison):
-        # A solve that found the data not separable leaves f = 0.
-        decided = [twin for twin in twins if _margin(twin).margins.any()]
+        decided = [t for t in twins if not _undecided(t) and _margin(t).margins.any()]
         margins = [_margin(twin).margins for twin in decided]
         edges = _edges([*margins, _bounds(subject, decided)])
         for twin in decided:
             number += 1
             margin, bound = _margin(twin), _bound(subject, twin)
             at_most = "" if bound is None else f", at most {bound:.3g} for any predictor"
+            if not_separable(subject.comparison, twin):
+                at_most = "; none is positive for any predictor (not separable: proven)"
             yield Plot(
                 f"margins-{number}",
                 _margin_histogram(subject, twin, edges),
@@ -407,8 +449,10 @@ def _margin_histogram(subject: Subject, model: ModelResult, edges: Array) -> Fig
 def _bound(subject: Subject, model: ModelResult) -> float | None:
     """1 / optimum: no predictor of the model's program has a larger smallest margin.
 
-    None where the optimum is not known, or is one of a soft margin.
+    None where the optimum is not known, is one of a soft margin, or nothing separates.
     """
+    if not_separable(subject.comparison, model):
+        return None
     optimum = 0.0 if model.margin is None else model.margin.optimum
     hard = optimum > 0 and np.isinf(subject.views[model.name].C)
     return 1.0 / optimum if hard and np.isfinite(optimum) else None
@@ -432,7 +476,7 @@ def _training_plots(subject: Subject) -> Iterator[Plot]:
     networks = [model for model in subject.comparison.models if model.history]
     if not networks:
         return
-    names = _names(networks)
+    names, bounds = _names(networks), _bounds(subject, networks)
     yield Plot(
         "training-loss",
         _curves(subject, networks, lambda model, p: p.loss, "mean loss", log=True),
@@ -447,12 +491,28 @@ def _training_plots(subject: Subject) -> Iterator[Plot]:
     )
     yield Plot(
         "training-margin",
-        _margin_curves(subject, networks),
-        f"Normalised margin against the step, for {names}, with the largest possible as a line",
-        "min y f(x) / norm. The black line is the level of the SVM, 1 / optimum: the limit of "
-        "gradient descent, if the theory holds and it runs for ever.",
+        _curves(
+            subject,
+            networks,
+            lambda model, p: p.normalised_margin,
+            "normalised margin",
+            levels=bounds,
+        ),
+        f"Normalised margin against the step, for {names}"
+        + (", with the largest possible as a line" if bounds else ""),
+        "min y f(x) / norm: positive once all samples are right."
+        + (
+            " The black line is the level of the SVM, 1 / optimum: the limit of gradient descent, "
+            "if the theory holds and it runs for ever."
+            if bounds
+            else ""
+        ),
     )
-    certified = [network for network in networks if _has_excess(network)]
+    certified = [
+        network
+        for network in networks
+        if _has_excess(network) and not not_separable(subject.comparison, network)
+    ]
     if certified:
         yield Plot(
             "training-excess",
@@ -460,6 +520,20 @@ def _training_plots(subject: Subject) -> Iterator[Plot]:
             f"Excess of the norm over the certified optimum, for {_names(certified)}",
             "How much larger the norm is than it need be, from the step on at which all samples "
             "are right. It falls to 0 if gradient descent finds the SVM.",
+        )
+    moved = [n for n in networks if any(point.gates_changed > 0 for point in n.history)]
+    if moved:
+        yield Plot(
+            "training-gates",
+            _curves(
+                subject,
+                moved,
+                lambda model, p: 100 * p.gates_changed,
+                "gates changed since step 0, %",
+            ),
+            f"Share of the gates that differ from those of step 0, for {_names(moved)}",
+            "Pairs of a training sample and a unit whose gate is not what it was before training. "
+            "The theory of fixed gates applies as far as this curve is flat.",
         )
 
 
@@ -470,6 +544,7 @@ def _curves(
     label: str,
     *,
     log: bool = False,
+    levels: Sequence[float] = (),
 ) -> Figure:
     figure, ax = _panel()
     for network in networks:
@@ -486,8 +561,14 @@ def _curves(
         )
     ax.set_xscale("symlog", linthresh=1)  # a logarithm that has room for step 0
     ax.set_xlim(left=0)
+    for level in levels:
+        ax.axhline(level, color=BLACK, linewidth=1.2, label="_level")
+    if levels:
+        ax.axhline(0, color=GREY, linewidth=1, linestyle=":")
+        ax.margins(y=0.12)
     if log:
         _log_scale(ax)
+    _end_values(ax)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="step", ylabel=label)
     ax.grid()
@@ -496,22 +577,58 @@ def _curves(
 
 
 def _log_scale(ax: Axes) -> None:
-    """Make the y axis logarithmic, with more than one number beside it."""
+    """Make the y axis logarithmic with three numbers beside it at least, or leave it linear."""
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.lines])
+    values = values[np.isfinite(values) & (values > 0)]
+    if not len(values):
+        return
+    low, high = values.min() / 1.2, values.max() * 1.2
+    ticks = _log_ticks(low, high)
+    if len(ticks) < 3:
+        ax.set_ylim(bottom=0)
+        return
     ax.set_yscale("log")
-    low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+    ax.set_ylim(low, high)
+    ax.yaxis.set_major_locator(FixedLocator(ticks))
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def _margin_curves(subject: Subject, networks: Sequence[ModelResult]) -> Figure:
-    figure = _curves(subject, networks, lambda model, p: p.normalised_margin, "normalised margin")
-    (ax,) = figure.axes
-    for bound in _bounds(subject, networks):
-        ax.axhline(bound, color=BLACK, linewidth=1.2)
-    ax.axhline(0, color=GREY, linewidth=1, linestyle=":")
-    ax.margins(y=0.12)
-    return figure
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two positive ones: three to eight, where a coarse enough grid has."""
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for mantissas in ((1,), (1, 2, 5), tuple(range(1, 10))):
+        ticks = [float(f"{m}e{decade:.0f}") for decade in decades for m in mantissas]
+        shown = [tick for tick in ticks if low <= tick <= high]
+        if len(shown) >= 3:
+            return shown[:: -(-len(shown) // 8)]
+    return []
+
+
+def _end_values(ax: Axes) -> None:
+    """Write the last value of each curve right of the axes, none over another."""
+    ends = []
+    ax.get_ylim()  # settles the limits, on which the places depend
+    for line in ax.lines:
+        x, y = (np.asarray(data, dtype=float) for data in line.get_data())
+        known = np.flatnonzero(np.isfinite(y))
+        if len(known) and not str(line.get_label()).startswith("_child"):
+            place = ax.transData.transform((x[known[-1]], y[known[-1]]))
+            height = float(ax.transAxes.inverted().transform(place)[1])
+            if np.isfinite(height):
+                ends.append((height, float(y[known[-1]]), line.get_color()))
+    lowest = -np.inf
+    for height, value, colour in sorted(ends, key=lambda end: end[:2]):
+        lowest = max(height, lowest + 0.075)
+        ax.text(
+            1.015,
+            lowest,
+            f"{value:.3g}",
+            transform=ax.transAxes,
+            color=colour,
+            fontsize=8.5,
+            va="center",
+        )
 
 
 def _excess(model: ModelResult, point: HistoryPoint) -> float:
@@ -539,6 +656,9 @@ def _predictor_plots(subject: Subject) -> Iterator[Plot]:
             continue
         coefs = {twin.name: _unit_coef(subject.views[twin.name]) for twin in pictured}
         first = _reference(pictured).name
+        one_group = len(_margin(twins[0]).unit_norms) == 1
+        largest = "longest zeta" if one_group else "largest norm"
+        chosen = f"the units with the {largest} in {first}"
         rows = _tiles(coefs[first], subject.views[first].structure.gating.groups)
         columns = [column for row in rows for column, _ in row]
         pixels = np.prod(subject.train.image_shape)
@@ -548,9 +668,11 @@ def _predictor_plots(subject: Subject) -> Iterator[Plot]:
             yield Plot(
                 f"predictors-{number}",
                 _predictor_images(name, coef, rows, limit, subject.train.image_shape),
-                f"Weights of {name} as images, of the units with the largest norm in {first}",
-                f"{name}: the units with the largest norm in {first}. The colour scale is the "
-                "same for all models of this program, whose weights have total length 1.",
+                f"Weights of {name} as images, of {chosen}",
+                f"{name}: {chosen}"
+                + (ONE_GROUP if one_group else "")
+                + ". The colour scale is the same for all models of this program, whose weights "
+                "have total length 1.",
                 raster=True,
             )
 
@@ -711,6 +833,8 @@ def _plane_plots(subject: Subject) -> Iterator[Plot]:
         return
     plane = Plane.around(train)
     for i, name in enumerate(subject.models, 1):
+        if _undecided(subject.comparison.model(name)):
+            continue
         yield Plot(
             f"regions-{i}",
             _decision_regions(subject, name, plane),
@@ -798,8 +922,9 @@ def _boundary(ax: Axes, plane: Plane, inside: NDArray[np.bool_], **options: Any)
 
 def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> None:
     train = subject.train
-    classes = ((-1, BLUE, "o", train.class_names[0]), (1, VERMILION, "^", train.class_names[1]))
-    for label, colour, marker, class_name in classes:
+    classes = ((-1, BLUE, "o"), (1, VERMILION, "^"))
+    names = train.class_names if has_class_names(train) else ("class −1", "class +1")
+    for (label, colour, marker), class_name in zip(classes, names, strict=True):
         x, y = train.X[train.y == label, :2].T
         ax.scatter(
             x,
@@ -856,7 +981,15 @@ def _names(models: Iterable[ModelResult]) -> str:
 
 def _classes(data: Dataset) -> str:
     negative, positive = data.class_names
-    return f"+1 is {positive}, −1 is {negative}."
+    return f"+1 is {positive}, −1 is {negative}." if has_class_names(data) else ""
+
+
+def has_class_names(data: Dataset) -> bool:
+    """Whether the names of the classes say more than their signs do."""
+    return any(
+        name.strip().replace("−", "-").lstrip("+") != sign
+        for name, sign in zip(data.class_names, ("-1", "1"), strict=True)
+    )
 
 
 def _margin(model: ModelResult) -> MarginResult:
@@ -869,6 +1002,10 @@ def _support(subject: Subject, name: str) -> NDArray[np.int64]:
     """Support vectors of a model, as indices of the training samples; none for a network."""
     view = subject.views.get(name)
     solution = None if view is None else view.solution
-    if solution is None or len(solution.alpha) != len(subject.train):
+    if (
+        solution is None
+        or solution.status is Status.NOT_SEPARABLE
+        or len(solution.alpha) != len(subject.train)
+    ):
         return np.empty(0, dtype=np.int64)
     return solution.support

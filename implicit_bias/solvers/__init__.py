@@ -16,6 +16,7 @@ from implicit_bias.certificate import (
     certify,
     dual_scale,
     find_conflict,
+    gordan_ratio,
     primal_scale,
 )
 from implicit_bias.problem import MarginProblem
@@ -31,7 +32,7 @@ from implicit_bias.solvers.base import (
     silent,
 )
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, as_device
 
 __all__ = [
     "SOLVER_NAMES",
@@ -100,6 +101,8 @@ def solve(
         The solver's package is not installed.
     """
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
+    if max_iterations is not None and max_iterations < 1:
+        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
     start = time.perf_counter()
     if solver == "auto":
         solver = "interior-point" if problem.n_samples <= INTERIOR_POINT_LIMIT else "working-set"
@@ -162,6 +165,7 @@ def solve_relaxed(
 
 
 def _solver(name: str, tolerances: Tolerances, device: str, max_iterations: int | None) -> Solver:
+    device = as_device(device)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
     if name not in SOLVER_NAMES:
         raise ValueError(f"solver must be one of {', '.join(SOLVER_NAMES)}; got {name!r}")
@@ -197,8 +201,8 @@ def _grade(problem: MarginProblem, candidate: Candidate, tolerances: Tolerances)
     alpha = np.maximum(candidate.alpha, 0.0)
     if problem.hard_margin and alpha.any():
         proof = alpha / alpha.sum()
-        certificate = certify(problem, alpha=proof)
-        if certificate.lower * problem.scale > 1.0 / tolerances.infeasibility:
+        if gordan_ratio(problem, proof) > 1.0 / tolerances.infeasibility:
+            certificate = certify(problem, alpha=proof)
             coef = np.zeros_like(candidate.coef)
             return _Graded(proof, coef, certificate, Status.NOT_SEPARABLE)
     scale = primal_scale(problem, candidate.coef)

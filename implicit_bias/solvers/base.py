@@ -27,9 +27,9 @@ class Tolerances:
         Largest violation of y_n f(x_n) >= 1 (relative to 1) before the coefficients are scaled
         to margin 1.
     infeasibility : float
-        The data count as not separable where max_g ||V_g|| / (root mean square of the feature
-        norms) of some alpha >= 0, sum(alpha) = 1, is below this: any separator would need a
-        margin as small.
+        The data count as not separable where max_g ||V_g(alpha)|| of some alpha >= 0 is below
+        this share of sum_n alpha_n ||phi_n||, phi_n the features of sample n: with all features
+        scaled to norm 1, any separator of norm 1 would have a margin as small.
     """
 
     gap: float = 1e-6
@@ -134,6 +134,10 @@ class SolveError(RuntimeError):
     def __init__(self, solution: Solution) -> None:
         super().__init__(solution.message)
         self.solution = solution
+
+    def __reduce__(self) -> tuple[type[SolveError], tuple[Solution]]:
+        # Exceptions pickle by their message alone; worker processes must get the solution, too.
+        return SolveError, (self.solution,)
 
 
 @dataclass(frozen=True)

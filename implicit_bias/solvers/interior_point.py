@@ -1,5 +1,8 @@
 r"""Primal-dual interior point on the dual QCQP in N variables.
 
+Primal  minimise  sum_g ||zeta_g|| + C sum_n xi_n
+        subject to  y_n f(x_n) >= 1 - xi_n,   xi >= 0
+
 Dual    maximise  sum_n alpha_n
         subject to  0 <= alpha_n <= C,   ||V_g(alpha)||^2 / 2 <= 1/2
 
@@ -63,6 +66,7 @@ CENTRING_FLOOR = 0.05
 AIM = 0.9
 # So many steps without this relative progress in a bound or the gap, and rounding has won.
 PATIENCE = 10
+CAUTIOUS_PATIENCE = 30
 LEAST_PROGRESS = 1e-3
 
 
@@ -104,6 +108,8 @@ class InteriorPoint(Solver):
             record()
             if (stop := self._stop(best, view)) is not None:
                 return stop
+            if best.waited > (CAUTIOUS_PATIENCE if cautious else PATIENCE):
+                return Status.NUMERICAL_TROUBLE
             try:
                 newton = _Newton(kernel, point, view)
             except _Breakdown:
@@ -124,11 +130,12 @@ class InteriorPoint(Solver):
         return Status.ITERATION_LIMIT
 
     def _stop(self, best: _Best, view: _View) -> Status | None:
-        if best.lower > 1.0 / self.tolerances.infeasibility:
+        if view.gordan_ratio > 1.0 / self.tolerances.infeasibility:
+            best.alpha = view.alpha
             return Status.NOT_SEPARABLE
         if best.gap <= AIM * self.tolerances.gap and view.violation <= self.tolerances.feasibility:
             return Status.OPTIMAL
-        return Status.NUMERICAL_TROUBLE if best.waited > PATIENCE else None
+        return None
 
 
 class _Breakdown(ArithmeticError):
@@ -259,6 +266,9 @@ class _View:
             self.upper = norm / smallest if smallest > 0 else np.inf
         largest = float(squares.max().sqrt())
         growth = 1.0 / largest if largest > 0 else np.inf
+        # Features have norm 1 here. A soft margin always has a solution.
+        self.alpha = point.alpha
+        self.gordan_ratio = 0.0 if kernel.soft else float(point.alpha.sum()) * growth
         within_box = float((kernel.C / point.alpha).min())
         self.lower = float(kernel.b @ point.alpha) * min(growth, within_box)
 

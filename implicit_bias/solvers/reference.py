@@ -65,8 +65,7 @@ class Reference(Solver):
         backend = BACKENDS[self.backend]
         if backend.name not in cp.installed_solvers():
             raise ImportError(
-                f"the solver {backend.name} is not installed: pip install "
-                + ("'implicit-bias[ecos]'" if self.backend == "ecos" else self.backend)
+                f"the solver {backend.name} is not installed: pip install {self.backend}"
             )
         quadratic = self.backend == "osqp"
         if quadratic and not (problem.hard_margin and problem.n_groups == 1):
@@ -92,8 +91,16 @@ class Reference(Solver):
         program = cp.Problem(cp.Minimize(objective), [margins])
         tolerance = SAFETY * self.tolerances.gap
         status, iterations = self._solve(program, backend, tolerance)
-        if status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE) or coef.value is None:
+        if problem.hard_margin and status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE):
             return self._gordan(problem, features, groups, status, backend)
+        if coef.value is None:
+            return Candidate(
+                alpha=np.zeros(problem.n_samples),
+                coef=np.zeros((problem.n_gates, problem.X.shape[1])),
+                status=_status(status, iterations, self._limit(backend)),
+                iterations=iterations,
+                detail=status,
+            )
         alpha = np.maximum(np.asarray(margins.dual_value), 0.0) / scale
         if quadratic:
             alpha = alpha / max(float(np.linalg.norm(coef.value)), np.finfo(float).tiny)

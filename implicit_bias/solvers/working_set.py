@@ -27,6 +27,7 @@ from implicit_bias.solvers.base import Candidate, Progress, Report, Solver, Tole
 from implicit_bias.solvers.interior_point import InteriorPoint
 
 MAX_ROUNDS = 100
+TINY = float(np.finfo(np.float64).tiny)
 FIRST_SIZE = 1000
 # In one round S grows by at most this factor (and by FIRST_SIZE at least).
 GROWTH = 0.5
@@ -71,12 +72,13 @@ class WorkingSet(Solver):
             progress = Progress(rounds, certificate.lower, best_upper)
             history.append(progress)
             report(progress)
-            gap = (best_upper - certificate.lower) / certificate.lower
+            gap = (best_upper - certificate.lower) / max(certificate.lower, TINY)
             if gap <= self.tolerances.gap:
                 status = Status.OPTIMAL
                 break
             margins = problem.y * problem.decision(candidate.coef)
-            scale = margins[samples].min() if problem.hard_margin else 1.0
+            smallest = margins[samples].min()
+            scale = smallest if problem.hard_margin and smallest > 0 else 1.0
             grown = _next(samples, margins / scale, candidate.alpha, stays)
             entered = np.setdiff1d(grown, samples)
             stays[entered] = has_left[entered]
