@@ -1,4 +1,4 @@
-"""The command line: `implicit-bias compare | fit | train | certify | report | data`.
+"""The command line: `implicit-bias compare | fit | train | certify | trajectory | report | data`.
 
 Results go to standard output (one JSON object with ``--json``), progress and errors to standard
 error. Exit status 2 for bad use, 1 for a failed job. Heavy libraries are imported only by the
@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,8 +109,8 @@ def compare(
     models: Annotated[
         str,
         typer.Option(
-            help="Of gd-gln, svm-gln, svm-l2, svm-shallow, svm-linear, gd-relu, svm-rc, svm-lc, "
-            "svm-hl; separated by commas."
+            help="Of gd-gln, local-gln, svm-gln, svm-l2, svm-shallow, svm-linear, gd-relu, "
+            "svm-rc, svm-lc, svm-hl; separated by commas."
         ),
     ] = "gd-gln,svm-gln,svm-l2",
     units: UnitsOption = 20,
@@ -204,7 +204,7 @@ def fit(
     as_json: JsonOption = False,
 ) -> None:
     """Solve one SVM, certify it and save it."""
-    _check_kind(model, "svm-")
+    _check_kind(model, trained=False)
     setting = _setting(
         dataset=dataset,
         positive=_digits(positive),
@@ -229,7 +229,7 @@ def fit(
 
 @app.command()
 def train(
-    model: Annotated[str, typer.Argument(help="gd-gln or gd-relu.")] = "gd-gln",
+    model: Annotated[str, typer.Argument(help="gd-gln, local-gln or gd-relu.")] = "gd-gln",
     dataset: DatasetOption = "digits",
     positive: PositiveOption = None,
     negative: NegativeOption = None,
@@ -249,7 +249,7 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train one network by gradient descent and save it."""
-    _check_kind(model, "gd-")
+    _check_kind(model, trained=True)
     setting = _setting(
         dataset=dataset,
         positive=_digits(positive),
@@ -300,6 +300,69 @@ def certify(
         setting = Setting.from_facts({**known, "solver": solver, "tol": tol, "device": device})
     data = _load(setting)
     _print_certificate(file, saved.model, setting, data, solve, as_json)
+
+
+@app.command()
+def trajectory(
+    dataset: DatasetOption = "digits",
+    positive: PositiveOption = None,
+    negative: NegativeOption = None,
+    train_size: TrainSizeOption = None,
+    units: UnitsOption = 20,
+    seed: SeedOption = 1,
+    split_seed: SplitSeedOption = 1,
+    protocol: ProtocolOption = "default",
+    steps: StepsOption = 3200,
+    batch_size: BatchSizeOption = 128,
+    learning_rate: LearningRateOption = 0.04,
+    momentum: MomentumOption = 0.9,
+    at: Annotated[
+        str, typer.Option(help="Steps at which to take the gates, separated by commas.")
+    ] = "0,10,30,100,300,1000,3200",
+    solver: SolverOption = "auto",
+    tol: TolOption = 1e-6,
+    device: DeviceOption = "cpu",
+    folder: Annotated[Path, typer.Option("--out", help="Folder of table and picture.")] = Path(
+        "implicit-bias-trajectory"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Follow the contexts that a ReLU network learns: SVM-LC along its training."""
+    setting = _setting(
+        dataset=dataset,
+        positive=_digits(positive),
+        negative=_digits(negative),
+        train_size=train_size,
+        models=("gd-relu", "svm-lc"),
+        units=units,
+        seed=seed,
+        split_seed=split_seed,
+        protocol=protocol,
+        steps=steps,
+        batch_size=batch_size or None,
+        learning_rate=learning_rate,
+        momentum=momentum,
+        solver=solver,
+        tol=tol,
+        device=device,
+    )
+    chosen = _numbers(at, "--at takes steps")
+    data = _load(setting)
+    import pandas as pd
+
+    from implicit_bias.experiments.trajectory import context_trajectory
+    from implicit_bias.report import write_trajectory
+
+    points = []
+    for point in context_trajectory(setting, data, chosen):
+        points.append(vars(point))
+        picture = write_trajectory(folder, pd.DataFrame(points))
+        err.print(f"gates of step {point.step} done", highlight=False)
+    if as_json:
+        _print_json({"setting": setting.facts(), "points": points, "picture": str(picture)})
+    else:
+        out.print(_table(points))
+        out.print(f"Picture: {picture}", soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -406,21 +469,21 @@ def _load(setting: Setting) -> Data:
 
 
 def _digits(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    if not all(digit.strip().isdigit() for digit in text.split(",")):
-        raise typer.BadParameter(
-            f"classes are digits separated by commas, such as 0,1,2; got {text!r}"
-        )
-    return tuple(int(digit) for digit in text.split(","))
+    return None if text is None else _numbers(text, "classes are digits")
 
 
-def _check_kind(model: str, prefix: str) -> None:
+def _numbers(text: str, what: str) -> tuple[int, ...]:
+    if not all(number.strip().isdigit() for number in text.split(",")):
+        raise typer.BadParameter(f"{what} separated by commas, such as 0,1,2; got {text!r}")
+    return tuple(int(number) for number in text.split(","))
+
+
+def _check_kind(model: str, *, trained: bool) -> None:
     from implicit_bias.experiments.setting import MODEL_NAMES
 
-    known = [name for name in MODEL_NAMES if name.startswith(prefix)]
+    known = [name for name in MODEL_NAMES if name.startswith("svm-") is not trained]
     if model not in known:
-        other = "train" if prefix == "svm-" else "fit"
+        other = "fit" if trained else "train"
         raise typer.BadParameter(
             f"the model must be one of {', '.join(known)}; got {model!r} (see also: {other})"
         )
@@ -529,6 +592,13 @@ def _print_certificate(
     out.print(table)
 
 
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(*(name.replace("_", " ") for name in rows[0]))
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    return table
+
+
 def _percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{100 * share:.2f} %" if share < math.inf else "inf"
 
@@ -563,7 +633,7 @@ def _cell(value: Any) -> str:
     value = _plain(value)
     if value is None:
         return "-"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,8 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, get_args
 
 import numpy as np
@@ -530,15 +531,19 @@ class _NetworkClassifier(BinaryClassifier, ABC):
         The classes; the second is the positive one.
     training_ : TrainingResult
         The trained network, and loss, error, smallest margin and norm at chosen steps.
+    checkpoints_ : dict from int to Network
+        Copies of the network as it was at the steps in ``checkpoints``.
     """
 
     training_: TrainingResult
+    checkpoints_: dict[int, Network]
     steps: int
     batch_size: int | None
     learning_rate: float
     momentum: float
     loss: Literal["logistic", "exponential"]
     rule: Literal["gradient", "local"] = "gradient"
+    checkpoints: tuple[int, ...] = ()
     dtype: Literal["float32", "float64"]
     device: str
     random_state: RandomState
@@ -572,7 +577,15 @@ class _NetworkClassifier(BinaryClassifier, ABC):
             rule=self.rule,
             seed=seed,
         )
-        self.training_ = train(network, X, signs, config, progress=self.progress)
+        steps = tuple(sorted({*config.recorded_steps(), *self.checkpoints}))
+        self.checkpoints_ = {}
+
+        def keep(point: HistoryPoint) -> None:
+            if point.step in self.checkpoints:
+                self.checkpoints_[point.step] = deepcopy(network)
+
+        config = replace(config, record=steps)
+        self.training_ = train(network, X, signs, config, progress=self.progress, record=keep)
         if self.training_.interrupted:
             warnings.warn(
                 f"training was interrupted after {self.n_iter_} of {self.steps} steps; the "
@@ -710,6 +723,9 @@ class ReLUClassifier(_NetworkClassifier):
         As in `TrainingConfig`.
     dtype, device, random_state, progress
         As in `GLNClassifier`.
+    checkpoints : tuple of int
+        Steps at which to keep a copy of the network, in ``checkpoints_``: for SVM-LC with the
+        gates of that time, pass ``gates=classifier.checkpoints_[step]`` to `GatedReLUSVC`.
     """
 
     def __init__(
@@ -725,6 +741,7 @@ class ReLUClassifier(_NetworkClassifier):
         device: str = "cpu",
         random_state: RandomState = None,
         progress: bool = False,
+        checkpoints: tuple[int, ...] = (),
     ) -> None:
         self.n_units = n_units
         self.steps = steps
@@ -736,6 +753,7 @@ class ReLUClassifier(_NetworkClassifier):
         self.device = device
         self.random_state = random_state
         self.progress = progress
+        self.checkpoints = checkpoints
 
     def _network(self, X: Array, seed: int) -> Network:
         from implicit_bias.networks import ReLUNetwork

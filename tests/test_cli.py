@@ -88,6 +88,12 @@ def test_certify_a_saved_network_and_svm(finished: tuple[Path, dict[str, Any]]) 
     assert other["lower"] != pytest.approx(svm["lower"], rel=1e-3)
 
 
+def test_trajectory(tmp_path: Path) -> None:
+    result = run_json("trajectory", *SMALL, "--at", "0,100", folder=tmp_path)
+    assert [point["step"] for point in result["points"]] == [0, 100]
+    assert (tmp_path / "implicit-bias-trajectory" / "trajectory.png").is_file()
+
+
 def test_certify_wants_to_know_the_data(tmp_path: Path) -> None:
     moons = make_toy("moons", 40, noise=0.05)
     save_model(tmp_path / "own.safetensors", GLNSVC(5, random_state=0).fit(moons.X, moons.y))

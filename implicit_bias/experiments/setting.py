@@ -4,6 +4,7 @@
 model          what it is
 =============  ==========================================================================
 gd-gln         gated linear network trained by gradient descent
+local-gln      the same network trained locally: each unit predicts the label itself
 svm-gln        its limit: sum of the units' norms
 svm-l2         the exact ||beta||_2 over all joint contexts
 svm-shallow    one layer: one weight vector for each joint context that occurs
@@ -39,12 +40,14 @@ from implicit_bias.estimators import (
     ReLUClassifier,
 )
 from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
+from implicit_bias.networks import Network
 from implicit_bias.solvers import SOLVER_NAMES, Tolerances
 from implicit_bias.training import TrainingConfig
 
 PROTOCOLS: tuple[str, ...] = ("default", "lippl2022")
 MODEL_NAMES: tuple[str, ...] = (
     "gd-gln",
+    "local-gln",
     "svm-gln",
     "svm-l2",
     "svm-shallow",
@@ -212,7 +215,7 @@ def fit_models(setting: Setting, data: Data) -> Iterator[tuple[str, BinaryClassi
     model : BinaryClassifier
         Fitted.
     """
-    builders = _Builders(setting, data)
+    builders = Builders(setting, data)
     train = data.parts.train
     order = sorted(setting.models, key=lambda name: name in NEED_RELU)
     if any(name in NEED_RELU for name in order) and "gd-relu" not in order:
@@ -226,14 +229,15 @@ def fit_models(setting: Setting, data: Data) -> Iterator[tuple[str, BinaryClassi
             yield name, model
 
 
-class _Builders:
+class Builders:
     """Unfitted models of a setting, by name."""
 
     def __init__(self, setting: Setting, data: Data) -> None:
         self.setting, self.data = setting, data
         self.published = setting.protocol == "lippl2022"
 
-    def build(self, name: str, relu: ReLUClassifier | None) -> BinaryClassifier:
+    def build(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
+        """Return the unfitted model; ``relu`` is what svm-lc and svm-hl build on."""
         setting = self.setting
         solving: dict[str, Any] = {
             "C": setting.C,
@@ -259,6 +263,8 @@ class _Builders:
                 bias = self.published
                 contexts = self.contexts()
                 return GLNClassifier(*size, contexts=contexts, readout_bias=bias, **training)
+            case "local-gln":
+                return GLNClassifier(*size, contexts=self.contexts(), rule="local", **training)
             case "svm-gln":
                 return GLNSVC(*size, contexts=self.contexts(), **solving)
             case "svm-l2":
@@ -281,6 +287,7 @@ class _Builders:
         raise ValueError(f"no model is called {name!r}")
 
     def contexts(self) -> HyperplaneContexts:
+        """Draw the contexts of the gated linear models."""
         setting, X = self.setting, self.data.parts.train.X
         if self.published:
             return HyperplaneContexts.published(
@@ -300,6 +307,7 @@ class _Builders:
         )
 
     def unit_gates(self) -> Gating:
+        """Draw the gates of svm-rc."""
         setting = self.setting
         if self.published:
             reference = self.data.everything.X

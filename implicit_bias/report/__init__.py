@@ -40,9 +40,10 @@ from implicit_bias.report.figures import (
     sections,
     style,
     svm_among,
+    trajectory_figure,
 )
 
-__all__ = ["write_report"]
+__all__ = ["write_report", "write_trajectory"]
 
 TITLE = "Where does gradient descent go?"
 # Neither states when it was made: the same numbers give the same bytes.
@@ -116,6 +117,31 @@ def write_report(
         )
     _write(folder / "report.html", page.encode())
     return folder / "report.html"
+
+
+def write_trajectory(folder: str | Path, frame: pd.DataFrame) -> Path:
+    """Write SVM-LC along a training as table (CSV, Parquet) and picture (PNG).
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where to write; made if need be.
+    frame : DataFrame
+        One row a `TrajectoryPoint`.
+
+    Returns
+    -------
+    Path
+        The picture, ``folder/trajectory.png``.
+    """
+    folder = Path(folder)
+    _write(folder / "trajectory.csv", frame.to_csv(index=False).encode())
+    _write(folder / "trajectory.parquet", frame.to_parquet(index=False))
+    with style():
+        buffer = BytesIO()
+        trajectory_figure(frame).savefig(buffer, format="png", metadata=METADATA["png"])
+    _write(folder / "trajectory.png", buffer.getvalue())
+    return folder / "trajectory.png"
 
 
 def _views(models: Mapping[str, Predicts]) -> dict[str, MarginView]:
