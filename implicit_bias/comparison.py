@@ -104,6 +104,8 @@ class ModelResult:
         For models with a margin structure, where training samples were given.
     history : tuple of HistoryPoint
         Training history of a network; empty for an SVM.
+    unseen : int
+        Evaluation samples in a context (of one unit at least) that no training sample was in.
     """
 
     name: str
@@ -111,6 +113,7 @@ class ModelResult:
     train_error: float
     margin: MarginResult | None
     history: tuple[HistoryPoint, ...]
+    unseen: int = 0
 
 
 @dataclass(frozen=True)
@@ -237,6 +240,7 @@ def compare(
                 train_error=train_errors.get(name, np.nan),
                 margin=margins.get(name),
                 history=model.history() if isinstance(model, BinaryClassifier) else (),
+                unseen=_unseen(model, X),
             )
             for name, model in models.items()
         ),
@@ -259,6 +263,13 @@ def _predictions(model: Predicts, X: ArrayLike) -> NDArray[Any]:
     if isinstance(model, BinaryClassifier):
         predicted[model.decision_function(X) == 0] = None
     return predicted
+
+
+def _unseen(model: Predicts, X: ArrayLike) -> int:
+    view = margin_view(model)
+    if view is None:
+        return 0
+    return int(np.count_nonzero(view.structure.gating.unseen(view.structure.inputs(X))))
 
 
 def _error(model: Predicts, predicted: NDArray[Any], labels: NDArray[Any]) -> float:
@@ -375,6 +386,7 @@ def _model_row(model: ModelResult) -> dict[str, Any]:
         "model": model.name,
         "error": model.error,
         "train_error": model.train_error,
+        "unseen": model.unseen,
     }
     margin = model.margin
     if margin is not None:

@@ -22,7 +22,7 @@ import tempfile
 import textwrap
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -109,8 +109,8 @@ class Dataset:
     """
 
     name: str
-    X: Array
-    y: Array
+    X: Array = field(repr=False)
+    y: Array = field(repr=False)
     class_names: tuple[str, str]
     image_shape: tuple[int, int] | None = None
     has_constant: bool = True
@@ -128,9 +128,9 @@ class Dataset:
             raise ValueError(
                 f"image_shape {self.image_shape} does not fit the {n_inputs} inputs of a sample"
             )
-        for field, array in (("X", X), ("y", y)):
+        for name, array in (("X", X), ("y", y)):
             array.flags.writeable = False
-            object.__setattr__(self, field, array)
+            object.__setattr__(self, name, array)
 
     def __len__(self) -> int:
         return len(self.y)

@@ -37,7 +37,7 @@ Threshold: TypeAlias = Literal["median", "random", "zero"] | Array
 Firing: TypeAlias = Literal[">", ">=", "sigmoid"]
 RandomState: TypeAlias = int | np.random.Generator | None
 
-# Standard deviations of the published draws (DESIGN 3): only their ratio matters, because a
+# Standard deviations of the published draws: only their ratio matters, because a
 # hyperplane does not change when its normal and its threshold are scaled together.
 WEIGHT_SCALE = 36.0
 # 65,536 contexts a unit: the shallow networks of the source paper have up to 2^15.
@@ -302,7 +302,7 @@ class GlobalContexts(Gating):
 
     The network of one layer ("shallow GLN") has one weight vector for each joint context. Of
     the C^H contexts few occur, and only these get a column; elsewhere every gate is 0 and the
-    prediction is 0, an error by either label, as in the published code (DESIGN 3).
+    prediction is 0, an error by either label, as in the published code.
 
     Parameters
     ----------

@@ -21,13 +21,13 @@ In kernels ||V_g||^2 = alpha' Q_g alpha with Q_g = (y y') o (X X') o (Z_g P_g Z_
 multiple kernel learning in which every structure is a mask on one Gram matrix. The feature
 matrix (N, M D) is never formed.
 
-Source: Lippl, Abbott, Chung (2022), eqs. (8)-(12), in the form of the design's section 1.
+Source: Lippl, Abbott, Chung (2022), sections 3 and 4, as one program for all their models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -97,11 +97,11 @@ class MarginProblem:
         values whose squares over- or underflow.
     """
 
-    X: Array
-    y: Array
-    gates: GateMatrix
-    groups: NDArray[np.int64]
-    metric: Mapping[int, Array] | None = None
+    X: Array = field(repr=False)
+    y: Array = field(repr=False)
+    gates: GateMatrix = field(repr=False)
+    groups: NDArray[np.int64] = field(repr=False)
+    metric: Mapping[int, Array] | None = field(default=None, repr=False)
     C: float = np.inf
 
     def __post_init__(self) -> None:

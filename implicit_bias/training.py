@@ -191,7 +191,8 @@ class HistoryPoint:
     error : float
         Share of the samples that are misclassified; f(x) = 0 is an error.
     min_margin : float
-        Smallest y_n f(x_n).
+        Smallest y_n f(x_n). The readout's bias is left out, as it is in ``norm``, so that their
+        ratio has the SVM's as its bound.
     norm : float
         `Network.norm`.
     gates_changed : float
@@ -487,16 +488,18 @@ def _measure(
     loss_of: Callable[[Tensor], Tensor],
     step: int,
 ) -> HistoryPoint:
-    margins = labels * network(*inputs)
+    outputs = network(*inputs)
+    margins = labels * outputs
     loss = loss_of(margins).mean()
     _check_finite(loss, step)
     error = (margins <= 0).double().mean()
+    smallest = (labels * (outputs - network.readout_bias_value)).min()
     changed = torch.count_nonzero(network.gate_pattern(*inputs) != first_gates)
     return HistoryPoint(
         step=step,
         loss=loss.item(),
         error=error.item(),
-        min_margin=margins.min().item(),
+        min_margin=smallest.item(),
         norm=network.norm(),
         gates_changed=changed.item() / first_gates.numel(),
     )

@@ -164,7 +164,7 @@ def one_class() -> MarginProblem:
 # --- the table -------------------------------------------------------------------------------
 
 SEPARABLE: dict[str, Callable[[], MarginProblem]] = {
-    # the models of the design's table
+    # the models of the source
     "gln": lambda: build(cloud(), gln()),
     "gln-four-contexts": lambda: build(cloud(), gln(3, 2)),
     "gln-many-units": lambda: build(cloud(40, 5), gln(20)),

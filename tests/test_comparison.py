@@ -76,6 +76,8 @@ def test_undecided_counts_as_an_error() -> None:
     far = 100 * np.random.default_rng(0).normal(size=(400, 3))
     undecided = shallow.decision_function(far) == 0
     assert undecided.any()
+    unseen = compare({"shallow": shallow}, far, np.ones(400)).model("shallow").unseen
+    assert unseen == np.count_nonzero(undecided)
     for label in (-1.0, 1.0):
         result = compare({"shallow": shallow}, far, np.full(400, label))
         expected = np.mean(label * shallow.decision_function(far) <= 0)
