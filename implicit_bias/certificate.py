@@ -124,8 +124,7 @@ def certify(
         coef = _as_shape(coef, "coef", (problem.n_gates, problem.X.shape[1]))
         norm = float(problem.group_norms(coef).sum())
         min_margin = float((problem.y * problem.decision(coef)).min())
-        # What the norm does not see must not predict.
-        margins = problem.y * problem.decision(problem.projected(coef))
+        margins = _seen_margins(problem, coef)
         scale = _best_scale(norm, margins, problem.C)
         if scale > 0:
             upper = min(upper, _primal_value(scale, norm, margins, problem.C))
@@ -143,8 +142,7 @@ def certify(
 def primal_scale(problem: MarginProblem, coef: Array) -> float:
     """Return the c >= 0 for which c * coef has the smallest primal value; 0 if there is none."""
     norm = float(problem.group_norms(coef).sum())
-    margins = problem.y * problem.decision(problem.projected(coef))
-    return _best_scale(norm, margins, problem.C)
+    return _best_scale(norm, _seen_margins(problem, coef), problem.C)
 
 
 def dual_scale(problem: MarginProblem, alpha: Array, dual_norms: Array | None = None) -> float:
@@ -197,6 +195,12 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
             alpha,
         )
     return None
+
+
+def _seen_margins(problem: MarginProblem, coef: Array) -> Array:
+    """Margins (N,) without what the norm does not see: that must not predict."""
+    margins = problem.y * problem.decision(problem.projected(coef))
+    return np.where(problem.silent(), 0.0, margins)
 
 
 def _gap(lower: float, upper: float) -> float:

@@ -35,6 +35,8 @@ app = typer.Typer(
 out = Console()
 err = Console(stderr=True)
 
+# What typer returns after Ctrl-C, as shells do.
+INTERRUPTED = 130
 SETTING_FILE = "setting.json"
 MODEL_SUFFIX = ".safetensors"
 
@@ -67,7 +69,11 @@ FailureOption = Annotated[
     ),
 ]
 SoftCOption = Annotated[
-    float, typer.Option("--soft-C", help="C of the soft margin that soft and drop solve.")
+    float | None,
+    typer.Option(
+        "--soft-C",
+        help="C of the soft margin that soft and drop solve (default 100 / rms feature norm).",
+    ),
 ]
 StepsOption = Annotated[int, typer.Option(help="Gradient steps.")]
 BatchSizeOption = Annotated[int, typer.Option(help="Samples a step; 0 for all.")]
@@ -121,7 +127,7 @@ def compare(
     protocol: ProtocolOption = "default",
     C: SoftOption = math.inf,
     on_failure: FailureOption = "warn",
-    soft_C: SoftCOption = 1.0,
+    soft_C: SoftCOption = None,
     steps: StepsOption = 3200,
     batch_size: BatchSizeOption = 128,
     learning_rate: LearningRateOption = 0.04,
@@ -159,7 +165,7 @@ def compare(
         device=device,
     )
     data = _load(setting)
-    from implicit_bias.experiments.setting import fit_models
+    from implicit_bias.experiments.setting import MODEL_NAMES, fit_models
     from implicit_bias.storage import save_model
 
     fitted: dict[str, BinaryClassifier] = {}
@@ -169,10 +175,8 @@ def compare(
         fitted[name] = model
         save_model(_model_file(folder, name), model, setting.facts())
         err.print(f"[bold]{name}[/] done", highlight=False)
-    for stale in set((folder / "models").glob(f"*{MODEL_SUFFIX}")) - {
-        _model_file(folder, name) for name in fitted
-    }:
-        stale.unlink()  # of another setting
+    for name in set(MODEL_NAMES) - set(fitted):
+        _model_file(folder, name).unlink(missing_ok=True)  # of an earlier comparison
     in_order = {name: fitted[name] for name in setting.models}
     comparison, page = _write_report(folder, setting, data, in_order)
     _print_comparison(comparison, page, setting, as_json)
@@ -196,7 +200,7 @@ def fit(
     protocol: ProtocolOption = "default",
     C: SoftOption = math.inf,
     on_failure: FailureOption = "warn",
-    soft_C: SoftCOption = 1.0,
+    soft_C: SoftCOption = None,
     solver: SolverOption = "auto",
     tol: TolOption = 1e-6,
     device: DeviceOption = "cpu",
@@ -346,7 +350,12 @@ def trajectory(
         tol=tol,
         device=device,
     )
-    chosen = _numbers(at, "--at takes steps")
+    asked = _numbers(at, "--at takes steps")
+    chosen = tuple(step for step in asked if step <= steps)
+    if not chosen:
+        raise typer.BadParameter(f"--at names no step up to --steps {steps}: {at}")
+    if len(chosen) < len(asked):
+        err.print(f"implicit-bias: warning: training ends at step {steps}; later ones are skipped")
     data = _load(setting)
     import pandas as pd
 
@@ -361,7 +370,7 @@ def trajectory(
     if as_json:
         _print_json({"setting": setting.facts(), "points": points, "picture": str(picture)})
     else:
-        out.print(_table(points))
+        out.print(_trajectory_table(points))
         out.print(f"Picture: {picture}", soft_wrap=True, highlight=False)
 
 
@@ -384,7 +393,7 @@ def report(
     files = {name: _model_file(folder, name) for name in setting.models}
     saved = {name: load_model(file) for name, file in files.items() if file.is_file()}
     # An interrupted run leaves the models of the run before it.
-    found = {name: item.model for name, item in saved.items() if item.facts == setting.facts()}
+    found = {name: item.model for name, item in saved.items() if _is_of(item.facts, setting)}
     if not found:
         raise typer.BadParameter(
             f"{folder} holds no finished model of its setting: run `compare` again"
@@ -432,6 +441,8 @@ def main() -> None:
         _fail("interrupted; what was finished is saved", 1)
     except (ValueError, RuntimeError, OSError, ImportError, TypeError) as error:
         _fail(str(error), 1)
+    if status == INTERRUPTED:
+        _fail("interrupted; what was finished is saved", INTERRUPTED)
     sys.exit(status)
 
 
@@ -473,9 +484,13 @@ def _digits(text: str | None) -> tuple[int, ...] | None:
 
 
 def _numbers(text: str, what: str) -> tuple[int, ...]:
-    if not all(number.strip().isdigit() for number in text.split(",")):
+    if not all(number.strip().isdecimal() for number in text.split(",")):
         raise typer.BadParameter(f"{what} separated by commas, such as 0,1,2; got {text!r}")
     return tuple(int(number) for number in text.split(","))
+
+
+def _is_of(facts: Mapping[str, Any], setting: Setting) -> bool:
+    return type(setting).from_facts(facts) == setting
 
 
 def _check_kind(model: str, *, trained: bool) -> None:
@@ -569,7 +584,7 @@ def _print_certificate(
             f"{file}: a network of several hidden layers has no convex program to certify against"
         )
     problem = view.problem(train.X, train.y)
-    alpha, status = view.alpha(len(train)), view.solution.status if view.solution else None
+    alpha, status = view.alpha(train.X, train.y), view.solution.status if view.solution else None
     if solve:
         solution = solve_problem(problem, setting.solver, setting.tol, setting.device)
         alpha, status = solution.alpha, solution.status
@@ -582,6 +597,8 @@ def _print_certificate(
         "min_margin": bounds.min_margin,
         "status": status.label if status is not None else None,
         "samples": problem.n_samples,
+        "left out": len(train) - problem.n_samples,
+        "C": view.C,
     }
     if as_json:
         _print_json(facts)
@@ -590,13 +607,6 @@ def _print_certificate(
     for name, value in facts.items():
         table.add_row(name.replace("_", " "), _cell(value))
     out.print(table)
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(*(name.replace("_", " ") for name in rows[0]))
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    return table
 
 
 def _percent(share: float) -> str:
@@ -614,6 +624,21 @@ def _models_table(comparison: Comparison) -> Table:
             norm, excess = f"{margin.norm:.6g}", _percent(margin.excess)
             cells += [norm, excess, units, margin.status.label if margin.status else "trained"]
         table.add_row(*cells)
+    return table
+
+
+def _trajectory_table(points: Sequence[Mapping[str, Any]]) -> Table:
+    shares = {
+        "gates changed": "gates_changed",
+        "network error": "network_error",
+        "SVM error": "error",
+        "SVM vs network": "disagreement",
+        "SVM vs its end": "disagreement_at_end",
+    }
+    table = Table("step", *shares, "optimum", "left out")
+    for point in points:
+        cells = [_percent(point[key]) for key in shares.values()]
+        table.add_row(str(point["step"]), *cells, f"{point['optimum']:.4g}", str(point["dropped"]))
     return table
 
 

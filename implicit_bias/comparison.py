@@ -70,6 +70,10 @@ class MarginResult:
         For an SVM that separates its training samples.
     status : Status or None
         How the solve ended, for an SVM.
+    C : float
+        Weight of the hinge loss in its program.
+    dropped : int
+        Training samples left out of its program, because they cannot be separated with the rest.
     margins : ndarray of shape (N,)
         y_n f(x_n) / norm of each training sample.
     """
@@ -84,6 +88,8 @@ class MarginResult:
     active_units: int
     support_vectors: int | None
     status: Status | None
+    C: float
+    dropped: int
     margins: Array
 
 
@@ -322,7 +328,7 @@ def _margin_results(
             continue
         problem = view.problem(X, model.signs(y))
         views[name], problems[name] = view, problem
-        certificates[name] = certify(problem, coef=view.coef, alpha=view.alpha(len(np.asarray(y))))
+        certificates[name] = certify(problem, coef=view.coef, alpha=view.alpha(X, model.signs(y)))
     names = list(problems)
     results = {}
     for name, problem in problems.items():
@@ -362,6 +368,8 @@ def _margin_result(
         active_units=int(np.count_nonzero(active if solution is None else solution.active)),
         support_vectors=len(solution.support) if solution is not None and separated else None,
         status=None if solution is None else solution.status,
+        C=view.C,
+        dropped=len(view.dropped),
         margins=problem.y * problem.decision(view.coef) / norm,
     )
 
@@ -399,6 +407,8 @@ def _model_row(model: ModelResult) -> dict[str, Any]:
             "units": len(margin.unit_norms),
             "active_units": margin.active_units,
             "support_vectors": margin.support_vectors,
+            "C": margin.C,
+            "dropped": margin.dropped,
             "status": None if margin.status is None else margin.status.label,
         }
     return row

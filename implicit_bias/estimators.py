@@ -22,7 +22,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, get_args
+from hashlib import blake2b
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    get_args,
+    runtime_checkable,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,6 +69,7 @@ UNFITTED_NETWORK = (
 )
 
 
+@runtime_checkable
 class HasGating(Protocol):
     """What has gates of its own: a network, or a classifier that trained one."""
 
@@ -82,6 +93,8 @@ class MarginView:
         inf for a network.
     dropped : ndarray of int
         Training samples left out of the problem.
+    samples : str
+        Fingerprint of the training samples; empty for a network.
     """
 
     structure: Structure
@@ -89,18 +102,34 @@ class MarginView:
     solution: Solution | None = None
     C: float = np.inf
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    samples: str = ""
 
     def problem(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
-        """Margin problem on the samples X (n, D), labels (n,) in {-1, +1}, it was fitted to."""
-        posed = self.structure.problem(X, signs, self.C)
-        kept = np.setdiff1d(np.arange(posed.n_samples), self.dropped)
-        return posed if len(kept) == posed.n_samples else posed.subset(kept)
+        """Margin problem on samples X (n, D) with labels (n,) in {-1, +1}.
 
-    def alpha(self, n_samples: int) -> Array | None:
-        """Dual variables of `problem`, if it was fitted to so many samples."""
-        if self.solution is None or len(self.solution.alpha) != n_samples:
+        On the training samples themselves, those that fitting left out are left out again.
+        """
+        posed = self.structure.problem(X, signs, self.C)
+        if len(self.dropped) == 0 or not self._fitted_to(X, signs):
+            return posed
+        return posed.subset(np.setdiff1d(np.arange(posed.n_samples), self.dropped))
+
+    def alpha(self, X: ArrayLike, signs: ArrayLike) -> Array | None:
+        """Dual variables of `problem`; None unless these are the training samples."""
+        if self.solution is None or not self._fitted_to(X, signs):
             return None
         return np.delete(self.solution.alpha, self.dropped)
+
+    def _fitted_to(self, X: ArrayLike, signs: ArrayLike) -> bool:
+        return self.samples == fingerprint(np.asarray(X), np.asarray(signs))
+
+
+def fingerprint(X: Array, signs: Array) -> str:
+    """Digest of samples: equal for equal inputs (n, D) and labels (n,)."""
+    digest = blake2b(digest_size=16)
+    for array in (X, signs):
+        digest.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
+    return digest.hexdigest()
 
 
 class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -190,6 +219,8 @@ class _MarginSVC(BinaryClassifier, ABC):
         ``on_failure="soft"``.
     dropped_ : ndarray of int
         Training samples that ``on_failure="drop"`` left out.
+    samples_ : str
+        Fingerprint of the training samples.
     dual_coef_ : ndarray of shape (1, n_support)
         y_n alpha_n of the support vectors, as in scikit-learn's SVC.
     """
@@ -199,12 +230,13 @@ class _MarginSVC(BinaryClassifier, ABC):
     failure_: Solution | None
     fitted_C_: float
     dropped_: NDArray[np.int64]
+    samples_: str
     C: float
     solver: str
     tol: float
     device: str
     on_failure: OnFailure
-    soft_C: float
+    soft_C: float | None
 
     @abstractmethod
     def _structure(self, X: Array) -> Structure:
@@ -246,6 +278,7 @@ class _MarginSVC(BinaryClassifier, ABC):
         self.failure_ = relaxed.failure
         self.fitted_C_ = relaxed.C
         self.dropped_ = relaxed.dropped
+        self.samples_ = fingerprint(X, signs)
         self.dual_coef_ = (signs * self.solution_.alpha)[None, self.support_]
         if self.on_failure == "raise":
             self.solution_.raise_for_status()
@@ -277,7 +310,12 @@ class _MarginSVC(BinaryClassifier, ABC):
         """Structure, coefficients and solution."""
         check_is_fitted(self)
         return MarginView(
-            self.structure_, self.coef_, self.solution_, self.fitted_C_, self.dropped_
+            self.structure_,
+            self.coef_,
+            self.solution_,
+            self.fitted_C_,
+            self.dropped_,
+            self.samples_,
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:
@@ -307,8 +345,9 @@ class GatedSVC(_MarginSVC):
         Where the native solvers compute.
     on_failure : {"raise", "warn", "soft", "drop"}
         What to do where the solve does not end optimal; see `solve_relaxed`.
-    soft_C : float
-        C of the soft margin that "soft" and "drop" then solve.
+    soft_C : float or None
+        C of the soft margin that "soft" and "drop" then solve; None is 100 over the root mean
+        square of the feature norms.
     """
 
     def __init__(
@@ -321,7 +360,7 @@ class GatedSVC(_MarginSVC):
         tol: float = 1e-6,
         device: str = "cpu",
         on_failure: OnFailure = "raise",
-        soft_C: float = 1.0,
+        soft_C: float | None = None,
     ) -> None:
         self.gating = gating
         self.metric = metric
@@ -379,7 +418,7 @@ class GLNSVC(_MarginSVC):
         *,
         contexts: HyperplaneContexts | None = None,
         on_failure: OnFailure = "raise",
-        soft_C: float = 1.0,
+        soft_C: float | None = None,
     ) -> None:
         self.n_units = n_units
         self.n_hyperplanes = n_hyperplanes
@@ -449,7 +488,7 @@ class GatedReLUSVC(_MarginSVC):
         init: Literal["normal", "orthogonal"] = "normal",
         threshold: Threshold = "median",
         on_failure: OnFailure = "raise",
-        soft_C: float = 1.0,
+        soft_C: float | None = None,
     ) -> None:
         self.n_units = n_units
         self.gates = gates
@@ -465,7 +504,9 @@ class GatedReLUSVC(_MarginSVC):
         self.soft_C = soft_C
 
     def _structure(self, X: Array) -> Structure:
-        if self.gates == "random":
+        if isinstance(self.gates, HasGating):
+            return Structure(self.gates.gating())
+        if isinstance(self.gates, str) and self.gates == "random":
             gating = UnitGates.random(
                 X,
                 self.n_units,
@@ -475,9 +516,10 @@ class GatedReLUSVC(_MarginSVC):
                 random_state=_generator(self.random_state),
             )
             return Structure(gating)
-        if isinstance(self.gates, str):
-            raise ValueError(f"gates must be 'random' or a trained network, got {self.gates!r}")
-        return Structure(self.gates.gating())
+        raise ValueError(
+            "gates must be 'random', or a network or classifier with gates of its own, got a "
+            f"{type(self.gates).__name__}: other gatings go into GatedSVC"
+        )
 
 
 class HiddenLayerSVC(_MarginSVC):
@@ -505,7 +547,7 @@ class HiddenLayerSVC(_MarginSVC):
         tol: float = 1e-6,
         device: str = "cpu",
         on_failure: OnFailure = "raise",
-        soft_C: float = 1.0,
+        soft_C: float | None = None,
     ) -> None:
         self.network = network
         self.C = C
@@ -577,6 +619,10 @@ class _NetworkClassifier(BinaryClassifier, ABC):
             rule=self.rule,
             seed=seed,
         )
+        if not all(0 <= step <= self.steps for step in self.checkpoints):
+            raise ValueError(
+                f"checkpoints must be steps from 0 to {self.steps}, got {self.checkpoints}"
+            )
         steps = tuple(sorted({*config.recorded_steps(), *self.checkpoints}))
         self.checkpoints_ = {}
 

@@ -34,6 +34,7 @@ from typing import Protocol
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
+import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.gating import GateMatrix, Gating
@@ -84,8 +85,8 @@ class MarginProblem:
         Group of each column, 0 .. G - 1, none left out.
     metric : mapping from group to array_like of shape (M_g, M_g), optional
         Positive semi-definite P_g of the groups that have one; see the module's table. What
-        rounding left of its null space (eigenvalues below 1e-12 of the largest, a little below
-        0) is cut off.
+        rounding left of its null space (eigenvalues below 1e-12 M_g of the largest, or a little
+        below 0) is cut off.
     C : float
         Weight of the hinge loss in (0, inf]; inf is the hard margin.
 
@@ -163,7 +164,12 @@ class MarginProblem:
         return gated_linear(self.X, self.gates, coef)
 
     def dual_vectors(self, alpha: Array) -> Array:
-        """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D)."""
+        """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D).
+
+        Without the samples in the null space of the metric, which add nothing but rounding.
+        """
+        if self.metric is not None:
+            alpha = np.where(self.silent(), 0.0, alpha)
         return np.asarray(self.gates.T @ (self.X * (alpha * self.y)[:, None]))
 
     def group_norms(self, coef: Array) -> Array:
@@ -235,7 +241,13 @@ class MarginProblem:
     def plain_gates(self) -> sp.csr_array:
         """Gates Z R, shape (N, M'), of the equivalent problem without metric."""
         gates = sp.csr_array(self.gates)
-        return gates if self.metric is None else sp.csr_array(gates @ self.root)
+        if self.metric is None:
+            return gates
+        plain = sp.csr_array(gates @ self.root)
+        # Gates in the null space of the metric: what rounding leaves of them must not be scaled up.
+        size = sp.linalg.norm(gates, axis=1) * sp.linalg.norm(self.root)
+        seen = sp.linalg.norm(plain, axis=1) > RANK_TOLERANCE * size
+        return sp.csr_array(sp.diags_array(seen.astype(np.float64)) @ plain)
 
     @cached_property
     def plain_groups(self) -> NDArray[np.int64]:

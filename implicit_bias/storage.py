@@ -1,8 +1,9 @@
 """Save and load fitted models as data, never as pickles.
 
 A file is in the safetensors format: the arrays, and a JSON header that names what they belong
-to. Loading builds objects of the classes listed in `_dataclasses` and `_built` only, so a file
-from a stranger cannot run code; but its numbers are its author's claims, which `certify` checks.
+to. Loading builds objects of the classes listed in `DATACLASSES`, `NETWORKS` and `CLASSIFIERS`
+only, so a file from a stranger cannot run code; but its numbers are its author's claims, which
+`certify` checks.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ def load_model(path: str | Path) -> SavedModel:
         model = _decode(header["model"], arrays)
         if not isinstance(model, BinaryClassifier):
             raise ValueError("it holds no classifier")
+        model.margin_view()  # fails now, not later, where an attribute is missing
         if not isinstance(header["facts"], dict):
             raise ValueError("its facts are not a mapping")
         return SavedModel(model, header["facts"], str(header["version"]))

@@ -328,6 +328,7 @@ def train(
                 optimiser.zero_grad()
                 torch.autograd.backward(loss)
                 optimiser.step()
+                step += 1  # an interruption from here on is after this update
     except KeyboardInterrupt:
         interrupted = True
         if not history or history[-1].step < step:

@@ -332,7 +332,7 @@ def test_cvxpy_oracle_is_sound() -> None:
 
 def test_what_the_metric_does_not_see_does_not_predict() -> None:
     singular = {0: np.diag([1.0, 0.0])}
-    gates = np.array([[1e-6, 1e10], [1e-6, 1e10]])
+    gates = np.array([[1e-6, 1e4], [1e-6, 1e4]])
     problem = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.zeros(2, dtype=int), singular)
     # The second coefficient is within rounding of the metric's range, yet it makes the margins.
     found = certify(problem, coef=[[1.0], [5e-10]], alpha=[1.0, 1.0])

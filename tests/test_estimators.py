@@ -353,3 +353,48 @@ def test_interrupted_training_says_so_and_is_kept(monkeypatch: pytest.MonkeyPatc
     assert model.training_.interrupted
     assert 0 < model.n_iter_ < 500
     assert model.predict(MOONS.X).shape == (60,)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_what_is_left_out_does_not_depend_on_the_scale(scale: float) -> None:
+    y = MOONS.y.copy()
+    y[:2] *= -1
+    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
+    scaled = HyperplaneContexts.random(scale * MOONS.X, 3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="left out"):
+        one = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y)
+    with pytest.warns(ConvergenceWarning, match="left out"):
+        other = GatedSVC(scaled, on_failure="drop").fit(scale * MOONS.X, y)
+    np.testing.assert_array_equal(one.dropped_, other.dropped_)
+
+
+def test_a_relaxation_that_fails_says_so() -> None:
+    off = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([1e9]))
+    with pytest.warns(ConvergenceWarning, match="classifies one class only"):
+        model = GatedSVC(off, on_failure="drop").fit(MOONS.X, MOONS.y)
+    assert model.solution_.status is Status.NOT_SEPARABLE
+    with pytest.raises(ValueError, match="soft_C must be positive and finite"):
+        GatedSVC(on_failure="soft", soft_C=np.inf).fit(XOR.X, XOR.y)
+
+
+def test_what_fitting_left_out_is_left_out_of_its_own_samples_only() -> None:
+    y = MOONS.y.copy()
+    y[:2] *= -1
+    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="left out"):
+        view = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y).margin_view()
+    assert view.problem(MOONS.X, y).n_samples == 60 - len(view.dropped)
+    assert view.alpha(MOONS.X, y) is not None
+    assert view.problem(MOONS.X[::-1], y[::-1]).n_samples == 60
+    assert view.alpha(MOONS.X[::-1], y[::-1]) is None
+
+
+@pytest.mark.parametrize("gates", [None, np.ones((60, 2)), "learned"])
+def test_gates_that_are_none(gates: Any) -> None:
+    with pytest.raises(ValueError, match="gates must be 'random', or a network"):
+        GatedReLUSVC(gates=gates).fit(MOONS.X, MOONS.y)
+
+
+def test_checkpoints_beyond_the_training() -> None:
+    with pytest.raises(ValueError, match="checkpoints must be steps from 0 to 5"):
+        ReLUClassifier(steps=5, checkpoints=(9,)).fit(MOONS.X, MOONS.y)

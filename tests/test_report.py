@@ -245,7 +245,9 @@ def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
 def test_a_network_beside_a_failed_solve(spoilt: Report) -> None:
     page = spoilt.page
     assert np.isnan(spoilt.comparison.model("svm").error)
-    assert "none is positive for any predictor (not separable: proven)" in page.text
+    assert (
+        "none is positive for any predictor with these gates (not separable: proven)" in page.text
+    )
     assert "at most" not in " ".join(page.attributes("img", "alt"))
     assert page.text.count("∞ (not separable)") == 2
     drawn = {path.stem for path in (spoilt.path.parent / "figures").iterdir()}

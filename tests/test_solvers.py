@@ -43,7 +43,7 @@ from cases import (
     units,
     xor,
 )
-from implicit_bias.certificate import Status
+from implicit_bias.certificate import Status, certify
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import (
@@ -660,3 +660,16 @@ def test_cuda_gives_the_same_answer() -> None:
         problem = build_case()
         cpu, cuda = solve(problem, tol=SOLVE_TOL), solve(problem, tol=SOLVE_TOL, device="cuda")
         assert cuda.certificate.upper == pytest.approx(cpu.certificate.upper, rel=1e-8)
+
+
+def test_a_gate_in_the_metrics_null_space_is_no_feature() -> None:
+    direction = np.array([0.3, 0.7, 0.1])
+    gates = np.vstack([np.eye(3), [0.7, -0.3, 0.0]])
+    metric = {0: np.outer(direction, direction)}
+    X, y = np.ones((4, 1)), np.ones(4)
+    problem = MarginProblem(X, y, gates, np.zeros(3, dtype=int), metric)
+    found = solve(problem)
+    assert found.status is Status.NOT_SEPARABLE
+    assert found.stats.conflict is not None
+    np.testing.assert_array_equal(found.stats.conflict.samples, [3])
+    assert certify(problem, coef=found.coef + 1.0).upper == np.inf

@@ -91,8 +91,8 @@ class Setting:
         inf for the hard margin.
     on_failure : {"warn", "soft", "drop"}
         What to solve where the hard margin has no solution; see `solve_relaxed`.
-    soft_C : float
-        C of the soft margin that "soft" and "drop" solve.
+    soft_C : float or None
+        C of the soft margin that "soft" and "drop" solve; None is relative to the data's scale.
     steps : int
         Gradient steps.
     batch_size : int or None
@@ -121,7 +121,7 @@ class Setting:
     protocol: str = "default"
     C: float = np.inf
     on_failure: str = "warn"
-    soft_C: float = 1.0
+    soft_C: float | None = None
     steps: int = 3200
     batch_size: int | None = 128
     learning_rate: float = 0.04
@@ -142,8 +142,11 @@ class Setting:
             _check_name("models", name, MODEL_NAMES)
         if len(set(self.models)) < len(self.models):
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
-        if not self.C > 0 or not self.soft_C > 0:
-            raise ValueError(f"C and soft_C must be in (0, inf], got {self.C} and {self.soft_C}")
+        if not self.C > 0 or not (self.soft_C is None or 0 < self.soft_C < np.inf):
+            raise ValueError(
+                f"C must be in (0, inf] and soft_C positive and finite, got {self.C} and "
+                f"{self.soft_C}"
+            )
         Tolerances(gap=self.tol)
         TrainingConfig(
             batch_size=self.batch_size, learning_rate=self.learning_rate, momentum=self.momentum

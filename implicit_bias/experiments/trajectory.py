@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from implicit_bias.certificate import Status
 from implicit_bias.estimators import ReLUClassifier
 from implicit_bias.experiments.setting import Builders, Data, Setting
 
@@ -46,6 +48,8 @@ class TrajectoryPoint:
         Training samples that no coefficients could classify together with the others.
     disagreement, disagreement_at_end : float
         With the network of that step, and with the trained network.
+    status : str
+        How the solve ended; errors and disagreements are nan where it found no predictor.
     """
 
     step: int
@@ -57,6 +61,7 @@ class TrajectoryPoint:
     dropped: int
     disagreement: float
     disagreement_at_end: float
+    status: str
 
 
 def context_trajectory(
@@ -81,6 +86,8 @@ def context_trajectory(
     train, validation = data.parts.train, data.parts.validation
     builders = Builders(replace(setting, on_failure="drop"), data)
     asked = tuple(step for step in sorted(set(steps)) if 0 <= step <= setting.steps)
+    if not asked:
+        raise ValueError(f"no step to take gates at: {steps}, of a training of {setting.steps}")
     relu = builders.build("gd-relu").set_params(checkpoints=asked).fit(train.X, train.y)
     assert isinstance(relu, ReLUClassifier)
     changed = {point.step: point.gates_changed for point in relu.history()}
@@ -92,6 +99,7 @@ def context_trajectory(
         view = svm.margin_view()
         assert view is not None
         assert view.solution is not None
+        solved = view.solution.status is not Status.NOT_SEPARABLE
         predicted = svm.decision_function(validation.X) > 0
         then = network.decision(validation.X) > 0
         right = validation.y > 0
@@ -99,10 +107,15 @@ def context_trajectory(
             step=step,
             gates_changed=changed[step],
             network_error=float(np.mean(then != right)),
-            error=float(np.mean(predicted != right)),
+            error=_share(predicted != right, solved),
             optimum=view.solution.certificate.lower,
             gap=view.solution.certificate.gap,
             dropped=len(view.dropped),
-            disagreement=float(np.mean(predicted != then)),
-            disagreement_at_end=float(np.mean(predicted != at_end)),
+            disagreement=_share(predicted != then, solved),
+            disagreement_at_end=_share(predicted != at_end, solved),
+            status=view.solution.status.label,
         )
+
+
+def _share(mask: NDArray[np.bool_], known: bool) -> float:
+    return float(mask.mean()) if known else np.nan

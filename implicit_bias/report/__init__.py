@@ -33,6 +33,7 @@ from implicit_bias.files import write_atomically
 from implicit_bias.report.figures import (
     Plot,
     Subject,
+    gates_moved,
     has_class_names,
     not_separable,
     percent,
@@ -269,10 +270,10 @@ def _network_headline(
         missing = other_program or "no SVM of its program is among the models"
         return f"{wrong}; {missing}. How far it is from its limit is not known."
     if not_separable(comparison, network):
-        return (
-            f"No weights of {network.name}’s program separate the training samples (proven by "
-            f"{twin.name}), so it has no limit to go to. {wrong}."
-        )
+        program = f"No weights of {network.name}’s program separate the training samples"
+        if gates_moved(network):
+            program = f"With the gates {network.name} has now no weights separate its samples"
+        return f"{program} (proven by {twin.name}), so there is no limit to go to. {wrong}."
     pair = comparison.pair(network.name, twin.name)
     disagreement = (
         f"it disagrees with {twin.name} on {percent(pair.disagreement)} of {samples} (chance "
@@ -284,8 +285,9 @@ def _network_headline(
             f"({percent(network.train_error)} are wrong), so its norm at margin 1 is infinite; "
             f"{disagreement}."
         )
+    gates = ", with the gates it has now," if gates_moved(network) else ""
     return (
-        f"{network.name}’s norm exceeds the certified optimum of {twin.name}’s program by "
+        f"{network.name}’s norm{gates} exceeds the certified optimum of {twin.name}’s program by "
         f"{percent(network.margin.excess)}; {disagreement}."
     )
 
@@ -387,6 +389,10 @@ def _gap(value: float) -> str:
 
 def _count(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:,.0f}"
+
+
+def _dropped(value: float) -> str:
+    return "–" if not value > 0 else _count(value)
 
 
 def _text(value: Any) -> str:

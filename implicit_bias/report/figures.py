@@ -185,7 +185,7 @@ def sections(subject: Subject) -> tuple[Section, ...]:
         Section(
             "training",
             "Training",
-            "The networks over the steps of gradient descent, on all training samples.",
+            "The networks over the steps of their training, on all training samples.",
             tuple(_training_plots(subject)),
         ),
         Section(
@@ -237,6 +237,11 @@ def not_separable(comparison: Comparison, model: ModelResult) -> bool:
 def _undecided(model: ModelResult) -> bool:
     """Whether the model is an SVM that found no predictor."""
     return model.margin is not None and model.margin.status is Status.NOT_SEPARABLE
+
+
+def gates_moved(network: ModelResult) -> bool:
+    """Whether training changed any gate, so that the program is that of the last step only."""
+    return any(point.gates_changed > 0 for point in network.history)
 
 
 def svm_among(twins: Sequence[ModelResult]) -> ModelResult | None:
@@ -419,9 +424,13 @@ def _margin_plots(subject: Subject) -> Iterator[Plot]:
         for twin in decided:
             number += 1
             margin, bound = _margin(twin), _bound(subject, twin)
-            at_most = "" if bound is None else f", at most {bound:.3g} for any predictor"
+            at_most = (
+                "" if bound is None else f", at most {bound:.3g} for any predictor with these gates"
+            )
             if not_separable(subject.comparison, twin):
-                at_most = "; none is positive for any predictor (not separable: proven)"
+                at_most = (
+                    "; none is positive for any predictor with these gates (not separable: proven)"
+                )
             yield Plot(
                 f"margins-{number}",
                 _margin_histogram(subject, twin, edges),
@@ -503,8 +512,8 @@ def _training_plots(subject: Subject) -> Iterator[Plot]:
         + (", with the largest possible as a line" if bounds else ""),
         "min y f(x) / norm: positive once all samples are right."
         + (
-            " The black line is the level of the SVM, 1 / optimum: the limit of gradient descent, "
-            "if the theory holds and it runs for ever."
+            " The black line is the level of the SVM with the gates at the end, 1 / optimum: the "
+            "limit of gradient descent, if the gates stay and it runs for ever."
             if bounds
             else ""
         ),
@@ -520,9 +529,10 @@ def _training_plots(subject: Subject) -> Iterator[Plot]:
             _curves(subject, certified, _excess, "norm / optimum − 1", log=True),
             f"Excess of the norm over the certified optimum, for {_names(certified)}",
             "How much larger the norm is than it need be, from the step on at which all samples "
-            "are right. It falls to 0 if gradient descent finds the SVM.",
+            "are right; the optimum is that of the gates at the end. It falls to 0 if training "
+            "finds the SVM.",
         )
-    moved = [n for n in networks if any(point.gates_changed > 0 for point in n.history)]
+    moved = [network for network in networks if gates_moved(network)]
     if moved:
         yield Plot(
             "training-gates",

@@ -136,7 +136,7 @@ def solve(
 def solve_relaxed(
     problem: MarginProblem,
     on_failure: OnFailure = "raise",
-    soft_C: float = 1.0,
+    soft_C: float | None = None,
     *,
     solver: str = "auto",
     tol: float = 1e-6,
@@ -152,8 +152,9 @@ def solve_relaxed(
         "raise" and "warn" (the caller does either) solve no relaxation; "soft" solves the soft
         margin; "drop" leaves out the samples that the soft margin misclassifies, and solves the
         hard margin on the rest.
-    soft_C : float
-        C of the soft margin.
+    soft_C : float or None
+        C of the soft margin, positive and finite; None is 100 over the root mean square of the
+        feature norms.
     solver, tol, device
         As in `solve`.
     """

@@ -16,6 +16,11 @@ from implicit_bias.solvers.base import Solution
 OnFailure: TypeAlias = Literal["raise", "warn", "soft", "drop"]
 
 
+# C of the soft margin where the user names none, in units of 1 / (root mean square feature norm):
+# then it does not depend on the scale of the data.
+DEFAULT_SOFT_C = 100.0
+
+
 @dataclass(frozen=True)
 class Relaxed:
     """A solution, and what had to be given up for it.
@@ -30,49 +35,53 @@ class Relaxed:
     dropped : ndarray of int
         Samples left out.
     failure : Solution or None
-        The proof of non-separability, where a relaxation was solved.
+        The proof of non-separability, where a relaxation was tried.
+    done : str
+        What was done about it, in words.
     """
 
     solution: Solution
     C: float
     dropped: NDArray[np.int64]
     failure: Solution | None = None
+    done: str = ""
 
     @property
     def message(self) -> str:
         """What is wrong, and what was done about it; empty where nothing is."""
-        if self.failure is None:
-            optimal = self.solution.status is Status.OPTIMAL
-            return "" if optimal else self.solution.message
-        done = (
-            f"left out {len(self.dropped)} samples that the soft margin misclassifies"
-            if len(self.dropped)
-            else f"solved the soft margin with C={self.C:g} instead"
-        )
-        return f"{self.failure.message}; {done}"
+        first = [f"{self.failure.message}; {self.done}"] if self.failure is not None else []
+        optimal = self.solution.status is Status.OPTIMAL
+        return "; ".join(first if optimal else [*first, self.solution.message])
 
 
 def relax(
     problem: MarginProblem,
     solve: Callable[[MarginProblem], Solution],
     on_failure: OnFailure,
-    soft_C: float,
+    soft_C: float | None,
 ) -> Relaxed:
     """Solve a problem, or its relaxation where its samples are not separable."""
+    if soft_C is None:
+        soft_C = DEFAULT_SOFT_C / problem.scale
+    if not 0 < soft_C < np.inf:
+        raise ValueError(f"soft_C must be positive and finite, got {soft_C}")
     solution = solve(problem)
-    everything = Relaxed(solution, problem.C, np.zeros(0, dtype=np.int64))
+    nothing = np.zeros(0, dtype=np.int64)
     if solution.status is not Status.NOT_SEPARABLE or on_failure in ("raise", "warn"):
-        return everything
+        return Relaxed(solution, problem.C, nothing)
     soft = solve(replace(problem, C=soft_C))
     if on_failure == "soft":
-        return Relaxed(soft, soft_C, everything.dropped, failure=solution)
+        done = f"solved the soft margin with C={soft_C:g} instead"
+        return Relaxed(soft, soft_C, nothing, solution, done)
     # The soft margin's coefficients separate what they classify rightly.
     right = problem.y * problem.decision(soft.coef) > 0
     kept, dropped = np.flatnonzero(right), np.flatnonzero(~right)
-    if len(kept) == 0:
-        return everything
+    if len(np.unique(problem.y[kept])) < 2:
+        done = f"the soft margin with C={soft_C:g} classifies one class only: try a larger soft_C"
+        return Relaxed(solution, problem.C, nothing, solution, done)
     reduced = solve(problem.subset(kept))
     alpha = np.zeros(problem.n_samples)
     alpha[kept] = reduced.alpha
     padded = replace(reduced, alpha=alpha, support=kept[reduced.support])
-    return Relaxed(padded, problem.C, dropped, failure=solution)
+    done = f"left out {len(dropped)} samples that the soft margin misclassifies"
+    return Relaxed(padded, problem.C, dropped, solution, done)
