@@ -117,9 +117,17 @@ def show(frame: pd.DataFrame) -> None:
         by_model = dict(list(cells.groupby("model")))
         texts = [_percent(by_model[name], "error") for name in MODELS]
         texts += [_percent(by_model[name], "disagreement") for name in MODELS[1:]]
-        texts += ["/".join(str(n) for n in by_model[name]["dropped"]) for name in MODELS[2:]]
+        texts += [_left_out(by_model[name]) for name in MODELS[2:]]
         table.add_row(str(width), *texts)
     Console(width=190).print(table, "error; then disagreement with gd-relu; (published)")
+
+
+def _left_out(cells: pd.DataFrame) -> str:
+    """List the samples left out, seed by seed; "-" where there is no solution at all."""
+    solved = cells["status"] != "NOT_SEPARABLE"
+    return "/".join(
+        str(n) if known else "-" for n, known in zip(cells["dropped"], solved, strict=True)
+    )
 
 
 def _percent(cells: pd.DataFrame, column: str) -> str:
