@@ -50,8 +50,8 @@ class Relaxed:
     def message(self) -> str:
         """What is wrong, and what was done about it; empty where nothing is."""
         first = [f"{self.failure.message}; {self.done}"] if self.failure is not None else []
-        optimal = self.solution.status is Status.OPTIMAL
-        return "; ".join(first if optimal else [*first, self.solution.message])
+        said = self.solution.status is Status.OPTIMAL or self.solution is self.failure
+        return "; ".join(first if said else [*first, self.solution.message])
 
 
 def relax(
