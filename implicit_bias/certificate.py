@@ -162,7 +162,7 @@ def gordan_ratio(problem: MarginProblem, alpha: Array) -> float:
     does not; inf is Gordan's proof that no coefficients separate.
     """
     largest = float(problem.dual_norms(alpha).max())
-    return float(alpha @ problem.feature_norms()) / largest if largest > 0 else np.inf
+    return float(alpha @ problem.feature_norms) / largest if largest > 0 else np.inf
 
 
 def find_conflict(problem: MarginProblem) -> Conflict | None:
@@ -173,7 +173,7 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
     """
     if not problem.hard_margin:
         return None
-    silent = np.flatnonzero(problem.silent())
+    silent = np.flatnonzero(problem.silent)
     if len(silent):
         alpha = np.zeros(problem.n_samples)
         alpha[silent] = 1.0 / len(silent)
@@ -200,7 +200,7 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
 def _seen_margins(problem: MarginProblem, coef: Array) -> Array:
     """Margins (N,) without what the norm does not see: that must not predict."""
     margins = problem.y * problem.decision(problem.projected(coef))
-    return np.where(problem.silent(), 0.0, margins)
+    return np.where(problem.silent, 0.0, margins)
 
 
 def _gap(lower: float, upper: float) -> float:

@@ -131,8 +131,8 @@ class MarginProblem:
 
     def _check_range(self) -> None:
         """Refuse data whose squares leave the range of float64."""
-        norms = self.feature_norms()
-        silent = self.silent()
+        norms = self.feature_norms
+        silent = self.silent
         if not np.isfinite(norms).all() or (norms[~silent] == 0).any():
             raise ValueError(
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
@@ -169,7 +169,7 @@ class MarginProblem:
         Without the samples in the null space of the metric, which add nothing but rounding.
         """
         if self.metric is not None:
-            alpha = np.where(self.silent(), 0.0, alpha)
+            alpha = np.where(self.silent, 0.0, alpha)
         return np.asarray(self.gates.T @ (self.X * (alpha * self.y)[:, None]))
 
     def group_norms(self, coef: Array) -> Array:
@@ -197,13 +197,15 @@ class MarginProblem:
             squares[g] = np.square(_root(P).T @ V[columns]).sum()  # never negative, unlike V' P V
         return np.sqrt(squares)
 
+    @cached_property
     def feature_norms(self) -> Array:
         """Norm of each sample's feature vector, sqrt(sum_g Q_g[n, n]), shape (N,)."""
         gate_squares = np.asarray(self.plain_gates.multiply(self.plain_gates).sum(axis=1))
         return np.sqrt(gate_squares.reshape(-1) * np.einsum("nd,nd->n", self.X, self.X))
 
+    @cached_property
     def silent(self) -> NDArray[np.bool_]:
-        """Find the samples whose features are all 0 (gates off, or an input of zeros): (N,)."""
+        """Samples whose features are all 0 (gates off, or an input of zeros), shape (N,)."""
         no_gate = np.abs(self.plain_gates).max(axis=1).toarray().reshape(-1) == 0
         silent: NDArray[np.bool_] = no_gate | (np.abs(self.X).max(axis=1) == 0)
         return silent
@@ -211,7 +213,7 @@ class MarginProblem:
     @cached_property
     def scale(self) -> float:
         """Root mean square of the feature norms; 1 where all features are 0."""
-        return float(np.sqrt(np.mean(self.feature_norms() ** 2))) or 1.0
+        return float(np.sqrt(np.mean(self.feature_norms**2))) or 1.0
 
     def gram(self, group: int) -> Array:
         """Q_g = (y y') o (X X') o (Z_g P_g Z_g'), shape (N, N)."""
@@ -255,6 +257,14 @@ class MarginProblem:
         columns = self.root.tocsc()
         first_row = columns.indices[columns.indptr[:-1]]
         return self.groups[first_row]
+
+    def has_gates_of(self, other: MarginProblem) -> bool:
+        """Whether inputs, gates and groups are those of another problem on the same samples."""
+        return (
+            np.array_equal(self.groups, other.groups)
+            and np.array_equal(self.X, other.X)
+            and (sp.csr_array(self.gates) != sp.csr_array(other.gates)).nnz == 0
+        )
 
     def subset(self, samples: NDArray[np.int64]) -> MarginProblem:
         """Return the same problem on some of the samples (indices)."""

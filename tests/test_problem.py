@@ -73,13 +73,13 @@ def test_gram_against_loops(problem: MarginProblem) -> None:
         close(problem.gram(g), expected)
         total += np.diag(expected)
     if problem.metric is None:
-        close(problem.feature_norms(), np.sqrt(total))
+        close(problem.feature_norms, np.sqrt(total))
 
 
 def test_feature_norms_carry_the_metric() -> None:
     problem = separable("metric-rank-deficient")
     squares = [np.diag(problem.gram(g)) for g in range(problem.n_groups)]
-    close(problem.feature_norms(), np.sqrt(np.sum(squares, axis=0)))
+    close(problem.feature_norms, np.sqrt(np.sum(squares, axis=0)))
 
 
 def test_norms_are_dual(problem: MarginProblem) -> None:

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import implicit_bias
@@ -166,11 +165,7 @@ def _other_programs(views: Mapping[str, MarginView], train: Dataset) -> dict[str
 
 def _same_gates(first: MarginView, second: MarginView, train: Dataset) -> bool:
     a, b = (view.structure.problem(train.X, train.y) for view in (first, second))
-    return (
-        np.array_equal(a.groups, b.groups)
-        and np.array_equal(a.X, b.X)
-        and (sp.csr_array(a.gates) != sp.csr_array(b.gates)).nnz == 0
-    )
+    return a.has_gates_of(b)
 
 
 # --- files ---------------------------------------------------------------------------------

@@ -215,11 +215,8 @@ def _grade(problem: MarginProblem, candidate: Candidate, tolerances: Tolerances)
     status = candidate.status
     if certificate.gap <= tolerances.gap:
         status = Status.OPTIMAL
-    elif status in (
-        Status.OPTIMAL,
-        Status.NOT_SEPARABLE,
-    ):  # a claim that the bounds do not bear out
-        status = Status.NUMERICAL_TROUBLE
+    elif status in (Status.OPTIMAL, Status.NOT_SEPARABLE):
+        status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
     return _Graded(alpha, coef, certificate, status)
 
 

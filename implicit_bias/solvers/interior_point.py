@@ -150,7 +150,7 @@ class _Kernel:
             return torch.tensor(array, device=device)
 
         self.scale = problem.scale
-        norms = problem.feature_norms()
+        norms = problem.feature_norms
         self.nu = move(np.where(norms > 0, norms, self.scale))  # (N,)
         self.b = self.scale / self.nu
         self.C = problem.C * self.nu
