@@ -21,8 +21,10 @@ if TYPE_CHECKING:
         HiddenLayerSVC,
         ReLUClassifier,
     )
+    from implicit_bias.limit import LimitConfig, train_to_limit
     from implicit_bias.problem import MarginProblem
     from implicit_bias.solvers import Solution, SolveError, solve
+    from implicit_bias.stationarity import certify_network
 
 __version__ = "0.1.0"
 
@@ -34,14 +36,17 @@ _HOME = {
     "GatedReLUSVC": "estimators",
     "GatedSVC": "estimators",
     "HiddenLayerSVC": "estimators",
+    "LimitConfig": "limit",
     "MarginProblem": "problem",
     "ReLUClassifier": "estimators",
     "Solution": "solvers",
     "SolveError": "solvers",
     "Status": "certificate",
     "certify": "certificate",
+    "certify_network": "stationarity",
     "compare": "comparison",
     "solve": "solvers",
+    "train_to_limit": "limit",
 }
 
 __all__ = [
@@ -52,14 +57,17 @@ __all__ = [
     "GatedReLUSVC",
     "GatedSVC",
     "HiddenLayerSVC",
+    "LimitConfig",
     "MarginProblem",
     "ReLUClassifier",
     "Solution",
     "SolveError",
     "Status",
     "certify",
+    "certify_network",
     "compare",
     "solve",
+    "train_to_limit",
 ]
 
 

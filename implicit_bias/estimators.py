@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -57,11 +57,13 @@ from implicit_bias.validation import Array, as_device
 if TYPE_CHECKING:
     import torch
 
+    from implicit_bias.limit import LimitResult
     from implicit_bias.networks import Network
     from implicit_bias.training import HistoryPoint, TrainingResult
 
-RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+    Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
 
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 UNFITTED_NETWORK = (
     "this %(name)s is not fitted, so it has no gates or activations yet: fit it first; and where "
@@ -571,13 +573,13 @@ class _NetworkClassifier(BinaryClassifier, ABC):
     ----------
     classes_ : ndarray of shape (2,)
         The classes; the second is the positive one.
-    training_ : TrainingResult
+    training_ : TrainingResult or LimitResult
         The trained network, and loss, error, smallest margin and norm at chosen steps.
     checkpoints_ : dict from int to Network
         Copies of the network as it was at the steps in ``checkpoints``.
     """
 
-    training_: TrainingResult
+    training_: TrainingResult | LimitResult
     checkpoints_: dict[int, Network]
     steps: int
     batch_size: int | None
@@ -607,9 +609,7 @@ class _NetworkClassifier(BinaryClassifier, ABC):
         """
         from implicit_bias.training import TrainingConfig, train
 
-        X, signs = self._validate(X, y)
-        seed = int(_generator(self.random_state).integers(2**31))
-        network = self._network(X, seed).to(as_device(self.device))
+        X, signs, network, seed = self._prepare(X, y)
         config = TrainingConfig(
             steps=self.steps,
             batch_size=self.batch_size,
@@ -632,12 +632,48 @@ class _NetworkClassifier(BinaryClassifier, ABC):
 
         config = replace(config, record=steps)
         self.training_ = train(network, X, signs, config, progress=self.progress, record=keep)
+        return self._warned()
+
+    def fit_by(self, X: ArrayLike, y: ArrayLike, trainer: Trainer) -> Self:
+        """Build the network and train it in another way, towards its limit above all.
+
+        The classifier's own ``steps``, ``batch_size``, ``learning_rate``, ``momentum``, ``loss``,
+        ``rule`` and ``checkpoints`` do not count.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs.
+        y : array_like of shape (n,)
+            Two classes.
+        trainer : callable
+            Takes the network with its initial weights, inputs (n, D) and labels (n,) in {-1, +1},
+            and returns the result: ``partial(train_to_limit, config=LimitConfig())``, say.
+
+        Raises
+        ------
+        ValueError
+            NaN, one class, more than two classes, parameters out of range.
+        """
+        X, signs, network, _ = self._prepare(X, y)
+        self.checkpoints_ = {}
+        self.training_ = trainer(network, X, signs)
+        return self._warned()
+
+    def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Network, int]:
+        """Return samples (n, D), labels (n,), the untrained network, and its weights' seed."""
+        X, signs = self._validate(X, y)
+        seed = int(_generator(self.random_state).integers(2**31))
+        return X, signs, self._network(X, seed).to(as_device(self.device)), seed
+
+    def _warned(self) -> Self:
+        """Return the fitted classifier, with a warning if its training was interrupted."""
         if self.training_.interrupted:
             warnings.warn(
-                f"training was interrupted after {self.n_iter_} of {self.steps} steps; the "
-                "network is kept as it is",
+                f"training was interrupted after {self.n_iter_} of {self.training_.config.steps} "
+                "steps; the network is kept as it is",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 

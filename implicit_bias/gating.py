@@ -8,7 +8,8 @@ gating            columns M                  gates                             g
 ================  =========================  ================================  ===============
 HyperplaneContexts  H * C, context fastest   one-hot context of each unit      one a unit
 GlobalContexts    contexts that occur        one-hot context of the network    one
-UnitGates         H (+ 1 always on)          0/1 or sigmoid of a projection    one a unit
+UnitGates         H (+ 1 always on)          0/1, or any function of a         one a unit
+                                             projection (sigmoid, ...)
 NoGates           1                          the constant 1                    one
 ================  =========================  ================================  ===============
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 GateMatrix: TypeAlias = Array | sp.csr_array
 Threshold: TypeAlias = Literal["median", "random", "zero"] | Array
-Firing: TypeAlias = Literal[">", ">=", "sigmoid"]
+Firing: TypeAlias = Literal[">", ">=", "sigmoid"] | Callable[[Array], Array]
 RandomState: TypeAlias = int | np.random.Generator | None
 
 # Standard deviations of the published draws: only their ratio matters, because a
@@ -353,7 +355,7 @@ class GlobalContexts(Gating):
 
 @dataclass(frozen=True, eq=False)
 class UnitGates(Gating):
-    """One gate a hidden unit: 0/1 as in a ReLU network with frozen gates, or a sigmoid.
+    """One gate a hidden unit: 0/1 as in a ReLU network with frozen gates, or any other scalar.
 
     Parameters
     ----------
@@ -361,9 +363,10 @@ class UnitGates(Gating):
         Gate direction of each unit.
     thresholds : ndarray of shape (H,)
         Compared with, or subtracted from, the projections.
-    firing : {">", ">=", "sigmoid"}
-        Open where the projection is greater, not smaller; or the logistic function of the
-        difference (soft GaLU, Fiat et al. 2019).
+    firing : {">", ">=", "sigmoid"} or callable
+        Open where the projection is greater, not smaller; the logistic function of the
+        difference (soft GaLU, Fiat et al. 2019); or any other function of it, applied to all
+        entries (n, H) at once, such as ``np.tanh``. A model with a function cannot be saved.
     always_on : bool
         Append one unit whose gate is 1 everywhere, so that no sample has all gates off.
     single_precision : bool
@@ -384,8 +387,11 @@ class UnitGates(Gating):
                 f"thresholds must have one entry for each of the {len(self.weights)} rows of "
                 f"weights, got {len(self.thresholds)}"
             )
-        if self.firing not in (">", ">=", "sigmoid"):
-            raise ValueError(f"firing must be '>', '>=' or 'sigmoid', got {self.firing!r}")
+        if not callable(self.firing) and self.firing not in (">", ">=", "sigmoid"):
+            raise ValueError(
+                f"firing must be '>', '>=' or 'sigmoid', got {self.firing!r}: for another gate "
+                "pass a function of the differences (n, H)"
+            )
 
     @classmethod
     def random(
@@ -471,7 +477,9 @@ class UnitGates(Gating):
         """Gates of the units, shape (n, H) or (n, H + 1), dense."""
         X = as_features(X, self.n_features)
         excess = _projections(X, self.weights, self.single_precision)
-        if self.firing == "sigmoid":
+        if callable(self.firing):
+            gates = _scalar_gates(self.firing, excess - self.thresholds)
+        elif self.firing == "sigmoid":
             gates = scipy.special.expit(excess - self.thresholds)
         elif self.firing == ">":
             gates = (excess > self.thresholds).astype(np.float64)
@@ -484,6 +492,16 @@ class UnitGates(Gating):
     def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
         """Zeros (n,): a unit is on or off, and what is learned of it holds wherever it is on."""
         return np.zeros(len(as_features(X, self.n_features)), dtype=np.int64)
+
+
+def _scalar_gates(function: Callable[[Array], Array], differences: Array) -> Array:
+    """Gates (n, H) of a user's function, checked."""
+    gates = as_finite(function(differences), "the gates that firing returns", 2)
+    if gates.shape != differences.shape:
+        raise ValueError(
+            f"firing must return one gate an entry, shape {differences.shape}, got {gates.shape}"
+        )
+    return gates
 
 
 def l2_metric(n_units: int, n_contexts: int) -> Array:

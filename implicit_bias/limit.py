@@ -64,7 +64,6 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -80,13 +79,14 @@ from implicit_bias.files import write_atomically
 from implicit_bias.losses import LOSSES, MarginLoss, check_exponential_like
 from implicit_bias.networks import Network
 from implicit_bias.stationarity import balance
+from implicit_bias.training import HistoryPoint, Observer, history_frame
 from implicit_bias.validation import Array, as_features, as_finite, as_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Method: TypeAlias = Literal["plain", "momentum", "accelerated"]
-Measure: TypeAlias = Callable[[Network], float]
+Measure: TypeAlias = Callable[[Network], Mapping[str, float]]
 
 # Step size before the first step, and what it is multiplied by after each.
 FIRST_STEP_SIZE, GROWTH = 1.0, 1.1
@@ -211,24 +211,18 @@ class Reference:
         object.__setattr__(self, "decision", decision)
 
 
-@dataclass(frozen=True)
-class LimitPoint:
-    """The network after some steps.
+@dataclass(frozen=True, kw_only=True)
+class LimitPoint(HistoryPoint):
+    """The network after some steps: what `HistoryPoint` says, and more; a step is a gradient.
 
     Attributes
     ----------
-    step : int
-        Gradients so far.
     evaluations : int
         Forward passes of the backtracking so far.
     restarts : int
         How often the velocity was set to 0 so far.
     log_loss : float
-        log of the mean loss.
-    min_margin : float
-        Smallest y_n f(x_n); a readout bias is left out.
-    norm : float
-        `Network.norm`.
+        log of the mean loss, which itself is soon 0 in any format.
     step_size : float
         The one to be tried next.
     balance : float
@@ -239,25 +233,17 @@ class LimitPoint:
     disagreement : float
         Share of the reference's inputs on which the predictions f(x) > 0 differ; nan without one.
     measures : mapping from name to float
-        What the caller's own measures gave.
+        What the caller's own measure gave.
     """
 
-    step: int
     evaluations: int
     restarts: int
     log_loss: float
-    min_margin: float
-    norm: float
     step_size: float
     balance: float
     excess: float = math.nan
     disagreement: float = math.nan
     measures: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def normalised_margin(self) -> float:
-        """min_margin / norm; nan where the weights are zero."""
-        return self.min_margin / self.norm if self.norm > 0 else math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,16 +270,19 @@ class LimitResult:
     ending: Ending
     seconds: float
 
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self.history[-1].step
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C stopped it before the end."""
+        return self.ending is Ending.INTERRUPTED
+
     def frame(self) -> pd.DataFrame:
         """Return the history as a table: a row a point, the caller's measures as last columns."""
-        import pandas as pd
-
-        rows = []
-        for point in self.history:
-            row = vars(point) | {"normalised_margin": point.normalised_margin}
-            del row["measures"]
-            rows.append({**row, **point.measures})
-        return pd.DataFrame(rows)
+        return history_frame(self.history)
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,7 +309,7 @@ def train_to_limit(
     optimum: float | None = None,
     until_excess: float | None = None,
     reference: Reference | None = None,
-    measures: Mapping[str, Measure] = MappingProxyType({}),
+    measure: Measure | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     progress: bool = False,
@@ -349,13 +338,14 @@ def train_to_limit(
         Stop where the excess is at most this; needs ``optimum``.
     reference : Reference, optional
         Predictor to compare with.
-    measures : mapping from name to callable
-        More to record: functions of the network (`stationarity`, say).
+    measure : callable, optional
+        More to record: a function of the network to numbers by name (`kkt_measure`, say).
     checkpoint : str or Path, optional
         File to which the state is written each ``config.checkpoint_every`` steps and at the end.
     resume : bool
         Continue from the checkpoint if the file is there, with bit-identical steps on the same
-        machine. ``config.steps`` may differ from that of the training that wrote it.
+        machine. ``config.steps`` may differ from that of the training that wrote it. Only
+        ``gates_changed`` counts from the gates of the network that is given.
     progress : bool
         Show step, log loss and excess on standard error.
     record : callable, optional
@@ -377,7 +367,7 @@ def train_to_limit(
     """
     _check_excess(network, optimum, until_excess)
     descent = _Descent(network, X, y, config)
-    observe = _Observer(descent, optimum, reference, measures)
+    observe = _LimitObserver(descent, optimum, reference, measure)
     state = descent.start()
     history: list[LimitPoint] = []
     if checkpoint is not None and Path(checkpoint).exists():
@@ -544,7 +534,7 @@ class _Descent:
         return digest.hexdigest()
 
 
-class _Observer:
+class _LimitObserver:
     """What the history says of a state."""
 
     def __init__(
@@ -552,9 +542,12 @@ class _Observer:
         descent: _Descent,
         optimum: float | None,
         reference: Reference | None,
-        measures: Mapping[str, Measure],
+        measure: Measure | None,
     ) -> None:
-        self.descent, self.optimum, self.measures = descent, optimum, measures
+        self.descent, self.optimum, self.measure = descent, optimum, measure
+        self.observe = Observer(
+            descent.network, descent.inputs, descent.labels, descent.config.loss
+        )
         self.predictions: Tensor | None = None
         if reference is not None:
             network = descent.network
@@ -581,17 +574,15 @@ class _Observer:
                 differs = (network(*self.inputs) > 0) != self.predictions
             disagreement = differs.double().mean().item()
         return LimitPoint(
-            step=state.step,
+            **vars(self.observe(state.step)),
             evaluations=state.evaluations,
             restarts=state.restarts,
             log_loss=state.log_loss,
-            min_margin=state.min_margin,
-            norm=network.norm(),
             step_size=state.step_size,
             balance=balance(network),
             excess=excess,
             disagreement=disagreement,
-            measures={name: float(measure(network)) for name, measure in self.measures.items()},
+            measures={} if self.measure is None else dict(self.measure(network)),
         )
 
 

@@ -307,6 +307,22 @@ def certify_network(
     )
 
 
+def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, float]]:
+    """Measure for `train_to_limit`: `residual` and `slackness` on samples X (N, D), y (N,).
+
+    Both are nan as long as the network does not separate the samples.
+    """
+
+    def measure(network: Network) -> dict[str, float]:
+        try:
+            found = stationarity(network, network.prepare(X), y)
+        except SeparationError:
+            return {"residual": math.nan, "slackness": math.nan}
+        return {"residual": found.residual, "slackness": found.slackness}
+
+    return measure
+
+
 def balance(network: Network) -> float:
     """Largest deviation from |w_h| = ||W_h||, eq. (18), over the live hidden units of any layer.
 

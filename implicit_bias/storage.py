@@ -21,7 +21,16 @@ import torch
 from numpy.typing import NDArray
 
 import implicit_bias
-from implicit_bias import certificate, estimators, gating, networks, problem, training
+from implicit_bias import (
+    certificate,
+    estimators,
+    gating,
+    limit,
+    losses,
+    networks,
+    problem,
+    training,
+)
 from implicit_bias.estimators import BinaryClassifier
 from implicit_bias.files import write_atomically
 from implicit_bias.solvers import base
@@ -45,6 +54,9 @@ DATACLASSES: dict[str, type] = {
         training.TrainingConfig,
         training.HistoryPoint,
         training.TrainingResult,
+        limit.LimitConfig,
+        limit.LimitPoint,
+        limit.LimitResult,
     )
 }
 # Networks are stored as gates or sizes, and weights.
@@ -174,6 +186,10 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return {"dict": [[_encode(k, arrays), _encode(v, arrays)] for k, v in value.items()]}
     if isinstance(value, certificate.Status):
         return {"status": value.name}
+    if isinstance(value, limit.Ending):
+        return {"ending": value.name}
+    if isinstance(value, losses.MarginLoss) and losses.LOSSES.get(value.name) is value:
+        return {"loss": value.name}
     if DATACLASSES.get(name) is type(value) and is_dataclass(value):
         named = {f.name: _encode(getattr(value, f.name), arrays) for f in fields(value)}
         return {"object": name, "fields": named}
@@ -188,8 +204,8 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         }
     raise TypeError(
         f"cannot save a {name} as data: a model can be saved if its parameters are numbers, text, "
-        "arrays and this package's own gatings, networks and classifiers (pass random_state as "
-        "an int)"
+        "arrays and this package's own gatings, losses, networks and classifiers (pass "
+        "random_state as an int)"
     )
 
 
@@ -210,6 +226,10 @@ def _decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             return {_decode(k, arrays): _decode(v, arrays) for k, v in items}
         case {"status": name}:
             return certificate.Status[name]
+        case {"ending": name}:
+            return limit.Ending[name]
+        case {"loss": name}:
+            return losses.LOSSES[name]
         case {"object": name, "fields": named}:
             return DATACLASSES[name](**{k: _decode(v, arrays) for k, v in named.items()})
         case {"network": name}:

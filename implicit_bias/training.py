@@ -33,10 +33,9 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -47,7 +46,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from implicit_bias.losses import LOSSES, LossName
+from implicit_bias.losses import LOSSES, LossName, MarginLoss
 from implicit_bias.networks import FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.validation import Array, as_features, as_labels
 
@@ -237,11 +236,21 @@ class TrainingResult:
 
     def frame(self) -> pd.DataFrame:
         """Return the history as a table: a row for each point."""
-        import pandas as pd
+        return history_frame(self.history)
 
-        return pd.DataFrame(
-            [asdict(p) | {"normalised_margin": p.normalised_margin} for p in self.history]
-        )
+
+def history_frame(history: Iterable[HistoryPoint]) -> pd.DataFrame:
+    """Return points of a history, or of several, as a table: a row a point.
+
+    What a point keeps under names of its own (`LimitPoint.measures`) makes the last columns.
+    """
+    import pandas as pd
+
+    rows = []
+    for point in history:
+        row = vars(point) | {"normalised_margin": point.normalised_margin}
+        rows.append({**row, **row.pop("measures", {})})
+    return pd.DataFrame(rows)
 
 
 def train(
@@ -293,7 +302,7 @@ def train(
     inputs = network.prepare(X)
     labels = torch.tensor(as_labels(y, len(inputs[0]))).to(inputs[0])
     loss_of, outputs_of = LOSSES[config.loss], RULES[config.rule]
-    measure = partial(_measure, network, inputs, labels, _gate_pattern(network, inputs), loss_of)
+    observe = Observer(network, inputs, labels, loss_of)
     optimiser = torch.optim.SGD(
         network.parameters(), lr=config.learning_rate, momentum=config.momentum
     )
@@ -309,7 +318,8 @@ def train(
             for step, batch in enumerate(_batches(len(labels), config)):
                 bar.update(task, completed=step)
                 if step in recorded_steps:
-                    history.append(measure(step))
+                    history.append(observe(step))
+                    _check_finite(history[-1].loss, step)
                     if record is not None:
                         record(history[-1])
                 if step == config.steps:
@@ -318,7 +328,7 @@ def train(
                     group["lr"] = config.step_size(step)
                 outputs = outputs_of(network, tuple(t[batch] for t in inputs))
                 loss = loss_of(labels[batch, None] * outputs).mean(dim=0).sum()
-                _check_finite(loss, step)
+                _check_finite(loss.item(), step)
                 optimiser.zero_grad()
                 torch.autograd.backward(loss)
                 optimiser.step()
@@ -326,7 +336,7 @@ def train(
     except KeyboardInterrupt:
         interrupted = True
         if not history or history[-1].step < step:
-            history.append(measure(step))
+            history.append(observe(step))
     return TrainingResult(
         network, config, tuple(history), interrupted, time.perf_counter() - started
     )
@@ -469,44 +479,52 @@ def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]
             yield from torch.split(order, config.batch_size)
 
 
-@torch.no_grad()
-def _gate_pattern(network: Network, inputs: tuple[Tensor, ...]) -> Tensor:
-    return network.gate_pattern(*inputs)
+class Observer:
+    """Measures a network on its training samples as it is trained.
 
+    Parameters
+    ----------
+    network : Network
+        The network, with its gates as they are at step 0.
+    inputs : tuple of Tensor
+        Prepared inputs of all samples.
+    labels : Tensor of shape (n,)
+        Their labels.
+    loss : MarginLoss
+        Loss of a margin.
+    """
 
-@torch.no_grad()
-def _measure(
-    network: Network,
-    inputs: tuple[Tensor, ...],
-    labels: Tensor,
-    first_gates: Tensor,
-    loss_of: Callable[[Tensor], Tensor],
-    step: int,
-) -> HistoryPoint:
-    outputs = network(*inputs)
-    margins = labels * outputs
-    loss = loss_of(margins).mean()
-    _check_finite(loss, step)
-    error = (margins <= 0).double().mean()
-    smallest = (labels * (outputs - network.readout_bias_value)).min()
-    changed = torch.count_nonzero(network.gate_pattern(*inputs) != first_gates)
-    return HistoryPoint(
-        step=step,
-        loss=loss.item(),
-        error=error.item(),
-        min_margin=smallest.item(),
-        norm=network.norm(),
-        gates_changed=changed.item() / first_gates.numel(),
-    )
+    @torch.no_grad()
+    def __init__(
+        self, network: Network, inputs: tuple[Tensor, ...], labels: Tensor, loss: MarginLoss
+    ) -> None:
+        self.network, self.inputs, self.labels, self.loss = network, inputs, labels, loss
+        self.first_gates = network.gate_pattern(*inputs)
+
+    @torch.no_grad()
+    def __call__(self, step: int) -> HistoryPoint:
+        """Measure the network as it is now, after so many steps."""
+        outputs = self.network(*self.inputs)
+        margins = self.labels * outputs
+        smallest = (self.labels * (outputs - self.network.readout_bias_value)).min()
+        changed = torch.count_nonzero(self.network.gate_pattern(*self.inputs) != self.first_gates)
+        return HistoryPoint(
+            step=step,
+            loss=self.loss(margins).mean().item(),
+            error=(margins <= 0).double().mean().item(),
+            min_margin=smallest.item(),
+            norm=self.network.norm(),
+            gates_changed=changed.item() / self.first_gates.numel(),
+        )
 
 
 def _whole(value: object) -> bool:
     return isinstance(value, (int, np.integer))
 
 
-def _check_finite(loss: Tensor, step: int) -> None:
-    if not math.isfinite(loss.item()):
+def _check_finite(loss: float, step: int) -> None:
+    if not math.isfinite(loss):
         raise TrainingDiverged(
-            f"training diverged: after {step} steps the loss is {loss.item()}. Choose a smaller "
+            f"training diverged: after {step} steps the loss is {loss}. Choose a smaller "
             "learning_rate, less momentum, or smaller initial weights"
         )

@@ -339,14 +339,15 @@ def test_gates_of_single_samples_are_no_gating() -> None:
 
 
 def test_interrupted_training_says_so_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    measure, calls = training._measure, iter(range(100))
+    calls = iter(range(100))
 
-    def interrupted(*arguments: Any) -> training.HistoryPoint:
-        if next(calls) == 10:
-            raise KeyboardInterrupt
-        return measure(*arguments)
+    class Interrupted(training.Observer):
+        def __call__(self, step: int) -> training.HistoryPoint:
+            if next(calls) == 10:
+                raise KeyboardInterrupt
+            return super().__call__(step)
 
-    monkeypatch.setattr(training, "_measure", interrupted)
+    monkeypatch.setattr(training, "Observer", Interrupted)
     model = GLNClassifier(2, steps=500, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"interrupted after \d+ of 500 steps"):
         model.fit(MOONS.X, MOONS.y)

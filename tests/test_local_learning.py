@@ -124,10 +124,11 @@ def test_the_classifier_passes_the_rule_on() -> None:
     model = GLNClassifier(
         4, rule="local", steps=40, batch_size=1, learning_rate=0.1, random_state=0
     )
-    model.fit(X, Y)
-    assert model.training_.config.rule == "local"
     by_gradient = GLNClassifier(4, steps=40, batch_size=1, learning_rate=0.1, random_state=0)
-    assert by_gradient.fit(X, Y).training_.config.rule == "gradient"
+    for classifier, rule in ((model, "local"), (by_gradient, "gradient")):
+        config = classifier.fit(X, Y).training_.config
+        assert isinstance(config, TrainingConfig)
+        assert config.rule == rule
     assert not np.allclose(model.decision_function(X), by_gradient.decision_function(X))
     with pytest.raises(ValueError, match="rule must be"):
         GLNClassifier(rule="hebb").fit(X, Y)  # type: ignore[arg-type]

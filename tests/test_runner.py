@@ -398,13 +398,11 @@ def test_no_worker_and_one_of_several_threads(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", [3], indirect=True)
-def test_a_worker_that_lacks_the_function_is_told(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_lacks_the_function_is_told(cluster: Cluster, tmp_path: Path) -> None:
     def elsewhere(setting: Setting) -> Outcome:
         raise AssertionError("pickled by name, and not found")
 
     elsewhere.__module__ = "a_package_of_this_machine"
-    monkeypatch.setattr("implicit_bias.experiments.backends.compute", elsewhere)
+    backend = DaskScheduler(cluster.address, elsewhere)
     with pytest.raises(BackendError, match="a worker cannot compute"):
-        finish(Grid.from_facts(SMALL), Store(tmp_path / "store"), DaskScheduler(cluster.address))
+        finish(Grid.from_facts(SMALL), Store(tmp_path / "store"), backend)

@@ -19,6 +19,8 @@ from implicit_bias import (
 )
 from implicit_bias.datasets import make_toy
 from implicit_bias.estimators import BinaryClassifier
+from implicit_bias.limit import LimitConfig, LimitResult, train_to_limit
+from implicit_bias.losses import LOSSES, MarginLoss
 from implicit_bias.storage import FileError, load_model, save_model
 
 MOONS = make_toy("moons", 60, noise=0.05)
@@ -62,6 +64,33 @@ def test_round_trip(model: BinaryClassifier, tmp_path: Path) -> None:
         assert after.solution.status is before.solution.status
         assert after.solution.certificate.gap == before.solution.certificate.gap
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def to_limit(config: LimitConfig) -> GLNClassifier:
+    model = GLNClassifier(3, random_state=0)
+    return model.fit_by(
+        MOONS.X, LABELS, lambda network, X, y: train_to_limit(network, X, y, config)
+    )
+
+
+def test_a_training_towards_the_limit_is_kept(tmp_path: Path) -> None:
+    model = to_limit(LimitConfig(steps=30, loss=LOSSES["logistic"]))
+    file = tmp_path / "model.safetensors"
+    save_model(file, model)
+    before, after = model.training_, load_model(file).model
+    assert isinstance(after, GLNClassifier)
+    assert isinstance(before, LimitResult)
+    assert isinstance(after.training_, LimitResult)
+    assert after.training_.config == before.config
+    assert after.training_.ending is before.ending
+    assert after.training_.frame().equals(before.frame())
+    assert after.n_iter_ == 30
+
+
+def test_a_loss_of_ones_own_is_no_data(tmp_path: Path) -> None:
+    own = MarginLoss("exponential", lambda q: -2.0 * q)
+    with pytest.raises(TypeError, match="cannot save a MarginLoss"):
+        save_model(tmp_path / "model.safetensors", to_limit(LimitConfig(steps=3, loss=own)))
 
 
 def test_a_file_cannot_run_code(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -29,10 +30,17 @@ from implicit_bias.cli.options import (
     TrainSizeOption,
     UnitsOption,
 )
-from implicit_bias.cli.output import cell, out, print_json
+from implicit_bias.cli.output import cell, out, percent, print_json
 
 if TYPE_CHECKING:
     from implicit_bias.experiments.setting import Setting
+    from implicit_bias.networks import Network
+    from implicit_bias.validation import Array
+
+# Steps of a training with --until-excess alone.
+LIMIT_STEPS = 100_000
+# What the table shows as percentages.
+SHARES = ("excess", "disagreement")
 
 
 def train(
@@ -55,14 +63,18 @@ def train(
     until_excess: Annotated[
         float | None,
         typer.Option(
-            help="Then go on towards infinite time (gd-gln, float64, no bias): accelerated full-"
-            "batch descent on the log of the loss, until the norm at margin 1 exceeds the "
-            "certified optimum by at most this share."
+            help="Train towards infinite time, until the norm at margin 1 exceeds the certified "
+            "optimum by at most this share (gd-gln)."
         ),
     ] = None,
-    limit_steps: Annotated[int, typer.Option(help="Steps of --until-excess, at most.")] = 100_000,
+    limit_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Train towards infinite time, so many steps at most (with --until-excess: 100000)."
+        ),
+    ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="File that keeps the state of --until-excess.")
+        Path | None, typer.Option(help="File that keeps the state of a training to the limit.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the checkpoint, if it is there.")
@@ -72,8 +84,15 @@ def train(
 ) -> None:
     """Train one network by gradient descent and save it.
 
-    With --until-excess it is then trained on, towards infinite time.
+    Towards infinite time it is trained in float64, without a bias, by accelerated full-batch
+    descent on the log of the loss. --steps, --batch-size, --learning-rate and --momentum do not
+    count then, and pictures of the way are written beside the model.
     """
+    to_limit = until_excess is not None or limit_steps is not None
+    if to_limit:
+        if limit_steps is not None and limit_steps < 1:
+            raise typer.BadParameter("--limit-steps must be at least 1")
+        steps, batch_size = limit_steps or LIMIT_STEPS, 0
     check_kind(model, trained=True)
     setting = make_setting(
         dataset=dataset,
@@ -93,82 +112,103 @@ def train(
         momentum=momentum,
         device=device,
     )
-    if until_excess is None:
+    if not to_limit:
         if checkpoint is not None or resume:
-            raise typer.BadParameter("--checkpoint and --resume need --until-excess")
+            raise typer.BadParameter(
+                "--checkpoint and --resume need --until-excess or --limit-steps"
+            )
         fit_and_save(setting, model, file, as_json)
         return
-    if model != "gd-gln":
+    if model == "local-gln":
+        raise typer.BadParameter("local learning has no limit of this kind: choose gd-gln, gd-relu")
+    if model != "gd-gln" and until_excess is not None:
         raise typer.BadParameter(
             f"--until-excess needs a network whose program training does not change: gd-gln, not "
-            f"{model}"
+            f"{model} (--limit-steps takes both)"
         )
     if resume and checkpoint is None:
         raise typer.BadParameter("--resume needs --checkpoint FILE")
-    if not until_excess > 0 or limit_steps < 1:
-        raise typer.BadParameter("--until-excess must be positive, and --limit-steps at least 1")
+    if until_excess is not None and not until_excess > 0:
+        raise typer.BadParameter("--until-excess must be positive")
     if checkpoint is not None and checkpoint.exists() and not resume:
         raise typer.BadParameter(f"{checkpoint} is there already: --resume it, or delete it")
-    _train_to_limit(setting, until_excess, limit_steps, checkpoint, resume, file, as_json)
+    _train_to_limit(setting, model, until_excess, checkpoint, resume, file, as_json)
 
 
 def _train_to_limit(
     setting: Setting,
-    until_excess: float,
-    steps: int,
+    name: str,
+    until_excess: float | None,
     checkpoint: Path | None,
     resume: bool,
     file: Path | None,
     as_json: bool,
 ) -> None:
-    """Train as usual, solve the SVM once, and descend from there until the norm is near it."""
-    from implicit_bias.certificate import certify
+    """Descend on the log of the loss beside the certified SVM, if the gates are fixed."""
+    from implicit_bias.estimators import GLNClassifier, ReLUClassifier
     from implicit_bias.experiments.setting import Builders
-    from implicit_bias.limit import LimitConfig, train_to_limit
+    from implicit_bias.limit import LimitConfig, LimitResult, Reference, train_to_limit
+    from implicit_bias.problem import Structure
+    from implicit_bias.report import write_limit
     from implicit_bias.solvers import solve
+    from implicit_bias.stationarity import GRADIENT_BLOCK, kkt_measure
     from implicit_bias.storage import save_model
 
     loaded = load_data(setting)
-    train = loaded.parts.train
-    model = Builders(setting, loaded).build("gd-gln")
-    # The limit is that of a homogeneous network; the published one has a bias, and is float32.
-    model.set_params(dtype="float64", readout_bias=False).fit(train.X, train.y)
-    view = model.margin_view()
-    assert view is not None  # a GLN of one hidden layer has one
-    problem = view.problem(train.X, train.y)
-    solution = solve(problem, setting.solver, setting.tol, setting.device)
-    solution.raise_for_status()
-    result = train_to_limit(
-        model.network_,
-        train.X,
-        train.y,
-        LimitConfig(steps=steps),
-        optimum=solution.certificate.lower,
-        until_excess=until_excess,
-        checkpoint=checkpoint,
-        resume=resume,
-        progress=True,
-    )
-    file = file or Path(f"gd-gln{MODEL_SUFFIX}")
+    samples, validation = loaded.parts.train, loaded.parts.validation
+    model = Builders(setting, loaded).build(name, homogeneous=True)
+    assert isinstance(model, GLNClassifier | ReLUClassifier)  # `check_kind` has seen to it
+
+    def descend(network: Network, X: Array, y: Array) -> LimitResult:
+        optimum, reference = None, None
+        if network.fixed_gates:
+            structure = Structure(network.gating())
+            solution = solve(structure.problem(X, y), setting.solver, setting.tol, setting.device)
+            solution.raise_for_status()
+            optimum = solution.certificate.lower
+            decision = structure.decision(validation.X, solution.coef)
+            reference = Reference(validation.X, decision)
+        size = len(y) * sum(weights.numel() for weights in network.parameters())
+        return train_to_limit(
+            network,
+            X,
+            y,
+            LimitConfig(steps=setting.steps),
+            optimum=optimum,
+            until_excess=until_excess,
+            reference=reference,
+            measure=kkt_measure(X, y) if size <= GRADIENT_BLOCK else None,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=True,
+        )
+
+    model.fit_by(samples.X, samples.y, descend)
+    result = model.training_
+    assert isinstance(result, LimitResult)
+    file = file or Path(f"{name}{MODEL_SUFFIX}")
     save_model(file, model, setting.facts())
-    bounds = certify(problem, coef=model.network_.coef(), alpha=solution.alpha)
+    pictures = write_limit(file.parent, file.name.removesuffix(MODEL_SUFFIX), result)
     last = result.history[-1]
-    facts = {
+    facts: dict[str, Any] = {
         "file": str(file),
-        "lower": bounds.lower,
-        "upper": bounds.upper,
-        "excess": bounds.gap,
-        "log_loss": last.log_loss,
-        "min_margin": bounds.min_margin,
-        "balance": last.balance,
         "steps": last.step,
         "evaluations": last.evaluations,
         "ending": result.ending.message,
+        "log_loss": last.log_loss,
+        "min_margin": last.min_margin,
+        "norm": last.norm / last.min_margin if last.min_margin > 0 else math.inf,
+        "excess": last.excess,
+        "disagreement": last.disagreement,
+        **last.measures,
+        "balance": last.balance,
     }
     if as_json:
-        print_json(facts)
+        print_json({**facts, "pictures": [str(picture) for picture in pictures]})
         return
-    table = Table("", file.name, title=f"Towards the limit on {len(train)} samples")
-    for name, value in facts.items():
-        table.add_row(name.replace("_", " "), cell(value))
+    table = Table("", file.name, title=f"Towards the limit on {len(samples)} samples")
+    for key, value in facts.items():
+        table.add_row(key.replace("_", " "), percent(value) if key in SHARES else cell(value))
     out.print(table)
+    for picture in pictures:
+        out.print(f"Picture: {picture}", soft_wrap=True, highlight=False)

@@ -16,7 +16,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # Its caller closes a backend's generator, and so stops the computation.
 Outcomes: TypeAlias = Generator[tuple[Setting, Outcome], None, None]
+# Computes a cell; workers import it by its name, so it is a function of a module that they have.
+Compute: TypeAlias = Callable[[Setting], Outcome]
 
 # A cell is given to this many workers that die before it fails.
 ATTEMPTS = 2
@@ -70,6 +72,8 @@ class LocalProcesses:
     processes : int or None
         How many; None for one a core. Each takes its share of the cores as threads, and no more
         than ``OMP_NUM_THREADS``.
+    compute : callable
+        Computes a cell: the function of this package, or one that adds models.
 
     Raises
     ------
@@ -78,6 +82,7 @@ class LocalProcesses:
     """
 
     processes: int | None = None
+    compute: Compute = compute
 
     def __post_init__(self) -> None:
         if self.processes is not None and self.processes < 1:
@@ -101,7 +106,7 @@ class LocalProcesses:
         try:
             while jobs or busy:
                 while jobs and len(busy) < count:
-                    worker = idle.pop() if idle else _Worker.start(threads)
+                    worker = idle.pop() if idle else _Worker.start(self.compute, threads)
                     busy[worker.pipe] = worker
                     worker.take(jobs.popleft())
                 for pipe in wait([worker.pipe for worker in busy.values()]):
@@ -138,11 +143,11 @@ class _Worker:
     job: _Job | None = None
 
     @classmethod
-    def start(cls, threads: int) -> _Worker:
+    def start(cls, compute: Compute, threads: int) -> _Worker:
         # Not by fork, which copies a process in the middle of torch's threads.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, threads), daemon=True)
+        process = context.Process(target=_serve, args=(theirs, compute, threads), daemon=True)
         process.start()
         theirs.close()  # the worker now holds the only other end: if it dies, ours ends
         return cls(process, ours)
@@ -171,7 +176,7 @@ class _Worker:
         self.pipe.close()
 
 
-def _serve(inbox: Connection, threads: int) -> None:
+def _serve(inbox: Connection, compute: Compute, threads: int) -> None:
     """Compute what comes through the pipe, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops us
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -215,9 +220,12 @@ class DaskScheduler:
     ----------
     address : str
         Such as tcp://10.0.0.1:8786.
+    compute : callable
+        As in `LocalProcesses`.
     """
 
     address: str
+    compute: Compute = compute
 
     @property
     def name(self) -> str:
@@ -250,10 +258,10 @@ class DaskScheduler:
                     "workers with --nthreads 1",
                     stacklevel=2,
                 )
-            yield from _gather(client, cells)
+            yield from _gather(client, self.compute, cells)
 
 
-def _gather(client: distributed.Client, cells: Iterable[Setting]) -> Outcomes:
+def _gather(client: distributed.Client, compute: Compute, cells: Iterable[Setting]) -> Outcomes:
     from distributed import CancelledError, KilledWorker, as_completed
 
     start = time.perf_counter()

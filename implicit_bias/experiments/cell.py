@@ -1,7 +1,9 @@
 """One cell of a grid: fit the models of a setting and compare them.
 
 `compute` never raises for a failure of the cell: the error is its outcome. An outcome is plain
-data, so that it can come from another process or machine.
+data, so that it can come from another process or machine. A study adds models of its own to each
+cell by the argument ``more`` of `compute`, and keeps their records in a store of its own: the key
+of a cell does not name them.
 
 ============  ===============================================================================
 field         meaning
@@ -22,12 +24,13 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
@@ -37,9 +40,12 @@ import torch
 import implicit_bias
 from implicit_bias.comparison import Comparison, ModelResult, compare
 from implicit_bias.estimators import BinaryClassifier
-from implicit_bias.experiments.setting import Data, Setting, fit_models, load_data
+from implicit_bias.experiments.setting import Builders, Data, Setting, load_data
 
 Row: TypeAlias = Mapping[str, Any]
+Fitted: TypeAlias = Mapping[str, BinaryClassifier]
+# Further models of a cell, fitted to its training samples, from those that the setting names.
+MoreModels: TypeAlias = Callable[[Builders, Fitted], Iterator[tuple[str, BinaryClassifier]]]
 CellStatus: TypeAlias = Literal["done", "failed"]
 
 # What the results depend on beside this package.
@@ -127,13 +133,21 @@ class Outcome:
     traceback: str | None = None
 
 
-def compute(setting: Setting) -> Outcome:
+def no_more(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Add no model to those that the setting names."""
+    return iter(())
+
+
+def compute(setting: Setting, more: MoreModels = no_more) -> Outcome:
     """Compute a cell in this process.
 
     Parameters
     ----------
     setting : Setting
         The cell.
+    more : callable
+        Yields further models by name, compared with the others: called with the builders of the
+        setting and the models that the setting names, fitted.
 
     Returns
     -------
@@ -144,7 +158,7 @@ def compute(setting: Setting) -> Outcome:
         warnings.simplefilter("always")
         start = time.perf_counter()
         try:
-            models, pairs = _results(setting)
+            models, pairs = _results(setting, more)
         except Exception as error:
             outcome = failure(_describe(error), time.perf_counter() - start)
             outcome = replace(outcome, traceback=traceback.format_exc())
@@ -159,18 +173,19 @@ def failure(error: str, seconds: float) -> Outcome:
     return Outcome("failed", Origin.here(), seconds, error=error)
 
 
-def _results(setting: Setting) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def _results(setting: Setting, more: MoreModels) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     data = _data(_data_part(setting))
+    builders = Builders(setting, data)
     fitted: dict[str, BinaryClassifier] = {}
     seconds: dict[str, float] = {}
     start = time.perf_counter()
-    for name, model in fit_models(setting, data):
+    for name, model in chain(builders.fit(), more(builders, fitted)):
         fitted[name] = model
         seconds[name] = time.perf_counter() - start
         start = time.perf_counter()
     train, validation = data.parts.train, data.parts.validation
     comparison = compare(
-        {name: fitted[name] for name in setting.models},
+        {name: fitted[name] for name in dict.fromkeys((*setting.models, *fitted))},
         validation.X,
         validation.y,
         train=(train.X, train.y),

@@ -206,30 +206,8 @@ def load_data(setting: Setting) -> Data:
 
 
 def fit_models(setting: Setting, data: Data) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Fit the models of a setting to its training samples, and yield each as soon as it is done.
-
-    ``svm-lc`` and ``svm-hl`` train a ``gd-relu`` even where the setting does not name it. A solve
-    that does not end optimal warns and keeps its certified bounds.
-
-    Yields
-    ------
-    name : str
-        From ``setting.models``, in that order, but those that need ``gd-relu`` last.
-    model : BinaryClassifier
-        Fitted.
-    """
-    builders = Builders(setting, data)
-    train = data.parts.train
-    order = sorted(setting.models, key=lambda name: name in NEED_RELU)
-    if any(name in NEED_RELU for name in order) and "gd-relu" not in order:
-        order = ["gd-relu", *order]
-    relu: ReLUClassifier | None = None
-    for name in order:
-        model = builders.build(name, relu).fit(train.X, train.y)
-        if isinstance(model, ReLUClassifier):
-            relu = model
-        if name in setting.models:
-            yield name, model
+    """Fit the models of a setting to its training samples; see `Builders.fit`."""
+    return Builders(setting, data).fit()
 
 
 class Builders:
@@ -238,24 +216,53 @@ class Builders:
     def __init__(self, setting: Setting, data: Data) -> None:
         self.setting, self.data = setting, data
         self.published = setting.protocol == "lippl2022"
+        self._contexts: HyperplaneContexts | None = None
 
-    def build(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
-        """Return the unfitted model; ``relu`` is what svm-lc and svm-hl build on."""
+    def fit(self) -> Iterator[tuple[str, BinaryClassifier]]:
+        """Fit the models of the setting to its training samples, and yield each once it is done.
+
+        ``svm-lc`` and ``svm-hl`` train a ``gd-relu`` even where the setting does not name it. A
+        solve that does not end optimal warns and keeps its certified bounds.
+
+        Yields
+        ------
+        name : str
+            From ``setting.models``, in that order, but those that need ``gd-relu`` last.
+        model : BinaryClassifier
+            Fitted.
+        """
+        names, train = self.setting.models, self.data.parts.train
+        order = sorted(names, key=lambda name: name in NEED_RELU)
+        if any(name in NEED_RELU for name in order) and "gd-relu" not in order:
+            order = ["gd-relu", *order]
+        relu: ReLUClassifier | None = None
+        for name in order:
+            model = self.build(name, relu).fit(train.X, train.y)
+            if isinstance(model, ReLUClassifier):
+                relu = model
+            if name in names:
+                yield name, model
+
+    def build(
+        self,
+        name: str,
+        relu: ReLUClassifier | Network | None = None,
+        *,
+        homogeneous: bool = False,
+    ) -> BinaryClassifier:
+        """Return the unfitted model; ``relu`` is what svm-lc and svm-hl build on.
+
+        A ``homogeneous`` network has no readout bias, and is float64, in any protocol.
+        """
+        published = self.published and not homogeneous
         setting = self.setting
-        solving: dict[str, Any] = {
-            "C": setting.C,
-            "solver": setting.solver,
-            "tol": setting.tol,
-            "device": setting.device,
-            "on_failure": setting.on_failure,
-            "soft_C": setting.soft_C,
-        }
+        solving = self.solving()
         training: dict[str, Any] = {
             "steps": setting.steps,
             "batch_size": setting.batch_size,
             "learning_rate": setting.learning_rate,
             "momentum": setting.momentum,
-            "dtype": "float32" if self.published else "float64",
+            "dtype": "float32" if published else "float64",
             "device": setting.device,
             "random_state": setting.seed,
             "progress": True,
@@ -263,9 +270,8 @@ class Builders:
         size = (setting.units, setting.hyperplanes)
         match name:
             case "gd-gln":
-                bias = self.published
                 contexts = self.contexts()
-                return GLNClassifier(*size, contexts=contexts, readout_bias=bias, **training)
+                return GLNClassifier(*size, contexts=contexts, readout_bias=published, **training)
             case "local-gln":
                 return GLNClassifier(*size, contexts=self.contexts(), rule="local", **training)
             case "svm-gln":
@@ -289,8 +295,25 @@ class Builders:
                 return HiddenLayerSVC(relu, **solving)
         raise ValueError(f"no model is called {name!r}")
 
+    def solving(self) -> dict[str, Any]:
+        """Return the arguments of a margin classifier that say how to solve."""
+        setting = self.setting
+        return {
+            "C": setting.C,
+            "solver": setting.solver,
+            "tol": setting.tol,
+            "device": setting.device,
+            "on_failure": setting.on_failure,
+            "soft_C": setting.soft_C,
+        }
+
     def contexts(self) -> HyperplaneContexts:
-        """Draw the contexts of the gated linear models."""
+        """Return the contexts of the gated linear models, drawn once: they all share them."""
+        if self._contexts is None:
+            self._contexts = self._draw_contexts()
+        return self._contexts
+
+    def _draw_contexts(self) -> HyperplaneContexts:
         setting, X = self.setting, self.data.parts.train.X
         if self.published:
             return HyperplaneContexts.published(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import product
 from pathlib import Path
@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
 
 import implicit_bias
 from implicit_bias.comparison import Comparison, ModelResult, Predicts, margin_view
 from implicit_bias.datasets import Dataset
 from implicit_bias.estimators import MarginView
 from implicit_bias.files import write_atomically
+from implicit_bias.limit import LimitResult
 from implicit_bias.report.figures import (
     Plot,
     Subject,
@@ -42,8 +44,10 @@ from implicit_bias.report.figures import (
     svm_among,
     trajectory_figure,
 )
+from implicit_bias.report.limit_figures import limit_plots, unit_weights_plots
+from implicit_bias.training import history_frame
 
-__all__ = ["write_report", "write_trajectory"]
+__all__ = ["write_limit", "write_report", "write_trajectory"]
 
 TITLE = "Where does gradient descent go?"
 # Neither states when it was made: the same numbers give the same bytes.
@@ -138,10 +142,42 @@ def write_trajectory(folder: str | Path, frame: pd.DataFrame) -> Path:
     _write(folder / "trajectory.csv", frame.to_csv(index=False).encode())
     _write(folder / "trajectory.parquet", frame.to_parquet(index=False))
     with style():
-        buffer = BytesIO()
-        trajectory_figure(frame).savefig(buffer, format="png", metadata=METADATA["png"])
-    _write(folder / "trajectory.png", buffer.getvalue())
-    return folder / "trajectory.png"
+        return _write_picture(folder / "trajectory.png", trajectory_figure(frame))
+
+
+def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Path, ...]:
+    """Write the pictures (PNG) of a training towards the limit.
+
+    Excess, disagreement, the caller's own measures, smallest margin and balance against the
+    steps, as far as they are known, and, with one hidden layer, the weights of each unit.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where to write; made if need be.
+    name : str
+        How the network is called: in the pictures, and in the names of their files.
+    result : LimitResult
+        The training.
+
+    Returns
+    -------
+    tuple of Path
+        The pictures, ``folder/NAME-PLOT.png``.
+    """
+    columns = ["excess", "disagreement", *result.history[-1].measures, "min_margin", "balance"]
+    with style():
+        plots = [*limit_plots({name: result}, columns), *unit_weights_plots(result.network)]
+        return tuple(
+            _write_picture(Path(folder) / f"{name}-{plot.name}.png", plot.figure) for plot in plots
+        )
+
+
+def _write_picture(path: Path, figure: Figure) -> Path:
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", metadata=METADATA["png"])
+    _write(path, buffer.getvalue())
+    return path
 
 
 def _views(models: Mapping[str, Predicts]) -> dict[str, MarginView]:
@@ -192,12 +228,10 @@ def _write_tables(folder: Path, comparison: Comparison) -> None:
 
 
 def _history_frame(comparison: Comparison) -> pd.DataFrame:
-    rows = [
-        {"model": model.name, **asdict(point), "normalised_margin": point.normalised_margin}
-        for model in comparison.models
-        for point in model.history
-    ]
-    return pd.DataFrame(rows)
+    points = [(model.name, point) for model in comparison.models for point in model.history]
+    frame = history_frame(point for _, point in points)
+    frame.insert(0, "model", [name for name, _ in points])
+    return frame
 
 
 def _image(plot: Plot, kind: str) -> bytes:

@@ -36,9 +36,11 @@ TAIL = 10.0
 # Least points of a fit.
 LEAST_POINTS = 3
 LABELS = {
-    "excess": "excess of the norm over the optimum",
+    "excess": "excess over the optimum",
     "disagreement": "disagreement with the reference",
     "min_margin": "smallest margin",
+    "residual": "KKT residual",
+    "slackness": "complementary slackness",
     "balance": "deviation from |w| = ||W||",
 }
 
@@ -99,7 +101,7 @@ def _against_steps(frames: Mapping[str, pd.DataFrame], column: str) -> Plot | No
         return None
     label = LABELS.get(column, column.replace("_", " "))
     ax.set(xlabel="steps", ylabel=label)
-    _logarithmic(ax)
+    logarithmic(ax)
     figure.legend(loc="outside lower center", ncols=1)
     return Plot(
         f"limit-{column.replace('_', '-')}",
@@ -110,28 +112,26 @@ def _against_steps(frames: Mapping[str, pd.DataFrame], column: str) -> Plot | No
     )
 
 
-def unit_weights_plot(network: Network) -> Plot:
+def unit_weights_plots(network: Network) -> tuple[Plot, ...]:
     """Draw |w_h| and ||W_h|| of each hidden unit against its norm ||zeta_h|| = |w_h| ||W_h||.
 
     At the limit both lie on the dotted line, the square root of that norm (eq. (18)).
 
-    Raises
-    ------
-    ValueError
-        More than one hidden layer, or no unit with weights.
+    Returns
+    -------
+    tuple of Plot
+        One figure; none where units have no zeta (several hidden layers) or no weights.
     """
     if not network.has_margin_structure:
-        raise ValueError(
-            "a network of several hidden layers has no zeta for each unit: use one hidden layer"
-        )
+        return ()
     outward = np.abs(network.readout.detach().cpu().numpy()[0])
     # Row-major: the C weight vectors of a unit lie together.
     first = network.hidden_weights[0].detach().cpu().numpy()
     inward = np.linalg.norm(first.reshape(len(outward), -1), axis=1)
     norms = inward * outward
-    if not norms.any():
-        raise ValueError("the weights of all units are 0: train the network first")
     alive = norms > 0
+    if not alive.any():
+        return ()
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     ax = figure.add_subplot()
     line = np.geomspace(norms[alive].min(), norms.max(), 50)
@@ -139,19 +139,20 @@ def unit_weights_plot(network: Network) -> Plot:
     ax.plot(norms[alive], outward[alive], "o", color=BLUE, label="readout |w|")
     ax.plot(norms[alive], inward[alive], "^", color=VERMILION, mfc="none", label="hidden ||W||")
     ax.set(xlabel="norm ||zeta|| of the unit", ylabel="its weights")
-    _logarithmic(ax)
+    logarithmic(ax)
     figure.legend(loc="outside lower center", ncols=3)
     apart = float(np.max(np.abs(inward - outward)[alive] / np.maximum(inward, outward)[alive]))
-    return Plot(
+    plot = Plot(
         "limit-units",
         figure,
         f"Weights of {np.count_nonzero(alive)} units of {len(norms)} against their norms; the two "
         f"layers differ by at most {apart:.2g} of the larger",
         "The weights into and out of each unit. Gradient descent makes them equal in the limit.",
     )
+    return (plot,)
 
 
-def _logarithmic(ax: Axes) -> None:
+def logarithmic(ax: Axes) -> None:
     """Let both axes be logarithmic, with plain numbers: the style parses no mathematics."""
     ax.set(xscale="log", yscale="log")
     ax.grid(True)

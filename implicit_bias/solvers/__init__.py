@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 SolverName: TypeAlias = Literal[
-    "auto", "interior-point", "working-set", "ecos", "osqp", "clarabel", "scs"
+    "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel", "scs"
 ]
 SOLVER_NAMES: tuple[str, ...] = get_args(SolverName)
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
@@ -76,9 +76,10 @@ def solve(
     ----------
     problem : MarginProblem
         The problem.
-    solver : {"auto", "interior-point", "working-set", "ecos", "osqp", "clarabel", "scs"}
-        "auto" takes the interior point up to 3,000 samples and the working set beyond; the
-        others go through CVXPY and are slow. OSQP takes hard margins of one group only.
+    solver : {"auto", "interior-point", "working-set", "active-set", "ecos", "osqp", ...}
+        "auto" takes the interior point up to 3,000 samples and the working set beyond; with a
+        start, the active set, which falls back on these. The others ("clarabel", "scs", too) go
+        through CVXPY and are slow. OSQP takes hard margins of one group only.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -114,10 +115,11 @@ def solve(
     if max_iterations is not None and max_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
     began = time.perf_counter()
+    by_size = "interior-point" if problem.n_samples <= INTERIOR_POINT_LIMIT else "working-set"
     if solver == "auto":
-        solver = "interior-point" if problem.n_samples <= INTERIOR_POINT_LIMIT else "working-set"
+        solver = by_size if start is None else "active-set"
     _check_start(problem, start)
-    method = _solver(solver, tolerances, device, max_iterations, max_memory)
+    method = _solver(solver, tolerances, device, max_iterations, max_memory, by_size)
     conflict = find_conflict(problem)
     if conflict is None:
         candidate = method.run(problem, report, start)
@@ -182,6 +184,7 @@ def _solver(
     device: str,
     max_iterations: int | None,
     max_memory: float | None,
+    fallback: str,
 ) -> Solver:
     device = as_device(device)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
@@ -200,6 +203,16 @@ def _solver(
         from implicit_bias.solvers.working_set import WorkingSet
 
         return WorkingSet(
+            tolerances=tolerances,
+            device=device,
+            max_iterations=max_iterations,
+            max_memory=max_memory,
+        )
+    if name == "active-set":
+        from implicit_bias.solvers.active_set import ActiveSet
+
+        return ActiveSet(
+            fallback=_solver(fallback, tolerances, device, max_iterations, max_memory, fallback),
             tolerances=tolerances,
             device=device,
             max_iterations=max_iterations,

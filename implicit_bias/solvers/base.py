@@ -206,6 +206,10 @@ class Solver(ABC):
     ) -> Candidate:
         """Solve, reporting bounds on the way."""
 
+    def fits(self, needed: int) -> bool:
+        """Whether ``max_memory`` allows so many bytes."""
+        return self.max_memory is None or needed <= self.max_memory * GIB
+
     def check_memory(self, needed: int) -> None:
         """Refuse what does not fit, before anything is allocated.
 
@@ -214,7 +218,7 @@ class Solver(ABC):
         MemoryError
             More than ``max_memory`` would be needed.
         """
-        if self.max_memory is not None and needed > self.max_memory * GIB:
+        if not self.fits(needed):
             raise MemoryError(
                 f"this solve would need {needed / GIB:.3g} GiB beside the data, but max_memory is "
                 f"{self.max_memory:g} GiB: raise it, use fewer samples, or solver='working-set'"

@@ -78,7 +78,12 @@ class Rows:
 
     def curvature_diagonal(self, d: Tensor) -> Tensor:
         """Diagonal of Q(d), shape (N,)."""
-        return self.yX.square().sum(1) * (self.Z.square() @ self._weights(d))
+        return self._input_squares * (self.Z.square() @ self._weights(d))
+
+    @cached_property
+    def _input_squares(self) -> Tensor:
+        """||x_n||^2 / nu_n^2, shape (N,)."""
+        return self.yX.square().sum(1)
 
     @cached_property
     def _K(self) -> Tensor:
@@ -143,10 +148,13 @@ class Kernel:
         return torch.full((size,), value, dtype=self.dtype, device=self.device)
 
 
-def peak_memory(n_samples: int, problem: MarginProblem) -> int:
-    """Bytes that a solve of so many samples with a problem's inputs and gates may take at most."""
+def peak_memory(n_samples: int, problem: MarginProblem, n_system: int | None = None) -> int:
+    """Bytes that a solve of so many samples with a problem's inputs and gates may take at most.
+
+    ``n_system`` of them are in the linear system; all by default.
+    """
     D, (_, M), G = problem.X.shape[1], problem.plain_gates.shape, problem.n_groups
-    square = 2 * n_samples**2  # K and Q(d)
+    square = 2 * (n_samples if n_system is None else n_system) ** 2  # K and Q(d)
     rows = n_samples * (3 * D + 4 * M + 5 * G)  # inputs and gates, products, U, W
     return 8 * (square + rows + 4 * (M + 1) * (D + 1) + G**2)
 

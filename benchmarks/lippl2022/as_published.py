@@ -1,0 +1,226 @@
+r"""The SVMs of [L] as their published code has them, where that is not as printed.
+
+The published code flattens (unit, context) with the context fastest, column j = h C + c, and
+folds it back in column-major order: where a sum over the contexts of a unit is meant, it is taken
+over the fold g of the columns with j mod H = g.
+
+=========  ========  ========================================================================
+symbol     shape     meaning
+=========  ========  ========================================================================
+H, C                 hidden units, contexts of each
+B          (HC, HC)  1 where two columns are in one fold, else 0
+J          (HC, HC)  all ones
+A          (HC, HC)  C I - B + J / (HC): their eq. (23)/(25), with the wrong fold
+U          (HC, HC)  B / C - J / (HC): projection on the null space of A, of H - 1 dimensions
+=========  ========  ========================================================================
+
+svm-gln-published  the sum of the folds' norms, instead of the units'.
+svm-l2-published   minimise ||A zeta||. A has the eigenvalue C on columns that differ within a
+                   fold, 1 on the ones vector, and 0 on what is constant on each fold and sums to
+                   zero. With the right fold these last columns would add nothing to the
+                   predictor; with the wrong one they do, and cost nothing. So the program is no
+                   norm, and where they alone separate the samples its optimum is 0 and its
+                   solution not unique. It is solved with the eigenvalue `FREE` on them,
+
+                       P = (I - B / C) / C^2 + J / (HC) + U / FREE^2,     the pseudo-inverse of
+                                                                        A'A as FREE -> 0:
+
+                   the solution of their program that is smallest along U. Its norm is ||A zeta||
+                   up to `FREE`: next to 0 where U alone separates.
+svm-l2-osqp        the same program given to OSQP through CVXPY, with the defaults of both, as the
+                   published numbers were made. It stops after a hundred iterations far from the
+                   solution above: what it returns is that of the solver, not of the program.
+svm-gates          a linear SVM on the 0/1 gates of the trained ReLU network ("gates only").
+
+Source: Lippl, Abbott, Chung (2022) [L], eqs. (23) to (25), and their published code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from further_models import gln_without_momentum
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.estimators import (
+    BinaryClassifier,
+    GatedSVC,
+    HasGating,
+    HiddenLayerSVC,
+    MarginView,
+)
+from implicit_bias.experiments.cell import Fitted
+from implicit_bias.experiments.setting import Builders
+from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts
+from implicit_bias.problem import HasHiddenLayer, Structure
+from implicit_bias.validation import Array
+
+# Eigenvalue of A put in the place of 0. Results do not change below 0.01.
+FREE = 1e-3
+
+
+def folds(contexts: HyperplaneContexts) -> NDArray[np.int64]:
+    """Fold of each column h C + c, shape (H C,), in the published code: j mod H."""
+    columns = contexts.n_units * contexts.n_contexts
+    return np.arange(columns, dtype=np.int64) % contexts.n_units
+
+
+def operator(contexts: HyperplaneContexts) -> Array:
+    """Return A, shape (H C, H C)."""
+    size, n_contexts = contexts.n_units * contexts.n_contexts, contexts.n_contexts
+    return n_contexts * np.eye(size) - _same_fold(contexts) + 1.0 / size
+
+
+def metric(contexts: HyperplaneContexts, free: float = FREE) -> Array:
+    """P, shape (H C, H C), with the eigenvalue ``free`` of A on what A leaves unpenalised."""
+    size, n_contexts = contexts.n_units * contexts.n_contexts, contexts.n_contexts
+    mean_of_fold = _same_fold(contexts) / n_contexts
+    within = (np.eye(size) - mean_of_fold) / n_contexts**2
+    return within + 1.0 / size + (mean_of_fold - 1.0 / size) / free**2
+
+
+def _same_fold(contexts: HyperplaneContexts) -> Array:
+    fold = folds(contexts)
+    return (fold[:, None] == fold).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Regrouped(Gating):
+    """The gates of a gating in other groups.
+
+    Parameters
+    ----------
+    gating : Gating
+        Gates z.
+    new_groups : ndarray of int, shape (M,)
+        Group of each column.
+    """
+
+    gating: Gating
+    new_groups: NDArray[np.int64]
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return self.gating.n_features
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """The new groups."""
+        return self.new_groups
+
+    def gates(self, X: ArrayLike) -> GateMatrix:
+        """Gates (n, M) of the gating."""
+        return self.gating.gates(X)
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Count, for each sample (n,), the units in a context that training never saw."""
+        return self.gating.unseen(X)
+
+
+def svm_gln(builders: Builders) -> GatedSVC:
+    """Return svm-gln-published, unfitted."""
+    contexts = builders.contexts()
+    return GatedSVC(Regrouped(contexts, folds(contexts)), **builders.solving())
+
+
+def svm_l2(builders: Builders) -> GatedSVC:
+    """Return svm-l2-published, unfitted."""
+    contexts = builders.contexts()
+    return GatedSVC(_one_group(contexts), metric={0: metric(contexts)}, **builders.solving())
+
+
+def _one_group(contexts: HyperplaneContexts) -> Regrouped:
+    return Regrouped(contexts, np.zeros_like(contexts.groups))
+
+
+class OsqpL2(BinaryClassifier):
+    """svm-l2-osqp: their program as they gave it to OSQP, stopped where its defaults stop it.
+
+    Parameters
+    ----------
+    contexts : HyperplaneContexts
+        Gates.
+    """
+
+    def __init__(self, contexts: HyperplaneContexts) -> None:
+        self.contexts = contexts
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Solve minimise ||A zeta||^2 subject to y_n f(x_n) >= 1.
+
+        Raises
+        ------
+        RuntimeError
+            OSQP gave no coefficients.
+        """
+        import cvxpy as cp
+
+        X, signs = self._validate(X, y)
+        self.structure_ = Structure(_one_group(self.contexts), metric={0: metric(self.contexts)})
+        gates = self.contexts.gates(X).toarray()
+        zeta = cp.Variable((gates.shape[1], X.shape[1]))
+        outputs = cp.sum(cp.multiply(gates @ zeta, X), axis=1)
+        program = cp.Problem(
+            cp.Minimize(cp.sum_squares(operator(self.contexts) @ zeta)),
+            [cp.multiply(signs, outputs) >= 1],
+        )
+        program.solve(solver="OSQP")
+        if zeta.value is None:
+            raise RuntimeError(f"OSQP ended {program.status} and gave no coefficients")
+        self.coef_ = np.asarray(zeta.value, dtype=np.float64)
+        return self
+
+    def margin_view(self) -> MarginView:
+        """Structure and coefficients; no dual variables, which the solver has not brought far."""
+        return MarginView(self.structure_, self.coef_)
+
+    def history(self) -> tuple[()]:
+        """Nothing was trained."""
+        return ()
+
+    def _decide(self, X: Array) -> Array:
+        return self.structure_.decision(X, self.coef_)
+
+
+@dataclass(frozen=True)
+class LearnedGates:
+    """The gates of a trained network, as if they were its hidden layer.
+
+    Parameters
+    ----------
+    network : network or classifier with ``gating()``
+        Already trained.
+    """
+
+    network: HasGating
+
+    def hidden_activations(self, X: ArrayLike) -> Array:
+        """0/1 gates of the hidden units, shape (n, H)."""
+        return np.asarray(self.network.gating().gates(X))
+
+
+def gln_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Fit svm-gln-published and svm-l2-published, and train gd-gln without momentum."""
+    yield from gln_without_momentum(builders, fitted)
+    train = builders.data.parts.train
+    yield "svm-gln-published", svm_gln(builders).fit(train.X, train.y)
+    yield "svm-l2-published", svm_l2(builders).fit(train.X, train.y)
+
+
+def osqp_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Fit svm-l2-published and svm-l2-osqp."""
+    train = builders.data.parts.train
+    yield "svm-l2-published", svm_l2(builders).fit(train.X, train.y)
+    yield "svm-l2-osqp", OsqpL2(builders.contexts()).fit(train.X, train.y)
+
+
+def relu_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Fit svm-gates to the gates of the cell's gd-relu."""
+    train, relu = builders.data.parts.train, fitted["gd-relu"]
+    assert isinstance(relu, HasGating)
+    gates: HasHiddenLayer = LearnedGates(relu)
+    yield "svm-gates", HiddenLayerSVC(gates, **builders.solving()).fit(train.X, train.y)

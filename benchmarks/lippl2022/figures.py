@@ -1,0 +1,767 @@
+"""Figures 2 to 5 of the paper, as published and corrected, side by side, and what lies beyond.
+
+    python benchmarks/lippl2022/figures.py figure-2
+    python benchmarks/lippl2022/figures.py all
+
+Each command reads the tables that study.py and published.py write, and writes PNG files. The left half of a figure
+shows the published values, with our run of the published operators as rings; the right half the
+corrected ones, where a ring says that the published solver had failed on a cell. A value that is
+not there is not drawn, and no line crosses its place; a cross at the top of a panel marks a cell
+that was tried and has no predictor. Bars are standard deviations over seeds.
+
+Chance: two classifiers of one and the same error p, independent of each other, disagree on
+2 p (1 - p) of the samples. p is the network's error, as in the paper.
+
+Source: Lippl, Abbott, Chung (2022), figures 2 to 5; 4 and 5 are 2 and 3 for all settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+import typer
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+from pandas.api.typing import SeriesGroupBy
+from values import SIDES, TRAIN_SIZES, Tables, all_values, in_study, of_momentum
+
+from implicit_bias.report.figures import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    Plot,
+    style,
+)
+
+RESULTS = Path("benchmarks/results/lippl2022")
+PICTURES = Path("benchmarks/pictures/lippl2022")
+PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.7  # inches
+WIDTHS, DEPTHS = (10, 20, 50, 100), tuple(range(16))
+TITLES = {"published": "As published", "corrected": "Corrected"}
+TINTS = {"published": "#f5f5f2", "corrected": "white"}
+NOTHING = {"published": "not published", "corrected": "not yet computed"}
+RINGS = {
+    "published": "dots: published values; rings: our run of the published operators",
+    "corrected": "rings: the published solver failed on this cell",
+}
+THRESHOLDS = {"median": "median thresholds", "random": "random thresholds"}
+GLN, RELU = ("GD-GLN", "SVM-GLN", "SVM-L2"), ("GD-ReLU", "SVM-HL", "SVM-LC", "SVM-RC")
+SHALLOW = ("GD-shallow", "SVM-shallow")
+COLOURS = {
+    "GD-GLN": BLUE,
+    "GD-ReLU": BLUE,
+    "GD-shallow": SKY,
+    "SVM-shallow": ORANGE,
+    "SVM-GLN": VERMILION,
+    "SVM-L2": GREEN,
+    "SVM-HL": PURPLE,
+    "SVM-LC": ORANGE,
+    "SVM-RC": GREEN,
+}
+LINES: dict[int, Literal[":", "--", "-"]] = {500: ":", 1000: "--", 2000: "-"}
+MARKERS = {500: "o", 1000: "^", 2000: "s"}
+DOT, RING = 4.0, 7.0
+
+# Draws the values of one side, and says whether there was anything to draw.
+Draw: TypeAlias = Callable[[Axes, pd.DataFrame], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """A panel that both halves of a figure have.
+
+    Attributes
+    ----------
+    title : str
+        Heading.
+    values : DataFrame
+        What it shows, of both sides.
+    draw : callable
+        Draws the values of one side, and returns whether there are any.
+    """
+
+    title: str
+    values: pd.DataFrame
+    draw: Draw
+
+
+def chance(p: pd.Series[float]) -> pd.Series[float]:
+    """Disagreement of two independent classifiers of the same error p."""
+    return 2.0 * p * (1.0 - p)
+
+
+# --- the figures of the paper --------------------------------------------------------------
+
+
+def figure_2(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
+    """Draw GLNs and their SVMs: errors, disagreement, the best networks, errors against H."""
+    gln = _models(of_momentum(values, momentum), GLN)
+    median = gln[gln["threshold"] == "median"]
+    best = {
+        "shallow": ("GD-shallow", "SVM-shallow"),
+        "two layers:\nGLN norm": ("GD-GLN", "SVM-GLN"),
+        "two layers:\nL2 norm": ("SVM-L2",),
+    }
+    panels = [
+        [
+            Panel("a  error of SVM and network", median, draw_errors),
+            Panel("b  disagreement with network", median, draw_disagreement),
+        ],
+        [
+            Panel("c  best of all settings", _models(values, (*GLN, *SHALLOW)), _best(best)),
+            Panel(
+                "d  two contexts a unit",
+                median[median["hyperplanes"] == 1],
+                _against_width("error"),
+            ),
+        ],
+    ]
+    return Plot(
+        _name("figure-2", momentum, 0.0),
+        _halves(panels, f"Figure 2. GLNs on binary MNIST (momentum {momentum:g})"),
+        "Four panels, as published and corrected: errors of SVMs against those of trained gated "
+        "linear networks, their disagreement, the best networks, and errors against the width",
+        "Median thresholds in a, b and d; c takes the least error over all settings (widths up to "
+        "100, contexts, thresholds, momentum) of each seed. The grey line in a is equality, in b "
+        "chance, 2p(1 − p).",
+    )
+
+
+def figure_3(values: pd.DataFrame, momentum: float = 0.9) -> Plot:
+    """Draw ReLU networks and their SVMs, as figure 2 does GLNs."""
+    relu = _models(of_momentum(values, momentum), RELU)
+    narrow = values[(values["units"] <= 50) & (values["hyperplanes"] == 1)]
+    gln = _models(narrow, ("SVM-GLN",))
+    best = {"GD": ("GD-ReLU",), "HL": ("SVM-HL",), "LC": ("SVM-LC",), "RC": ("SVM-RC",)}
+    panels = [
+        [
+            Panel("a  error of SVM and network", relu, draw_errors),
+            Panel("b  disagreement with network", relu, draw_disagreement),
+        ],
+        [
+            Panel(
+                "c  best of all settings",
+                pd.concat([_models(values, RELU), gln]),
+                _best(best | {"GLN": ("SVM-GLN",)}),
+            ),
+            Panel("d  error against width", relu, _against_width("error")),
+        ],
+    ]
+    return Plot(
+        _name("figure-3", momentum, 0.9),
+        _halves(panels, f"Figure 3. ReLU networks on binary MNIST (momentum {momentum:g})"),
+        "Four panels, as published and corrected: errors of SVMs against those of trained ReLU "
+        "networks, their disagreement, the best networks, and errors against the width",
+        "SVM-HL: on the hidden layer; SVM-LC: with learned contexts; SVM-RC: with random ones; "
+        "GLN: SVM-GLN with two contexts a unit and at most 50 units. c takes the least error over "
+        "all settings of each seed.",
+    )
+
+
+def figure_4(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
+    """Draw figure 2 for all thresholds and numbers of contexts."""
+    gln = _models(of_momentum(values, momentum), GLN)
+    split = {text: gln[gln["threshold"] == name] for name, text in THRESHOLDS.items()}
+    panels = [
+        [Panel(f"a  {text}", frame, draw_errors) for text, frame in split.items()],
+        [Panel(f"b  {text}", frame, draw_disagreement) for text, frame in split.items()],
+    ]
+    for k in (1, 2):
+        panels.append(
+            [
+                Panel(
+                    f"c  {text}, {2**k} contexts",
+                    frame[frame["hyperplanes"] == k],
+                    _against_width("error"),
+                )
+                for text, frame in split.items()
+            ]
+        )
+    return Plot(
+        _name("figure-4", momentum, 0.0),
+        _halves(panels, f"Figure 4. GLNs, all settings (momentum {momentum:g})"),
+        "Figure 2 for median and random thresholds, and for two and four contexts a unit",
+        "Figure 2 with and without median thresholds, for two and four contexts a unit.",
+    )
+
+
+def figure_5(values: pd.DataFrame) -> Plot:
+    """Draw figure 3 with and without momentum."""
+    split = {momentum: _models(of_momentum(values, momentum), RELU) for momentum in (0.0, 0.9)}
+    kinds: list[tuple[str, Draw]] = [
+        ("a  errors", draw_errors),
+        ("b  disagreement", draw_disagreement),
+        ("c  error", _against_width("error")),
+    ]
+    panels = [
+        [Panel(f"{title}, momentum {m:g}", frame, draw) for m, frame in split.items()]
+        for title, draw in kinds
+    ]
+    return Plot(
+        "figure-5",
+        _halves(panels, "Figure 5. ReLU networks, all settings"),
+        "Figure 3 without momentum and with momentum 0.9",
+        "Figure 3 without momentum and with momentum 0.9.",
+    )
+
+
+def shallow(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
+    """Draw shallow GLNs against the number k of their hyperplanes."""
+    frame = _models(of_momentum(values, momentum), SHALLOW)
+    split = {text: frame[frame["threshold"] == name] for name, text in THRESHOLDS.items()}
+    panels = [
+        [Panel(f"errors, {t}", part, _against_depth("error")) for t, part in split.items()],
+        [
+            Panel(f"disagreement, {t}", part, _against_depth("disagreement"))
+            for t, part in split.items()
+        ],
+    ]
+    return Plot(
+        _name("shallow", momentum, 0.0),
+        _halves(panels, f"Shallow GLNs: one unit, k hyperplanes (momentum {momentum:g})"),
+        "Errors and disagreement of shallow gated linear networks and their SVMs against k",
+        "In contexts without training samples the SVM predicts 0. As published that is always "
+        "wrong and always a disagreement; corrected, half of each. Thin grey lines: chance.",
+    )
+
+
+# --- beyond the paper ----------------------------------------------------------------------
+
+
+def larger(tables: Tables) -> Plot | None:
+    """Draw errors and disagreement against N, up to all of MNIST; None where there is no cell."""
+    models = tables.models[_mnist_digits(tables.models)]
+    large = models[models["train_size"] > max(TRAIN_SIZES)]
+    shapes = large[["units", "hyperplanes", "threshold"]].drop_duplicates()
+    models = models.merge(shapes)
+    if large.empty:
+        return None
+    pairs = disagreements(tables).merge(models[["cell"]].drop_duplicates())
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    errors, apart = figure.subplots(1, 2)
+    solved = models[models["model"].isin(list(SOLVED))]
+    for (name, units, k), rows in _grouped(solved, ["model", "units", "hyperplanes"]):
+        _curve(errors, rows, "train_size", "validation_error", name, k, units)
+    for (units, k), rows in _grouped(pairs, ["units", "hyperplanes"]):
+        _curve(apart, rows, "train_size", "finite", "gd-gln", k, units)
+    for ax, label in ((errors, "error, %"), (apart, "disagreement GD-GLN – SVM-GLN, %")):
+        ax.set(xscale="log", xlabel="training samples N", ylabel=label)
+        sizes = sorted(models["train_size"].unique())
+        _ticks(ax, sizes)
+        ax.tick_params(axis="x", labelrotation=45)
+        ax.set_ylim(bottom=0)
+        ax.grid(axis="y")
+    handles, labels = errors.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return Plot(
+        "larger",
+        figure,
+        "Errors, and disagreement of network and SVM, against the number of training samples",
+        "Validation error against N beyond the paper's 2,000, and the disagreement of the trained "
+        "network with its SVM.",
+    )
+
+
+def infinite_time(tables: Tables) -> Plot | None:
+    """Draw the disagreement with SVM-GLN in finite and in infinite time, at every H."""
+    frame = disagreements(tables)
+    frame = frame[frame["infinite"].notna()]
+    if frame.empty:
+        return None
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    apart, norm = figure.subplots(1, 2)
+    looks = {
+        "finite": ("trained as published (3,200 steps)", BLUE, "o"),
+        "infinite": ("trained towards the limit", VERMILION, "s"),
+    }
+    for column, (label, colour, marker) in looks.items():
+        _mean_curve(apart, frame, "units", column, label, colour, marker)
+        _mean_curve(norm, frame, "units", f"{column}_excess", label, colour, marker)
+    _mean_curve(apart, frame, "units", "chance", "chance, 2p(1 − p)", GREY, "")
+    apart.set(xscale="log", xlabel="hidden units H", ylabel="disagreement with SVM-GLN, %")
+    norm.set(xscale="log", yscale="log", xlabel="hidden units H", ylabel="excess of the norm, %")
+    apart.set_ylim(bottom=0)
+    norm.yaxis.set_major_formatter("{x:g}")
+    for ax in (apart, norm):
+        _ticks(ax, sorted(frame["units"].unique()))
+        ax.grid(axis="y")
+    figure.legend(*apart.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return Plot(
+        "infinite-time",
+        figure,
+        "Disagreement with SVM-GLN and excess of the norm over the certified optimum, in finite "
+        "and in infinite time, against the number of hidden units",
+        "Disagreement with SVM-GLN, and by how much the norm at margin 1 exceeds its certified "
+        "optimum: for the network trained as published, and for one trained towards the limit.",
+    )
+
+
+def other_tasks(tables: Tables) -> Plot | None:
+    """Draw errors and disagreement for other classes and Fashion-MNIST; None without a cell."""
+    frame = tables.beyond().models
+    frame = frame[frame["model"].isin(list(SOLVED)) & ~_mnist_digits(frame)]
+    if frame.empty:
+        return None
+    frame = frame.assign(task=[task_name(*row) for row in _task_columns(frame)])
+    pairs = disagreements(tables).merge(frame[["cell", "task"]].drop_duplicates())
+    tasks = sorted(frame["task"].unique())
+    figure = Figure(figsize=(8.4, 1.6 + 0.5 * len(tasks)), layout="constrained")
+    errors, apart = figure.subplots(1, 2, sharey=True)
+    rows = {task: float(row) for row, task in enumerate(tasks)}
+    for shift, (name, (label, colour, marker)) in zip(
+        (-0.2, 0.0, 0.2), SOLVED.items(), strict=True
+    ):
+        found = frame[frame["model"] == name].groupby("task")["validation_error"]
+        _row_marks(errors, rows, found, shift, colour, marker, label)
+    _row_marks(apart, rows, pairs.groupby("task")["finite"], 0.0, BLUE, "o", "_")
+    by_task = pairs.groupby("task")["chance"]
+    _row_marks(apart, rows, by_task, 0.0, GREY, "D", "chance, 2p(1 − p)")
+    errors.set_yticks(list(rows.values()), list(rows))
+    errors.set_ylim(len(tasks) - 0.5, -0.5)
+    errors.set_xlabel("error, %")
+    apart.set_xlabel("disagreement GD-GLN – SVM-GLN, %")
+    for ax in (errors, apart):
+        ax.set_xlim(left=0)
+        ax.grid(axis="x")
+    handles = [*errors.get_legend_handles_labels()[0], *apart.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    return Plot(
+        "other-tasks",
+        figure,
+        f"Errors and disagreement for {', '.join(tasks)}",
+        "Other classes of MNIST, and Fashion-MNIST: errors, and the disagreement of the trained "
+        "network with its SVM beside chance. Means and standard deviations over all cells.",
+    )
+
+
+# Models that the tables beyond the paper share: label, colour, marker.
+SOLVED = {
+    "gd-gln": ("GD-GLN", BLUE, "o"),
+    "svm-gln": ("SVM-GLN", VERMILION, "s"),
+    "svm-l2": ("SVM-L2", GREEN, "^"),
+}
+
+
+def disagreements(tables: Tables) -> pd.DataFrame:
+    """One row a cell with SVM-GLN: how far networks in finite and infinite time are from it.
+
+    Columns: cell and setting; finite, infinite (disagreement of "gd-gln" and "limit-gln" with
+    "svm-gln"), finite_excess, infinite_excess (of the norm over the optimum), chance.
+    """
+    setting = ["cell", "dataset", "positive", "negative", "train_size", "units", "hyperplanes"]
+    setting += ["threshold", "seed", "momentum"]
+    frame = tables.models.loc[tables.models["model"] == "svm-gln", setting]
+    for column, name in (("finite", "gd-gln"), ("infinite", "limit-gln")):
+        pairs = tables.pairs
+        forth = (pairs["first"] == name) & (pairs["second"] == "svm-gln")
+        back = (pairs["first"] == "svm-gln") & (pairs["second"] == name)
+        apart = pairs.loc[forth | back, ["cell", "disagreement"]]
+        frame = frame.merge(apart.rename(columns={"disagreement": column}), how="left")
+        own = tables.models.loc[tables.models["model"] == name, ["cell", "excess"]]
+        frame = frame.merge(own.rename(columns={"excess": f"{column}_excess"}), how="left")
+    errors = tables.models.loc[tables.models["model"] == "gd-gln", ["cell", "validation_error"]]
+    frame = frame.merge(errors.rename(columns={"validation_error": "gd_error"}), how="left")
+    return frame.assign(chance=chance(frame["gd_error"]))
+
+
+def task_name(dataset: str, positive: str | None, negative: str | None) -> str:
+    """Name data and classes: "mnist: 0,2,4 / 1,3,5"."""
+    title = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}.get(dataset, dataset)
+    if positive is None and negative is None:
+        return f"{title}: 0-4 / 5-9"
+    return f"{title}: {positive or 'rest'} / {negative or 'rest'}"
+
+
+def _task_columns(frame: pd.DataFrame) -> Iterable[tuple[str, str | None, str | None]]:
+    known = frame[["positive", "negative"]].astype(object).where(frame["positive"].notna(), None)
+    return zip(frame["dataset"], known["positive"], known["negative"], strict=True)
+
+
+def _mnist_digits(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Whether a row is of the paper's data and protocol, at any N."""
+    return in_study(frame.assign(train_size=TRAIN_SIZES[0]))
+
+
+# --- drawing -------------------------------------------------------------------------------
+
+
+def draw_errors(ax: Axes, values: pd.DataFrame) -> bool:
+    """Draw the error of each SVM against that of its network, and the line of equality."""
+    shown = values.dropna(subset=["gd_error", "error"])
+    _scatter(ax, shown, "error")
+    ax.axline((10, 10), slope=1, color=GREY, linewidth=1.2, zorder=1)
+    ax.set(xlabel="error of the network, %", ylabel="error of the SVM, %")
+    return not shown.empty
+
+
+def draw_disagreement(ax: Axes, values: pd.DataFrame) -> bool:
+    """Draw the disagreement of each SVM with its network against its error, and chance."""
+    shown = values.dropna(subset=["gd_error", "disagreement"])
+    _scatter(ax, shown, "disagreement")
+    limits = ax.get_xlim()
+    p = pd.Series(np.linspace(0, 0.5, 201))
+    ax.plot(100 * p, 100 * chance(p), color=GREY, linewidth=1.2, zorder=1)
+    ax.set(xlabel="error of the network, %", ylabel="disagreement, %", xlim=limits)
+    highest = [chance(shown["gd_error"]).max(), shown["disagreement"].max(), 0.0]
+    ax.set_ylim(0, 105 * max(value for value in highest if np.isfinite(value)) or 1.0)
+    return not shown.empty
+
+
+def _scatter(ax: Axes, values: pd.DataFrame, column: str) -> None:
+    for (model, size, ring), rows in _grouped(values, ["model", "train_size", "ring"]):
+        _marks(ax, 100 * rows["gd_error"], 100 * rows[column], model, size, ring)
+
+
+def _best(columns: Mapping[str, Sequence[str]]) -> Draw:
+    """Draw the least error over all settings of each seed, its mean and deviation over seeds."""
+
+    def draw(ax: Axes, values: pd.DataFrame) -> bool:
+        places = {model: x for x, models in enumerate(columns.values()) for model in models}
+        solved = values.dropna(subset=["error"])
+        least = solved.groupby(["model", "train_size", "source", "ring_source", "seed"])["error"]
+        table = least.min().groupby(level=[0, 1, 2, 3]).agg(["mean", "std"]).reset_index()
+        for (size, ring), rows in _grouped(table, ["train_size", "ring_source"]):
+            for kind in ("GD", "SVM"):
+                line = rows[rows["model"].str.startswith(kind)]
+                line = line.assign(x=line["model"].map(places)).sort_values("x")
+                if not ring:
+                    full = line.set_index("x")["mean"].reindex(range(len(columns)))
+                    ax.plot(full.index, 100 * full, LINES[size], color=GREY, linewidth=1)
+                for x, model, mean, std in line[["x", "model", "mean", "std"]].itertuples(
+                    index=False
+                ):
+                    ax.errorbar(x, 100 * mean, 100 * std, color=COLOURS[model], linewidth=1.2)
+                    point = pd.Series([x]), pd.Series([100 * mean])
+                    _marks(ax, *point, model, size, ring)
+        ax.set_xticks(range(len(columns)), list(columns))
+        ax.set_xlim(-0.5, len(columns) - 0.5)
+        ax.set_ylabel("least error, %")
+        return not solved.empty
+
+    return draw
+
+
+def _against_width(column: str) -> Draw:
+    def draw(ax: Axes, values: pd.DataFrame) -> bool:
+        ax.set_xscale("log")
+        _lines(ax, values, "units", WIDTHS, column, dodge=lambda x, i: x * 1.035**i)
+        _ticks(ax, WIDTHS)
+        ax.set(xlabel="hidden units H", ylabel=f"{column}, %", xlim=(8, 125))
+        return bool(values[column].notna().any())
+
+    return draw
+
+
+def _against_depth(column: str) -> Draw:
+    def draw(ax: Axes, values: pd.DataFrame) -> bool:
+        _lines(ax, values, "hyperplanes", DEPTHS, column, dodge=lambda x, i: x + 0.1 * i)
+        if column == "disagreement":
+            by = values.assign(chance=chance(values["gd_error"]))
+            for (size,), rows in _grouped(by, ["train_size"]):
+                level = rows.groupby("hyperplanes")["chance"].mean().reindex(DEPTHS)
+                ax.plot(DEPTHS, 100 * level, LINES[size], color=GREY, linewidth=0.9)
+        ax.set(xlabel="hyperplanes k", ylabel=f"{column}, %", xlim=(-0.6, 15.6))
+        ax.set_xticks(DEPTHS[::3])
+        return bool(values[column].notna().any())
+
+    return draw
+
+
+def _lines(
+    ax: Axes,
+    values: pd.DataFrame,
+    x: str,
+    grid: Sequence[int],
+    column: str,
+    *,
+    dodge: Callable[[float, float], float],
+) -> None:
+    """Draw means over seeds on a grid of x; a line ends where the grid has no value."""
+    models = [model for model in COLOURS if model in set(values["model"])]
+    shift = {model: i - (len(models) - 1) / 2 for i, model in enumerate(models)}
+    for (model, size, source), rows in _grouped(values, ["model", "train_size", "source"]):
+        colour = COLOURS[model]
+        by_x = rows.groupby(x)
+        table = by_x[column].agg(["mean", "std"]).reindex(list(grid))
+        rings = by_x["ring"].any().reindex(list(grid), fill_value=False).astype(bool)
+        places = pd.Series([dodge(float(at), shift[model]) for at in grid], index=table.index)
+        alone = source == "ours" and bool(rings.all())
+        ax.errorbar(
+            places,
+            100 * table["mean"],
+            100 * table["std"],
+            color=colour,
+            linestyle=LINES[size],
+            linewidth=0.7 if alone else 1.3,
+            elinewidth=1,
+        )
+        for ring in (False, True):
+            mean = 100 * table["mean"][rings == ring]
+            _marks(ax, places[rings == ring], mean, model, size, ring)
+    unsolved = values[values["state"] != "solved"]
+    for (model,), rows in _grouped(unsolved, ["model"]):
+        level = 0.98 - 0.05 * models.index(model)
+        at = [dodge(float(place), shift[model]) for place in sorted(set(rows[x]))]
+        transform = ax.get_xaxis_transform()
+        ax.plot(at, [level] * len(at), "x", color=COLOURS[model], transform=transform, ms=5)
+
+
+def _marks(
+    ax: Axes, x: pd.Series[float], y: pd.Series[float], model: str, size: int, ring: bool
+) -> None:
+    colour = COLOURS[model]
+    ax.plot(
+        x,
+        y,
+        MARKERS[size],
+        color=colour,
+        mfc="none" if ring else colour,
+        ms=RING if ring else DOT,
+        mew=0.9,
+        alpha=0.9,
+    )
+
+
+def _curve(
+    ax: Axes, rows: pd.DataFrame, x: str, y: str, model: str, hyperplanes: int, units: int
+) -> None:
+    label, colour, marker = SOLVED[model]
+    line = "-" if hyperplanes == 1 else "--"
+    text = f"{label}, H = {units}, {2**hyperplanes} contexts"
+    table = rows.groupby(x)[y].agg(["mean", "std"])
+    mean, std = 100 * table["mean"], 100 * table["std"]
+    ax.errorbar(table.index, mean, std, color=colour, linestyle=line, marker=marker, label=text)
+
+
+def _mean_curve(
+    ax: Axes, frame: pd.DataFrame, x: str, y: str, label: str, colour: str, marker: str
+) -> None:
+    table = frame.groupby(x)[y].agg(["mean", "std"])
+    mean, std = 100 * table["mean"], 100 * table["std"]
+    line = "-" if marker else ":"
+    ax.errorbar(table.index, mean, std, color=colour, marker=marker, linestyle=line, label=label)
+
+
+def _row_marks(
+    ax: Axes,
+    rows: Mapping[str, float],
+    grouped: SeriesGroupBy[float, Any],
+    shift: float,
+    colour: str,
+    marker: str,
+    label: str,
+) -> None:
+    table = 100 * grouped.agg(["mean", "std"])
+    at = [rows[str(task)] + shift for task in table.index]
+    ax.errorbar(
+        table["mean"], at, xerr=table["std"], fmt=marker, color=colour, label=label, ms=DOT + 1
+    )
+
+
+def _ticks(ax: Axes, places: Sequence[float]) -> None:
+    ax.set_xticks(list(places), [f"{place:,}" for place in places])
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+# --- layout --------------------------------------------------------------------------------
+
+
+def _halves(panels: Sequence[Sequence[Panel]], title: str) -> Figure:
+    """Lay out the panels twice: as published on the left, corrected on the right."""
+    height, width = len(panels), len(panels[0])
+    size = (2 * width * PANEL_WIDTH, height * PANEL_HEIGHT + 0.9)
+    figure = Figure(figsize=size, layout="constrained")
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    halves = [figure.add_subfigure(half) for half in figure.add_gridspec(1, 2, wspace=0.02)]
+    alike: dict[tuple[int, str, str], list[Axes]] = {}
+    for half, side in zip(halves, SIDES, strict=True):
+        half.set_facecolor(TINTS[side])
+        half.suptitle(TITLES[side], fontsize=11)
+        grid = half.subplots(height, width, squeeze=False)
+        for i, row in enumerate(panels):
+            for ax, panel in zip(grid[i], row, strict=True):
+                ax.set_facecolor("none")
+                shown = _with_rings(panel.values[panel.values["side"] == side])
+                found = panel.draw(ax, shown)
+                ax.set_title(panel.title, fontsize=9, fontweight="normal", loc="left")
+                ax.grid(axis="y")
+                if not found:
+                    ax.text(
+                        0.5, 0.3, NOTHING[side], color=GREY, ha="center", transform=ax.transAxes
+                    )
+                alike.setdefault((i, ax.get_xlabel(), ax.get_ylabel()), []).append(ax)
+        half.legend(handles=[_symbol("o", RINGS[side], ring=True)], loc="outside lower center")
+    for axes in alike.values():
+        _share_limits(axes)
+    handles = _legend({model for row in panels for panel in row for model in panel.values["model"]})
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def _share_limits(axes: Sequence[Axes]) -> None:
+    """Give panels of the same axes the same limits, those of the ones with data."""
+    with_data = [ax for ax in axes if not ax.texts] or list(axes)
+    limits = np.array([[*ax.get_xlim(), *ax.get_ylim()] for ax in with_data])
+    low, high = limits.min(axis=0), limits.max(axis=0)
+    for ax in axes:
+        ax.set(xlim=(low[0], high[1]), ylim=(low[2], high[3]))
+
+
+def _legend(models: Iterable[str]) -> list[Line2D]:
+    named = [_symbol("o", model, colour) for model, colour in COLOURS.items() if model in models]
+    sizes = [_symbol(MARKERS[n], f"N = {n:,}", line=LINES[n]) for n in TRAIN_SIZES]
+    return [*named, *sizes, _symbol("x", "no predictor")]
+
+
+def _symbol(
+    marker: str,
+    label: str,
+    colour: str = BLACK,
+    *,
+    line: Literal["", ":", "--", "-"] = "",
+    ring: bool = False,
+) -> Line2D:
+    face, size = ("none", RING) if ring else (colour, DOT)
+    return Line2D(
+        [], [], color=colour, marker=marker, mfc=face, ms=size, linestyle=line, label=label
+    )
+
+
+def _with_rings(values: pd.DataFrame) -> pd.DataFrame:
+    """Say which markers are rings: ours on the published side, their failures on the other."""
+    ours = (values["side"] == "published") & (values["source"] == "ours")
+    return values.assign(ring=ours | values["their_failure"], ring_source=ours)
+
+
+def _models(values: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
+    """Keep some models, and of the wide networks none: the paper's figures end at 100 units."""
+    return values[values["model"].isin(models) & (values["units"] <= max(WIDTHS))]
+
+
+def _grouped(
+    frame: pd.DataFrame, columns: list[str]
+) -> Iterable[tuple[tuple[Any, ...], pd.DataFrame]]:
+    return frame.groupby(columns)
+
+
+def _name(figure: str, momentum: float, default: float) -> str:
+    return figure if momentum == default else f"{figure}-momentum-{momentum:g}"
+
+
+# --- command line --------------------------------------------------------------------------
+
+app = typer.Typer(add_completion=False, help=__doc__)
+
+TablesOption = Annotated[Path, typer.Option("--tables", help="Folder of the exported tables.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the pictures.")]
+MomentumOption = Annotated[float, typer.Option(help="Momentum of the networks.")]
+
+
+def paper_plots(values: pd.DataFrame) -> list[Plot]:
+    """Draw all figures of the paper, GLNs without momentum (as printed) and with."""
+    return [
+        figure_2(values),
+        figure_3(values),
+        figure_4(values),
+        figure_5(values),
+        shallow(values),
+        figure_2(values, 0.9),
+        figure_4(values, 0.9),
+        shallow(values, 0.9),
+    ]
+
+
+def beyond_plots(tables: Tables) -> list[Plot]:
+    """Draw what lies beyond the paper, as far as there are data."""
+    drawn = (infinite_time(tables), larger(tables), other_tasks(tables))
+    return [plot for plot in drawn if plot is not None]
+
+
+def _save(plots: Iterable[Plot], out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for plot in plots:
+        plot.figure.savefig(out / f"{plot.name}.png", metadata={"Software": None})
+        typer.echo(out / f"{plot.name}.png")
+
+
+@app.command("figure-2")
+def _figure_2(
+    tables: TablesOption = RESULTS,
+    out: OutOption = PICTURES,
+    momentum: MomentumOption = 0.0,
+) -> None:
+    """GLNs and their SVMs."""
+    with style():
+        _save([figure_2(all_values(Tables.read(tables)), momentum)], out)
+
+
+@app.command("figure-3")
+def _figure_3(
+    tables: TablesOption = RESULTS,
+    out: OutOption = PICTURES,
+    momentum: MomentumOption = 0.9,
+) -> None:
+    """ReLU networks and their SVMs."""
+    with style():
+        _save([figure_3(all_values(Tables.read(tables)), momentum)], out)
+
+
+@app.command("figure-4")
+def _figure_4(
+    tables: TablesOption = RESULTS,
+    out: OutOption = PICTURES,
+    momentum: MomentumOption = 0.0,
+) -> None:
+    """Figure 2 for all thresholds and numbers of contexts."""
+    with style():
+        _save([figure_4(all_values(Tables.read(tables)), momentum)], out)
+
+
+@app.command("figure-5")
+def _figure_5(tables: TablesOption = RESULTS, out: OutOption = PICTURES) -> None:
+    """Figure 3 without and with momentum."""
+    with style():
+        _save([figure_5(all_values(Tables.read(tables)))], out)
+
+
+@app.command("shallow")
+def _shallow(
+    tables: TablesOption = RESULTS,
+    out: OutOption = PICTURES,
+    momentum: MomentumOption = 0.0,
+) -> None:
+    """Shallow GLNs with k = 0 to 15 hyperplanes."""
+    with style():
+        _save([shallow(all_values(Tables.read(tables)), momentum)], out)
+
+
+@app.command("beyond")
+def _beyond(tables: TablesOption = RESULTS, out: OutOption = PICTURES) -> None:
+    """Infinite time, more samples, other classes and data: what there are cells of."""
+    with style():
+        _save(beyond_plots(Tables.read(tables)), out)
+
+
+@app.command("all")
+def _all(tables: TablesOption = RESULTS, out: OutOption = PICTURES) -> None:
+    """Every figure."""
+    read = Tables.read(tables)
+    with style():
+        _save(paper_plots(all_values(read)), out)
+        _save(beyond_plots(read), out)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,193 @@
+r"""Networks of the study that the package has no name for: one layer, and infinite time.
+
+gd-shallow   the gated linear network of one layer, f(x) = <W[c(x)], x>, c(x) one of 2^k contexts,
+             trained as in the published protocol. Only rows of contexts with training samples
+             ever get a gradient. Elsewhere the network keeps its random initial weights, by which
+             it predicts there, where an SVM predicts 0.
+gd-...-momentum-0
+             the network gd-... of the cell trained without momentum, beside the same SVMs.
+limit-gln    the network of gd-gln, float64 and without a readout bias, trained towards infinite
+             time (`implicit_bias.limit`): what gd-gln of the same cell would come to, up to its
+             initial weights.
+
+Source: Lippl, Abbott, Chung (2022), sections 3 and 4, and their published code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Self, TypeAlias, final
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from implicit_bias.estimators import GLNSVC, BinaryClassifier, MarginView
+from implicit_bias.experiments.cell import Fitted
+from implicit_bias.experiments.setting import Builders, Setting
+from implicit_bias.gating import GlobalContexts, HyperplaneContexts
+from implicit_bias.limit import LimitConfig, train_to_limit
+from implicit_bias.networks import GLN, Network
+from implicit_bias.problem import Structure
+from implicit_bias.training import HistoryPoint, TrainingConfig, train
+from implicit_bias.validation import Array, as_features
+
+Training: TypeAlias = Callable[[Network, Array, Array], tuple[HistoryPoint, ...]]
+
+# Ends the names of networks trained without momentum in a cell that has momentum.
+WITHOUT_MOMENTUM = "-momentum-0"
+# Accelerated steps of limit-gln.
+LIMIT_STEPS = 10_000
+
+
+@final
+class ShallowGLN(Network):
+    """Gated linear network of one layer: the readout is a constant 1.
+
+    Parameters
+    ----------
+    contexts : HyperplaneContexts
+        Of one unit.
+    X : array_like of shape (n, D)
+        Training inputs: contexts that do not occur there are never trained.
+    dtype, seed
+        As in `Network`.
+    """
+
+    fixed_gates = True
+
+    def __init__(
+        self, contexts: HyperplaneContexts, X: ArrayLike, *, dtype: torch.dtype, seed: int
+    ) -> None:
+        seen = GlobalContexts.collapse(contexts, X)
+        size = (contexts.n_contexts, contexts.n_features)
+        super().__init__(size[1], [1], [len(seen.codes)], init="orthogonal", dtype=dtype, seed=seed)
+        self.seen, self.local = seen, contexts
+        # Orthogonal over all contexts, as in the published code.
+        initial = torch.empty(size, dtype=dtype)
+        nn.init.orthogonal_(initial, generator=torch.Generator().manual_seed(seed))
+        X = as_features(X, contexts.n_features)
+        rows = torch.empty(len(seen.codes), dtype=torch.int64)
+        rows[torch.tensor(seen.contexts(X))] = torch.tensor(contexts.contexts(X)[:, 0])
+        with torch.no_grad():
+            self.hidden_weights[0].copy_(initial[rows])
+            self.readout.fill_(1.0).requires_grad_(False)
+        self.register_buffer("initial", initial, persistent=False)
+
+    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
+        """Return inputs (n, D), trained row of each (0 where none), untrained outputs (n,).
+
+        The outputs are those of the initial weights, and nan in contexts that are trained.
+        """
+        X = as_features(X, self.n_features)
+        rows, inputs = torch.tensor(self.seen.contexts(X)), self._as_inputs(X)
+        untrained = torch.full((len(X),), torch.nan, dtype=self.dtype)
+        unseen = rows < 0
+        weights = self.initial[torch.tensor(self.local.contexts(X)[:, 0])[unseen]]
+        untrained[unseen] = torch.einsum("nd,nd->n", inputs[unseen], weights)
+        return inputs, rows.clamp(min=0), untrained
+
+    def gate_pattern(self, *prepared: Tensor) -> Tensor:
+        """Row of the weights, shape (n, 1)."""
+        return prepared[1][:, None]
+
+    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        _, rows, untrained = prepared
+        trained = torch.einsum("nd,nd->n", previous, self.hidden_weights[layer][rows])
+        return torch.where(untrained.isnan(), trained, untrained)[:, None]
+
+    def _first_layer_gating(self) -> GlobalContexts:
+        return self.seen
+
+
+class NetworkModel(BinaryClassifier):
+    """A network and its training as a classifier.
+
+    Parameters
+    ----------
+    network : Network
+        Trained in place.
+    training : callable
+        Trains the network on inputs (n, D) and labels (n,) in {-1, +1}, and returns the history.
+    """
+
+    def __init__(self, network: Network, training: Training) -> None:
+        self.network = network
+        self.training = training
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train the network."""
+        X, signs = self._validate(X, y)
+        self.history_ = self.training(self.network, X, signs)
+        return self
+
+    def margin_view(self) -> MarginView:
+        """Gates and coefficients of the network."""
+        return MarginView(Structure(self.network.gating()), self.network.coef())
+
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Return what the training recorded."""
+        return self.history_
+
+    def _decide(self, X: Array) -> Array:
+        return self.network.decision(X)
+
+
+def shallow_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Train gd-shallow as the setting says, and without momentum."""
+    samples = builders.data.parts.train
+    for name, setting in _momenta("gd-shallow", builders.setting):
+        model = _shallow(Builders(setting, builders.data))
+        yield name, model.fit(samples.X, samples.y)
+
+
+def _shallow(builders: Builders) -> NetworkModel:
+    setting = builders.setting
+    config = TrainingConfig(
+        steps=setting.steps,
+        batch_size=setting.batch_size,
+        learning_rate=setting.learning_rate,
+        momentum=setting.momentum,
+        seed=setting.seed,
+    )
+    network = ShallowGLN(
+        builders.contexts(),
+        builders.data.parts.train.X,
+        dtype=torch.float32 if builders.published else torch.float64,
+        seed=setting.seed,
+    )
+    return NetworkModel(network, lambda net, X, y: train(net, X, y, config).history)
+
+
+def gln_without_momentum(
+    builders: Builders, fitted: Fitted
+) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Train gd-gln without momentum, where the setting has momentum."""
+    if "gd-gln" not in fitted:
+        return
+    samples = builders.data.parts.train
+    for name, setting in _momenta("gd-gln", builders.setting):
+        if name not in fitted:
+            model = Builders(setting, builders.data).build("gd-gln")
+            yield name, model.fit(samples.X, samples.y)
+
+
+def _momenta(name: str, setting: Setting) -> Iterator[tuple[str, Setting]]:
+    yield name, setting
+    if setting.momentum:
+        yield name + WITHOUT_MOMENTUM, replace(setting, momentum=0.0)
+
+
+def limit_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Train limit-gln beside the svm-gln of the cell, whose optimum is the limit's bound."""
+    samples, svm = builders.data.parts.train, fitted["svm-gln"]
+    assert isinstance(svm, GLNSVC)
+    optimum = svm.solution_.certificate.lower
+    config = LimitConfig(steps=LIMIT_STEPS)
+    network = GLN([builders.contexts()], seed=builders.setting.seed)
+
+    def towards_the_limit(net: Network, X: Array, y: Array) -> tuple[HistoryPoint, ...]:
+        return train_to_limit(net, X, y, config, optimum=optimum).history
+
+    yield "limit-gln", NetworkModel(network, towards_the_limit).fit(samples.X, samples.y)

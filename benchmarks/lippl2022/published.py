@@ -1,0 +1,231 @@
+r"""Point by point: our values by the published operators and protocol beside the published ones.
+
+    python benchmarks/lippl2022/published.py --published lippl2022.csv
+
+The published file is in long form, with the columns model, train_size, hidden_units, hyperplanes,
+seed, median_init, momentum, metric (train_accuracy, val_accuracy, agreement_with_GD) and value;
+an empty value is a cell on which their solver failed.
+
+verdict          meaning
+===============  ============================================================================
+to the digit     an SVM with fixed gates: within `DIGIT`, about one of 12,000 images
+within 0.001     the same: within `CLOSE`
+differs          the same: not even that; ``reason`` says why, where we know
+within spread    what rests on gradient descent, whose random batches and initial weights are
+                 not known: |ours - theirs| <= 2 sqrt(2) s, s the standard deviation over seeds.
+                 If theirs and ours were draws of one distribution, one in twenty would not be
+beyond spread    the same: not
+their failure    their solver failed; ours is certified
+no solution      their solver failed, and rightly: nothing separates the training samples, and
+                 ours is of those that are left
+not computed     we have no such cell (yet)
+===============  ============================================================================
+
+s is pooled over the thresholds, momenta and sources (theirs, ours) of a model, N, H, k and metric,
+each with at least two seeds. The published agreements of SVM-GLN, SVM-L2 and SVM-shallow are with
+networks trained without momentum.
+
+Source: Lippl, Abbott, Chung (2022), their published results.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import typer
+
+from implicit_bias.files import write_atomically
+
+RESULTS = Path(__file__).parent.parent / "results" / "lippl2022"
+
+# Our models and the published ones that they repeat; the first that a cell has is compared.
+NAMES = {
+    "gd-gln": "GD-GLN",
+    "svm-gln-published": "SVM-GLN",
+    "svm-l2-osqp": "SVM-L2",
+    "svm-l2-published": "SVM-L2",
+    "gd-shallow": "GD-shallow",
+    "svm-shallow": "SVM-shallow",
+    "gd-relu": "GD-ReLU",
+    "svm-rc": "SVM-RC",
+    "svm-lc": "SVM-LC",
+    "svm-hl": "SVM-HL",
+    "svm-gates": "SVM-gates",
+}
+NETWORKS = ("gd-gln", "gd-shallow", "gd-relu")
+# Their accuracies depend on no training.
+FIXED = ("SVM-GLN", "SVM-L2", "SVM-shallow", "SVM-RC")
+# Momentum of the networks that the other SVMs are compared with.
+COMPARED_MOMENTUM = 0.0
+CELL = ["model", "train_size", "units", "hyperplanes", "seed", "threshold"]
+KEY = [*CELL, "momentum", "metric"]
+METRICS = ("train_accuracy", "val_accuracy", "agreement_with_GD")
+
+DIGIT, CLOSE = 1e-4, 1e-3
+# Standard deviations of the difference of two draws.
+SPREADS = 2.0
+
+REASONS = {
+    "svm-l2-published": "their solver stopped early; ours is the certified solution",
+}
+# Model, N, H, seed.
+CELL_REASONS = {
+    ("SVM-RC", 500, 50, 2): "a training sample is the very median of a gate: in float32 the gate "
+    "changes with the number of threads",
+}
+
+
+def main(
+    published: Annotated[
+        Path,
+        typer.Option(envvar="LIPPL2022_CSV", exists=True, help="CSV of the published values."),
+    ],
+    results: Annotated[Path, typer.Option(help="Folder of the study's tables.")] = RESULTS,
+) -> None:
+    """Write published.parquet, a row a published value, and its summary published.md."""
+    models, pairs = (pd.read_parquet(results / f"{name}.parquet") for name in ("models", "pairs"))
+    table = compared(theirs(pd.read_csv(published)), ours(models, pairs))
+    text = summary(table)
+    write_atomically(results / "published.parquet", table.to_parquet)
+    write_atomically(results / "published.md", lambda partial: partial.write_text(text))
+    typer.echo(text)
+
+
+def theirs(frame: pd.DataFrame) -> pd.DataFrame:
+    """Lay out the published values: one row a `KEY`, with ``theirs``.
+
+    The momentum is nan where a value depends on none.
+    """
+    frame = frame.rename(columns={"hidden_units": "units", "value": "theirs"})
+    median = frame["median_init"].map({True: "median", False: "random"})
+    agreement = frame["metric"] == "agreement_with_GD"
+    momentum = frame["momentum"].mask(frame["momentum"].isna() & agreement, COMPARED_MOMENTUM)
+    free = frame["model"].isin(FIXED) & ~agreement
+    return frame.assign(
+        threshold=median.fillna("median"),  # ReLU networks have none; ours have the default
+        momentum=momentum.mask(free),
+    )[[*KEY, "theirs"]].drop_duplicates(KEY)
+
+
+def ours(models: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Lay out the values of the study: one row a `KEY`, with ``ours`` and where it is from."""
+    models = models[
+        (models["dataset"] == "mnist")
+        & (models["protocol"] == "lippl2022")
+        & models["positive"].isna()
+        & models["model"].isin(list(NAMES))
+    ]
+    origin = {"model": "our_model", "grid": "grid", "cell": "cell", "gap": "gap"}
+    kept = [*CELL[1:], "momentum", "dropped", "status", *origin]
+    wide = models[[*kept, "train_error", "validation_error"]].rename(columns=origin)
+    wide = wide.merge(_agreement(pairs), on=["grid", "cell", "our_model"], how="left")
+    wide["model"] = wide["our_model"].map(NAMES)
+    wide["train_accuracy"] = 1.0 - wide["train_error"]
+    wide["val_accuracy"] = 1.0 - wide["validation_error"]
+    facts = ["our_model", "dropped", "gap", "status", "grid", "cell"]
+    long = wide.melt(
+        [*CELL, "momentum", *facts], list(METRICS), var_name="metric", value_name="ours"
+    ).dropna(subset="ours")
+    free = long["model"].isin(FIXED) & (long["metric"] != "agreement_with_GD")
+    long["momentum"] = long["momentum"].mask(free)
+    preferred = long["our_model"].map({name: i for i, name in enumerate(NAMES)})
+    order = np.argsort(preferred, kind="stable")
+    return long.iloc[order].drop_duplicates(KEY).reset_index(drop=True)
+
+
+def _agreement(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Agreement of each model with the network of its cell."""
+    both = [
+        pairs[pairs[network].isin(NETWORKS)].rename(columns={model: "our_model"})
+        for network, model in (("first", "second"), ("second", "first"))
+    ]
+    frame = pd.concat(both)
+    frame["agreement_with_GD"] = 1.0 - frame["disagreement"]
+    return frame[["grid", "cell", "our_model", "agreement_with_GD"]]
+
+
+def compared(published: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
+    """Join both, and judge each published value: see the module's head."""
+    table = published.merge(study, on=KEY, how="left")
+    table["difference"] = table["ours"] - table["theirs"]
+    group = ["model", "train_size", "units", "hyperplanes", "metric"]
+    table = table.merge(_spread(published, study, group), on=group, how="left")
+    distance = table["difference"].abs()
+    trained = ~table["model"].isin(FIXED) | (table["metric"] == "agreement_with_GD")
+    verdicts = [
+        (table["theirs"].isna() & (table["dropped"] > 0), "no solution"),
+        (table["ours"].isna(), "not computed"),
+        (table["theirs"].isna(), "their failure"),
+        (trained & (distance <= SPREADS * np.sqrt(2) * table["spread"]), "within spread"),
+        (trained, "beyond spread"),
+        (distance <= DIGIT, "to the digit"),
+        (distance <= CLOSE, "within 0.001"),
+    ]
+    table["verdict"] = np.select(
+        [mask.to_numpy() for mask, _ in verdicts], [name for _, name in verdicts], "differs"
+    )
+    known = [
+        CELL_REASONS.get(cell, "")
+        for cell in zip(
+            table["model"], table["train_size"], table["units"], table["seed"], strict=True
+        )
+    ]
+    reason = table["our_model"].map(REASONS).fillna(pd.Series(known, index=table.index))
+    return table.assign(reason=reason.where(table["verdict"] == "differs", ""))
+
+
+def _spread(published: pd.DataFrame, study: pd.DataFrame, group: list[str]) -> pd.DataFrame:
+    """Pooled standard deviation over seeds of each group."""
+    values = pd.concat(
+        [
+            published.rename(columns={"theirs": "value"}).assign(source="theirs"),
+            study.rename(columns={"ours": "value"}).assign(source="ours"),
+        ]
+    ).dropna(subset="value")
+    cell = [*group, "threshold", "momentum", "source"]
+    values["momentum"] = values["momentum"].fillna(-1.0)
+    over_seeds = values.groupby(cell)["value"]
+    values["square"] = (values["value"] - over_seeds.transform("mean")) ** 2
+    values["seeds"] = over_seeds.transform("size")
+    several = values[values["seeds"] > 1]
+    freedom = (1.0 - 1.0 / several["seeds"]).groupby([several[name] for name in group]).sum()
+    spread = np.sqrt(several.groupby(group)["square"].sum() / freedom)
+    return spread.rename("spread").reset_index()
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Write the counts of each verdict, and the cells that are neither equal nor explained."""
+    counts = table.pivot_table(
+        index=["model", "metric"], columns="verdict", values="seed", aggfunc="size", fill_value=0
+    )
+    largest = table["difference"].abs().groupby([table["model"], table["metric"]]).max()
+    lines = ["# The published values, point by point", "", *_head(counts)]
+    for (model, metric), row in counts.iterrows():
+        numbers = " | ".join(str(count) for count in row)
+        lines.append(f"| {model} | {metric} | {numbers} | {largest[model, metric]:.4f} |")
+    lines += ["", "## What differs", ""]
+    differing = table[table["verdict"] == "differs"]
+    for (model, reason), rows in differing.groupby(["model", "reason"]):
+        lines.append(f"- {model}, {len(rows)} values: {reason or 'not explained'}")
+        if not reason:
+            lines += [f"  - {_describe(row)}" for row in rows.to_dict("records")]
+    if differing.empty:
+        lines.append("Nothing.")
+    return "\n".join(lines) + "\n"
+
+
+def _head(counts: pd.DataFrame) -> list[str]:
+    names = ["model", "metric", *map(str, counts.columns), "largest difference"]
+    return ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+
+
+def _describe(row: dict[str, object]) -> str:
+    cell = ", ".join(f"{name} {row[name]}" for name in KEY[1:] if name != "momentum")
+    return f"{cell}: theirs {row['theirs']:.6f}, ours {row['ours']:.6f} (cell {row['cell']})"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,136 @@
+r"""Paths of margin problems, each solved from the solution before it.
+
+A path may run over C, over growing data (the new samples come last), or over gates (the same
+number of groups); `solve` with a ``start`` does the work, and every solution is certified like
+any other. Over C a path has two ends, both exact:
+
+smallest  Up to C_0 = 1 / max_g ||V_g(1)||, zeta = 0 is a solution: alpha = C 1 is feasible for
+          the dual, and both values are C N. (The alpha_max of the group lasso, upside down.)
+largest   From C_1 = max_n alpha_n of a hard-margin solution on, the soft margin is the hard one:
+          its zeta has no hinge loss, and its alpha is within the box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from implicit_bias.certificate import Status, dual_scale
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import Solution, solve
+from implicit_bias.validation import Array
+
+
+def solve_path(
+    problems: Iterable[MarginProblem],
+    solver: str = "auto",
+    tol: float = 1e-6,
+    device: str = "cpu",
+    *,
+    max_memory: float | None = None,
+) -> Iterator[Solution]:
+    """Solve problems in order, each from the last one's solution.
+
+    Parameters
+    ----------
+    problems : iterable of MarginProblem
+        Neighbours are alike: another C, other gates, or more samples, appended at the end; all
+        have as many groups. Made one by one if the iterable is lazy.
+    solver, tol, device, max_memory
+        As in `solve`; the native solvers profit from a start.
+
+    Yields
+    ------
+    Solution
+        One a problem, read its ``status``. After one that Ctrl-C ended there are no more.
+
+    Raises
+    ------
+    ValueError
+        A problem with another number of groups than the one before it, or fewer samples.
+    """
+    start: Solution | None = None
+    for problem in problems:
+        solution = solve(problem, solver, tol, device, max_memory=max_memory, start=start)
+        yield solution
+        if solution.status is Status.INTERRUPTED:
+            return
+        if solution.status is not Status.NOT_SEPARABLE:  # a proof is no place to start from
+            start = solution
+
+
+def path_over_C(
+    problem: MarginProblem,
+    Cs: Iterable[float],
+    solver: str = "auto",
+    tol: float = 1e-6,
+    device: str = "cpu",
+    *,
+    max_memory: float | None = None,
+) -> Iterator[Solution]:
+    """Solve a problem for each C of a list, best in ascending or descending order.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem; its own C does not matter.
+    Cs : iterable of float
+        Weights of the hinge loss, such as those of `C_grid`.
+    solver, tol, device, max_memory
+        As in `solve`.
+
+    Yields
+    ------
+    Solution
+        One a C.
+    """
+    posed = (replace(problem, C=float(C)) for C in Cs)
+    yield from solve_path(posed, solver, tol, device, max_memory=max_memory)
+
+
+def smallest_C(problem: MarginProblem) -> float:
+    """Return the largest C for which zeta = 0 is a solution; inf if it always is."""
+    return dual_scale(replace(problem, C=np.inf), np.ones(problem.n_samples))
+
+
+def largest_C(solution: Solution) -> float:
+    """Return a C from which on the soft margin has a hard-margin solution and its bounds.
+
+    Raises
+    ------
+    ValueError
+        The solution is not optimal: data that are not separable have no such C.
+    """
+    if solution.status is not Status.OPTIMAL:
+        raise ValueError(
+            f"no C is known to be the hard margin ({solution.message}): choose the largest C yourself"
+        )
+    return float(solution.alpha.max())
+
+
+def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Array:
+    """Ascending geometric grid from `smallest_C` of a problem to `largest_C` of its hard margin.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem; its own C does not matter.
+    solution : Solution
+        Of its hard margin.
+    n_values : int
+        Values of C, at least 2.
+
+    Returns
+    -------
+    ndarray of shape (n_values,)
+
+    Raises
+    ------
+    ValueError
+        The hard margin has no solution, or fewer than 2 values.
+    """
+    if n_values < 2:
+        raise ValueError(f"a grid has 2 values at least, got {n_values}")
+    return np.geomspace(smallest_C(problem), largest_C(solution), n_values)
