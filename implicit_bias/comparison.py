@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.certificate import Certificate, Status, certify
 from implicit_bias.estimators import BinaryClassifier, MarginView
 from implicit_bias.problem import MarginProblem
-from implicit_bias.stationarity import LIVE_SHARE
+from implicit_bias.stationarity import live_units
 from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class MarginResult:
         Training samples left out of its program, because they cannot be separated with the rest.
     margins : ndarray of shape (N,)
         y_n f(x_n) / norm of each training sample.
+    local : bool
+        For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
     """
 
     program: int
@@ -88,6 +90,7 @@ class MarginResult:
     C: float
     dropped: int
     margins: Array
+    local: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,7 +355,7 @@ def _margin_result(
     total = float(group_norms.sum())
     norm = total if total > 0 else 1.0
     solution = view.solution
-    active = group_norms >= LIVE_SHARE * group_norms.max() if total > 0 else group_norms > 0
+    active = live_units(group_norms) if solution is None else solution.active
     separated = solution is not None and solution.status is not Status.NOT_SEPARABLE
     return MarginResult(
         program=program,
@@ -362,12 +365,13 @@ def _margin_result(
         norm=certificate.upper,
         excess=certificate.upper / optimum - 1.0 if 0 < optimum < np.inf else np.nan,
         unit_norms=group_norms / norm,
-        active_units=int(np.count_nonzero(active if solution is None else solution.active)),
+        active_units=int(np.count_nonzero(active)),
         support_vectors=len(solution.support) if solution is not None and separated else None,
         status=None if solution is None else solution.status,
         C=view.C,
         dropped=len(view.dropped),
         margins=problem.y * problem.decision(view.coef) / norm,
+        local=view.local,
     )
 
 

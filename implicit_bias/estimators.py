@@ -97,6 +97,8 @@ class MarginView:
         Training samples left out of the problem.
     samples : str
         Fingerprint of the training samples; empty for a network.
+    local : bool
+        For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
     """
 
     structure: Structure
@@ -105,6 +107,7 @@ class MarginView:
     C: float = np.inf
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     samples: str = ""
+    local: bool = False
 
     def problem(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
         """Margin problem on samples X (n, D) with labels (n,) in {-1, +1}.
@@ -340,7 +343,7 @@ class GatedSVC(_MarginSVC):
     C : float
         Weight of the hinge loss; inf is the hard margin.
     solver : str
-        "auto", "interior-point", "working-set", "ecos", "osqp", "clarabel" or "scs".
+        "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel" or "scs".
     tol : float
         Relative gap between the certified bounds.
     device : str
@@ -702,7 +705,8 @@ class _NetworkClassifier(BinaryClassifier, ABC):
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
-        return MarginView(Structure(self.network_.gating()), self.network_.coef())
+        structure = Structure(self.network_.gating())
+        return MarginView(structure, self.network_.coef(), local=self.training_.local)
 
     def history(self) -> tuple[HistoryPoint, ...]:
         """Loss, error, smallest margin and norm at chosen steps."""

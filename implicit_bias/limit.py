@@ -15,7 +15,8 @@ symbol     shape  meaning
 theta      (P,)   weights
 g          (P,)   gradient of F at the extrapolated point
 s                 step size: halved until F falls by at least s ||g||^2 / 2, which keeps s below
-                  1 / (curvature along g), and at most by 1 nat; times `GROWTH` after success
+                  1 / (curvature along g), and to no less than F - 1, or -1 where F > 0; times
+                  `GROWTH` after success
 v          (P,)   last change of the weights, v = v_r + v_t: along theta, and across it
 k                 steps since the velocity was last 0
 =========  =====  ================================================================================
@@ -177,6 +178,8 @@ class LimitConfig:
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value!r}")
+        if not isinstance(self.loss, MarginLoss):
+            raise ValueError(f"loss must be a MarginLoss, as those of LOSSES, got {self.loss!r}")
         check_exponential_like(self.loss)
 
     def is_recorded(self, step: int) -> bool:
@@ -280,6 +283,11 @@ class LimitResult:
         """Whether Ctrl-C stopped it before the end."""
         return self.ending is Ending.INTERRUPTED
 
+    @property
+    def local(self) -> bool:
+        """Never: the network learns as a whole."""
+        return False
+
     def frame(self) -> pd.DataFrame:
         """Return the history as a table: a row a point, the caller's measures as last columns."""
         return history_frame(self.history)
@@ -359,13 +367,16 @@ def train_to_limit(
     ------
     ValueError
         NaN, shapes that do not fit, labels other than -1 and +1, a network that is not float64, a
-        log loss that is not finite at the start, an excess without an optimum.
+        log loss that is not finite at the start, an excess without an optimum, a resumption
+        without a checkpoint.
     FileExistsError
         The checkpoint's file is there, and ``resume`` is not asked for.
     CheckpointError
         The checkpoint is damaged, or of another network, other data or another configuration.
     """
     _check_excess(network, optimum, until_excess)
+    if resume and checkpoint is None:
+        raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
     descent = _Descent(network, X, y, config)
     observe = _LimitObserver(descent, optimum, reference, measure)
     state = descent.start()
@@ -563,6 +574,12 @@ class _LimitObserver:
         self.descent.set_weights(state.weights)
         return self.descent.network.norm() / state.min_margin / self.optimum - 1.0
 
+    def measured(self) -> dict[str, float]:
+        """Return the caller's own measures as plain numbers, which a checkpoint can keep."""
+        if self.measure is None:
+            return {}
+        return {name: float(value) for name, value in self.measure(self.descent.network).items()}
+
     def point(self, state: _State) -> LimitPoint:
         """Measure everything."""
         network = self.descent.network
@@ -582,7 +599,7 @@ class _LimitObserver:
             balance=balance(network),
             excess=excess,
             disagreement=disagreement,
-            measures={} if self.measure is None else dict(self.measure(network)),
+            measures=self.measured(),
         )
 
 

@@ -39,6 +39,8 @@ TAIL = 20.0
 
 # The numerical check: margins up to LARGEST, and what is large from LARGE on.
 LARGEST, LARGE = 1e8, 1e2
+# What need not hold at once must hold from the middle of that range on.
+MIDDLE = math.sqrt(LARGE * LARGEST)
 POINTS_A_DECADE = 400
 THETAS = (0.5, 0.6, 0.75, 0.9, 0.99)
 # What rounding may take from f'(q) q between neighbours, relative to it.
@@ -136,11 +138,15 @@ def check_exponential_like(loss: MarginLoss) -> float:
     f, slope = _f_and_slope(loss, grid)
     _require_finite(loss, grid, f)
     _require_finite(loss, grid, slope)
-    where = int(slope.argmin())
-    if slope[where] <= 0:
+    least = int(slope.argmin())
+    if slope[least] <= 0:
         raise LossError(
-            loss.name, "f'(q) must be positive", slope[where], f"at q = {grid[where]:g}"
+            loss.name, "f'(q) must be positive", slope[least], f"at q = {grid[least]:g}"
         )
+    middle = int(np.searchsorted(grid, MIDDLE))
+    if f[middle] <= 0:
+        where = f"at q = {grid[middle]:g}"
+        raise LossError(loss.name, "f must be positive for large q", f[middle], where)
     _check_continuous(loss, grid, slope)
     _check_growth(loss, grid, slope)
     return max(_bound(loss, inverse=True), _bound(loss, inverse=False))
@@ -210,8 +216,7 @@ def _check_growth(loss: MarginLoss, grid: Array, slope: Array) -> None:
     large = grid >= LARGE
     q, product = grid[large], (slope * grid)[large]
     fall = np.flatnonzero(np.diff(product) < -ROUNDING * product[:-1])
-    middle = math.sqrt(LARGE * LARGEST)
-    if len(fall) and q[fall[-1]] > middle:
+    if len(fall) and q[fall[-1]] > MIDDLE:
         ratio = product[fall[-1] + 1] / product[fall[-1]]
         raise LossError(
             loss.name,
@@ -219,7 +224,7 @@ def _check_growth(loss: MarginLoss, grid: Array, slope: Array) -> None:
             ratio,
             f"at q = {q[fall[-1]]:.6g}",
         )
-    upper = q >= middle
+    upper = q >= MIDDLE
     growth = math.log(product[-1] / product[upper][0]) / math.log(q[-1] / q[upper][0])
     if growth < LEAST_GROWTH:
         raise LossError(

@@ -132,8 +132,8 @@ class Network(nn.Module, ABC):
         """
 
     @abstractmethod
-    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        """Output (n, H_l) of hidden layer l from that of the layer before it, (n, H_(l-1))."""
+    def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        """Output (n, H_l) of hidden layer l from the products W_l a, (n, H_l C_l)."""
 
     @abstractmethod
     def _first_layer_gating(self) -> Gating:
@@ -145,10 +145,35 @@ class Network(nn.Module, ABC):
         With ``detached`` each layer takes the one before it as constant: no gradient crosses.
         """
         outputs, layers = prepared[0], []
-        for layer in range(len(self.hidden_weights)):
-            outputs = self._layer(layer, outputs.detach() if detached else outputs, prepared)
+        for layer, weights in enumerate(self.hidden_weights):
+            previous = outputs.detach() if detached else outputs
+            outputs = self._gated(layer, previous @ weights.T, prepared)
             layers.append(outputs)
         return layers
+
+    def gradient_factors(self, *prepared: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Gradient of each f(x_n) in each weight matrix, as an outer product delta_n a_n'.
+
+        a is what the matrix W is applied to, delta the slope of f in the products W a. So the
+        inner products of these gradients are a masked Gram matrix, (delta delta') o (a a').
+
+        Returns
+        -------
+        list of (delta, a)
+            Of each hidden layer, shapes (n, H_l C_l) and (n, H_(l-1)), then of the readout.
+        """
+        outputs = prepared[0]
+        inputs, products = list[Tensor](), list[Tensor]()
+        with torch.enable_grad():
+            for layer, weights in enumerate(self.hidden_weights):
+                inputs.append(outputs)
+                products.append((outputs @ weights.detach().T).requires_grad_())
+                outputs = self._gated(layer, products[-1], prepared)
+            inputs.append(outputs)
+            # A sum over samples: none has a part in the output of another.
+            slopes = torch.autograd.grad((outputs @ self.readout[0].detach()).sum(), products)
+        factors = zip([*slopes, torch.ones_like(outputs[:, :1])], inputs, strict=True)
+        return [(slope, previous.detach()) for slope, previous in factors]
 
     def hidden(self, *prepared: Tensor) -> Tensor:
         """Output of the last hidden layer, shape (n, H)."""
@@ -332,9 +357,8 @@ class GLN(Network):
         """Weight row h * C + c of each hidden unit, shape (n, H_1 + H_2 + ...)."""
         return torch.cat(prepared[1:], dim=1)
 
-    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        rows = prepared[1 + layer]
-        return (previous @ self.hidden_weights[layer].T).gather(1, rows)
+    def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        return products.gather(1, prepared[1 + layer])
 
     def _first_layer_gating(self) -> HyperplaneContexts:
         return self.gatings[0]
@@ -377,8 +401,8 @@ class ReLUNetwork(Network):
         """Whether each hidden unit is on, bool of shape (n, H_1 + H_2 + ...)."""
         return torch.cat([outputs > 0 for outputs in self.hidden_layers(*prepared)], dim=1)
 
-    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        return (previous @ self.hidden_weights[layer].T).relu()
+    def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        return products.relu()
 
     def _first_layer_gating(self) -> UnitGates:
         return _unit_gates(self.hidden_weights[0])
@@ -436,9 +460,8 @@ class FrozenGateReLU(Network):
         """Whether each hidden unit is on, bool of shape (n, H_1 + H_2 + ...)."""
         return torch.cat(prepared[1:], dim=1)
 
-    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        mask = prepared[1 + layer]
-        return (previous @ self.hidden_weights[layer].T) * mask
+    def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        return products * prepared[1 + layer]
 
     def _first_layer_gating(self) -> UnitGates:
         return _unit_gates(self.gate_weights[0])

@@ -105,7 +105,8 @@ def largest_C(solution: Solution) -> float:
     """
     if solution.status is not Status.OPTIMAL:
         raise ValueError(
-            f"no C is known to be the hard margin ({solution.message}): choose the largest C yourself"
+            f"no C is known to be the hard margin ({solution.message}): choose the largest C "
+            "yourself"
         )
     return float(solution.alpha.max())
 

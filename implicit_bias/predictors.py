@@ -11,6 +11,9 @@ zeta_{h,c}     (D,)                coefficients of a two-layer network (one hidd
 B              (D,)                mean of beta over all C^H joint contexts
 delta_{h,c}    (D,)                effect of unit h in context c, sum_c delta_{h,c} = 0
 p              (h_1, h_2, ...)     path, one unit a hidden layer; its context is that of its units
+W_l, w                             weights of hidden layer l, and readout; see `networks`
+theta                              all weights, of L layers with the readout
+s_h                                norm of the weights that leave unit h of the first layer
 =============  ==================  =============================================================
 
 Two layers. The predictors beta_gamma = sum_h zeta_{h,gamma_h} are equivariant: a unit that changes
@@ -47,12 +50,13 @@ so for any weights theta, with w, A_l[k, h] = ||W_l[k, ., h]||, b[h] = ||W_1[h]|
 
     sum_p ||zeta_p|| = |w|' A_(L-1) ... A_2 b  <=  prod_l ||W_l||_F  <=  (||theta||^2 / L)^(L/2).
 
-Hence the optimum of the convex SVM-GLN on the paths bounds that of the non-convex program (6),
-min ||theta||^2 / 2 subject to y_n f(x_n) >= 1, from below, and with two layers they are equal.
-What the bound misses is that paths share weights. At a stationary point all layers have the same
-norm, so the second inequality is an equality there; the first is one where the units of different
-layers are independent, so that ||zeta_p|| is a product over the layers. What no norm of single
-paths sees: in a context of h_1 the coefficients of all paths through h_1 have the same direction.
+Hence the optimum of the convex SVM-GLN on the paths is at most (||theta||^2 / L)^(L/2) for all
+theta of the non-convex program (6), min ||theta||^2 / 2 subject to y_n f(x_n) >= 1, and with two
+layers the best theta reaches it. What the bound misses is that paths share weights. At a stationary
+point all layers have the same norm, so the second inequality is an equality there; the first is one
+where the units of different layers are independent, so that ||zeta_p|| is a product over the
+layers. What no norm of single paths sees: in a context of h_1 the coefficients of all paths through
+h_1 have the same direction.
 
 Given its upper layers the network is once more one of two layers. Unit h is gated by its context
 and by the slope of f in its output, over the norm s_h of the weights that leave it; in these gates
@@ -97,10 +101,19 @@ def free_predictors(n_units: int, n_contexts: int) -> NDArray[np.int64]:
     -------
     ndarray of int, shape (H (C - 1) + 1, H)
 
+    Raises
+    ------
+    ValueError
+        No unit, or no context.
+
     Notes
     -----
     Lemmas B.6 and B.7 of Lippl et al. (2022).
     """
+    if min(n_units, n_contexts) < 1:
+        raise ValueError(
+            f"a layer has at least one unit and one context, got {n_units} and {n_contexts}"
+        )
     contexts = np.zeros((n_units * (n_contexts - 1) + 1, n_units), dtype=np.int64)
     # Row-major: the other contexts of a unit lie together.
     units = np.repeat(np.arange(n_units), n_contexts - 1)

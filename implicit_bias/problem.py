@@ -200,7 +200,7 @@ class MarginProblem:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
         squares = self._group_sums(np.einsum("md,md->m", coef, coef))
         for g, columns, P in self._metrics():
-            squares[g] = _inverse_metric_square(P, coef[columns])
+            squares[g] = P.inverse_square(coef[columns])
         return np.sqrt(squares)
 
     def projected(self, coef: Array) -> Array:
@@ -209,15 +209,14 @@ class MarginProblem:
             return coef
         coef = coef.copy()
         for _, columns, P in self._metrics():
-            _, vectors = _eigen(P)
-            coef[columns] = vectors @ (vectors.T @ coef[columns])
+            coef[columns] = P.vectors @ (P.vectors.T @ coef[columns])
         return coef
 
     def coef_of(self, alpha: Array, group_scale: Array) -> Array:
         """zeta_g = d_g P_g V_g(alpha), shape (M, D): KKT's coefficients of alpha and d (G,)."""
         coef = self.dual_vectors(alpha)
         for _, columns, P in self._metrics():
-            coef[columns] = P @ coef[columns]
+            coef[columns] = P.root @ (P.root.T @ coef[columns])
         return coef * group_scale[self.groups][:, None]
 
     def dual_norms(self, alpha: Array) -> Array:
@@ -225,7 +224,7 @@ class MarginProblem:
         V = self.dual_vectors(alpha)
         squares = self._group_sums(np.einsum("md,md->m", V, V))
         for g, columns, P in self._metrics():
-            squares[g] = np.square(_root(P).T @ V[columns]).sum()  # never negative, unlike V' P V
+            squares[g] = np.square(P.root.T @ V[columns]).sum()  # never negative, unlike V' P V
         return np.sqrt(squares)
 
     @cached_property
@@ -263,7 +262,7 @@ class MarginProblem:
             return sp.eye_array(self.n_gates, format="csr")
         plain = np.flatnonzero(~np.isin(self.groups, list(self.metric)))
         blocks: list[tuple[NDArray[np.int64], Array]] = [(plain, np.eye(len(plain)))]
-        blocks += [(columns, _root(P)) for _, columns, P in self._metrics()]
+        blocks += [(columns, P.root) for _, columns, P in self._metrics()]
         widths = [R.shape[1] for _, R in blocks]
         root = sp.lil_array((self.n_gates, sum(widths)))
         for (columns, R), start in zip(blocks, np.cumsum([0, *widths[:-1]]), strict=True):
@@ -307,8 +306,12 @@ class MarginProblem:
         sums = np.bincount(self.groups, weights=values, minlength=self.n_groups)
         return np.asarray(sums, dtype=np.float64)
 
-    def _metrics(self) -> Iterator[tuple[int, NDArray[np.int64], Array]]:
-        for g, P in (self.metric or {}).items():
+    @cached_property
+    def _eigen(self) -> dict[int, _Eigen]:
+        return {g: _Eigen.of(P) for g, P in (self.metric or {}).items()}
+
+    def _metrics(self) -> Iterator[tuple[int, NDArray[np.int64], _Eigen]]:
+        for g, P in self._eigen.items():
             yield g, np.flatnonzero(self.groups == g), P
 
 
@@ -406,29 +409,33 @@ def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> di
                 f"metric of group {g} is not positive semi-definite (or zero): smallest "
                 f"eigenvalue {smallest:.3g}"
             )
-        root = _root(matrix)
+        root = _Eigen.of(matrix).root
         checked[int(g)] = root @ root.T
     return checked
 
 
-def _eigen(P: Array) -> tuple[Array, Array]:
-    """Positive eigenvalues (r,) and their eigenvectors (m, r) of a metric (m, m)."""
-    values, vectors = scipy.linalg.eigh(P)
-    keep = values > RANK_TOLERANCE * len(P) * values[-1]
-    return values[keep], vectors[:, keep]
+@dataclass(frozen=True, eq=False)
+class _Eigen:
+    """A metric P (m, m) by its positive eigenvalues (r,) and their eigenvectors (m, r)."""
 
+    values: Array
+    vectors: Array
 
-def _root(P: Array) -> Array:
-    """R (m, r) of full column rank with P = R R'."""
-    values, vectors = _eigen(P)
-    return np.asarray(vectors * np.sqrt(values))
+    @classmethod
+    def of(cls, P: Array) -> _Eigen:
+        values, vectors = scipy.linalg.eigh(P)
+        keep = values > RANK_TOLERANCE * len(P) * values[-1]
+        return cls(values[keep], vectors[:, keep])
 
+    @property
+    def root(self) -> Array:
+        """R (m, r) of full column rank with P = R R'."""
+        return np.asarray(self.vectors * np.sqrt(self.values))
 
-def _inverse_metric_square(P: Array, coef: Array) -> float:
-    """tr(coef' P^+ coef) for coef (m, D); inf outside the range of P."""
-    values, vectors = _eigen(P)
-    inside = vectors.T @ coef  # (r, D)
-    outside = np.linalg.norm(coef - vectors @ inside)
-    if outside > 1e-9 * np.linalg.norm(coef):
-        return np.inf
-    return float(np.einsum("rd,rd,r->", inside, inside, 1.0 / values))
+    def inverse_square(self, coef: Array) -> float:
+        """tr(coef' P^+ coef) for coef (m, D); inf outside the range of P."""
+        inside = self.vectors.T @ coef  # (r, D)
+        outside = np.linalg.norm(coef - self.vectors @ inside)
+        if outside > 1e-9 * np.linalg.norm(coef):
+            return np.inf
+        return float(np.einsum("rd,rd,r->", inside, inside, 1.0 / self.values))

@@ -23,9 +23,9 @@ lambda       (N,)       multipliers of the samples
 V_h          (C, D)     V_h(lambda) of the margin problem, for hidden unit h (see `problem`)
 ===========  =========  ==========================================================================
 
-**The best multipliers.** Those of least residual ||theta - J' lambda|| alone are no measure: with
-more samples than parameters they may leave none at any theta, by leaning on samples that are not at
-the margin. What is minimised is therefore the residual and the slackness in one,
+**The best multipliers.** Least residual ||theta - J' lambda|| is not enough to ask of them: with
+more samples than parameters the residual may be 0 at any theta, by multipliers of samples that are
+not at the margin. So residual and slackness are minimised together,
 
     1/2 ||theta - J' lambda||^2 + L sum_n lambda_n (q_n - 1)
         = 1/2 ||theta||^2 - (L sum_n lambda_n - 1/2 ||J' lambda||^2),
@@ -34,6 +34,8 @@ equal by Euler. The right-hand side is a duality gap, of the program  min 1/2 ||
 J w >= L,  in which theta is feasible: the hard-margin SVM on the gradients. So it is 0 at the KKT
 points and nowhere else, bounds epsilon and delta, and its minimisation is that SVM's dual, which
 non-negative least squares solves exactly. For a linear network it is the gap of the SVM itself.
+It needs no more of the gradients than J J'. In a network of weight matrices that is again a masked
+Gram matrix: the gradient in each matrix is an outer product (`Network.gradient_factors`).
 
 Where f has a kink (a ReLU at 0), autograd's derivative stands for the whole subdifferential.
 
@@ -51,6 +53,7 @@ Source: Lippl, Abbott, Chung (2022), theorem 3.1, proposition B.8 and eq. (18); 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -76,6 +79,8 @@ LIVE_SHARE = 0.01
 HOMOGENEITY_TOLERANCE = 1e-6
 # Entries of a block of per-sample gradients (512 MiB); at most a few blocks exist at a time.
 GRADIENT_BLOCK = 2**26
+# Samples up to which the multipliers of one of this package's networks take a second or two.
+FEW_SAMPLES = 2000
 # Samples that enter the least squares at a time, those of the smallest margins first.
 WORKING_SET = 1000
 # Share by which a sample outside the working set may miss its constraint.
@@ -187,8 +192,8 @@ class NetworkCertificate:
     def dead(self) -> NDArray[np.int64]:
         """The units that are not live.
 
-        One with a dual norm above 1 would lower the norm if it were revived: the network is then
-        near another stationary point than the SVM.
+        Where `Stationarity.gap` is near 0 and one of them has a dual norm above 1, the network is
+        near another stationary point than the SVM: with that unit the norm could be lower.
         """
         return np.flatnonzero(~self.live)
 
@@ -225,11 +230,22 @@ def stationarity(
     ValueError
         Inputs, outputs or labels that do not fit, or NaN; no parameter to train.
     """
+    if not isinstance(inputs, tuple) or not inputs:
+        raise ValueError("inputs must be a tuple of the module's arguments: pass (X,), not X")
     y = as_labels(labels, len(inputs[0]))
     margins_of = _Margins(module, inputs, y)
     margins = margins_of(margins_of.theta)
     if not np.isfinite(margins).all():
-        raise ValueError("the module's outputs contain NaN or infinity: did its training diverge?")
+        raise ValueError(
+            "the module's outputs contain NaN or infinity: are its inputs finite, and did its "
+            "training diverge?"
+        )
+    if not margins.any():
+        raise SeparationError(
+            "all outputs are 0, so no scaling of the network has margin 1, and training may not "
+            "help: start from other weights"
+        )
+    degree = _homogeneity(margins_of, degree)  # of any weights, separating or not
     min_margin = float(margins.min())
     if min_margin <= 0:
         raise SeparationError(
@@ -237,7 +253,6 @@ def stationarity(
             f"(smallest margin {min_margin:.3g}), so no scaling of the network has margin 1: "
             "train until it separates its samples"
         )
-    degree = _homogeneity(margins_of, degree)
     theta = margins_of.theta * min_margin ** (-1.0 / degree)
     norm = float(theta.norm())
     multipliers, combination = _multipliers(margins_of, theta, degree)
@@ -302,7 +317,7 @@ def certify_network(
         obstacle=obstacle,
         unit_norms=unit_norms,
         dual_norms=dual_norms,
-        live=_live(unit_norms),
+        live=live_units(unit_norms),
         balance=balance(network),
     )
 
@@ -310,7 +325,8 @@ def certify_network(
 def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, float]]:
     """Measure for `train_to_limit`: `residual` and `slackness` on samples X (N, D), y (N,).
 
-    Both are nan as long as the network does not separate the samples.
+    Both are nan as long as the network does not separate the samples. A network that is not
+    homogeneous is refused, at step 0.
     """
 
     def measure(network: Network) -> dict[str, float]:
@@ -335,14 +351,14 @@ def balance(network: Network) -> float:
         outward = _double(following).norm(dim=0).cpu().numpy()
         # Row-major: the C weight vectors of a unit lie together.
         inward = _double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy()
-        live = _live(inward * outward)
+        live = live_units(inward * outward)
         a, b = inward[live], outward[live]
         largest = max([largest, *(np.abs(a - b) / np.maximum(a, b))])
     return float(largest)
 
 
-def _live(norms: Array) -> NDArray[np.bool_]:
-    """Units that count, of the norms (H,) of all."""
+def live_units(norms: Array) -> NDArray[np.bool_]:
+    """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
     live: NDArray[np.bool_] = (norms > 0) & (norms >= LIVE_SHARE * norms.max())
     return live
 
@@ -378,7 +394,27 @@ class _Margins:
         return torch.cat(parts).cpu().numpy()
 
     def gram(self, theta: Tensor, samples: NDArray[np.int64]) -> Array:
-        """J J' (n, n) of some samples, by blocks of rows of J."""
+        """J J' (n, n) of some samples."""
+        if isinstance(self.module, Network):
+            return self._masked_gram(self.module, theta, torch.tensor(samples, device=theta.device))
+        return self._gram_by_blocks(theta, samples)
+
+    def _masked_gram(self, network: Network, theta: Tensor, samples: Tensor) -> Array:
+        """Sum over the weight matrices of Gram matrices with a mask: no row of J is formed."""
+        exact = copy.deepcopy(network).double()
+        exact.load_state_dict(self._as_parameters(theta), strict=False)
+        factors = exact.gradient_factors(*(tensor[samples] for tensor in self.inputs))
+        matrices = (*exact.hidden_weights, exact.readout)
+        y = self.labels[samples]
+        gram = torch.zeros(len(samples), len(samples), dtype=theta.dtype, device=theta.device)
+        for weights, (slopes, previous) in zip(matrices, factors, strict=True):
+            if weights.requires_grad:
+                signed = y[:, None] * slopes
+                gram += (signed @ signed.T).mul_(previous @ previous.T)
+        return gram.cpu().numpy()
+
+    def _gram_by_blocks(self, theta: Tensor, samples: NDArray[np.int64]) -> Array:
+        """J J' (n, n) from rows of J, a block of them at a time."""
         size = max(1, GRADIENT_BLOCK // len(theta))
         blocks = torch.split(torch.tensor(samples, device=theta.device), size)
         gram = np.empty((len(samples), len(samples)))

@@ -234,6 +234,11 @@ class TrainingResult:
         """Steps done."""
         return self.history[-1].step
 
+    @property
+    def local(self) -> bool:
+        """Whether each unit learned by itself, so that no SVM is known to be the limit."""
+        return self.config.rule == "local"
+
     def frame(self) -> pd.DataFrame:
         """Return the history as a table: a row for each point."""
         return history_frame(self.history)
@@ -249,7 +254,8 @@ def history_frame(history: Iterable[HistoryPoint]) -> pd.DataFrame:
     rows = []
     for point in history:
         row = vars(point) | {"normalised_margin": point.normalised_margin}
-        rows.append({**row, **row.pop("measures", {})})
+        measures = row.pop("measures", {})
+        rows.append(row | measures)
     return pd.DataFrame(rows)
 
 

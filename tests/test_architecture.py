@@ -20,6 +20,7 @@ FLOW = [
     "gating",
     "problem",
     "galu",
+    "activation_gram",
     "certificate",
     "solvers",
     "paths",

@@ -139,6 +139,29 @@ def test_certify_networks_without_bounds(tmp_path: Path) -> None:
     assert "not homogeneous of degree" in result["notes"][1]
 
 
+@pytest.mark.parametrize(
+    ("model", "goal"),
+    [
+        ("gd-gln", "of the limit."),
+        ("gd-relu", "of the limit that it has if its gates stay."),
+        ("local-gln", "so that need not be its limit."),
+    ],
+)
+def test_only_a_limit_is_called_one(
+    model: str,
+    goal: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = "--dataset blobs --train-size 40 --units 8 --steps 300 --learning-rate 0.1 --json"
+    assert run_here(["train", model, *options.split()], monkeypatch) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    (within,) = (note for note in notes if note.startswith("The network is within"))
+    assert within.endswith(goal)
+
+
 def test_trajectory(tmp_path: Path) -> None:
     result = run_json("trajectory", *SMALL, "--at", "0,100", folder=tmp_path)
     assert [point["step"] for point in result["points"]] == [0, 100]

@@ -48,6 +48,7 @@ NO_HYPERPLANES = HyperplaneContexts.random(X, 1, 0, random_state=0)
 CLOUD = cloud()
 CLOUD_GATING = HyperplaneContexts.random(CLOUD[0], 4, 1, random_state=0)
 SHORT = LimitConfig(steps=60, checkpoint_every=10)
+OWN_LOSS = MarginLoss("own", lambda q: -q - 3.0 * torch.log1p(torch.nn.functional.softplus(q)))
 METHODS: tuple[Method, ...] = ("plain", "momentum", "accelerated")
 NETWORKS: dict[str, Callable[[], Network]] = {
     "GLN": lambda: GLN([GATING]),
@@ -186,7 +187,7 @@ def test_log_loss_far_below_underflow() -> None:
     assert -math.log(40) <= last.log_loss + last.min_margin <= 0.0
 
 
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("loss", [*LOSSES.values(), OWN_LOSS], ids=[*LOSSES, "own"])
 def test_a_linear_network_goes_to_the_hard_margin_svm(loss: MarginLoss) -> None:
     network = GLN([NO_HYPERPLANES])
     solution = solve(problem_of(network), tol=1e-9)
@@ -312,6 +313,7 @@ def test_history() -> None:
     assert table["largest"].iloc[-1] == network.coef().max()
     assert table["normalised_margin"].iloc[-1] == last.normalised_margin
     assert list(table.columns)[:4] == ["step", "loss", "error", "min_margin"]
+    assert list(table.columns)[-2:] == ["normalised_margin", "largest"]
 
 
 def test_recorded_steps_are_log_spaced() -> None:
@@ -356,7 +358,7 @@ def stop_at(step: int) -> Callable[[LimitPoint], None]:
 def test_resumption_is_bit_identical(method: Method, tmp_path: Path) -> None:
     config = replace(SHORT, method=method, loss=LOSSES["logistic"])
     complete, network, file = gln(), gln(), tmp_path / "state.safetensors"
-    options: dict[str, Any] = {"optimum": 1.0, "measure": lambda n: {"own": n.norm()}}
+    options: dict[str, Any] = {"optimum": 1.0, "measure": lambda n: {"own": np.float32(n.norm())}}
     expected = train_to_limit(complete, X, Y, config, **options)
     part = train_to_limit(network, X, Y, config, checkpoint=file, record=stop_at(28), **options)
     assert part.ending is Ending.INTERRUPTED
@@ -467,6 +469,7 @@ def test_a_damaged_checkpoint_is_named(content: bytes | None, tmp_path: Path) ->
         ("record", 0.5),
         ("checkpoint_every", 0),
         ("method", "newton"),
+        ("loss", "logistic"),
         ("momentum", 1.0),
         ("friction", 0.0),
         ("scale_friction", math.inf),
@@ -491,6 +494,7 @@ def test_a_loss_without_an_implicit_bias_is_refused() -> None:
         (gln, {"optimum": 1.0, "until_excess": 0.0}, "until_excess must be positive"),
         (lambda: GLN([GATING, GATING]), {"optimum": 1.0}, "no convex program"),
         (gln, {"reference": Reference(X[:, :1], Y)}, "features"),
+        (gln, {"resume": True}, "resume needs the checkpoint"),
     ],
 )
 def test_bad_use_is_refused(

@@ -2,9 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +16,12 @@ import torch
 from typer.testing import CliRunner
 
 from implicit_bias.datasets import DATA_VARIABLE
-from implicit_bias.estimators import GatedSVC
-from implicit_bias.experiments.cell import Outcome, compute
-from implicit_bias.experiments.grid import Grid
+from implicit_bias.estimators import GatedSVC, GLNClassifier, HasGating
+from implicit_bias.experiments.backends import Compute, Outcomes
+from implicit_bias.experiments.cell import Origin, Outcome, compute
+from implicit_bias.experiments.grid import Grid, cell_key
 from implicit_bias.experiments.setting import Builders, Setting, load_data
+from implicit_bias.experiments.store import Record
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.training import TrainingConfig, train
 
@@ -119,7 +124,7 @@ def test_with_one_unit_the_folds_are_right(lippl: SimpleNamespace) -> None:
 
 def test_osqp_gives_their_program_no_better_than_ours(lippl: SimpleNamespace) -> None:
     """Any coefficients bound the optimum from above, up to the share of the free columns."""
-    outcome = outcome_of(lippl, "osqp", models=("svm-linear",))
+    outcome = outcome_of(lippl, "osqp", models=("gd-gln",), train_size=40, units=2)
     rows = {row["model"]: row for row in outcome.models}
     ours, theirs = rows["svm-l2-published"], rows["svm-l2-osqp"]
     assert theirs["train_error"] == 0
@@ -135,9 +140,31 @@ def test_gates_only_sees_the_gates_alone(lippl: SimpleNamespace) -> None:
     with pytest.warns(UserWarning, match="left out"):
         ((name, svm),) = lippl.as_published.relu_models(builders, fitted)
     X = builders.data.parts.validation.X
-    gates = fitted["gd-relu"].gating().gates(X)  # type: ignore[attr-defined]
+    relu = fitted["gd-relu"]
+    assert isinstance(relu, HasGating)
+    gates = relu.gating().gates(X)
     assert name == "svm-gates"
     np.testing.assert_allclose(svm.decision_function(X), gates @ svm.coef_[0], atol=ROUNDING)
+
+
+def test_a_moved_network_keeps_its_weights_but_not_its_contexts(lippl: SimpleNamespace) -> None:
+    """Outputs written out: row h C + c of the contexts it is moved to, and the readout's bias."""
+    setting = small_setting(models=("gd-gln",), hyperplanes=2)
+    builders = Builders(setting, load_data(setting))
+    train, X = builders.data.parts.train, builders.data.parts.validation.X
+    (network,) = (model for _, model in builders.fit())
+    assert isinstance(network, GLNClassifier)
+    moved = dict(lippl.as_published.redrawn_models(builders, {"gd-gln": network}))
+    assert list(moved) == ["gd-gln-redrawn", "svm-gln-published", "svm-l2-published"]
+    drawn = HyperplaneContexts.random(train.X, 4, 2, threshold="random", random_state=setting.seed)
+    coef = network.network_.coef().reshape(4, 4, -1)
+    chosen = drawn.contexts(X)
+    assert (chosen != builders.contexts().contexts(X)).any()
+    expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
+    outputs = moved["gd-gln-redrawn"].decision_function(X)
+    np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
+    back = lippl.as_published.Moved(network.network_, builders.contexts()).fit(train.X, train.y)
+    np.testing.assert_allclose(back.decision_function(X), network.decision_function(X), atol=1e-6)
 
 
 # --- further models ----------------------------------------------------------------------------
@@ -195,19 +222,21 @@ def test_a_shallow_gln_trains_as_one_with_all_its_contexts(shallow: SimpleNamesp
 
 def test_gd_shallow_is_compared_with_the_svm_of_its_program(lippl: SimpleNamespace) -> None:
     outcome = outcome_of(
-        lippl, "shallow", models=("svm-shallow",), units=1, hyperplanes=3, steps=2000
+        lippl, "shallow", models=("svm-shallow",), units=1, hyperplanes=3, steps=500
     )
-    svm, network = outcome.models
+    svm, network, plain = outcome.models
     assert network["model"] == "gd-shallow"
-    assert network["optimum"] == svm["optimum"]
+    assert plain["model"] == "gd-shallow-momentum-0"
+    assert network["optimum"] == plain["optimum"] == svm["optimum"]
     assert 0 < network["excess"] < 10
+    assert 0 < plain["excess"] != network["excess"]
 
 
 def test_the_limit_is_nearer_to_the_svm_than_finite_time(
     lippl: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lippl.further, "LIMIT_STEPS", 1000)
-    outcome = outcome_of(lippl, "limit", models=("gd-gln", "svm-gln"), steps=3200)
+    monkeypatch.setattr(lippl.further, "LIMIT_STEPS", 500)
+    outcome = outcome_of(lippl, "limit", models=("gd-gln", "svm-gln"), steps=1000)
     finite, svm, limit = outcome.models
     assert limit["model"] == "limit-gln"
     assert limit["optimum"] == svm["optimum"]
@@ -234,7 +263,7 @@ models = ["gd-gln", "svm-gln", "svm-l2"]
 
 @pytest.fixture
 def tiny(lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A study of digits in two grids."""
+    """Make a study of digits in two grids."""
     (tmp_path / "grids").mkdir()
     for name in ("gln", "odd"):
         (tmp_path / "grids" / f"{name}.toml").write_text(TINY)
@@ -242,6 +271,18 @@ def tiny(lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     models = {name: lippl.study.MODELS[name] for name in ("gln", "odd")}
     monkeypatch.setattr(lippl.study, "MODELS", models)
     return tmp_path
+
+
+class InThisProcess:
+    """A backend without processes, which take seconds each to start."""
+
+    def __init__(self, workers: int | None, compute: Compute) -> None:
+        self.compute = compute
+
+    def run(self, cells: Sequence[Setting]) -> Outcomes:
+        """Yield each cell with its outcome."""
+        for cell in cells:
+            yield cell, self.compute(cell)
 
 
 def call(lippl: SimpleNamespace, folder: Path, *options: str) -> str:
@@ -255,22 +296,88 @@ def call(lippl: SimpleNamespace, folder: Path, *options: str) -> str:
     return result.output
 
 
-def test_the_study_computes_goes_on_and_exports(lippl: SimpleNamespace, tiny: Path) -> None:
+def read(folder: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+    return {name: pd.read_parquet(folder / f"{name}.parquet") for name in names}
+
+
+def test_the_study_computes_goes_on_and_exports(
+    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
     assert "gln: 1 of 1 cells" in call(lippl, tiny, "--quick", "--grid", "gln")
     output = call(lippl, tiny)  # what quick computed is not computed again
     assert "gln: 1 of 2 cells" in output
     assert "odd: 2 of 2 cells" in output
-    before = {name: pd.read_parquet(tiny / "out" / f"{name}.parquet") for name in TABLES}
-    assert before["cells"].groupby("grid").size().to_dict() == {"gln": 2, "odd": 2}
+    before = read(tiny / "out", (*TABLES, "records"))
+    # A cell of gln is two, one a momentum.
+    assert before["records"].groupby("grid").size().to_dict() == {"gln": 2, "odd": 2}
+    assert before["cells"].groupby("grid").size().to_dict() == {"gln": 4, "odd": 2}
+    assert before["models"].groupby("grid").size().to_dict() == {"gln": 20, "odd": 6}
+    assert before["pairs"].groupby("grid").size().to_dict() == {"gln": 40, "odd": 6}
     assert (before["cells"]["status"] == "done").all()
-    assert before["models"].groupby("grid").size().to_dict() == {"gln": 10, "odd": 6}
-    assert before["pairs"].groupby("grid").size().to_dict() == {"gln": 20, "odd": 6}
     assert {"commit", "version", "numpy"} <= set(before["cells"])
     for name in TABLES:
         (tiny / "out" / f"{name}.parquet").unlink()
     assert "to compute" not in call(lippl, tiny, "--export")
-    for name, frame in before.items():
-        pd.testing.assert_frame_equal(frame, pd.read_parquet(tiny / "out" / f"{name}.parquet"))
+    for name, frame in read(tiny / "out", TABLES).items():
+        pd.testing.assert_frame_equal(frame, before[name])
+
+
+def test_a_store_that_is_lost_goes_on_from_the_packed_records(
+    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    call(lippl, tiny, "--grid", "odd")
+    before = read(tiny / "out", TABLES)
+    (tiny / "store").rename(tiny / "lost")
+    output = call(lippl, tiny, "--grid", "odd")
+    assert "2 cells restored" in output
+    assert "odd: 0 of 2 cells" in output
+    for name, frame in read(tiny / "out", TABLES).items():
+        pd.testing.assert_frame_equal(frame, before[name])
+    files = {
+        folder: {file.name: file.read_bytes() for file in (tiny / folder).rglob("*.json")}
+        for folder in ("store", "lost")
+    }
+    assert files["store"] == files["lost"]
+    assert "restored" not in call(lippl, tiny, "--export")
+
+
+def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleNamespace) -> None:
+    setting = small_setting(momentum=0.9, models=("gd-gln", "svm-gln"))
+    seconds = {"gd-gln": 1.0, "svm-gln": 2.0, "gd-gln-momentum-0": 4.0, "svm-gln-published": 8.0}
+    models = tuple({"model": name, "seconds": each} for name, each in seconds.items())
+    pairs: tuple[dict[str, Any], ...] = tuple(
+        {"first": one, "second": other, "disagreement": i}
+        for i, (one, other) in enumerate(combinations(seconds, 2))
+    )
+    outcome = Outcome("done", Origin.here(), sum(seconds.values()), models, pairs)
+    record = Record(cell_key(setting), setting.facts(), outcome)
+    ours, theirs = lippl.study.by_momentum(record)
+    assert (ours.key, ours.setting) == (record.key, record.setting)
+    plain = replace(setting, momentum=0.0)
+    assert (theirs.key, theirs.setting) == (cell_key(plain), plain.facts())
+    # The networks trade places, the SVMs are in both, no time is counted twice.
+    svms = ["svm-gln", "svm-gln-published"]
+    assert [row["model"] for row in ours.outcome.models] == ["gd-gln", *svms]
+    assert [row["model"] for row in theirs.outcome.models] == ["svm-gln", "gd-gln", svms[1]]
+    times = {row["model"]: row["seconds"] for row in theirs.outcome.models}
+    assert times["gd-gln"] == theirs.outcome.seconds == 4
+    assert ours.outcome.seconds == 11
+    for part, names in ((ours, ("gd-gln",)), (theirs, ("gd-gln-momentum-0",))):
+        expected = {
+            frozenset(name.removesuffix("-momentum-0") for name in (row["first"], row["second"])): (
+                row["disagreement"]
+            )
+            for row in pairs
+            if {row["first"], row["second"]} <= {*names, *svms}
+        }
+        found = {
+            frozenset((row["first"], row["second"])): row["disagreement"]
+            for row in part.outcome.pairs
+        }
+        assert found == expected
+    assert lippl.study.by_momentum(theirs) == [theirs]
 
 
 TABLES = ("cells", "models", "pairs")
@@ -334,8 +441,8 @@ def test_each_verdict(lippl: SimpleNamespace) -> None:
             {"model": "SVM-GLN", "seed": 4, **accuracy, "value": np.nan},
             {"model": "SVM-GLN", "seed": 5, **accuracy, "value": 0.8},
             {"model": "SVM-GLN", "seed": 1, "metric": "agreement_with_GD", "value": 0.9},
-            {"model": "GD-GLN", "seed": 1, **accuracy, "value": 0.81, "momentum": 0.0},
-            {"model": "GD-GLN", "seed": 2, **accuracy, "value": 0.95, "momentum": 0.0},
+            {"model": "GD-GLN", "seed": 1, **accuracy, "value": 0.9, "momentum": 0.0},
+            {"model": "GD-GLN", "seed": 2, **accuracy, "value": 0.99, "momentum": 0.0},
         ]
     )
     svm = {("svm-gln-published", seed): error for seed, error in enumerate((0.2, 0.2005, 0.21), 1)}
@@ -352,11 +459,48 @@ def test_each_verdict(lippl: SimpleNamespace) -> None:
         "within spread",
         "beyond spread",
     ]
-    # Of ours (sd 0.02, three seeds) and theirs (sd 0.14 / sqrt 2, two seeds), pooled.
-    assert table["spread"].iloc[-1] == pytest.approx(np.sqrt((2 * 0.02**2 + 0.14**2 / 2) / 3))
+    # Of ours (sd 0.02, three seeds) and theirs (sd 0.09 / sqrt 2, two seeds), pooled.
+    assert table["spread"].iloc[-1] == pytest.approx(np.sqrt((2 * 0.02**2 + 0.09**2 / 2) / 3))
     text = published.summary(table)
-    assert "- SVM-GLN, 1 values: not explained" in text
+    assert "- SVM-GLN, 1 value: not explained" in text
     assert "theirs 0.800000, ours 0.790000" in text
+
+
+def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum(
+    lippl: SimpleNamespace,
+) -> None:
+    row = {"model": "SVM-RC", "seed": 2, "metric": "val_accuracy"}
+    frame = published_frame(
+        [{**row, "momentum": 0.0, "value": 0.8}, {**row, "momentum": 0.9, "value": 0.9}]
+    )
+    theirs = lippl.published.theirs(frame)
+    assert theirs["theirs"].tolist() == [0.9]
+    assert theirs["momentum"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "ours", "reason"),
+    [
+        ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.9, "EARLY"),
+        ({"metric": "agreement_with_GD", "network": "gd-gln"}, 0.9, "REDRAWN"),
+        ({"metric": "agreement_with_GD", "network": "gd-gln-redrawn"}, 0.9, None),
+        ({"our_model": "gd-relu", "model": "GD-ReLU"}, 0.4, "SILENT"),
+        ({"metric": "train_accuracy", "dropped": 2.0}, 0.9, "LEFT_OUT"),
+        ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.5, ""),
+    ],
+)
+def test_reasons(
+    lippl: SimpleNamespace, changes: dict[str, object], ours: float, reason: str | None
+) -> None:
+    """Theirs is 0.5, so the last one is the same."""
+    published = lippl.published
+    key = {"model": "SVM-GLN", "train_size": 500, "units": 10, "hyperplanes": 1, "seed": 1}
+    row = {**key, "threshold": "median", "momentum": 0.0, "metric": "val_accuracy"}
+    facts = {"our_model": "", "network": None, "dropped": 0.0, "gap": 0.0, "grid": "", "cell": ""}
+    study = pd.DataFrame([{**row, **facts, "ours": ours, **changes}])
+    theirs = study[published.KEY].assign(theirs=0.5)
+    found = published.compared(theirs, study)["reason"].tolist()
+    assert found == [getattr(published, reason) if reason else ""]
 
 
 def test_the_published_solver_is_preferred(lippl: SimpleNamespace) -> None:
@@ -385,4 +529,6 @@ def test_quick_study(lippl: SimpleNamespace, tmp_path: Path) -> None:
     accuracy = 1 - models["validation_error"]
     assert accuracy["gln", "svm-gln-published"] == pytest.approx(0.84975, abs=1e-6)
     assert accuracy["gln", "svm-gln"] == pytest.approx(0.849583, abs=1e-6)
+    assert accuracy["shallow", "svm-shallow"] == pytest.approx(0.737833, abs=1e-6)
+    assert accuracy["relu", "svm-rc"] == pytest.approx(0.82475, abs=1e-6)
     assert accuracy["osqp", "svm-l2-osqp"] == pytest.approx(0.693667, abs=1e-4)

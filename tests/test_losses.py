@@ -139,6 +139,11 @@ def test_a_loss_that_overflows_is_refused() -> None:
         check_exponential_like(MarginLoss("own", lambda q: -torch.exp(q)))
 
 
+def test_a_loss_that_stays_above_1_is_refused() -> None:
+    with pytest.raises(LossError, match=r"f must be positive for large q, but it is -9\.99"):
+        check_exponential_like(MarginLoss("own", lambda q: 1e9 - q))
+
+
 def test_k_is_named() -> None:
     """f'(y) <= K f'(theta y) fails for f that grows faster than any power."""
 

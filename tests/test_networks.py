@@ -299,6 +299,18 @@ def test_gradient_of_frozen_gates_is_that_of_the_gate_formula() -> None:
         torch.testing.assert_close(trained.grad, explicit.grad)
 
 
+def test_gradients_are_outer_products_of_their_factors(network: Network) -> None:
+    set_bias(network, 0.3)
+    prepared = network.prepare(X)
+    matrices = [*network.hidden_weights, network.readout]
+    factors = network.gradient_factors(*prepared)
+    assert all(weights.grad is None for weights in matrices)
+    for n, output in enumerate(network(*prepared)):
+        expected = torch.autograd.grad(output, matrices, retain_graph=True)
+        for gradient, (slopes, previous) in zip(expected, factors, strict=True):
+            torch.testing.assert_close(torch.outer(slopes[n], previous[n]), gradient)
+
+
 def test_unit_outputs_depend_on_their_own_weights_only(network: Network) -> None:
     prepared = network.prepare(X)
     outputs, layers = network.unit_outputs(*prepared), network.hidden_layers(*prepared)

@@ -434,7 +434,6 @@ def test_stationary_points_of_the_non_convex_program() -> None:
         # The layers have the same norm.
         sizes = [float(weights.detach().norm()) for weights in network.parameters()]
         assert sizes == pytest.approx([sizes[0]] * 3, rel=1e-3)
-    print(bound, reached)
     assert bound <= min(reached) <= 1.25 * bound  # far above it the test would show little
     assert max(reached) > 2.0 * min(reached)  # there are several stationary points
 
@@ -450,6 +449,12 @@ def test_too_few_joint_contexts() -> None:
 def test_predictors_of_no_two_layer_network() -> None:
     with pytest.raises(ValueError, match="no two-layer GLN.*differ by 0.25"):
         AdditivePredictors.through(all_contexts(2, 2), np.eye(4, 1), 2)
+
+
+def test_a_layer_has_units_and_contexts() -> None:
+    for sizes in ((0, 2), (2, 0)):
+        with pytest.raises(ValueError, match="at least one unit and one context"):
+            free_predictors(*sizes)
 
 
 def test_bad_shapes() -> None:

@@ -305,6 +305,22 @@ def test_headline_of_a_network_that_does_not_separate(digits: Report) -> None:
     assert "infinite" in sentence
 
 
+@pytest.mark.parametrize("steps", [3, 600])
+def test_headline_of_a_network_that_learns_locally(steps: int) -> None:
+    """No SVM is its limit, whether or not it separates, and whatever it is compared with."""
+    data = split(make_toy("blobs", 60), 40)
+    net = GLNClassifier(3, random_state=0, steps=steps, rule="local", learning_rate=0.3)
+    models = {"net": net, "svm": GLNSVC(3, random_state=0), "knn": KNeighborsClassifier()}
+    for model in models.values():
+        model.fit(data.train.X, data.train.y)
+    for other in ("svm", "knn"):
+        (sentence,) = headlines(compared({"net": net, other: models[other]}, data))
+        assert sentence.endswith(
+            "Each of its units learned by itself, so no SVM is known to be its limit."
+        )
+        assert " yet" not in sentence
+
+
 def test_headlines_without_network_or_svm() -> None:
     data = split(make_toy("blobs", 60), 40)
     models = {

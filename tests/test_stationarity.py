@@ -336,9 +336,16 @@ def generic(build: Callable[[], nn.Module]) -> tuple[nn.Module, tuple[Tensor, ..
     return module, inputs, own_labels(module, inputs)
 
 
+def fixed_readout() -> GLN:
+    network = GLN([CONTEXTS, CONTEXTS], seed=1)
+    network.readout.requires_grad_(False)
+    return network
+
+
 MODULES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
     "gln": (2.0, GATED["gln"]),
     "gln-deep": (3.0, lambda: GLN([CONTEXTS, CONTEXTS], seed=1)),
+    "fixed-readout": (2.0, fixed_readout),
     "relu-deep": (4.0, lambda: ReLUNetwork(D, [6, 5, 4], seed=1)),
     "frozen-deep": (3.0, lambda: frozen([6, 5])),
     "float32": (2.0, lambda: ReLUNetwork(D, [6], seed=1, dtype=torch.float32)),
@@ -444,6 +451,21 @@ def test_modules_that_are_not_homogeneous_are_refused(build: Callable[[], nn.Mod
         stationarity(module, inputs, y)
 
 
+def test_homogeneity_is_asked_before_separation() -> None:
+    """A training that measures it is refused at step 0, not once the samples are separated."""
+    network = biased(0.0)
+    assert (Y * network.decision(X)).min() < 0
+    with pytest.raises(HomogeneityError):
+        train_to_limit(network, X, Y, LimitConfig(steps=1), measure=kkt_measure(X, Y))
+
+
+def test_a_network_without_outputs_is_named() -> None:
+    network = GATED["gln"]()
+    nn.init.zeros_(network.readout)
+    with pytest.raises(SeparationError, match="all outputs are 0"):
+        measure(network)
+
+
 def test_a_given_degree_is_checked() -> None:
     module, inputs, y = generic(GATED["gln"])
     assert stationarity(module, inputs, y, degree=2).degree == 2
@@ -462,15 +484,17 @@ def test_a_network_with_a_readout_bias_gets_no_lower_bound() -> None:
     ("module", "inputs", "message"),
     [
         (linear(np.ones((1, D))), (torch.tensor(X), torch.tensor(X[:9])), "as its first axis"),
+        (linear(np.ones((1, D))), torch.tensor(X), "must be a tuple"),
+        (linear(np.ones((1, D))), (), "must be a tuple"),
         (linear(np.ones((2, D))), (torch.tensor(X),), "one output a sample"),
         (nn.Flatten(), (torch.tensor(X[:, :1]),), "no parameter that requires a gradient"),
         (linear(np.full((1, D), np.nan)), (torch.tensor(X),), "NaN or infinity"),
     ],
-    ids=["inputs", "outputs", "parameters", "nan"],
+    ids=["inputs", "tensor", "empty", "outputs", "parameters", "nan"],
 )
 def test_bad_use_is_named(module: nn.Module, inputs: tuple[Tensor, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        stationarity(module, inputs, np.ones(len(inputs[0])))
+        stationarity(module, inputs, np.ones(N))
 
 
 def test_a_deep_network_has_no_certificate() -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from implicit_bias import GatedReLUSVC, GatedSVC, ReLUClassifier
-from implicit_bias.experiments.setting import Builders, Data, Setting, load_data
+from implicit_bias.experiments.setting import Builders, Data, Setting, fit_models, load_data
 from implicit_bias.experiments.trajectory import TrajectoryPoint, context_trajectory
 from implicit_bias.gating import UnitGates
 from implicit_bias.networks import ReLUNetwork
@@ -24,6 +24,18 @@ def data() -> Data:
 @pytest.fixture(scope="module")
 def points(data: Data) -> list[TrajectoryPoint]:
     return list(context_trajectory(SETTING, data, (0, 10, 300, 9999)))
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_models_of_a_setting_are_silent_unless_asked(
+    progress: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setting = Setting(train_size=40, units=4, steps=5, models=("gd-gln", "gd-relu"))
+    fitted = dict(fit_models(setting, load_data(setting), progress=progress))
+    assert list(fitted) == ["gd-gln", "gd-relu"]
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert errors.count("training") == 2 * progress
 
 
 def test_points_are_the_parts_numbers(points: list[TrajectoryPoint], data: Data) -> None:

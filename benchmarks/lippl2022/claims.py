@@ -266,10 +266,36 @@ def below_chance(values: pd.DataFrame) -> Claim:
         [
             f"GD-GLN, trained by the published protocol with momentum {momentum:g}, and SVM-GLN "
             f"disagree on {' and '.join(texts)}. Of {len(ours)} cells {int(below.sum())} are below "
-            f"chance; N = {_sizes(ours)}."
+            f"chance; N = {_sizes(ours)}.",
+            *_moved(values, ours, printed),
         ],
         [*ours["cell"]],
     )
+
+
+def _moved(values: pd.DataFrame, ours: pd.DataFrame, printed: pd.DataFrame) -> list[str]:
+    """Say where the printed disagreements at median thresholds come from, if we have that."""
+    moved = _against_network(values, "published", "ours", "SVM-GLN", 0.0)
+    parts = [
+        rows.loc[rows["threshold"] == "median", [*SETTING, "disagreement"]].rename(
+            columns={"disagreement": name}
+        )
+        for name, rows in (("moved", moved), ("right", ours), ("printed", printed))
+    ]
+    both = parts[0].merge(parts[1], on=SETTING).merge(parts[2], on=SETTING).dropna()
+    if both.empty:
+        return []
+    near = f"{points((both['moved'] - both['printed']).abs().mean())} on average"
+    if len(both) > 2:
+        near += f", correlation {both['moved'].corr(both['printed']):.2f}"
+    return [
+        "At median thresholds the printed disagreement is, by its numbers alone, not with the "
+        "network as it was trained. Move the trained network to the contexts of its thresholds "
+        "as first drawn, before they are set to medians, and SVM-GLN disagrees with it on "
+        f"{percent(both['moved'].mean())} over {len(both)} settings, where "
+        f"{percent(both['printed'].mean())} are printed ({near}); with the network where it was "
+        f"trained, on {percent(both['right'].mean())}."
+    ]
 
 
 def finite_time(tables: Tables) -> Claim:
@@ -290,8 +316,10 @@ def finite_time(tables: Tables) -> Claim:
     ].mean()
     less = by_width["infinite"] < 0.5 * by_width["finite"]
     rows = "; ".join(
-        f"H = {row.Index}: {percent(row.finite)} → {percent(row.infinite)}"
-        for row in by_width.itertuples()
+        f"H = {width}: {percent(finite)} → {percent(infinite)}"
+        for width, finite, infinite in zip(
+            by_width.index, by_width["finite"], by_width["infinite"], strict=True
+        )
     )
     verdict = Verdict.ANSWERED if less.all() else Verdict.IN_PART
     return _judged(
@@ -446,8 +474,9 @@ def _listed(column: pd.Series[float]) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share: "16.5 %"."""
-    return f"{100 * share:.1f}\u00a0%"
+    """Write a share: "16.5 %", and "0.02 %" where one digit would leave nothing."""
+    digits = ".1f" if share == 0 or abs(share) >= 5e-4 else ".1g"
+    return f"{100 * share:{digits}}\u00a0%"
 
 
 def points(share: float) -> str:

@@ -56,6 +56,7 @@ class ShallowGLN(Network):
     """
 
     fixed_gates = True
+    initial: Tensor
 
     def __init__(
         self, contexts: HyperplaneContexts, X: ArrayLike, *, dtype: torch.dtype, seed: int
@@ -92,10 +93,9 @@ class ShallowGLN(Network):
         """Row of the weights, shape (n, 1)."""
         return prepared[1][:, None]
 
-    def _layer(self, layer: int, previous: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        _, rows, untrained = prepared
-        trained = torch.einsum("nd,nd->n", previous, self.hidden_weights[layer][rows])
-        return torch.where(untrained.isnan(), trained, untrained)[:, None]
+    def _gated(self, layer: int, sums: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        rows, untrained = prepared[1][:, None], prepared[2][:, None]
+        return torch.where(untrained.isnan(), sums.gather(1, rows), untrained)
 
     def _first_layer_gating(self) -> GlobalContexts:
         return self.seen

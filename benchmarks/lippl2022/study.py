@@ -11,6 +11,7 @@ grid               what                                                    model
 gln                gated linear networks: figures 2 to 4                   as published
 shallow            one layer, k = 0 to 15                                  gd-shallow
 relu, -momentum-0  ReLU networks: figure 5                                 svm-gates
+redrawn            the published agreements at median thresholds           gd-gln-redrawn
 osqp               the published SVM-L2 by the published solver            svm-l2-osqp
 limit              infinite time beside finite time                        limit-gln
 large              5,000 to 20,000 training samples
@@ -19,7 +20,8 @@ fashion            Fashion-MNIST
 =================  ======================================================  =====================
 
 A grid is ``grids/NAME.toml``, its records are in ``STORE/NAME``, one file a cell. The export joins
-the grids in three tables (`implicit_bias.experiments.export`) with one column more, ``grid``.
+the grids in three tables (`implicit_bias.experiments.export`) with one column more, ``grid``, and
+packs the records in ``records.parquet``, from which a store goes on that lacks them.
 
 The SVMs of gln and shallow know no momentum. So their cells have the network trained with and
 without it, and the tables have each of them as two cells, as if each momentum had been run.
@@ -30,6 +32,7 @@ Source: Lippl, Abbott, Chung (2022), figures 2 to 5.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +41,7 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from as_published import gln_models, osqp_models, relu_models
+from as_published import gln_models, osqp_models, redrawn_models, relu_models
 from further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
 from rich.console import Console
 
@@ -60,6 +63,7 @@ MODELS: dict[str, MoreModels] = {
     "limit": limit_models,
     "relu": relu_models,
     "shallow": shallow_models,
+    "redrawn": redrawn_models,
     "osqp": osqp_models,
     "odd": no_more,
     "loops": no_more,
@@ -69,6 +73,8 @@ MODELS: dict[str, MoreModels] = {
 }
 # One cell of these takes minutes.
 NOT_QUICK = ("large",)
+# The records themselves, for a store that lacks them: the store is not kept with the code.
+RECORDS = "records.parquet"
 
 
 @dataclass(frozen=True)
@@ -115,23 +121,27 @@ def main(
     export: Annotated[bool, typer.Option(help="Export what there is; compute nothing.")] = False,
     retry: Annotated[bool, typer.Option(help="Compute failed cells again.")] = False,
     workers: Annotated[int | None, typer.Option(help="Processes (default: one a core).")] = None,
-    store: Annotated[Path, typer.Option(help="Folder of the records.")] = RESULTS / "store",
+    store: Annotated[
+        Path | None, typer.Option(help="Folder of the records (default: store in the results).")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the tables (with --quick: RESULTS/quick).")
+        Path | None, typer.Option(help="Results (default: results/lippl2022; quick: its quick).")
     ] = None,
 ) -> None:
     """Compute the cells that are missing, and export all that there are."""
     if unknown := set(grid or ()) - set(MODELS):
         raise typer.BadParameter(f"no grid {', '.join(unknown)}: {', '.join(MODELS)}")
     console = Console(soft_wrap=True)
+    folder = out or (RESULTS / "quick" if quick else RESULTS)
     chosen = grid or [name for name in MODELS if not (quick and name in NOT_QUICK)]
+    known = [name for name in MODELS if name in chosen] if quick else MODELS
+    parts = {name: Part.open(name, store or folder / "store", quick=quick) for name in known}
+    if restored := restore(parts, folder / RECORDS):
+        console.print(f"{restored} cells restored from {folder / RECORDS}", highlight=False)
     if not export:
         for name in chosen:
-            run(Part.open(name, store, quick=quick), workers, retry, console)
-    exported = chosen if quick else MODELS
-    parts = [Part.open(name, store, quick=quick) for name in exported]
-    folder = out or (RESULTS / "quick" if quick else RESULTS)
-    for file, rows in write(parts, folder).items():
+            run(parts[name], workers, retry, console)
+    for file, rows in write(parts.values(), folder).items():
         console.print(f"{file}: {rows} rows", highlight=False)
 
 
@@ -187,18 +197,38 @@ def by_momentum(record: Record) -> list[Record]:
     return [replace(record, outcome=ours), Record(key, setting, theirs)]
 
 
-def write(parts: list[Part], folder: Path) -> dict[Path, int]:
-    """Write the tables of all parts as Parquet files, and return how many rows each has."""
+def restore(parts: Mapping[str, Part], file: Path) -> int:
+    """Put packed records into stores that lack them, and return how many."""
+    if not file.is_file():
+        return 0
+    packed = pd.read_parquet(file)
+    count = 0
+    for name, key, text in packed[["grid", "cell", "record"]].itertuples(index=False):
+        if name in parts and not (target := parts[name].store.file(key)).exists():
+            parts[name].store.prepare()
+            write_atomically(target, partial(Path.write_text, data=text, encoding="utf-8"))
+            count += 1
+    return count
+
+
+def write(parts: Iterable[Part], folder: Path) -> dict[Path, int]:
+    """Write tables and records of all parts as Parquet files; return how many rows each has."""
     frames: dict[str, list[pd.DataFrame]] = {}
     for part in parts:
         for name, frame in tables(part.records_by_momentum()).items():
             frames.setdefault(name, []).append(frame.assign(grid=part.name))
+        packed = [
+            {"grid": part.name, "cell": key, "record": part.store.file(key).read_text("utf-8")}
+            for key in (record.key for record in part.records())
+        ]
+        frames.setdefault("records", []).append(pd.DataFrame(packed))
     counts = {}
     for name, some in frames.items():
         known = [frame for frame in some if len(frame)]
         if known:
             table = pd.concat(known, ignore_index=True)
-            write_atomically(folder / f"{name}.parquet", table.to_parquet)
+            packing = partial(table.to_parquet, compression="zstd")
+            write_atomically(folder / f"{name}.parquet", packing)
             counts[folder / f"{name}.parquet"] = len(table)
     return counts
 

@@ -21,7 +21,7 @@ from implicit_bias.cli.output import bad_use, cell, out, percent, print_json
 
 if TYPE_CHECKING:
     from implicit_bias.datasets import Dataset
-    from implicit_bias.estimators import BinaryClassifier
+    from implicit_bias.estimators import BinaryClassifier, GLNClassifier, ReLUClassifier
     from implicit_bias.experiments.setting import Data, Setting
     from implicit_bias.networks import Network
     from implicit_bias.stationarity import NetworkCertificate, Stationarity
@@ -86,7 +86,7 @@ def print_certificate(
     if not isinstance(model, GLNClassifier | ReLUClassifier):
         facts = _svm_facts(model, samples, setting, solve)
     elif model.network_.has_margin_structure:
-        facts, notes = _network_facts(model.network_, samples, setting, solve, multipliers)
+        facts, notes = _network_facts(model, samples, setting, solve, multipliers)
     else:
         facts, notes = _deep_facts(model.network_, samples)
     if as_json:
@@ -128,7 +128,11 @@ def _svm_facts(
 
 
 def _network_facts(
-    network: Network, samples: Dataset, setting: Setting, solve: bool, multipliers: bool | None
+    model: GLNClassifier | ReLUClassifier,
+    samples: Dataset,
+    setting: Setting,
+    solve: bool,
+    multipliers: bool | None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Bounds on a network of one hidden layer: by its multipliers, and by the solved SVM."""
     import numpy as np
@@ -137,7 +141,7 @@ def _network_facts(
     from implicit_bias.problem import Structure
     from implicit_bias.solvers import solve as solve_problem
 
-    X, y = samples.X, samples.y
+    X, y, network = samples.X, samples.y, model.network_
     problem, coef = Structure(network.gating()).problem(X, y), network.coef()
     solution = None
     if solve:
@@ -155,8 +159,7 @@ def _network_facts(
         "balance": stationarity.balance(network),
     }
     if multipliers is None:
-        size = len(y) * sum(weights.numel() for weights in network.parameters())
-        multipliers = size <= stationarity.GRADIENT_BLOCK
+        multipliers = len(y) <= stationarity.FEW_SAMPLES
     if not multipliers:
         return facts, ["`implicit-bias certify` bounds how far the network is from the limit."]
     found = stationarity.certify_network(network, X, y, alpha=alpha)
@@ -168,7 +171,7 @@ def _network_facts(
         {"unit": h, "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
         for h in found.dead.tolist()
     ]
-    return facts, _notes(network, found)
+    return facts, _notes(network, found, model.training_.local)
 
 
 def _deep_facts(network: Network, samples: Dataset) -> tuple[dict[str, Any], list[str]]:
@@ -200,22 +203,25 @@ def _measures(found: Stationarity) -> dict[str, float]:
     }
 
 
-def _notes(network: Network, found: NetworkCertificate) -> list[str]:
-    """Say in words what the bounds of a network mean."""
+def _notes(network: Network, found: NetworkCertificate, local: bool) -> list[str]:
+    """Say in words what the bounds of a network mean, whose units may each learn by itself."""
     notes = []
     if not network.homogeneous:
         notes.append("The readout's bias is left out of the bounds, margins and norm.")
     if found.obstacle:
         lacking = "upper bound, excess or " if math.isinf(found.certificate.upper) else ""
-        notes.append(f"There are no {lacking}multipliers: {found.obstacle}.")
+        notes.append(f"The network has no {lacking}multipliers: {found.obstacle}.")
     if 0 < found.certificate.gap < math.inf:
-        notes.append(f"The network is within {percent(found.certificate.gap)} of the limit.")
+        goal = "the limit" if network.fixed_gates else "the limit that it has if its gates stay"
+        if local:
+            goal = "the optimum; its units learned one by one, so that need not be its limit"
+        notes.append(f"The network is within {percent(found.certificate.gap)} of {goal}.")
     reaching = [h for h in found.dead if found.dual_norms[h] > 1.0 + REACH]
     if reaching:
         notes.append(
-            f"Dead units {', '.join(map(str, reaching))} have dual norms above 1, up to "
-            f"{found.dual_norms[reaching].max():.4g}: the network would gain by reviving them, so "
-            "it is near another stationary point than the SVM."
+            f"Dead with a dual norm above 1 (up to {found.dual_norms[reaching].max():.4g}): units "
+            f"{', '.join(map(str, reaching))}. With them the norm could be lower; unless training "
+            "revives them, it goes to another stationary point than the SVM."
         )
     return notes
 

@@ -105,7 +105,7 @@ def compare(
     fitted: dict[str, BinaryClassifier] = {}
     text = json.dumps(setting.facts(), indent=2)
     write_atomically(folder / SETTING_FILE, lambda partial: partial.write_text(text))
-    for name, model in fit_models(setting, data):
+    for name, model in fit_models(setting, data, progress=True):
         fitted[name] = model
         save_model(model_file(folder, name), model, setting.facts())
         err.print(f"[bold]{name}[/] done", highlight=False)

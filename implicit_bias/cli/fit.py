@@ -89,7 +89,7 @@ def fit_and_save(setting: Setting, name: str, file: Path | None, as_json: bool) 
     from implicit_bias.storage import save_model
 
     loaded = load_data(setting)
-    model = dict(fit_models(setting, loaded))[name]
+    model = dict(fit_models(setting, loaded, progress=True))[name]
     file = file or Path(f"{name}{MODEL_SUFFIX}")
     save_model(file, model, setting.facts())
     print_certificate(file, model, setting, loaded, False, as_json)

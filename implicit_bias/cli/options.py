@@ -47,7 +47,10 @@ BatchSizeOption = Annotated[int, typer.Option(help="Samples a step; 0 for all.")
 LearningRateOption = Annotated[float, typer.Option(help="Step size; a quarter from half way.")]
 MomentumOption = Annotated[float, typer.Option(help="Momentum of gradient descent.")]
 SolverOption = Annotated[
-    str, typer.Option(help="auto, interior-point, working-set, ecos, osqp, clarabel or scs.")
+    str,
+    typer.Option(
+        help="auto, interior-point, working-set, active-set, ecos, osqp, clarabel or scs."
+    ),
 ]
 TolOption = Annotated[float, typer.Option(help="Relative gap between the certified bounds.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]

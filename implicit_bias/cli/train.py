@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Steps of a training with --until-excess alone.
 LIMIT_STEPS = 100_000
 # What the table shows as percentages.
-SHARES = ("excess", "disagreement")
+SHARES = ("excess", "disagreement", "residual", "slackness", "balance")
 
 
 def train(
@@ -151,7 +151,7 @@ def _train_to_limit(
     from implicit_bias.problem import Structure
     from implicit_bias.report import write_limit
     from implicit_bias.solvers import solve
-    from implicit_bias.stationarity import GRADIENT_BLOCK, kkt_measure
+    from implicit_bias.stationarity import FEW_SAMPLES, kkt_measure
     from implicit_bias.storage import save_model
 
     loaded = load_data(setting)
@@ -168,7 +168,6 @@ def _train_to_limit(
             optimum = solution.certificate.lower
             decision = structure.decision(validation.X, solution.coef)
             reference = Reference(validation.X, decision)
-        size = len(y) * sum(weights.numel() for weights in network.parameters())
         return train_to_limit(
             network,
             X,
@@ -177,7 +176,7 @@ def _train_to_limit(
             optimum=optimum,
             until_excess=until_excess,
             reference=reference,
-            measure=kkt_measure(X, y) if size <= GRADIENT_BLOCK else None,
+            measure=kkt_measure(X, y) if len(y) <= FEW_SAMPLES else None,
             checkpoint=checkpoint,
             resume=resume,
             progress=True,

@@ -87,7 +87,7 @@ def trajectory(
     from implicit_bias.report import write_trajectory
 
     points = []
-    for point in context_trajectory(setting, data, chosen):
+    for point in context_trajectory(setting, data, chosen, progress=True):
         points.append(vars(point))
         picture = write_trajectory(folder, pd.DataFrame(points))
         err.print(f"gates of step {point.step} done", highlight=False)

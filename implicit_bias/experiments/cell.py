@@ -38,6 +38,7 @@ import pandas as pd
 import torch
 
 import implicit_bias
+from implicit_bias.certificate import Status
 from implicit_bias.comparison import Comparison, ModelResult, compare
 from implicit_bias.estimators import BinaryClassifier
 from implicit_bias.experiments.setting import Builders, Data, Setting, load_data
@@ -153,6 +154,11 @@ def compute(setting: Setting, more: MoreModels = no_more) -> Outcome:
     -------
     Outcome
         "failed" for any error.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C, also where a solver answered it with the bounds so far: those are no results.
     """
     with _TURN, warnings.catch_warnings(record=True) as caught, redirect_stderr(io.StringIO()):
         warnings.simplefilter("always")
@@ -180,6 +186,8 @@ def _results(setting: Setting, more: MoreModels) -> tuple[tuple[Row, ...], tuple
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     for name, model in chain(builders.fit(), more(builders, fitted)):
+        if _was_interrupted(model):
+            raise KeyboardInterrupt
         fitted[name] = model
         seconds[name] = time.perf_counter() - start
         start = time.perf_counter()
@@ -191,6 +199,12 @@ def _results(setting: Setting, more: MoreModels) -> tuple[tuple[Row, ...], tuple
         train=(train.X, train.y),
     )
     return _model_rows(comparison, seconds), _rows(comparison.pair_frame())
+
+
+def _was_interrupted(model: BinaryClassifier) -> bool:
+    view = model.margin_view()
+    solution = None if view is None else view.solution
+    return solution is not None and solution.status is Status.INTERRUPTED
 
 
 def _model_rows(comparison: Comparison, seconds: Mapping[str, float]) -> tuple[Row, ...]:

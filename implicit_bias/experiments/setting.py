@@ -205,16 +205,18 @@ def load_data(setting: Setting) -> Data:
     return Data(everything, split(everything, size, seed=setting.split_seed))
 
 
-def fit_models(setting: Setting, data: Data) -> Iterator[tuple[str, BinaryClassifier]]:
+def fit_models(
+    setting: Setting, data: Data, *, progress: bool = False
+) -> Iterator[tuple[str, BinaryClassifier]]:
     """Fit the models of a setting to its training samples; see `Builders.fit`."""
-    return Builders(setting, data).fit()
+    return Builders(setting, data, progress=progress).fit()
 
 
 class Builders:
-    """Unfitted models of a setting, by name."""
+    """Unfitted models of a setting, by name; with ``progress`` networks show a progress bar."""
 
-    def __init__(self, setting: Setting, data: Data) -> None:
-        self.setting, self.data = setting, data
+    def __init__(self, setting: Setting, data: Data, *, progress: bool = False) -> None:
+        self.setting, self.data, self.progress = setting, data, progress
         self.published = setting.protocol == "lippl2022"
         self._contexts: HyperplaneContexts | None = None
 
@@ -265,7 +267,7 @@ class Builders:
             "dtype": "float32" if published else "float64",
             "device": setting.device,
             "random_state": setting.seed,
-            "progress": True,
+            "progress": self.progress,
         }
         size = (setting.units, setting.hyperplanes)
         match name:

@@ -65,7 +65,7 @@ class TrajectoryPoint:
 
 
 def context_trajectory(
-    setting: Setting, data: Data, steps: tuple[int, ...] = STEPS
+    setting: Setting, data: Data, steps: tuple[int, ...] = STEPS, *, progress: bool = False
 ) -> Iterator[TrajectoryPoint]:
     """Train the ``gd-relu`` of a setting and solve SVM-LC with its gates at some steps.
 
@@ -77,6 +77,8 @@ def context_trajectory(
         From `load_data`.
     steps : tuple of int
         When to take the gates; those beyond ``setting.steps`` are left out.
+    progress : bool
+        Show a progress bar of the training on standard error.
 
     Yields
     ------
@@ -84,7 +86,7 @@ def context_trajectory(
         As soon as it is solved.
     """
     train, validation = data.parts.train, data.parts.validation
-    builders = Builders(replace(setting, on_failure="drop"), data)
+    builders = Builders(replace(setting, on_failure="drop"), data, progress=progress)
     asked = tuple(step for step in sorted(set(steps)) if 0 <= step <= setting.steps)
     if not asked:
         raise ValueError(f"no step to take gates at: {steps}, of a training of {setting.steps}")

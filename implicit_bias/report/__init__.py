@@ -295,6 +295,10 @@ def _network_headline(
 ) -> str:
     twin = _svm_twin(comparison, network)
     wrong = f"{network.name} is wrong on {percent(network.error)} of {samples}"
+    local = network.margin is not None and network.margin.local
+    alone = " Each of its units learned by itself, so no SVM is known to be its limit." * local
+    if local and twin is None:
+        return f"{wrong}.{alone}"
     if twin is None or network.margin is None:
         missing = other_program or "no SVM of its program is among the models"
         return f"{wrong}; {missing}. How far it is from its limit is not known."
@@ -310,14 +314,14 @@ def _network_headline(
     )
     if not math.isfinite(network.margin.norm):
         return (
-            f"{network.name} does not separate its training samples yet "
+            f"{network.name} does not separate its training samples{'' if local else ' yet'} "
             f"({percent(network.train_error)} are wrong), so its norm at margin 1 is infinite; "
-            f"{disagreement}."
+            f"{disagreement}.{alone}"
         )
     gates = ", with the gates it has now," if gates_moved(network) else ""
     return (
         f"{network.name}’s norm{gates} exceeds the certified optimum of {twin.name}’s program by "
-        f"{percent(network.margin.excess)}; {disagreement}."
+        f"{percent(network.margin.excess)}; {disagreement}.{alone}"
     )
 
 

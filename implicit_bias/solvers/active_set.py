@@ -13,12 +13,14 @@ and solves for the rest, to first order, y_n f(x_n) = 1 on F and ||V_g|| = 1 on 
         [ U_AF'     0    ] [dd_A    ] = [c]
 
 by one Cholesky factorisation of order |F| and its Schur complement of order |A|. Along a step
-alpha, d, V and U are linear, so the residual of the projections costs nothing to search. Once
-the sets are right two steps reach rounding, and all is certified as any other answer.
+alpha, d, V and U are linear, so the residual of the projections costs nothing to search; and F
+changes by a few samples, so the inner products of its inputs are kept (`_Gram`). Once the sets
+are right two steps reach rounding, and all is certified as any other answer.
 
 From a solution nearby most sets are right at the start, and |F| is a fraction of N: a step costs
 little beside those of the interior point, which sees all samples. Where Newton makes no headway
-(far from the start, data that are not separable) the fall-back solves.
+(far from the start, as a change of a few gates in a thousand can be; data that are not
+separable) the fall-back solves.
 
 ======  ==========  ======================================================================
 alpha   (N,)        dual variables
@@ -43,9 +45,11 @@ from torch import Tensor
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Candidate, Progress, Report, Solver, Start, silent
-from implicit_bias.solvers.kernel import Kernel, peak_memory
+from implicit_bias.solvers.kernel import Kernel, Rows, peak_memory
 
 TINY = float(np.finfo(np.float64).tiny)
+# A start with a larger max_g ||V_g|| is of no neighbour: at its own problem that was 1.
+FARTHEST = 2.0
 # By then the fall-back would have been the better choice.
 MAX_STEPS = 20
 # q_n as a share of the diagonal of Q(d): the smaller, the more margins decide over alpha.
@@ -59,8 +63,8 @@ DECREASE = 0.2
 HALVINGS = 6
 # The solver aims a little below the tolerance, because the certificate rounds differently.
 AIM = 0.9
-# Share of alpha that may lie outside its bounds, which is of rounding.
-OUTSIDE = 1e-12
+# What `SolveStats.detail` says then.
+FELL_BACK = "no headway from the start: the fall-back solved"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,58 +83,80 @@ class ActiveSet(Solver):
         self, problem: MarginProblem, report: Report = silent, start: Start | None = None
     ) -> Candidate:
         """Solve from ``start`` on ``device``; the module's head explains the method."""
-        history: list[Progress] = []
-
-        def tell(lower: float, upper: float) -> None:
-            history.append(Progress(len(history), lower, upper))
-            report(history[-1])
-
-        if start is not None and self.fits(peak_memory(problem.n_samples, problem, 0)):
-            kernel = Kernel(problem, torch.device(self.device))
-            point = _Point.of(kernel, start)
-            view = _View(kernel, point)
-            status: Status | None = None
-            try:
-                while len(history) < min(self.max_iterations or MAX_STEPS, MAX_STEPS):
-                    tell(view.lower / kernel.scale, view.upper / kernel.scale)
-                    if self._converged(view):
-                        status = Status.OPTIMAL
-                        break
-                    n_free = int(view.free.sum())
-                    if not self.fits(peak_memory(problem.n_samples, problem, n_free)):
-                        break
-                    step = _newton(kernel, point, view)
-                    better = None if step is None else _search(kernel, point, view, step)
-                    if better is None:
-                        break
-                    point, view = better
-            except KeyboardInterrupt:
-                status = Status.INTERRUPTED
-            if status is None and len(history) == self.max_iterations:
-                status = Status.ITERATION_LIMIT
-            if status is not None:
-                return _candidate(kernel, point, view, status, history)
-            del kernel, point, view  # their memory is needed
-        left = None if self.max_iterations is None else self.max_iterations - len(history)
+        log = _Log(report)
+        found = None if start is None else self._approach(problem, start, log)
+        if found is not None:
+            return found
+        left = None if self.max_iterations is None else self.max_iterations - len(log.history)
         solver = replace(self.fallback, max_iterations=left)
-        found = solver.run(problem, lambda line: tell(line.lower, line.upper), start)
-        return replace(found, iterations=len(history), history=tuple(history))
+        found = solver.run(problem, lambda line: log.add(line.lower, line.upper), start)
+        return replace(
+            found,
+            iterations=len(log.history),
+            history=tuple(log.history),
+            detail="" if start is None else FELL_BACK,
+        )
 
-    def _converged(self, view: _View) -> bool:
-        gap = self.tolerances.gap
-        feasible = view.violation <= max(self.tolerances.feasibility, gap)
-        return feasible and view.outside <= OUTSIDE and view.upper <= (1 + AIM * gap) * view.lower
+    def _approach(self, problem: MarginProblem, start: Start, log: _Log) -> Candidate | None:
+        """Newton's method; None where it makes no headway, or its system has no room."""
+        if not self._has_room(problem, 0):
+            return None
+        kernel = Kernel(problem, torch.device(self.device))
+        gram = _Gram(kernel.rows)
+        point = _Point.of(kernel, start)
+        view = _View(kernel, point)
+        if float(view.squares.max()) > FARTHEST**2:
+            return None
+        best = _Best(point, view)
+        try:
+            while len(log.history) < min(self.max_iterations or MAX_STEPS, MAX_STEPS):
+                best.update(point, view)
+                log.add(best.lower / kernel.scale, best.upper / kernel.scale)
+                if self._converged(best):
+                    return _candidate(kernel, best, Status.OPTIMAL, log)
+                if not self._has_room(problem, gram.size_with(view.free)):
+                    break
+                step = _newton(kernel, gram, point, view)
+                found = None if step is None else _search(kernel, point, view, step)
+                if found is None:
+                    break
+                point, view = found
+        except KeyboardInterrupt:
+            return _candidate(kernel, best, Status.INTERRUPTED, log)
+        if len(log.history) == self.max_iterations:
+            return _candidate(kernel, best, Status.ITERATION_LIMIT, log)
+        return None
+
+    def _has_room(self, problem: MarginProblem, n_system: int) -> bool:
+        return self.fits(peak_memory(problem.n_samples, problem, n_system, n_squares=3))
+
+    def _converged(self, best: _Best) -> bool:
+        feasible = best.violation <= self.tolerances.feasibility
+        return feasible and best.upper <= (1 + AIM * self.tolerances.gap) * best.lower
 
 
-def _candidate(
-    kernel: Kernel, point: _Point, view: _View, status: Status, history: list[Progress]
-) -> Candidate:
+class _Log:
+    """The history of the best bounds so far, those of the fall-back included."""
+
+    def __init__(self, report: Report) -> None:
+        self.history: list[Progress] = []
+        self._report = report
+
+    def add(self, lower: float, upper: float) -> None:
+        if self.history:  # the fall-back's own bounds begin anew
+            lower = max(lower, self.history[-1].lower)
+            upper = min(upper, self.history[-1].upper)
+        self.history.append(Progress(len(self.history), lower, upper))
+        self._report(self.history[-1])
+
+
+def _candidate(kernel: Kernel, best: _Best, status: Status, log: _Log) -> Candidate:
     return Candidate(
-        alpha=(view.clipped / kernel.nu).cpu().numpy(),
-        coef=kernel.coef(point.V, point.d.clamp(min=0.0)) / kernel.scale,
+        alpha=(best.alpha / kernel.nu).cpu().numpy(),
+        coef=kernel.coef(best.V, best.d) / kernel.scale,
         status=status,
-        iterations=len(history),
-        history=tuple(history),
+        iterations=len(log.history),
+        history=tuple(log.history),
     )
 
 
@@ -187,9 +213,6 @@ class _View:
         by_d = float(change_d.square().mean()) / (scale**2 + TINY)
         self.residual = float(q @ change.square()) / size + by_d
         # The bounds.
-        self.outside = float((alpha - self.clipped).abs().sum()) / (
-            float(self.clipped.sum()) + TINY
-        )
         norm = float(torch.dot(d.abs(), self.squares.sqrt()))
         smallest = float((margins / kernel.b).min())
         if kernel.soft:
@@ -198,11 +221,60 @@ class _View:
         else:
             self.violation = max(1.0 - smallest, 0.0)
             self.upper = norm / smallest if smallest > 0 else np.inf
-        largest = float(self.squares.max().sqrt())
+        # What clipping changes in V_g is at most what it takes: features have norm 1.
+        outside = float((alpha - self.clipped).abs().sum())
+        largest = float(self.squares.max().sqrt()) + outside
         self.lower = value / max(largest, 1.0 if kernel.soft else TINY)
 
 
-def _newton(kernel: Kernel, point: _Point, view: _View) -> _Point | None:
+class _Best:
+    """The best bounds so far and what attains them."""
+
+    def __init__(self, point: _Point, view: _View) -> None:
+        self.lower, self.alpha = view.lower, view.clipped
+        self.upper, self.violation, self.V, self.d = view.upper, view.violation, point.V, point.d
+
+    def update(self, point: _Point, view: _View) -> None:
+        if view.lower > self.lower:
+            self.lower, self.alpha = view.lower, view.clipped
+        if view.upper < self.upper:
+            self.upper, self.violation = view.upper, view.violation
+            self.V, self.d = point.V, point.d
+
+
+class _Gram:
+    """Inner products of the samples that were free so far, each computed once."""
+
+    def __init__(self, everything: Rows) -> None:
+        self._everything = everything
+        n, device = len(everything.yX), everything.yX.device
+        self._seen = torch.zeros(0, dtype=torch.long, device=device)  # indices of samples, (S,)
+        self._place = torch.full((n,), -1, device=device)  # (N,), where they stand there
+        self._K = everything.yX.new_zeros((0, 0))  # (S, S)
+
+    def size_with(self, free: Tensor) -> int:
+        """S, once these samples (N,) are in it."""
+        return int((free | (self._place >= 0)).sum())
+
+    def curvature(self, index: Tensor, rows: Rows, d: Tensor) -> Tensor:
+        """Q(d) of some samples (indices) and their rows, shape (F, F), by columns."""
+        self._add(index[self._place[index] < 0])
+        place = self._place[index]
+        return rows.gate_products(d).mul_(self._K[place[:, None], place]).T
+
+    def _add(self, new: Tensor) -> None:
+        before = len(self._seen)
+        self._seen = torch.cat([self._seen, new])
+        self._place[new] = torch.arange(before, len(self._seen), device=new.device)
+        yX = self._everything.yX
+        K = yX.new_empty((len(self._seen), len(self._seen)))
+        K[:before, :before] = self._K
+        torch.mm(yX[self._seen], yX[new].T, out=K[:, before:])
+        K[before:, :before] = K[:before, before:].T
+        self._K = K
+
+
+def _newton(kernel: Kernel, gram: _Gram, point: _Point, view: _View) -> _Point | None:
     """Newton's step for the sets of an iterate; None where rounding forbids it."""
     everything, free, active = kernel.rows, view.free, view.active
     # What leaves its set goes to its bound, and moves V (dV) and so the equations of the rest.
@@ -216,7 +288,8 @@ def _newton(kernel: Kernel, point: _Point, view: _View) -> _Point | None:
         rows, U = everything.subset(index), point.U[index]
         b = -view.excess[index] - rows.group_products(dV) @ point.d - U @ d
         c = (0.5 * (1.0 - view.squares) - everything.inner(point.V, dV))[active]
-        solved = _saddle(rows.curvature(view.floored * active), U[:, active], b, c)
+        Q = gram.curvature(index, rows, view.floored * active)
+        solved = _saddle(Q, U[:, active], b, c)
         if solved is None:
             return None
         alpha[index], d[active] = solved
@@ -242,10 +315,11 @@ def _saddle(Q: Tensor, U: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _cholesky(A: Tensor) -> Tensor | None:
-    """Lower factor of a matrix with a little more on its diagonal; None if there is none."""
+    """Lower factor, in place, of a matrix with a little more on its diagonal; None if none."""
     A.diagonal().add_(RIDGE * A.diagonal().mean())
-    L, info = torch.linalg.cholesky_ex(A)
-    return None if info else L
+    info = torch.empty((), dtype=torch.int32, device=A.device)
+    torch.linalg.cholesky_ex(A, out=(A, info))
+    return None if info else A
 
 
 def _search(

@@ -76,6 +76,10 @@ class Rows:
             torch.mm(weighted[rows], self.Z[right].T, out=out).mul_(self._K[rows, right])
         return self._Q.T
 
+    def gate_products(self, d: Tensor) -> Tensor:
+        """Z diag(d) Z', shape (N, N): without the inputs' part of Q(d)."""
+        return (self.Z * self._weights(d)) @ self.Z.T
+
     def curvature_diagonal(self, d: Tensor) -> Tensor:
         """Diagonal of Q(d), shape (N,)."""
         return self._input_squares * (self.Z.square() @ self._weights(d))
@@ -148,13 +152,16 @@ class Kernel:
         return torch.full((size,), value, dtype=self.dtype, device=self.device)
 
 
-def peak_memory(n_samples: int, problem: MarginProblem, n_system: int | None = None) -> int:
+def peak_memory(
+    n_samples: int, problem: MarginProblem, n_system: int | None = None, *, n_squares: int = 2
+) -> int:
     """Bytes that a solve of so many samples with a problem's inputs and gates may take at most.
 
-    ``n_system`` of them are in the linear system; all by default.
+    ``n_system`` of them are in the linear system, all by default, and ``n_squares`` matrices of
+    that order are held at once: K and Q(d) at least.
     """
     D, (_, M), G = problem.X.shape[1], problem.plain_gates.shape, problem.n_groups
-    square = 2 * (n_samples if n_system is None else n_system) ** 2  # K and Q(d)
+    square = n_squares * (n_samples if n_system is None else n_system) ** 2
     rows = n_samples * (3 * D + 4 * M + 5 * G)  # inputs and gates, products, U, W
     return 8 * (square + rows + 4 * (M + 1) * (D + 1) + G**2)
 

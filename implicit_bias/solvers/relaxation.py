@@ -73,6 +73,8 @@ def relax(
     if on_failure == "soft":
         done = f"solved the soft margin with C={soft_C:g} instead"
         return Relaxed(soft, soft_C, nothing, solution, done)
+    if soft.status is Status.INTERRUPTED:
+        return Relaxed(soft, soft_C, nothing, solution, "no samples were left out")
     # The soft margin's coefficients separate what they classify rightly.
     right = problem.y * problem.decision(soft.coef) > 0
     kept, dropped = np.flatnonzero(right), np.flatnonzero(~right)

@@ -1,0 +1,371 @@
+"""The page of the replication: what stands of the paper, with figures, claims and every cell.
+
+    python benchmarks/lippl2022/page.py
+
+It is built in seconds from the tables that study.py and published.py write, and from nothing else:
+``index.html`` beside them, self-contained, and the same findings as ``README.md`` beside this file,
+with the pictures that figures.py saves.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from claims import Verdict, all_claims
+from figures import RESULTS, TablesOption, beyond_plots, paper_plots, png, task_name
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+from published import NOT_THE_SAME, VERDICTS
+from values import Tables, all_values
+
+from implicit_bias.certificate import Status
+from implicit_bias.experiments.grid import Grid
+from implicit_bias.files import write_atomically
+from implicit_bias.report.figures import Plot, style
+
+HERE = Path(__file__).parent
+TITLE = "Lippl, Abbott, Chung (2022), replicated"
+CLASSES = {
+    Verdict.STANDS: "stands",
+    Verdict.IN_PART: "part",
+    Verdict.FALLS: "falls",
+    Verdict.ANSWERED: "stands",
+    Verdict.OPEN: "open",
+}
+# Of one conclusion, and of several.
+WORDS = {
+    Verdict.STANDS: ("stands", "stand"),
+    Verdict.IN_PART: ("stands in part", "stand in part"),
+    Verdict.FALLS: ("does not stand", "do not stand"),
+    Verdict.ANSWERED: ("is answered", "are answered"),
+    Verdict.OPEN: ("is not yet computed", "are not yet computed"),
+}
+# Of a cell key: enough to tell cells apart by eye.
+SHORT = 8
+CLASS_COLUMNS = ("positive", "negative")
+DPI = 110
+# The grid whose cost the study has a limit for, and the models that it counts.
+COSTED, COSTED_MODELS = "gln", ("gd-gln", "svm-gln", "svm-l2")
+COST_LIMIT = 180  # minutes of one core: 90 minutes on two
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """A cell as the page lists it, in words.
+
+    Attributes
+    ----------
+    key, short : str
+        Content hash, whole and abbreviated.
+    grid, setting : str
+        Where it belongs, and what it computes.
+    errors : str
+        Validation error of each model.
+    gap : str
+        Largest certified gap of its SVMs.
+    status : str
+        Of the cell, and of the solves that did not end optimal.
+    seconds, commit : str
+        How long it took, and by which version of the code.
+    """
+
+    key: str
+    short: str
+    grid: str
+    setting: str
+    errors: str
+    gap: str
+    status: str
+    seconds: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """A grid of the study: how far it is, and what it took.
+
+    Attributes
+    ----------
+    name : str
+        Stem of its file.
+    cells, done, failed : int
+        In all, with results, without.
+    gap : str
+        Largest certified gap of the SVMs that are solved.
+    minutes : str
+        Wall time of its cells.
+    """
+
+    name: str
+    cells: int
+    done: int
+    failed: int
+    gap: str
+    minutes: str
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """Published values of one model and metric beside ours.
+
+    Attributes
+    ----------
+    model, metric : str
+        As the published table names them.
+    counts : mapping from verdict to int
+        How many of its values came out how.
+    largest : str
+        Largest difference.
+    """
+
+    model: str
+    metric: str
+    counts: Mapping[str, int]
+    largest: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published value that ours is not, in words."""
+
+    model: str
+    metric: str
+    setting: str
+    theirs: str
+    ours: str
+    verdict: str
+    reason: str
+    cell: str
+
+
+def main(
+    tables: TablesOption = RESULTS,
+    out: Annotated[
+        Path | None, typer.Option(help="The page (default: index.html beside the tables).")
+    ] = None,
+    readme: Annotated[Path, typer.Option(help="The findings in Markdown.")] = HERE / "README.md",
+) -> None:
+    """Write the page and the README."""
+    read = Tables.read(tables)
+    facts = findings(read)
+    with style():
+        whole = html(facts, paper_plots(all_values(read)), beyond_plots(read))
+    for file, text in ((out or tables / "index.html", whole), (readme, markdown(facts))):
+        write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
+        typer.echo(file)
+
+
+def findings(tables: Tables) -> dict[str, Any]:
+    """Return what both pages say: the variables of their templates."""
+    claims = all_claims(all_values(tables), tables)
+    counts = Counter(claim.verdict for claim in claims)
+    rows = cell_rows(tables)
+    return {
+        "title": TITLE,
+        "claims": claims,
+        "classes": CLASSES,
+        "counts": ", ".join(
+            f"{counts[verdict]} {WORDS[verdict][counts[verdict] > 1]}"
+            for verdict in Verdict
+            if counts[verdict]
+        ),
+        "grids": grid_rows(tables),
+        "cost": cost(tables.models),
+        "point_verdicts": [name for name in VERDICTS if name in set(tables.points["verdict"])],
+        "points": point_rows(tables.points),
+        "differing": differing(tables.points),
+        "origin": origin(tables.cells),
+        "cells": rows,
+        "labels": {row.key: f"{row.grid}: {row.setting}" for row in rows},
+        "short": short,
+    }
+
+
+def html(facts: Mapping[str, Any], paper: Sequence[Plot], beyond: Sequence[Plot]) -> str:
+    """Return the page, with the figures of the paper and those beyond it."""
+    return _template("page.html.j2").render(**facts, paper=paper, beyond=beyond, source=_source)
+
+
+def markdown(facts: Mapping[str, Any]) -> str:
+    """Return the findings in Markdown."""
+    return _template("readme.md.j2").render(**facts)
+
+
+def short(key: str) -> str:
+    """Abbreviate the key of a cell."""
+    return key[:SHORT]
+
+
+def cell_rows(tables: Tables) -> tuple[CellRow, ...]:
+    """List every cell that there is, in the order of the study."""
+    models = dict(list(tables.models.groupby("cell")))
+    nothing = tables.models.iloc[:0]
+    cells = tables.cells.drop_duplicates("cell")
+    return tuple(
+        _cell_row(cell, models.get(cell["cell"], nothing)) for cell in cells.to_dict("records")
+    )
+
+
+def _cell_row(cell: Mapping[Any, Any], models: pd.DataFrame) -> CellRow:
+    errors = [
+        f"{name} {100 * error:.2f}"
+        for name, error in zip(models["model"], models["validation_error"], strict=True)
+        if pd.notna(error)
+    ]
+    return CellRow(
+        key=cell["cell"],
+        short=short(cell["cell"]),
+        grid=cell["grid"],
+        setting=_setting(cell),
+        errors=", ".join(errors),
+        gap=_gap(models),
+        status=_status(cell, models),
+        seconds=f"{cell['seconds']:.0f}",
+        commit="unknown" if pd.isna(cell["commit"]) else _commit(cell["commit"]),
+    )
+
+
+def _setting(cell: Mapping[Any, Any]) -> str:
+    """Say in words what tells a cell from the others of its grid."""
+    positive, negative = (cell[name] if pd.notna(cell[name]) else None for name in CLASS_COLUMNS)
+    return (
+        f"{task_name(cell['dataset'], positive, negative)}, N = {cell['train_size']:,}, "
+        f"H = {cell['units']}, k = {cell['hyperplanes']}, {cell['threshold']}, "
+        f"momentum {cell['momentum']:g}, seed {cell['seed']}"
+    )
+
+
+def _gap(models: pd.DataFrame) -> str:
+    gaps = models.loc[models["status"] == Status.OPTIMAL.label, "gap"]
+    return "" if gaps.empty else f"{gaps.max():.1e}"
+
+
+def _status(cell: Mapping[Any, Any], models: pd.DataFrame) -> str:
+    if cell["status"] != "done":
+        return f"failed: {cell['error']}"
+    unsolved = models[models["status"].notna() & (models["status"] != Status.OPTIMAL.label)]
+    left_out = models[models["dropped"].fillna(0) > 0]
+    texts = [
+        f"{name}: {status}"
+        for name, status in zip(unsolved["model"], unsolved["status"], strict=True)
+    ]
+    texts += [
+        f"{name}: {dropped:.0f} samples left out"
+        for name, dropped in zip(left_out["model"], left_out["dropped"], strict=True)
+    ]
+    return "; ".join(texts) or "done"
+
+
+def _commit(commit: str) -> str:
+    name, dirty, _ = commit.partition("-dirty")
+    return name[:10] + (" and changes" if dirty else "")
+
+
+def grid_rows(tables: Tables) -> tuple[GridRow, ...]:
+    """Say how far each grid of the study is, in the order of their files' names."""
+    rows = []
+    for file in sorted((HERE / "grids").glob("*.toml")):
+        keys = set(Grid.read(file).by_key())
+        cells = tables.cells[tables.cells["grid"] == file.stem]
+        # A cell that the tables have once a momentum is here one.
+        own = cells[cells["cell"].isin(keys)]
+        done = int((own["status"] == "done").sum())
+        models = tables.models[tables.models["grid"] == file.stem]
+        minutes = cells["seconds"].sum() / 60
+        rows.append(
+            GridRow(file.stem, len(keys), done, len(own) - done, _gap(models), f"{minutes:.0f}")
+        )
+    return tuple(rows)
+
+
+def cost(models: pd.DataFrame) -> dict[str, Any]:
+    """Sum the seconds of the models whose cost has a limit, each once."""
+    known = models[(models["grid"] == COSTED) & models["model"].isin(COSTED_MODELS)]
+    # The SVMs of a cell are in the tables once a momentum; what is asked for is one network.
+    known = known[known["momentum"] == known["momentum"].max()]
+    by_model = known.groupby("model")["seconds"].sum() / 60
+    return {
+        "grid": COSTED,
+        "cells": known["cell"].nunique(),
+        "minutes": {name: f"{by_model.get(name, 0.0):.1f}" for name in COSTED_MODELS},
+        "total": f"{by_model.sum():.0f}",
+        "limit": COST_LIMIT,
+    }
+
+
+def point_rows(points: pd.DataFrame) -> tuple[PointRow, ...]:
+    """Count the verdicts on the published values of each model and metric."""
+    rows = []
+    for keys, values in points.groupby(["model", "metric"]):
+        largest = values["difference"].abs().max()
+        rows.append(
+            PointRow(
+                str(keys[0]),
+                str(keys[1]),
+                Counter(values["verdict"]),
+                "" if np.isnan(largest) else f"{largest:.4f}",
+            )
+        )
+    return tuple(rows)
+
+
+def differing(points: pd.DataFrame) -> tuple[Point, ...]:
+    """List the published values that ours are not."""
+    chosen = points[points["verdict"].isin(NOT_THE_SAME)]
+    return tuple(
+        Point(
+            model=row["model"],
+            metric=row["metric"],
+            setting=f"N = {row['train_size']:,}, H = {row['units']}, k = {row['hyperplanes']}, "
+            f"{row['threshold']}, seed {row['seed']}",
+            theirs=f"{row['theirs']:.4f}",
+            ours=f"{row['ours']:.4f}",
+            verdict=row["verdict"],
+            reason=row["reason"] or "not explained",
+            cell=row["cell"],
+        )
+        for row in chosen.to_dict("records")
+    )
+
+
+def origin(cells: pd.DataFrame) -> dict[str, str]:
+    """Say what computed the cells, and when."""
+    names = ("version", "python", "numpy", "scipy", "torch", "cvxpy")
+    found = {name: _listed(cells[name]) for name in names}
+    commits = _listed(cells["commit"].dropna().map(_commit))
+    days = dict.fromkeys([cells["finished"].min()[:10], cells["finished"].max()[:10]])
+    computed = {"computed": " to ".join(days)}
+    return {"implicit_bias": found.pop("version"), "commit": commits, **found, **computed}
+
+
+def _listed(column: pd.Series[str]) -> str:
+    return ", ".join(sorted(set(column))) or "unknown"
+
+
+def _source(plot: Plot) -> str:
+    """Figure as a data URL."""
+    return f"data:image/png;base64,{base64.b64encode(png(plot, DPI)).decode()}"
+
+
+def _template(name: str) -> Any:
+    environment = Environment(
+        loader=ChoiceLoader([FileSystemLoader(HERE), PackageLoader("implicit_bias.report", ".")]),
+        autoescape=name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(name)
+
+
+if __name__ == "__main__":
+    typer.run(main)
