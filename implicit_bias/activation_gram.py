@@ -12,7 +12,8 @@ gradient descent on 1/2 ||u - y||^2, u = f(X), takes the residual r = u - y to (
 
     ||r_t||^2 = sum_i (1 - s lambda_i)^(2t) <v_i, r_0>^2                        (equation 3 of [P])
 
-and the small eigenvalues of G are the slow directions. As m grows, G(W) goes to
+(`galu.predicted_losses`), and the small eigenvalues of G are the slow directions. As m grows, G(W)
+goes to
 
     G_ij = <x_i, x_j> kappa(<x_i, x_j>) = sum_k c_k^2 <x_i, x_j>^(k + 1)          (||x_i|| = 1),
 
@@ -60,7 +61,7 @@ import numpy as np
 import scipy.stats
 import torch
 from numpy.polynomial import chebyshev, legendre
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
@@ -635,44 +636,6 @@ def circle_eigenvalues(activation: Activation, n_samples: int) -> Array:
 def eigenvalues(gram: Array) -> Array:
     """Return the eigenvalues (n,) of a Gram matrix (n, n), largest first."""
     return np.asarray(np.linalg.eigvalsh(gram)[::-1], dtype=np.float64)
-
-
-def predicted_losses(
-    gram: Array, residual: ArrayLike, step_size: float, steps: NDArray[np.int64]
-) -> Array:
-    """Predict ||u - y||^2 along gradient descent from the spectrum of G: equation (3) of [P].
-
-    Parameters
-    ----------
-    gram : ndarray of shape (n, n)
-        G at the start.
-    residual : array_like of shape (n,)
-        r_0 = u - y at the start. With u = 0 it is -y, as the equation is stated.
-    step_size : float
-        s, below 2 / lambda_max.
-    steps : ndarray of int, shape (T,)
-        Steps t at which to predict.
-
-    Returns
-    -------
-    ndarray of float64, shape (T,)
-        sum_i (1 - s lambda_i)^(2t) <v_i, r_0>^2.
-
-    Raises
-    ------
-    ValueError
-        A step size that is too long to descend, or a residual that does not fit G.
-    """
-    residual = as_finite(residual, "residual", 1)
-    if len(residual) != len(gram):
-        raise ValueError(f"residual has {len(residual)} entries for {len(gram)} samples of G")
-    values, vectors = np.linalg.eigh(gram)
-    if not 0 < step_size < 2 / values[-1]:
-        raise ValueError(
-            f"step_size must be in (0, 2 / lambda_max) = (0, {2 / values[-1]:.3g}), got {step_size}"
-        )
-    shares = (vectors.T @ residual) ** 2
-    return np.abs(1 - step_size * values)[None, :] ** (2 * steps[:, None]) @ shares
 
 
 def _as_unit(X: ArrayLike) -> Array:

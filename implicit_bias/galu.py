@@ -41,10 +41,9 @@ from decimal import Decimal
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.gating import GateMatrix, RandomState, UnitGates
+from implicit_bias.gating import GateMatrix, RandomState, UnitGates, dense
 from implicit_bias.problem import RANK_TOLERANCE
 from implicit_bias.validation import Array, as_features, as_finite
 
@@ -63,12 +62,7 @@ GUARD_DIGITS = 30
 
 def gated_gram(X: Array, gates: GateMatrix) -> Array:
     """K = (X X') o (Z Z'), shape (m, m), of inputs X (m, D) and their gates Z (m, k)."""
-    return (X @ X.T) * _dense(gates @ gates.T)
-
-
-def _dense(matrix: GateMatrix) -> Array:
-    """Return a gate matrix, or a product of such, as a dense array."""
-    return sp.csr_array(matrix).toarray() if sp.issparse(matrix) else np.asarray(matrix)
+    return (X @ X.T) * dense(gates @ gates.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +260,7 @@ def gradient_descent(
 
     The losses are means of squares, as in `LeastSquares`.
     """
-    Z = _dense(gates)
+    Z = dense(gates)
     coef = np.zeros((Z.shape[1], X.shape[1]))
     losses = np.empty(steps + 1)
     for step in range(steps + 1):
@@ -276,15 +270,48 @@ def gradient_descent(
     return losses
 
 
-def predicted_losses(gram: Array, y: Array, *, step_size: float, steps: int) -> Array:
-    """Losses of `gradient_descent`, shape (steps + 1,), from the spectrum of K (m, m).
+def predicted_losses(
+    gram: Array, residual: ArrayLike, *, step_size: float, steps: NDArray[np.int64]
+) -> Array:
+    """Predict the losses of gradient descent on a model that is linear in what it trains.
 
-    The residual after t steps is (I - eta K)^t y, so with K = sum_i l_i v_i v_i' the loss is
-    1/m sum_i (1 - eta l_i)^(2t) <v_i, y>^2.
+    Such as `gradient_descent`. With a Gram matrix K = sum_i l_i v_i v_i' of the features the
+    residual after t steps is (I - eta K)^t r_0, so the mean squared loss is
+
+        1/m sum_i (1 - eta l_i)^(2t) <v_i, r_0>^2.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (m, m)
+        K; for a network that is nearly linear, the Gram matrix of its gradients at the start.
+    residual : array_like of shape (m,)
+        r_0, targets less outputs at the start, or the opposite.
+    step_size : float
+        eta, below 2 / l_max.
+    steps : ndarray of int, shape (T,)
+        Steps t at which to predict.
+
+    Returns
+    -------
+    ndarray of shape (T,)
+
+    Raises
+    ------
+    ValueError
+        A step size that is too long to descend, or a residual that does not fit K.
     """
+    residual = as_finite(residual, "residual", 1)
+    if len(residual) != len(gram):
+        raise ValueError(
+            f"residual has {len(residual)} entries for {len(gram)} samples of the Gram matrix"
+        )
     values, vectors = scipy.linalg.eigh(gram)
-    energy = (vectors.T @ y) ** 2 / len(y)
-    factors = np.abs(1.0 - step_size * values)[None, :] ** (2 * np.arange(steps + 1)[:, None])
+    if not 0 < step_size < 2 / values[-1]:
+        raise ValueError(
+            f"step_size must be in (0, 2 / l_max) = (0, {2 / values[-1]:.3g}), got {step_size}"
+        )
+    energy = (vectors.T @ residual) ** 2 / len(residual)
+    factors = np.abs(1.0 - step_size * values)[None, :] ** (2 * steps[:, None])
     return np.asarray(factors @ energy)
 
 
@@ -457,7 +484,7 @@ def alternating_search(
     X, Y = as_finite(X, "X", 2), as_finite(Y, "Y", 2)
     rng = np.random.default_rng(random_state)
     n_units, n_features = gates.shape[1], X.shape[1]
-    Z = _dense(gates)
+    Z = dense(gates)
     # Row-major: column h * D + d is feature d of unit h.
     features = (Z[:, :, None] * X[:, None, :]).reshape(len(X), -1)
     covariance = features.T @ features
@@ -477,7 +504,7 @@ def alternating_search(
 
 def _hidden_outputs(X: Array, gates: GateMatrix, hidden: Array) -> Array:
     """Compute z(x) o A x, the outputs (m, k) of the hidden layer."""
-    return _dense(gates) * (X @ hidden.T)
+    return dense(gates) * (X @ hidden.T)
 
 
 # --- parities --------------------------------------------------------------------------------

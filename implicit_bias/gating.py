@@ -47,6 +47,11 @@ MAX_HYPERPLANES = 16
 THRESHOLD_SCALE = 9.0
 
 
+def dense(gates: GateMatrix) -> Array:
+    """Return gates, or a product of such, as a dense array."""
+    return sp.csr_array(gates).toarray() if sp.issparse(gates) else np.asarray(gates)
+
+
 class Gating(ABC):
     """A fixed gate function: inputs (n, D) to gates (n, M), with the group of each column."""
 

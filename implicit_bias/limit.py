@@ -61,7 +61,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -249,6 +249,10 @@ class LimitPoint(HistoryPoint):
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
+# Names of the history's columns that no measure of the caller's may have.
+OWN_COLUMNS = {"normalised_margin", *(column.name for column in fields(LimitPoint))}
+
+
 @dataclass(frozen=True, eq=False)
 class LimitResult:
     """A training towards the limit.
@@ -368,7 +372,7 @@ def train_to_limit(
     ValueError
         NaN, shapes that do not fit, labels other than -1 and +1, a network that is not float64, a
         log loss that is not finite at the start, an excess without an optimum, a resumption
-        without a checkpoint.
+        without a checkpoint, a measure named like a column of the history.
     FileExistsError
         The checkpoint's file is there, and ``resume`` is not asked for.
     CheckpointError
@@ -578,7 +582,10 @@ class _LimitObserver:
         """Return the caller's own measures as plain numbers, which a checkpoint can keep."""
         if self.measure is None:
             return {}
-        return {name: float(value) for name, value in self.measure(self.descent.network).items()}
+        measures = self.measure(self.descent.network)
+        if clashes := sorted(OWN_COLUMNS & measures.keys()):
+            raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
+        return {name: float(value) for name, value in measures.items()}
 
     def point(self, state: _State) -> LimitPoint:
         """Measure everything."""

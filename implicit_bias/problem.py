@@ -37,7 +37,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.gating import GateMatrix, Gating
+from implicit_bias.gating import GateMatrix, Gating, dense
 from implicit_bias.validation import Array, as_features, as_finite, as_labels
 
 # Rows handled at once where a product needs a temporary of shape (rows, D).
@@ -71,7 +71,7 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
         if few:
             values[rows] = np.einsum("nd,nd->n", gates[rows] @ coef, X[rows])
         else:
-            values[rows] = np.einsum("nm,nm->n", _dense(gates[rows]), X[rows] @ coef.T)
+            values[rows] = np.einsum("nm,nm->n", dense(gates[rows]), X[rows] @ coef.T)
     return values
 
 
@@ -79,11 +79,6 @@ def _are_few(gates: GateMatrix) -> bool:
     """Whether a sparse product with the gates takes less time than a dense one."""
     size = gates.shape[0] * gates.shape[1]
     return bool(sp.issparse(gates) and sp.csr_array(gates).nnz < FEW * size)
-
-
-def _dense(gates: GateMatrix) -> Array:
-    """Gates as a dense array."""
-    return sp.csr_array(gates).toarray() if sp.issparse(gates) else np.asarray(gates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +188,7 @@ class MarginProblem:
         V = np.zeros((self.n_gates, self.X.shape[1]))
         for start in range(0, self.n_samples, BLOCK):
             rows = slice(start, start + BLOCK)
-            V += _dense(self.gates[rows]).T @ (self.X[rows] * weights[rows])
+            V += dense(self.gates[rows]).T @ (self.X[rows] * weights[rows])
         return V
 
     def group_norms(self, coef: Array) -> Array:

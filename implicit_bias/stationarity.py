@@ -20,6 +20,7 @@ L                       degree of homogeneity: f(x; c theta) = c^L f(x; theta) f
 q            (N,)       margins y_n f(x_n; theta), the smallest of them 1
 J            (N, P)     their gradients, row n is grad q_n; by Euler J theta = L q
 lambda       (N,)       multipliers of the samples
+w_h, W_h     1, (C, D)  readout and weights of hidden unit h; zeta_h = w_h W_h (see `networks`)
 V_h          (C, D)     V_h(lambda) of the margin problem, for hidden unit h (see `problem`)
 ===========  =========  ==========================================================================
 

@@ -29,10 +29,10 @@ from implicit_bias.activation_gram import (
     normalise,
     polynomial,
     polynomial_rank,
-    predicted_losses,
     preprocess,
     separation,
 )
+from implicit_bias.galu import limit_kernel
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
 
@@ -201,6 +201,7 @@ def test_gram_at_infinite_width() -> None:
     rho = X @ X.T
     expected = rho * kappa_relu(np.clip(rho, -1, 1))
     np.testing.assert_allclose(infinite_gram(X, ACTIVATIONS["relu"]), expected, atol=1e-7)
+    np.testing.assert_allclose(limit_kernel(X), expected, atol=1e-7)  # GaLU's is the same
     with pytest.raises(ValueError, match=r"row \d of X has length 2, not 1: pass normalise"):
         infinite_gram(2 * X, ACTIVATIONS["relu"])
     with pytest.raises(ValueError, match="at least one hidden layer, got 0"):
@@ -421,26 +422,6 @@ def test_power_of_a_kink(name: str) -> None:
     smallest = [eigenvalues(infinite_gram(circle_points(k), ACTIVATIONS[name]))[-1] for k in n]
     slope = np.polyfit(np.log(n), np.log(smallest), 1)[0]
     assert slope == pytest.approx(1 - 2 * KINKS[name], abs=0.1)
-
-
-# --- training ------------------------------------------------------------------------------
-
-
-def test_predicted_losses_are_the_linear_recursion() -> None:
-    X = samples(8, 3)
-    gram = infinite_gram(X, ACTIVATIONS["relu"])
-    residual = np.random.default_rng(2).standard_normal(8)
-    step = 1.5 / np.linalg.eigvalsh(gram)[-1]
-    steps = np.array([0, 1, 2, 7])
-    expected = [
-        np.linalg.norm(np.linalg.matrix_power(np.eye(8) - step * gram, t) @ residual) ** 2
-        for t in steps
-    ]
-    np.testing.assert_allclose(predicted_losses(gram, residual, step, steps), expected, rtol=CLOSE)
-    with pytest.raises(ValueError, match=r"step_size must be in \(0, 2 / lambda_max\)"):
-        predicted_losses(gram, residual, 1.4 * step, steps)
-    with pytest.raises(ValueError, match="residual has 3 entries for 8 samples"):
-        predicted_losses(gram, residual[:3], step, steps)
 
 
 def test_duals_are_bounded_at_their_ends() -> None:

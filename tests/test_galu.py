@@ -209,13 +209,29 @@ def test_gradient_descent_as_predicted() -> None:
     values = np.linalg.eigvalsh(gram)
     step = 1 / values[-1]
     losses = galu.gradient_descent(X, gates, y, step_size=step, steps=50)
-    predicted = galu.predicted_losses(gram, y, step_size=step, steps=50)
+    predicted = galu.predicted_losses(gram, y, step_size=step, steps=np.arange(51))
     np.testing.assert_allclose(losses, predicted, rtol=1e-8)
     bound = galu.rate_bound(values[0], step_size=step, steps=50)
     assert (losses <= losses[0] * bound * (1 + 1e-12)).all()
     np.testing.assert_allclose(
         galu.gradient_descent(X, sp.csr_array(gates), y, step_size=step, steps=50), losses
     )
+
+
+def test_predicted_losses_are_the_linear_recursion() -> None:
+    gram = galu.limit_kernel(sphere(8, 3))
+    residual = normal(8, seed=2)
+    step = 1.5 / np.linalg.eigvalsh(gram)[-1]
+    steps = np.array([0, 1, 2, 7])
+    expected = [
+        np.mean((np.linalg.matrix_power(np.eye(8) - step * gram, t) @ residual) ** 2) for t in steps
+    ]
+    predicted = galu.predicted_losses(gram, residual, step_size=step, steps=steps)
+    np.testing.assert_allclose(predicted, expected, rtol=1e-8)
+    with pytest.raises(ValueError, match=r"step_size must be in \(0, 2 / l_max\)"):
+        galu.predicted_losses(gram, residual, step_size=1.4 * step, steps=steps)
+    with pytest.raises(ValueError, match="residual has 3 entries for 8 samples"):
+        galu.predicted_losses(gram, residual[:3], step_size=step, steps=steps)
 
 
 def test_rate_bound_is_reached() -> None:

@@ -495,6 +495,7 @@ def test_a_loss_without_an_implicit_bias_is_refused() -> None:
         (lambda: GLN([GATING, GATING]), {"optimum": 1.0}, "no convex program"),
         (gln, {"reference": Reference(X[:, :1], Y)}, "features"),
         (gln, {"resume": True}, "resume needs the checkpoint"),
+        (gln, {"measure": lambda n: {"norm": 1.0}}, r"\['norm'\] of its own"),
     ],
 )
 def test_bad_use_is_refused(

@@ -61,7 +61,9 @@ def measure(quick: bool) -> pd.DataFrame:
                     "k": k,
                     "step": np.arange(steps + 1),
                     "loss": gradient_descent(X, gates, y, step_size=step_size, steps=steps),
-                    "predicted": predicted_losses(gram, y, step_size=step_size, steps=steps),
+                    "predicted": predicted_losses(
+                        gram, y, step_size=step_size, steps=np.arange(steps + 1)
+                    ),
                     **bounds,
                 }
             )

@@ -51,12 +51,12 @@ from implicit_bias.activation_gram import (
     normalise,
     polynomial,
     polynomial_rank,
-    predicted_losses,
     preprocess,
     separation,
 )
 from implicit_bias.datasets import DATA_VARIABLE, DataError, load_digits, load_mnist
 from implicit_bias.files import write_atomically
+from implicit_bias.galu import predicted_losses
 from implicit_bias.report.figures import BLACK, COLOURS, GREY, MARKERS, style
 from implicit_bias.validation import Array
 
@@ -620,8 +620,8 @@ def training_curve(
             "activation": activation,
             "step": recorded,
             "loss": [float(r @ r) / n_samples for r in residuals],
-            "predicted": predicted_losses(gram, y, step_size, recorded) / n_samples,
-            "limit": predicted_losses(limit, y, step_size, recorded) / n_samples,
+            "predicted": predicted_losses(gram, y, step_size=step_size, steps=recorded),
+            "limit": predicted_losses(limit, y, step_size=step_size, steps=recorded),
         }
     )
 

@@ -217,7 +217,7 @@ def _notes(network: Network, found: NetworkCertificate, local: bool) -> list[str
             goal = "the optimum; its units learned one by one, so that need not be its limit"
         notes.append(f"The network is within {percent(found.certificate.gap)} of {goal}.")
     reaching = [h for h in found.dead if found.dual_norms[h] > 1.0 + REACH]
-    if reaching:
+    if reaching and not local:
         notes.append(
             f"Dead with a dual norm above 1 (up to {found.dual_norms[reaching].max():.4g}): units "
             f"{', '.join(map(str, reaching))}. With them the norm could be lower; unless training "
