@@ -519,14 +519,18 @@ def test_the_published_solver_is_preferred(lippl: SimpleNamespace) -> None:
     not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
     reason=f"MNIST is needed: set {DATA_VARIABLE} to a folder with mnist/",
 )
-def test_quick_study(lippl: SimpleNamespace, tmp_path: Path) -> None:
+def test_quick_study(
+    lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cell of each published figure, and the published values to the digit."""
+    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
     options = [word for name in ("gln", "shallow", "relu", "osqp") for word in ("--grid", name)]
     call(lippl, tmp_path, "--quick", *options)
     cells = pd.read_parquet(tmp_path / "out" / "cells.parquet")
     assert (cells["status"] == "done").all()
-    models = pd.read_parquet(tmp_path / "out" / "models.parquet").set_index(["grid", "model"])
-    accuracy = 1 - models["validation_error"]
+    models = pd.read_parquet(tmp_path / "out" / "models.parquet")
+    svms = models[models["model"].str.startswith("svm")].drop_duplicates(["grid", "model"])
+    accuracy = 1 - svms.set_index(["grid", "model"])["validation_error"]
     assert accuracy["gln", "svm-gln-published"] == pytest.approx(0.84975, abs=1e-6)
     assert accuracy["gln", "svm-gln"] == pytest.approx(0.849583, abs=1e-6)
     assert accuracy["shallow", "svm-shallow"] == pytest.approx(0.737833, abs=1e-6)
