@@ -92,8 +92,12 @@ class Point:
         """Pose it."""
         X, y, gates, groups = _samples(self.dataset, self.N, self.H, self.C)
         added, labels = _conflicting(self.conflict, X, y)
-        rows = [*range(len(y)), *(0 for _ in labels)]
-        return MarginProblem(np.vstack([X, added]), np.append(y, labels), gates[rows], groups)
+        # In the middle: a working set may well begin with the first and the last samples.
+        middle = [len(y) // 2] * len(labels)
+        rows = np.insert(np.arange(len(y)), middle, 0)
+        return MarginProblem(
+            np.insert(X, middle, added, axis=0), np.insert(y, middle, labels), gates[rows], groups
+        )
 
 
 def _conflicting(conflict: Conflict, X: Array, y: Array) -> tuple[Array, Array]:

@@ -458,7 +458,9 @@ def test_all_figures_and_pages_from_files(
     linked = set(re.findall(r"pictures/lippl2022/([\w.-]+)", text))
     assert linked <= pictures
     assert {"other-tasks.png", "larger.png"} <= pictures
-    assert (tmp_path / "index.html").read_text().count("data:image/png") == len(pictures)
+    page = (tmp_path / "index.html").read_text()
+    assert page.count("data:image/png") == len(pictures)
+    assert re.findall("<p>([^<]*): not yet computed", page) == [lippl.page.BEYOND["infinite-time"]]
 
 
 def test_tables_that_are_missing_name_their_script(lippl: SimpleNamespace, tmp_path: Path) -> None:

@@ -48,6 +48,12 @@ WORDS = {
     Verdict.ANSWERED: ("is answered", "are answered"),
     Verdict.OPEN: ("is not yet computed", "are not yet computed"),
 }
+# Figures beyond the paper.
+BEYOND = {
+    "infinite-time": "Infinite time beside finite time",
+    "larger": "More than 2,000 training samples",
+    "other-tasks": "Other classes of digits, and Fashion-MNIST",
+}
 # Of a cell key: enough to tell cells apart by eye.
 SHORT = 8
 CLASS_COLUMNS = ("positive", "negative")
@@ -191,7 +197,10 @@ def findings(tables: Tables) -> dict[str, Any]:
 
 def html(facts: Mapping[str, Any], paper: Sequence[Plot], beyond: Sequence[Plot]) -> str:
     """Return the page, with the figures of the paper and those beyond it."""
-    return _template("page.html.j2").render(**facts, paper=paper, beyond=beyond, source=_source)
+    drawn = {plot.name for plot in beyond}
+    not_computed = [what for name, what in BEYOND.items() if name not in drawn]
+    figures = {"paper": paper, "beyond": beyond, "not_computed": not_computed}
+    return _template("page.html.j2").render(**facts, **figures, source=_source)
 
 
 def markdown(facts: Mapping[str, Any]) -> str:
