@@ -14,7 +14,7 @@ relu, -momentum-0  ReLU networks: figure 5                                 svm-g
 redrawn            the published agreements at median thresholds           gd-gln-redrawn
 osqp               the published SVM-L2 by the published solver            svm-l2-osqp
 limit              infinite time beside finite time                        limit-gln
-large              5,000 to 20,000 training samples
+large              5,000 to 48,000 training samples
 odd, loops         other classes of digits
 fashion            Fashion-MNIST
 =================  ======================================================  =====================
