@@ -1,7 +1,6 @@
 """The experiments on parities: quick versions run, and the page says what the tables say."""
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,41 +8,42 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from implicit_bias.datasets import Split, load_digits
 from implicit_bias.parities import ParityDistribution, cube, sets_of_size, walsh_coefficients
+from implicit_bias.report.gallery import Gallery
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-HERE = BENCHMARKS / "daniely2020"
-MODULES = ("experiments", "page", "frame", "methods", "strips", "learning", "first_step", "bound")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    """Make the scripts importable, and forget them afterwards."""
+def importable() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(HERE))
+        patch.syspath_prepend(str(BENCHMARKS / "daniely2020"))
         yield
-    for name in MODULES:
-        sys.modules.pop(f"parity_{name}", None)
 
 
 def load(name: str) -> ModuleType:
     return importlib.import_module(f"parity_{name}")
 
 
+def test_the_page_is_of_the_tables_that_are_kept() -> None:
+    """Else: python benchmarks/daniely2020/parity_experiments.py page."""
+    gallery: Gallery = load("experiments").GALLERY
+    assert gallery.readme(BENCHMARKS).read_text("utf-8") == gallery.page(BENCHMARKS)
+    for experiment in gallery.experiments:
+        assert gallery.picture(experiment, BENCHMARKS).is_file()
+
+
 @pytest.mark.slow
-def test_all_quick_versions_and_the_page_of_them(tmp_path: Path) -> None:
-    app = load("experiments").app
-    for name in ("strips", "learning", "first-step", "bound"):
-        result = CliRunner().invoke(app, [name, "--quick", "--folder", str(tmp_path)])
-        assert result.exit_code == 0, result.output
+def test_quick_versions(tmp_path: Path) -> None:
+    gallery: Gallery = load("experiments").GALLERY
     frames = {
-        file.stem: pd.read_parquet(file)
-        for file in (tmp_path / "results" / "daniely2020").glob("*.parquet")
+        experiment.name: gallery.run(experiment, quick=True, folder=tmp_path)
+        for experiment in gallery.experiments
     }
     assert set(frames) == {"strips", "learning", "first_step", "bound"}
+    assert gallery.page(tmp_path).count("\n## ") == len(frames)
     # What must hold at any size.
     bound = frames["bound"]
     assert (bound["loss"] >= bound["bound"] - 1e-9).all()
@@ -57,26 +57,6 @@ def test_all_quick_versions_and_the_page_of_them(tmp_path: Path) -> None:
     assert wrong.idxmin() == "theorem 3"
     strips = frames["strips"]
     assert (strips.loc[strips["k"] == 1, "error"] < 0.3).all()
-
-    out = tmp_path / "daniely2020" / "README.md"
-    result = CliRunner().invoke(app, ["page", "--folder", str(tmp_path), "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    text = out.read_text("utf-8")
-    for name in frames:
-        picture = f"../pictures/daniely2020/{name}.png"
-        assert picture in text
-        assert (out.parent / picture).read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_page_is_that_of_the_tables_that_are_kept() -> None:
-    """Else: python benchmarks/daniely2020/parity_experiments.py page."""
-    text = load("page").page(load("experiments").EXPERIMENTS, BENCHMARKS)
-    assert (HERE / "README.md").read_text("utf-8") == text
-
-
-def test_pictures_of_the_page_are_kept() -> None:
-    for experiment in load("experiments").EXPERIMENTS:
-        assert experiment.picture(BENCHMARKS).read_bytes().startswith(b"\x89PNG")
 
 
 def test_correlations_are_those_of_all_features() -> None:
@@ -112,11 +92,11 @@ def test_every_method_gives_outputs_for_every_test_sample() -> None:
     data = Split(bits.take(np.arange(40)), bits.take(np.arange(40, 60)))
     effort = methods.Effort(units=8, steps=200, rate=0.1, features=16, svm_units=8, svm_samples=30)
     outputs = dict(methods.outputs_of_all(data, effort, 0))
-    assert list(outputs) == [name for name in load("frame").LOOKS if name != "theorem 3"]
+    assert list(outputs) == [name for name in load("shared").LOOKS if name != "theorem 3"]
     for values in outputs.values():
         assert values.shape == (20,)
         # One relevant bit is no hard parity: all methods learn it.
-        assert load("frame").error_rate(values, data.validation.y) < 0.2
+        assert load("shared").error_rate(values, data.validation.y) < 0.2
 
 
 def test_random_features_are_functions_of_the_input_alone() -> None:
@@ -131,15 +111,6 @@ def test_by_method_takes_means_over_seeds_and_keeps_the_order() -> None:
     frame = pd.DataFrame(
         {"method": ["b", "b", "a", "b"], "n": [4, 2, 4, 4], "error": [0.1, 0.5, 0.2, 0.3]}
     )
-    found = load("frame").by_method(frame, "n", "error")
+    found = load("shared").by_method(frame, "n", "error")
     assert list(found) == ["b", "a"]
     assert found["b"] == pytest.approx({4: 0.2, 2: 0.5})
-
-
-def test_markdown_table() -> None:
-    cells = pd.DataFrame({"method": ["x"], "k = 1": ["2.0 %"]})
-    assert list(load("page").markdown_table(cells)) == [
-        "| method | k = 1 |",
-        "| --- | --- |",
-        "| x | 2.0 % |",
-    ]

@@ -7,14 +7,15 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from implicit_bias import galu
 from implicit_bias.gating import UnitGates
+from implicit_bias.report.gallery import Experiment, Gallery
 
-FOLDER = Path(__file__).parents[1] / "benchmarks" / "fiat2019"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+FOLDER = BENCHMARKS / "fiat2019"
 SCRIPTS = sorted(
     file.stem for file in FOLDER.glob("*.py") if "EXPERIMENT = " in file.read_text("utf-8")
 )
@@ -31,32 +32,23 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+def test_the_page_is_of_the_tables_that_are_kept() -> None:
+    """Else: python benchmarks/fiat2019/galu_experiments.py page."""
+    gallery: Gallery = load("galu_experiments").GALLERY
+    assert sorted(experiment.name for experiment in gallery.experiments) == SCRIPTS
+    assert gallery.readme(BENCHMARKS).read_text("utf-8") == gallery.page(BENCHMARKS)
+    for experiment in gallery.experiments:
+        assert gallery.picture(experiment, BENCHMARKS).is_file()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_quick_version(name: str, tmp_path: Path) -> None:
-    experiment = load(name).EXPERIMENT
+    gallery: Gallery = load("galu_experiments").GALLERY
+    experiment: Experiment = load(name).EXPERIMENT
     assert experiment.name == name
-    frame = experiment.run(quick=True, folder=tmp_path)
-    picture = tmp_path / "pictures" / "fiat2019" / f"{name}.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    pd.testing.assert_frame_equal(pd.read_parquet(experiment.results(tmp_path)), frame)
+    frame = gallery.run(experiment, quick=True, folder=tmp_path)
     assert "|" in experiment.findings(frame)
-
-
-def test_the_page_is_of_the_tables_that_are_kept() -> None:
-    gallery = load("galu_gallery")
-    assert sorted(experiment.name for experiment in gallery.EXPERIMENTS) == SCRIPTS
-    page = (FOLDER / "README.md").read_text("utf-8")
-    assert page == gallery.page()
-    for name in SCRIPTS:
-        assert (FOLDER.parent / "pictures" / "fiat2019" / f"{name}.png").exists()
-
-
-def test_markdown_table() -> None:
-    frame = pd.DataFrame({"a": ["1"], "b": ["2"]}, index=pd.Index([3], name="k"))
-    assert (
-        load("galu_experiment").table(frame) == "| k | a | b |\n| --- | --- | --- |\n| 3 | 1 | 2 |"
-    )
 
 
 def test_binary_search() -> None:

@@ -3,38 +3,36 @@
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+
+from implicit_bias.report.gallery import Gallery
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-FOLDER = BENCHMARKS / "panigrahi2020"
 NAMES = ["spectra", "zeros", "decay", "training", "depth"]
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
+def gallery() -> Iterator[Gallery]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("activation_gram")
+        patch.syspath_prepend(str(BENCHMARKS / "panigrahi2020"))
+        yield importlib.import_module("activation_gram_experiments").GALLERY
 
 
 @pytest.fixture(scope="module")
-def kept(script: ModuleType) -> dict[str, pd.DataFrame]:
-    return {
-        experiment.name: pd.read_parquet(experiment.results(BENCHMARKS))
-        for experiment in script.EXPERIMENTS
-    }
+def kept(gallery: Gallery) -> dict[str, pd.DataFrame]:
+    frames = (gallery.read(experiment, BENCHMARKS) for experiment in gallery.experiments)
+    return dict(zip(NAMES, frames, strict=True))
 
 
-def test_page_has_the_numbers_of_the_results(script: ModuleType) -> None:
-    page = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert page == script.page(BENCHMARKS), "write it anew: activation_gram.py page"
-    for name in NAMES:
-        assert (FOLDER / f"../pictures/panigrahi2020/{name}.png").is_file()
+def test_the_page_is_of_the_tables_that_are_kept(gallery: Gallery) -> None:
+    """Else: python benchmarks/panigrahi2020/activation_gram_experiments.py page."""
+    assert [experiment.name for experiment in gallery.experiments] == NAMES
+    assert gallery.readme(BENCHMARKS).read_text("utf-8") == gallery.page(BENCHMARKS)
+    for experiment in gallery.experiments:
+        assert gallery.picture(experiment, BENCHMARKS).is_file()
 
 
 def test_kept_spectra(kept: dict[str, pd.DataFrame]) -> None:
@@ -73,25 +71,10 @@ def test_kept_depth(kept: dict[str, pd.DataFrame]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_quick_version(script: ModuleType, name: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(
-        script.app, [name, "--quick", "--folder", str(tmp_path)], catch_exceptions=False
-    )
-    assert result.exit_code == 0
-    assert "The paper." in result.output
-    frame = pd.read_parquet(tmp_path / f"results/panigrahi2020/{name}.parquet")
-    assert frame.attrs["cpu_seconds"] > 0
+@pytest.mark.parametrize("index", range(len(NAMES)), ids=NAMES)
+def test_quick_version(gallery: Gallery, index: int, tmp_path: Path) -> None:
+    experiment = gallery.experiments[index]
+    frame = gallery.run(experiment, quick=True, folder=tmp_path)
     numbers = frame.drop(columns=["exact", "theory", "smallest"], errors="ignore")
     assert numbers.notna().all(axis=None)
-    picture = tmp_path / f"pictures/panigrahi2020/{name}.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_quick_version_keeps_nothing(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        pytest.fail("a file was written")
-
-    monkeypatch.setattr(script, "write_atomically", refuse)
-    result = CliRunner().invoke(script.app, ["decay", "--quick"], catch_exceptions=False)
-    assert result.exit_code == 0
+    assert "|" in experiment.findings(frame)

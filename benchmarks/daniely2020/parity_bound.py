@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from parity_frame import LOOKS, Experiment, common_legend, rms
 from parity_methods import random_weights, relu_features
+from parity_shared import LOOKS, rms
 
 from implicit_bias.gating import UnitGates
 from implicit_bias.parities import (
@@ -26,6 +26,7 @@ from implicit_bias.parities import (
 )
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.report.figures import BLACK, GREY
+from implicit_bias.report.gallery import Experiment, common_legend
 from implicit_bias.solvers import solve
 from implicit_bias.validation import Array
 
@@ -151,12 +152,12 @@ def soft_margins(method: Linear, norms: Array, sizes: Sizes, seed: int) -> Itera
         }
 
 
-def table(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """For each method: N, correlations with the parities, and losses over their bound."""
     rows = []
-    for name, found in frame.groupby("method", sort=False):
-        first = found.iloc[0]
-        drawn = ", ".join(f"{value:.4f}" for value in found["correlation"].unique())
+    for name, margins in frame.groupby("method", sort=False):
+        first = margins.iloc[0]
+        drawn = ", ".join(f"{value:.4f}" for value in margins["correlation"].unique())
         rows.append(
             {
                 "method": str(name),
@@ -165,14 +166,14 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
                 "mean over all A (rms)": f"{first['mean_correlation']:.4f}",
                 "least of all A": f"{first['least_correlation']:.4f}",
                 "least, proved at most": f"{first['proved']:.3f}",
-                "least loss": f"{found['loss'].min():.3f}",
-                "least of loss - bound": f"{(found['loss'] - found['bound']).min():.3f}",
+                "least loss": f"{margins['loss'].min():.3f}",
+                "least of loss - bound": f"{(margins['loss'] - margins['bound']).min():.3f}",
             }
         )
     return pd.DataFrame(rows)
 
 
-def finding(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """In words."""
     first = frame.iloc[0]
     gap = frame["loss"] - frame["bound"]
@@ -211,7 +212,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, panels.flat, 2)
 
 
-BOUND = Experiment(
+EXPERIMENT = Experiment(
     name="bound",
     title="The lower bound beside linear methods",
     claim=(
@@ -222,8 +223,8 @@ BOUND = Experiment(
         "the parity."
     ),
     measure=measure,
-    table=table,
-    finding=finding,
     draw=draw,
+    found=found,
+    tabulate=tabulate,
     alt="Exact hinge loss against the norm for four linear methods, above two lower bounds.",
 )

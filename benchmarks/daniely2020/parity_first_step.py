@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from parity_frame import Experiment, common_legend, rms
+from parity_shared import rms
 
 from implicit_bias.parities import (
     CEILING,
@@ -18,6 +18,7 @@ from implicit_bias.parities import (
     limiting_correlations,
 )
 from implicit_bias.report.figures import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.report.gallery import Experiment, common_legend
 
 K = 3
 FULL_BITS, FULL_SAMPLES, FULL_PAIRS = (10, 20, 40, 80, 160, 320, 640, 1280), 4000, 256
@@ -63,7 +64,7 @@ def first_gradient(n: int, train_size: int, pairs: int) -> dict[str, float]:
     }
 
 
-def table(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Root mean squares for every n."""
     samples = f"{frame['train_size'].iloc[0]} samples"
     columns = {
@@ -80,7 +81,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def finding(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """In words."""
     first, last = frame.iloc[0], frame.iloc[-1]
     slope = math.log(last["off"] / first["off"]) / math.log(last["n"] / first["n"])
@@ -125,7 +126,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, [ax], 3)
 
 
-FIRST_STEP = Experiment(
+EXPERIMENT = Experiment(
     name="first_step",
     title="The first step: its gradient on A and off A",
     claim=(
@@ -133,8 +134,8 @@ FIRST_STEP = Experiment(
         "the relevant bits, and nearly vanishes in all others."
     ),
     measure=measure,
-    table=table,
-    finding=finding,
     draw=draw,
+    found=found,
+    tabulate=tabulate,
     alt="Gradient of the first step on A and off A against the number of bits.",
 )

@@ -8,16 +8,8 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
-from parity_frame import (
-    LOOKS,
-    Experiment,
-    by_method,
-    common_legend,
-    error_rate,
-    percent,
-    tick_values,
-)
 from parity_methods import Effort, outputs_of_all
+from parity_shared import LOOKS, by_method, error_rate, percent, tick_values
 
 from implicit_bias.datasets import Split
 from implicit_bias.parities import (
@@ -27,6 +19,7 @@ from implicit_bias.parities import (
     train_parity,
 )
 from implicit_bias.report.figures import BLACK
+from implicit_bias.report.gallery import Experiment, common_legend
 
 K = 3
 # Error below which the page says that a network has learned.
@@ -104,7 +97,7 @@ def of_bits(n: int, seed: int, sizes: Sizes) -> Iterator[dict[str, Any]]:
         )
 
 
-def table(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Hinge loss and error of every method and n."""
     losses, wrong = by_method(frame, "n", "hinge_loss"), by_method(frame, "n", "error")
     return pd.DataFrame(
@@ -116,7 +109,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def finding(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """In words."""
     size = frame.iloc[0]
     linear, wrong = by_method(frame, "n", "hinge_loss"), by_method(frame, "n", "error")
@@ -168,7 +161,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, [left], 4)
 
 
-LEARNING = Experiment(
+EXPERIMENT = Experiment(
     name="learning",
     title="Learning sparse parities on D_A",
     claim=(
@@ -177,8 +170,8 @@ LEARNING = Experiment(
         "much below 1/2 (theorem 2)."
     ),
     measure=measure,
-    table=table,
-    finding=finding,
     draw=draw,
+    found=found,
+    tabulate=tabulate,
     alt="Hinge loss and test error of each method against the number of bits.",
 )

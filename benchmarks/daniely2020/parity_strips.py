@@ -9,20 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from parity_frame import (
-    LOOKS,
-    Experiment,
-    by_method,
-    common_legend,
-    error_rate,
-    percent,
-    tick_values,
-)
 from parity_methods import Effort, outputs_of_all
+from parity_shared import LOOKS, by_method, error_rate, percent, tick_values
 
 from implicit_bias.datasets import Dataset, Split, load_digits, load_mnist
 from implicit_bias.parities import error_of_parity, strips
 from implicit_bias.report.figures import BLACK, GREY
+from implicit_bias.report.gallery import Experiment, common_legend
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 
@@ -115,7 +108,7 @@ def independent(frame: pd.DataFrame) -> dict[int, float]:
     return {k: float(error_of_parity(network[1], k)) for k in network}
 
 
-def table(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Errors in per cent, and the theory's below."""
     rows = errors(frame) | {"every digit by itself": independent(frame)}
     return pd.DataFrame(
@@ -124,7 +117,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def finding(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """In words."""
     size, linear = frame.iloc[0], errors(frame)
     network = linear.pop("ReLU network")
@@ -163,7 +156,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, [ax], 3)
 
 
-STRIPS = Experiment(
+EXPERIMENT = Experiment(
     name="strips",
     title="Strips of digits: the parity of their sum",
     claim=(
@@ -173,8 +166,8 @@ STRIPS = Experiment(
         "(section 5)."
     ),
     measure=measure,
-    table=table,
-    finding=finding,
     draw=draw,
+    found=found,
+    tabulate=tabulate,
     alt="Test error of each method against the number of digits in a strip.",
 )

@@ -1,7 +1,5 @@
 """Width against accuracy on MNIST and Fashion-MNIST: GaLU0, ReLU and linear networks.
 
-    IMPLICIT_BIAS_DATA=... python benchmarks/fiat2019/image_width.py [--quick]
-
 Two hidden layers of k units with bias units, ten classes, cross-entropy; images reduced to their
 first 64 principal components, each of variance 1, fitted on the training images. GaLU0: the gates
 of both layers are sigmoids of random projections of the network's input, of standard deviation
@@ -17,12 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from galu_experiment import Experiment, command, table
 from gated_layers import GatedLayers, Kind, as_tensors, train
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -31,6 +27,7 @@ from torch.nn.functional import cross_entropy
 
 from implicit_bias.datasets import Dataset, load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.report.figures import BLUE, GREEN, GREY, VERMILION
+from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 NETWORKS: dict[str, Kind] = {"ReLU": "relu", "GaLU0": "sigmoid", "linear": "linear"}
@@ -144,23 +141,14 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def findings(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """Compare errors with the published ones."""
-    cells = (100 * frame["test_error"]).map("{:.1f}".format)
-    cells += (100 * frame["published"]).map(" ({:.1f})".format)
-    rows = frame.assign(cell=cells).pivot(
-        index=["dataset", "network"], columns="width", values="cell"
-    )
-    rows = rows.loc[list(frame["dataset"].unique())]  # in the order of the picture
-    rows.index = rows.index.map(", ".join)
-    rows.index.name = "test error, %"
-    rows.columns = [f"k = {width}" for width in rows.columns]
     errors = frame.set_index(["network", "dataset", "width"])["test_error"]
     apart = 100 * (errors["GaLU0"] - errors["ReLU"])
     linear = 100 * (errors["linear"] - errors["GaLU0"])
     return (
         f"One training of {frame['steps'].iloc[0]:,} steps a cell; in brackets the published "
-        f"value.\n\n{table(rows)}\n\n"
+        "value.\n\n"
         f"- GaLU0 is {apart.min():.1f} to {apart.max():.1f} points above ReLU, and "
         f"{linear.min():.1f} to {linear.max():.1f} below the linear network: untrained gates give "
         "most of what trained gates give, and more so the wider the network.\n"
@@ -169,18 +157,29 @@ def findings(frame: pd.DataFrame) -> str:
     )
 
 
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Test errors, and the published ones in brackets."""
+    cells = (100 * frame["test_error"]).map("{:.1f}".format)
+    cells += (100 * frame["published"]).map(" ({:.1f})".format)
+    rows = frame.assign(cell=cells).pivot(
+        index=["dataset", "network"], columns="width", values="cell"
+    )
+    rows = rows.loc[list(frame["dataset"].unique())]  # in the order of the picture
+    rows.columns = [f"k = {width}" for width in rows.columns]
+    rows.insert(0, "test error, %", rows.index.map(", ".join))
+    return rows
+
+
 EXPERIMENT = Experiment(
-    name=Path(__file__).stem,
+    name="image_width",
     title="Width against accuracy on images",
     claim=(
         "Two-hidden-layer GaLU0 networks on MNIST and Fashion-MNIST, 64 principal components, come "
         "close to ReLU networks of the same width, and far surpass linear ones (figure 1)."
     ),
-    picture="Test error against the width on MNIST and Fashion-MNIST for three networks",
     measure=measure,
     draw=draw,
-    findings=findings,
+    found=found,
+    tabulate=tabulate,
+    alt="Test error against the width on MNIST and Fashion-MNIST for three networks",
 )
-
-if __name__ == "__main__":
-    command(EXPERIMENT)

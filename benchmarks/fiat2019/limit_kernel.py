@@ -1,7 +1,5 @@
 """Finite gates against the kernel of infinitely many, and the smallest eigenvalue lambda(X).
 
-    python benchmarks/fiat2019/limit_kernel.py [--quick]
-
 m inputs on the unit sphere of R^d, k Gaussian filters, hard gates. Left: ||K/k - kappa||_F against
 its root mean square, sqrt(sum p (1 - p) <x, x'>^2 / k), p the probability that a filter is open on
 both inputs. Middle: lambda_min(K/k) and its limit lambda(X). Right: lambda(X) and its lower bound
@@ -12,11 +10,8 @@ Source: Fiat, Malach, Shalev-Shwartz (2019) for kappa and lambda(X); both rates 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
-from galu_experiment import Experiment, command, table
 from matplotlib.figure import Figure
 
 from implicit_bias.galu import (
@@ -28,6 +23,7 @@ from implicit_bias.galu import (
 )
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.figures import BLACK, BLUE, GREY, ORANGE
+from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 
@@ -111,22 +107,12 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def findings(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """Say how far finite gates are from the limit, and the bound from the eigenvalue."""
     widths, dimensions = (frame[frame["part"] == part] for part in ("width", "dimension"))
     m, d = int(widths["m"].iloc[0]), int(widths["d"].iloc[0])
-    means = widths.groupby("k")[["distance", "expected_distance", "eigenvalue", "limit"]].mean()
+    means = by_width(frame)
     half = means.index[means["eigenvalue"] >= means["limit"] / 2].min()
-    means.index = means.index.astype(int)
-    shown = means.iloc[:: max(1, len(means) // 6)]
-    rows = pd.DataFrame(
-        {
-            "distance of K/k": shown["distance"].map("{:.3f}".format),
-            "expected": shown["expected_distance"].map("{:.3f}".format),
-            "smallest eigenvalue of K/k": shown["eigenvalue"].map("{:.4f}".format),
-            "lambda(X)": shown["limit"].map("{:.4f}".format),
-        }
-    )
     ratios = means["distance"] / means["expected_distance"]
     bounds = dimensions.groupby("d")[["eigenvalue", "bound"]].mean()
     lines = "; ".join(
@@ -134,7 +120,6 @@ def findings(frame: pd.DataFrame) -> str:
     )
     return (
         f"m = {m} inputs on the sphere of R^{d}, mean of {widths['seed'].nunique()} draw(s).\n\n"
-        f"{table(rows)}\n\n"
         "- K/k goes to kappa like 1/sqrt(k), with the constant of the theory: measured over "
         f"expected distance is {ratios.min():.2f} to {ratios.max():.2f}.\n"
         f"- Half of lambda(X), all that a linear rate needs, is reached at k = {half:.0f} (m/d = "
@@ -144,8 +129,27 @@ def findings(frame: pd.DataFrame) -> str:
     )
 
 
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Distances and eigenvalues at some of the widths."""
+    means = by_width(frame)
+    shown = means.iloc[:: max(1, len(means) // 6)]
+    rows = {
+        "distance of K/k": shown["distance"].map("{:.3f}".format),
+        "expected": shown["expected_distance"].map("{:.3f}".format),
+        "smallest eigenvalue of K/k": shown["eigenvalue"].map("{:.4f}".format),
+        "lambda(X)": shown["limit"].map("{:.4f}".format),
+    }
+    return pd.DataFrame(rows).reset_index().astype(str)
+
+
+def by_width(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over the draws, for each width k."""
+    widths = frame[frame["part"] == "width"].astype({"k": int})
+    return widths.groupby("k")[["distance", "expected_distance", "eigenvalue", "limit"]].mean()
+
+
 EXPERIMENT = Experiment(
-    name=Path(__file__).stem,
+    name="limit_kernel",
     title="The kernel of many gates, and its smallest eigenvalue",
     claim=(
         "With k filters the gated Gram matrix is k times the kernel kappa(x, x') = (1/2 - "
@@ -154,11 +158,9 @@ EXPERIMENT = Experiment(
         "bounds lambda(X) from below. (Its wording was not at hand: the bound drawn is ours, by "
         "the coherence of the inputs.)"
     ),
-    picture="Distance of K/k to kappa, and smallest eigenvalues against k and d",
     measure=measure,
     draw=draw,
-    findings=findings,
+    found=found,
+    tabulate=tabulate,
+    alt="Distance of K/k to kappa, and smallest eigenvalues against k and d",
 )
-
-if __name__ == "__main__":
-    command(EXPERIMENT)

@@ -1,7 +1,5 @@
 """Gradient descent on the squared loss: linear convergence, measured against predicted.
 
-    python benchmarks/fiat2019/linear_convergence.py [--quick]
-
 m inputs on the unit sphere of R^d with random labels, k hard gates, step 1 / lambda_max(K). The
 prediction is the whole spectrum's; the bound (1 - eta lambda)^(2t) has lambda_min(K), or, with no
 knowledge of the filters, k lambda(X) / 2 (from `sufficient_width` on proved with 99 %).
@@ -11,11 +9,8 @@ Source: Fiat, Malach, Shalev-Shwartz (2019), theorem 1, with our constants.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
-from galu_experiment import Experiment, command, table
 from matplotlib.figure import Figure
 
 from implicit_bias.galu import (
@@ -28,6 +23,7 @@ from implicit_bias.galu import (
 )
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.figures import BLACK, BLUE, GREY, ORANGE
+from implicit_bias.report.gallery import Experiment
 
 # Losses below are rounding.
 VISIBLE = 1e-20
@@ -90,9 +86,29 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def findings(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """Say how fast each width converges."""
     first = frame.iloc[0]
+    visible = frame[frame["predicted"] > VISIBLE]
+    error = float((visible["loss"] / visible["predicted"] - 1).abs().max())
+    above = int((visible["loss"] > visible["bound_of_gram"] * first["loss"] * (1 + 1e-9)).sum())
+    narrow = frame.loc[frame["bound_of_gram"] > frame["bound_of_data"], "k"].unique()
+    return (
+        f"m = {first['m']:.0f} inputs on the sphere of R^{first['d']:.0f}, {frame['step'].max()} "
+        "steps of size 1 / lambda_max(K); the factor is that of the last tenth of the steps above "
+        f"{VISIBLE:.0e}.\n\n"
+        f"- Measured and predicted losses differ by at most {error:.0e} of their size.\n"
+        f"- Of {len(visible)} losses above rounding {above} exceed the bound with lambda_min(K).\n"
+        "- Over all of training the loss falls faster than by the smallest eigenvalue: random "
+        "labels have a share in every eigenvector, and only the last of it decays at that rate.\n"
+        "- The widest network is as wide as our constants ask for, so that k lambda(X) / 2 is a "
+        "proved bound there, before any filter is drawn. It is no bound (lambda_min(K) is less) at "
+        f"k = {', '.join(map(str, narrow)) or 'none of the widths'}."
+    )
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Loss and rate of each width, measured, predicted and bounded."""
     rows = pd.DataFrame(
         {
             f"k = {k}": {
@@ -105,22 +121,7 @@ def findings(frame: pd.DataFrame) -> str:
             for k, runs in frame.groupby("k")
         }
     )
-    visible = frame[frame["predicted"] > VISIBLE]
-    error = float((visible["loss"] / visible["predicted"] - 1).abs().max())
-    above = int((visible["loss"] > visible["bound_of_gram"] * first["loss"] * (1 + 1e-9)).sum())
-    narrow = frame.loc[frame["bound_of_gram"] > frame["bound_of_data"], "k"].unique()
-    return (
-        f"m = {first['m']:.0f} inputs on the sphere of R^{first['d']:.0f}, {frame['step'].max()} "
-        "steps of size 1 / lambda_max(K); the factor is that of the last tenth of the steps above "
-        f"{VISIBLE:.0e}.\n\n{table(rows)}\n\n"
-        f"- Measured and predicted losses differ by at most {error:.0e} of their size.\n"
-        f"- Of {len(visible)} losses above rounding {above} exceed the bound with lambda_min(K).\n"
-        "- Over all of training the loss falls faster than by the smallest eigenvalue: random "
-        "labels have a share in every eigenvector, and only the last of it decays at that rate.\n"
-        "- The widest network is as wide as our constants ask for, so that k lambda(X) / 2 is a "
-        "proved bound there, before any filter is drawn. It is no bound (lambda_min(K) is less) at "
-        f"k = {', '.join(map(str, narrow)) or 'none of the widths'}."
-    )
+    return rows.rename_axis("").reset_index()
 
 
 def factor(losses: pd.Series) -> float:
@@ -131,18 +132,16 @@ def factor(losses: pd.Series) -> float:
 
 
 EXPERIMENT = Experiment(
-    name=Path(__file__).stem,
+    name="linear_convergence",
     title="Gradient descent converges linearly",
     claim=(
         "Theorem 1: on the squared loss gradient descent on a wide enough GaLU network converges "
         "linearly to loss 0, at a rate that lambda(X) sets. (We could not check the constants of "
         "the source: those here are ours, with their proof in `implicit_bias.galu`.)"
     ),
-    picture="Loss against the step for three widths: measured, predicted, and two bounds",
     measure=measure,
     draw=draw,
-    findings=findings,
+    found=found,
+    tabulate=tabulate,
+    alt="Loss against the step for three widths: measured, predicted, and two bounds",
 )
-
-if __name__ == "__main__":
-    command(EXPERIMENT)

@@ -1,7 +1,5 @@
 """The smallest width that memorises random labels: GaLU and ReLU networks against m/d.
 
-    python benchmarks/fiat2019/memorisation_width.py [--quick]
-
 m Gaussian inputs of dimension d with random labels -1 and +1; memorised: mean squared error below
 0.01. The width is found by binary search. GaLU networks (hard gates) are fitted by least squares;
 ReLU networks, without bias units, by Adam on all samples at once, at most 1,500 steps.
@@ -16,11 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from galu_experiment import Experiment, command, table
 from gated_layers import GatedLayers, as_tensors, train
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
@@ -29,6 +25,7 @@ from torch.nn.functional import mse_loss
 from implicit_bias.galu import least_squares
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.figures import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 MEMORISED = 0.01
@@ -107,22 +104,12 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def findings(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """Compare the widths with m/d."""
-    widths = frame.pivot_table(index="d", columns="network", values="width")
-    ratios = frame.groupby("d")["ratio"].first()
-    rows = pd.DataFrame(
-        {
-            "m/d": ratios.map("{:.0f}".format),
-            "needed": needed(ratios.to_numpy()).round(1).astype(str),
-            "GaLU": widths["GaLU"].map("{:.1f}".format),
-            "ReLU": widths["ReLU"].map("{:.1f}".format),
-        }
-    )
-    galu = widths["GaLU"] / needed(ratios.to_numpy())
-    relu = widths["ReLU"] / ratios
+    means = by_dimension(frame)
+    galu, relu = means["GaLU"] / means["needed"], means["ReLU"] / means["ratio"]
     return (
-        f"m = {frame['m'].iloc[0]}, mean of {frame['seed'].nunique()} draw(s).\n\n{table(rows)}\n\n"
+        f"m = {frame['m'].iloc[0]}, mean of {frame['seed'].nunique()} draw(s).\n\n"
         f"- GaLU: {galu.min():.2f} to {galu.max():.2f} times the width that theory needs, which is "
         "m/d but where so few hard gates leave samples with all of them closed.\n"
         f"- ReLU, by Adam: {relu.min():.2f} to {relu.max():.2f} times m/d. It may be narrower, as "
@@ -130,19 +117,36 @@ def findings(frame: pd.DataFrame) -> str:
     )
 
 
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Widths for each dimension."""
+    means = by_dimension(frame)
+    rows = {
+        "m/d": means["ratio"].map("{:.0f}".format),
+        "needed": means["needed"].map("{:.1f}".format),
+        "GaLU": means["GaLU"].map("{:.1f}".format),
+        "ReLU": means["ReLU"].map("{:.1f}".format),
+    }
+    return pd.DataFrame(rows).reset_index().astype(str)
+
+
+def by_dimension(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean width of each network, m/d, and the width needed, for each dimension d."""
+    ratio = frame.groupby("d")["ratio"].first()
+    widths = frame.pivot_table(index="d", columns="network", values="width")
+    return widths.assign(ratio=ratio, needed=needed(ratio.to_numpy()))
+
+
 EXPERIMENT = Experiment(
-    name=Path(__file__).stem,
+    name="memorisation_width",
     title="The smallest width that memorises",
     claim=(
         "To memorise m labels in dimension d, theory of ReLU networks asks for a width of the "
         "order of m^2/d, while slightly above m/d suffices in practice; for GaLU networks the "
         "order of m/d, up to logarithms, is proved."
     ),
-    picture="Smallest width against m/d for GaLU and ReLU networks, with the lines of theory",
     measure=measure,
     draw=draw,
-    findings=findings,
+    found=found,
+    tabulate=tabulate,
+    alt="Smallest width against m/d for GaLU and ReLU networks, with the lines of theory",
 )
-
-if __name__ == "__main__":
-    command(EXPERIMENT)

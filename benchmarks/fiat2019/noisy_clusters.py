@@ -1,7 +1,5 @@
 """Clustered data with noisy labels: training and test error of GaLU and ReLU networks.
 
-    python benchmarks/fiat2019/noisy_clusters.py [--quick]
-
 n = 30 Gaussian centres in R^30, inputs at a centre plus noise of standard deviation 0.1; 1,000
 training and 9,000 test samples. Regression: the target of a centre is Gaussian, the noise has
 standard deviation sigma. Classification: the label of a centre is random, and flipped with
@@ -15,18 +13,17 @@ Source: Fiat, Malach, Shalev-Shwartz (2019); the published values are those of t
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from galu_experiment import Experiment, command, table
 from gated_layers import GatedLayers, Kind, as_tensors, train
 from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from implicit_bias.report.figures import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}
@@ -134,18 +131,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def findings(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """Compare errors with the published ones."""
-    means = frame.groupby(["task", "noise", "network", "part"])[["error", "published", "best"]]
-    values = means.mean().query("noise > 0")
-    cells = values["error"].map("{:.3f}".format) + " (" + values["published"].map("{:.3f})".format)
-    rows = cells.unstack(["network", "part"])
-    rows.columns = rows.columns.map("{0[0]}, {0[1]}".format)
-    best = values["best"].groupby(["task", "noise"]).first()
-    rows.insert(0, "best possible", best.map("{:.2f}".format))
-    rows.index = [f"{task}, {name_of(task, noise)}" for task, noise in rows.index]
-    rows.index.name = "noise"
-    errors = values["error"].unstack("network").xs("test", level="part")
+    errors = of_noise(frame)["error"].unstack("network").xs("test", level="part")
     ratios = errors["GaLU"] / errors["ReLU"]
     regression = ratios[ratios.index.get_level_values("task") == "regression"]
     others = ratios.drop(regression.index)
@@ -153,7 +141,7 @@ def findings(frame: pd.DataFrame) -> str:
     return (
         f"{first['m']} training samples, {first['steps']:,} steps, mean of "
         f"{frame['seed'].nunique()} draw(s); in brackets the published value, of a training "
-        f"{PUBLISHED_STEPS / first['steps']:.0f} times as long.\n\n{table(rows)}\n\n"
+        f"{PUBLISHED_STEPS / first['steps']:.0f} times as long.\n\n"
         "- Both networks fit the noise and pay for it alike: test errors of GaLU over ReLU are "
         f"{regression.min():.2f} to {regression.max():.2f} in regression, {others.min():.2f} to "
         f"{others.max():.2f} in classification.\n"
@@ -162,23 +150,39 @@ def findings(frame: pd.DataFrame) -> str:
     )
 
 
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Errors, and the published ones in brackets."""
+    values = of_noise(frame)
+    cells = values["error"].map("{:.3f}".format) + " (" + values["published"].map("{:.3f})".format)
+    rows = cells.unstack(["network", "part"])
+    rows.columns = rows.columns.map("{0[0]}, {0[1]}".format)
+    best = values["best"].groupby(["task", "noise"]).first()
+    rows.insert(0, "best possible", best.map("{:.2f}".format))
+    rows.insert(0, "noise", [f"{task}, {name_of(task, noise)}" for task, noise in rows.index])
+    return rows
+
+
+def of_noise(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over the draws, where there is noise."""
+    means = frame.groupby(["task", "noise", "network", "part"])[["error", "published", "best"]]
+    return means.mean().query("noise > 0")
+
+
 def name_of(task: str, noise: float) -> str:
     """Noise as the task calls it."""
     return f"sigma = {noise:.1f}" if task == "regression" else f"p = {noise / 2:.2f}"
 
 
 EXPERIMENT = Experiment(
-    name=Path(__file__).stem,
+    name="noisy_clusters",
     title="Clusters with noisy labels",
     claim=(
         "On clustered data with noisy labels GaLU and ReLU networks of equal width both overfit, "
         "and generalise similarly (figure 3; ReLU networks are somewhat better in regression)."
     ),
-    picture="Training and test errors against the noise, regression and classification",
     measure=measure,
     draw=draw,
-    findings=findings,
+    found=found,
+    tabulate=tabulate,
+    alt="Training and test errors against the noise, regression and classification",
 )
-
-if __name__ == "__main__":
-    command(EXPERIMENT)

@@ -1,7 +1,5 @@
 """Linearly separable data and full parity in d = 100: GaLU and ReLU networks fare alike.
 
-    python benchmarks/fiat2019/separable_and_parity.py [--quick]
-
 Inputs uniform on {-1, 1}^d; the label is the sign of a random linear function, or the product of
 all bits. Left: test error against the number of training samples, k = 64 units; GaLU (hard gates)
 and ReLU networks, without bias units, by Adam on the logistic loss; GaLU by least squares; and
@@ -16,12 +14,10 @@ is ours.
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from galu_experiment import Experiment, command, table
 from gated_layers import GatedLayers, Kind, as_tensors, train
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
@@ -32,6 +28,7 @@ from implicit_bias.galu import least_squares, parity_correlation
 from implicit_bias.gating import Gating, NoGates, UnitGates
 from implicit_bias.problem import gated_linear
 from implicit_bias.report.figures import BLACK, BLUE, GREEN, GREY, VERMILION
+from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 LARGEST_CUBE = 12
@@ -138,16 +135,10 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def findings(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """Say who learns what, and how small the first gradient is."""
     errors = frame[frame["part"] == "error"]
-    means = errors.groupby(["m", "task", "network"])["error"].mean()
-    rows = means.map("{:.3f}".format).unstack(["network", "task"])
-    rows = rows[[(name, task) for task in ("linear", "parity") for name in COLOURS]]
-    rows.columns = rows.columns.map("{0[0]}: {0[1]} labels".format)
-    rows.index = rows.index.astype(int)
-    rows.index.name = "samples m"
-    linear = means.xs("linear", level="task").unstack("network")
+    linear = mean_errors(frame).xs("linear", level="task").unstack("network")
     ratio = linear["GaLU"] / linear["ReLU"]
     parity = errors.loc[errors["task"] == "parity", "error"]
     correlations = frame[frame["part"] == "correlation"].set_index("d")
@@ -156,7 +147,6 @@ def findings(frame: pd.DataFrame) -> str:
     largest = correlations["correlation"].iloc[-1]
     return (
         f"d = {errors['d'].iloc[0]:.0f}, mean of {errors['seed'].nunique()} draw(s).\n\n"
-        f"{table(rows)}\n\n"
         "- Linearly separable labels: both networks learn alike, GaLU with "
         f"{ratio.min():.2f} to {ratio.max():.2f} times the error of ReLU. So does linear least "
         "squares, which needs no gates. The closed form is worse, and may rise with m: it "
@@ -171,8 +161,22 @@ def findings(frame: pd.DataFrame) -> str:
     )
 
 
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Test errors for each number of samples."""
+    rows = mean_errors(frame).map("{:.3f}".format).unstack(["network", "task"])
+    rows = rows[[(name, task) for task in ("linear", "parity") for name in COLOURS]]
+    rows.columns = rows.columns.map("{0[0]}: {0[1]} labels".format)
+    return rows.rename_axis("samples m").reset_index().astype(str)
+
+
+def mean_errors(frame: pd.DataFrame) -> pd.Series:
+    """Means over the draws, for each number m of samples, task and network."""
+    errors = frame[frame["part"] == "error"].astype({"m": int})
+    return errors.groupby(["m", "task", "network"])["error"].mean()
+
+
 EXPERIMENT = Experiment(
-    name=Path(__file__).stem,
+    name="separable_and_parity",
     title="Where both fail: separable data and full parity, d = 100",
     claim=(
         "Theorem 4 makes the failure of ReLU and of GaLU networks equivalent. Both learn linearly "
@@ -180,11 +184,9 @@ EXPERIMENT = Experiment(
         "not at hand. What we check: gradient descent on either begins with the same gradient, of "
         "the gates as drawn, and for parity that gradient is next to nothing.)"
     ),
-    picture="Test errors against the sample size, and the correlation with parity against d",
     measure=measure,
     draw=draw,
-    findings=findings,
+    found=found,
+    tabulate=tabulate,
+    alt="Test errors against the sample size, and the correlation with parity against d",
 )
-
-if __name__ == "__main__":
-    command(EXPERIMENT)

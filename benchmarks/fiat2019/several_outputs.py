@@ -1,7 +1,5 @@
 """Several outputs by alternating convex search: the smallest width for a mean squared error of 0.3.
 
-    python benchmarks/fiat2019/several_outputs.py [--quick]
-
 m Gaussian inputs of dimension d, p independent Gaussian targets each. f(x) = B (z(x) o A x) with
 hard gates, fitted by alternating convex search; ReLU networks of the same shape, without bias
 units, by Adam. Theory (ours), of mean losses:
@@ -23,11 +21,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from galu_experiment import Experiment, command, table
 from gated_layers import GatedLayers, as_tensors, train
 from matplotlib.figure import Figure
 from memorisation_width import smallest
@@ -36,6 +32,7 @@ from torch.nn.functional import mse_loss
 from implicit_bias.galu import alternating_search
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.figures import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 ERROR = 0.3
@@ -132,30 +129,17 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def findings(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """Compare the widths with theory and with each other."""
-    means = frame.groupby(["p", "network"])["width"].mean().unstack()
-    theory = frame.groupby("p")[["needed", "parameters", "sufficient"]].first()
-    rows = pd.DataFrame(
-        {
-            "needed": theory["needed"].map("{:.1f}".format),
-            "count of parameters": theory["parameters"].map("{:.1f}".format),
-            "sufficient": theory["sufficient"].map("{:.1f}".format),
-            "GaLU": means["GaLU"].map("{:.1f}".format),
-            "ReLU": means["ReLU"].map("{:.1f}".format),
-        }
-    )
-    rows.index.name = "outputs p"
-    several = means[means.index > 1]
+    several = by_outputs(frame).query("p > 1")
     ratio = several["GaLU"] / several["ReLU"]
-    count = several["GaLU"] / theory["parameters"][several.index]
-    low = several["GaLU"] / theory["needed"][several.index]
-    high = several["GaLU"] / theory["sufficient"][several.index]
+    count = several["GaLU"] / several["parameters"]
+    low, high = several["GaLU"] / several["needed"], several["GaLU"] / several["sufficient"]
     wide = pd.DataFrame(PUBLISHED).set_index("p").iloc[-1]
     first = frame.iloc[0]
     return (
         f"m = {first['m']}, d = {first['d']}, mean of {frame['seed'].nunique()} draw(s), "
-        f"alternating search of {first['iterations']} rounds.\n\n{table(rows)}\n\n"
+        f"alternating search of {first['iterations']} rounds.\n\n"
         f"- GaLU over ReLU, for several outputs: {ratio.min():.2f} to {ratio.max():.2f} (published "
         f"at p = 128: {wide['GaLU'] / wide['ReLU']:.2f}).\n"
         f"- All GaLU widths for several outputs lie between {low.min():.1f} times the needed and "
@@ -166,19 +150,29 @@ def findings(frame: pd.DataFrame) -> str:
     )
 
 
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Widths for each number of outputs."""
+    means = by_outputs(frame).rename(columns={"parameters": "count of parameters"})
+    return means.map("{:.1f}".format).rename_axis("outputs p").reset_index().astype(str)
+
+
+def by_outputs(frame: pd.DataFrame) -> pd.DataFrame:
+    """Widths of theory, and mean width of each network, for each number p of outputs."""
+    theory = frame.groupby("p")[["needed", "parameters", "sufficient"]].first()
+    return theory.join(frame.pivot_table(index="p", columns="network", values="width"))
+
+
 EXPERIMENT = Experiment(
-    name=Path(__file__).stem,
+    name="several_outputs",
     title="Several outputs, by alternating convex search",
     claim=(
         "With several outputs the problem is convex in the hidden layer and in the readout, each "
         "alone: alternating between them fits the network. For random targets GaLU and ReLU "
         "networks need about the same width (figure 5, there both by Adam)."
     ),
-    picture="Smallest width against the number of outputs for GaLU and ReLU networks",
     measure=measure,
     draw=draw,
-    findings=findings,
+    found=found,
+    tabulate=tabulate,
+    alt="Smallest width against the number of outputs for GaLU and ReLU networks",
 )
-
-if __name__ == "__main__":
-    command(EXPERIMENT)

@@ -1,7 +1,5 @@
 """The loss that is left with too few parameters, against 1 - kd/m; random-filter improvement.
 
-    python benchmarks/fiat2019/too_few_parameters.py [--quick]
-
 m Gaussian inputs of dimension d, independent Gaussian targets of variance 1, k d <= m. GaLU with
 hard gates by least squares; the same after 512 filters have been redrawn, one at a time, and kept
 where the loss does not rise (algorithm 1 of the paper); ReLU networks without bias units, by Adam.
@@ -12,12 +10,10 @@ Source: Fiat, Malach, Shalev-Shwartz (2019); the published values are those of t
 
 from __future__ import annotations
 
-from pathlib import Path
 from time import process_time
 
 import numpy as np
 import pandas as pd
-from galu_experiment import Experiment, command, table
 from gated_layers import GatedLayers, as_tensors, train
 from matplotlib.figure import Figure
 from torch.nn.functional import mse_loss
@@ -25,6 +21,7 @@ from torch.nn.functional import mse_loss
 from implicit_bias.galu import expected_loss, gaussian_rank, improve_filters, least_squares
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.figures import BLACK, BLUE, GREEN, GREY, VERMILION
+from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 IMPROVED = "GaLU, filters redrawn"
@@ -108,13 +105,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def findings(frame: pd.DataFrame) -> str:
+def found(frame: pd.DataFrame) -> str:
     """Compare losses with theory and with the published ones."""
-    means = frame.groupby(["share", "network"])[["loss", "published", "theory"]].mean()
-    cells = means["loss"].map("{:.3f}".format) + " (" + means["published"].map("{:.3f})".format)
-    rows = cells.unstack()[["GaLU", IMPROVED, "ReLU"]]
-    rows.index.name = "kd/m"
-    rows.insert(0, "1 - kd/m", means["theory"].groupby("share").first().map("{:.3f}".format))
+    means = by_share(frame)
     galu = means.xs("GaLU", level="network")
     searches = frame[frame["network"] == IMPROVED]
     apart = (means["loss"].xs(IMPROVED, level=1) - means["loss"].xs("ReLU", level=1)).abs().max()
@@ -124,7 +117,7 @@ def findings(frame: pd.DataFrame) -> str:
     first = frame.iloc[0]
     return (
         f"m = {first['m']}, d = {first['d']}, mean of {frame['seed'].nunique()} draw(s); in "
-        f"brackets the published value.\n\n{table(rows)}\n\n"
+        "brackets the published value.\n\n"
         "- GaLU: within "
         f"{(galu['loss'] - galu['theory']).abs().max():.3f} of 1 - kd/m; K has rank kd in "
         f"{np.mean(searches['rank'] == searches['k'] * searches['d']):.0%} of the draws.\n"
@@ -138,19 +131,31 @@ def findings(frame: pd.DataFrame) -> str:
     )
 
 
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Losses, and the published ones in brackets."""
+    means = by_share(frame)
+    cells = means["loss"].map("{:.3f}".format) + " (" + means["published"].map("{:.3f})".format)
+    rows = cells.unstack()[["GaLU", IMPROVED, "ReLU"]]
+    rows.insert(0, "1 - kd/m", means["theory"].groupby("share").first().map("{:.3f}".format))
+    return rows.rename_axis("kd/m").reset_index().astype(str)
+
+
+def by_share(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over the draws, for each share kd/m and network."""
+    return frame.groupby(["share", "network"])[["loss", "published", "theory"]].mean()
+
+
 EXPERIMENT = Experiment(
-    name=Path(__file__).stem,
+    name="too_few_parameters",
     title="Too few parameters, and better filters",
     claim=(
         "On random targets the expected training loss of least squares is 1 - rank/m, and the rank "
         "for Gaussian data min(m, kd) (theorem). Redrawing random filters one at a time, "
         "algorithm 1, lowers the loss to that of a ReLU network of the same width."
     ),
-    picture="Loss against kd/m for GaLU, GaLU with filters redrawn, and ReLU networks",
     measure=measure,
     draw=draw,
-    findings=findings,
+    found=found,
+    tabulate=tabulate,
+    alt="Loss against kd/m for GaLU, GaLU with filters redrawn, and ReLU networks",
 )
-
-if __name__ == "__main__":
-    command(EXPERIMENT)
