@@ -15,6 +15,7 @@ gates  the gates of a ReLU network at steps of its training; and thresholds of c
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -176,9 +177,13 @@ def _share_changed(before: MarginProblem, after: MarginProblem) -> float:
 def main(
     quick: Annotated[bool, typer.Option(help="Short paths of the digits only.")] = False,
     tol: Annotated[float, typer.Option(help="Certified gap to solve to.")] = 1e-6,
-    out: Annotated[Path, typer.Option(help="Results.")] = FOLDER / "results" / "paths.parquet",
+    folder: Annotated[
+        Path | None, typer.Option(help="Where results/ is; --quick: a temporary folder.")
+    ] = None,
 ) -> None:
     """Run the paths, save after each, and print how much faster a path is than its solves."""
+    home = folder or (Path(tempfile.mkdtemp(prefix="paths-")) if quick else FOLDER)
+    out = home / "results" / "paths.parquet"
     console = Console()
     rows: list[dict[str, Any]] = []
     for base, path in QUICK if quick else GRID:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import multiprocessing
 import platform
 import resource
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -417,10 +418,15 @@ def main(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     time_limit: Annotated[float, typer.Option(help="Seconds of a point.")] = 900.0,
     fresh: Annotated[bool, typer.Option(help="Forget the results so far.")] = False,
-    out: Annotated[Path, typer.Option(help="Results.")] = FOLDER / "results" / "scaling.parquet",
-    picture: Annotated[Path, typer.Option()] = FOLDER / "pictures" / "scaling.png",
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where results/ and pictures/ are; --quick: a temporary folder."),
+    ] = None,
 ) -> None:
     """Run the grid, save each row as soon as it is there, print the table, and draw it."""
+    home = folder or (Path(tempfile.mkdtemp(prefix="scaling-")) if quick else FOLDER)
+    picture = home / "pictures" / "scaling.png"
+    out = home / "results" / "scaling.parquet"
     console = Console()
     grid = QUICK if quick else GRID
     points = [point for point in grid if only in f"{point.name} " and point.N <= max_samples]
@@ -429,7 +435,10 @@ def main(
     rows = [] if fresh or not out.exists() else _records(pd.read_parquet(out))
     left = missing(points, rows, tol=tol, device=device, limit=time_limit)
     minutes = sum(min(point.expected, time_limit) for point in left) / 60
-    console.print(f"{len(points)} points, {len(left)} to solve: about {minutes:.1f} minutes")
+    console.print(
+        f"{len(points)} points, {len(left)} to solve: about {minutes:.1f} minutes of an idle core; "
+        f"{len(rows)} rows are in {out}"
+    )
 
     def save(rows: list[Row]) -> None:
         write_atomically(out, pd.DataFrame(rows).to_parquet)

@@ -21,6 +21,7 @@ import multiprocessing
 import platform
 import resource
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -457,10 +458,15 @@ def main(
     time_limit: Annotated[float, typer.Option(help="Seconds of a solver on a cell.")] = 120.0,
     memory_limit: Annotated[float, typer.Option(help="GiB of a solver.")] = 8.0,
     fresh: Annotated[bool, typer.Option(help="Forget the results so far.")] = False,
-    out: Annotated[Path, typer.Option(help="Results.")] = FOLDER / "results" / "solvers.parquet",
-    picture: Annotated[Path, typer.Option()] = FOLDER / "pictures" / "solvers.png",
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where results/ and pictures/ are; --quick: a temporary folder."),
+    ] = None,
 ) -> None:
     """Run the grid, save each row as soon as it is there, print the table, and draw it."""
+    home = folder or (Path(tempfile.mkdtemp(prefix="solvers-")) if quick else FOLDER)
+    picture = home / "pictures" / "solvers.png"
+    out = home / "results" / "solvers.parquet"
     console = Console()
     cells = [cell for cell in (QUICK if quick else GRID) if only in f"{cell.name} "]
     if not cells:
@@ -476,7 +482,7 @@ def main(
     )
     console.print(
         f"{len(cells)} cells, {missing} rows to measure: at most {missing * time_limit / 3600:.1f} "
-        f"hours (the sum of the limits of {time_limit:g} s)"
+        f"hours (the sum of the limits of {time_limit:g} s); {len(rows)} rows are in {out}"
     )
 
     def save(rows: list[Row]) -> None:
@@ -496,7 +502,9 @@ def main(
 def _load(path: Path) -> list[Row]:
     frame = pd.read_parquet(path)
     if "outcome" not in frame:
-        raise typer.BadParameter(f"{path} is not of this benchmark: use --fresh, or another --out")
+        raise typer.BadParameter(
+            f"{path} is not of this benchmark: use --fresh, or another --folder"
+        )
     return _records(frame)
 
 

@@ -65,6 +65,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
+from implicit_bias.galu import without_rounding
 from implicit_bias.validation import Array, as_device, as_finite
 
 # Rows of W that are drawn at once, and entries of the gates that are held at once.
@@ -79,8 +80,8 @@ DEGREE = 128
 ACCURACY = 1e-9
 # Hermite coefficients kept for bounds, and the size below which one is rounding.
 HERMITE_TERMS, ROUNDING = 400, 1e-12
-# Rows count as unit vectors up to this, and as the same or opposite ones up to that.
-UNIT, SAME = 1e-9, 1e-14
+# Rows count as unit vectors up to this.
+UNIT = 1e-9
 
 
 # --- activations ---------------------------------------------------------------------------
@@ -453,16 +454,12 @@ def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:
         As `infinite_gram`.
     """
     X = _as_unit(X)
-    rho = _without_rounding(X @ X.T)
+    rho = X @ X.T
     while True:
+        np.fill_diagonal(rho, 1.0)
+        rho = without_rounding(rho)
         yield rho
-        rho = _without_rounding(activation.correlation_map(rho))
-
-
-def _without_rounding(rho: Array) -> Array:
-    """Put correlations (n, n) that rounding keeps from -1 or 1 there: arccos would enlarge it."""
-    np.fill_diagonal(rho, 1.0)
-    return np.where(np.abs(rho) > 1 - SAME, np.sign(rho), rho)
+        rho = activation.correlation_map(rho)
 
 
 def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> Array:
@@ -531,8 +528,8 @@ def polynomial_rank(degrees: Iterable[int], dimension: int, *, unit_norm: bool =
     Parameters
     ----------
     degrees : iterable of int
-        The l >= 1 with b_l != 0. For phi = z^p alone that is p, also in Hermite polynomials on
-        the sphere.
+        The l >= 1 with b_l != 0: of phi = z^p that is p alone. A constant has no gradient, so
+        l = 0 does not count.
     dimension : int
         d', the dimension of the span of the samples.
     unit_norm : bool
@@ -542,8 +539,15 @@ def polynomial_rank(degrees: Iterable[int], dimension: int, *, unit_norm: bool =
     -------
     int
         Dimension of the span of the features.
+
+    Raises
+    ------
+    ValueError
+        A degree below 1.
     """
     counted = set(degrees)
+    if min(counted, default=1) < 1:
+        raise ValueError(f"degrees must be at least 1, got {sorted(counted)}: leave out the others")
     if unit_norm:
         counted = {
             max(d for d in counted if d % 2 == parity) for parity in {d % 2 for d in counted}

@@ -32,8 +32,8 @@ class Status(Enum):
 
     OPTIMAL = "the certified gap is within the tolerance"
     NOT_SEPARABLE = (
-        "the data are not separable with these gates: no coefficients reach a positive margin, "
-        "and alpha proves it"
+        "the data are not separable with these gates, and alpha proves it (choose a finite C, more "
+        "units, or on_failure='soft' or 'drop' of the classes)"
     )
     ITERATION_LIMIT = "the iteration limit came first; the bounds are certified nevertheless"
     INTERRUPTED = "Ctrl-C came first; the bounds are certified nevertheless"
@@ -189,8 +189,8 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
         alpha[silent] = 1.0 / len(silent)
         return Conflict(
             f"{_name_samples(silent)} with all gates off (or an input of zeros), so the "
-            "predictor is 0 there: add a unit that is always on, drop the sample, or choose a "
-            "finite C (soft margin)",
+            "predictor is 0 there: add a unit that is always on, drop the sample "
+            "(the classes do so with on_failure='drop'), or choose a finite C (soft margin)",
             silent,
             alpha,
         )
@@ -199,8 +199,8 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
         alpha = np.zeros(problem.n_samples)
         alpha[twins] = 0.5
         return Conflict(
-            f"samples {twins[0]} and {twins[1]} are identical but have opposite labels: drop one, "
-            "or choose a finite C (soft margin)",
+            f"samples {twins[0]} and {twins[1]} are identical but have opposite labels: drop one "
+            "(the classes do so with on_failure='drop'), or choose a finite C (soft margin)",
             twins,
             alpha,
         )

@@ -232,6 +232,12 @@ def split(
     """
     if validation_size is None:
         validation_size = round(len(dataset) / 5)
+        largest = len(dataset) - validation_size
+        if train_size > largest:
+            raise ValueError(
+                f"train_size={train_size} is too large: choose at most {largest} of the "
+                f"{len(dataset)} samples, a fifth of which is for validation"
+            )
     train, validation = map(
         dataset.take, split_indices(len(dataset), train_size, validation_size, seed)
     )

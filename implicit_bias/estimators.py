@@ -194,8 +194,8 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         self.classes_ = np.unique(y)
         if len(self.classes_) == 1:
             raise ValueError(
-                f"y contains one class only, {self.classes_[0]!r}: a classifier needs samples "
-                "of two classes"
+                f"y contains one class only, {self.classes_.tolist()[0]!r}: a classifier needs "
+                "samples of two classes"
             )
         return np.asarray(X), self.signs(y)
 

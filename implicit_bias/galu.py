@@ -53,6 +53,8 @@ HALVING = (1.0 - math.log(2.0)) / 2.0
 # Cosines this near to 1 or -1 are taken for it: rounding alone keeps parallel inputs from it, and
 # the square root that the arc cosine has there would raise 1e-16 to 1e-8.
 PARALLEL = 1e-14
+# Largest q of the bound on lambda(X): inputs that nearly coincide would ask for 1 / (1 - mu) terms.
+MAX_POWER = 10**5
 # Digits of parity correlations beyond the 2^-d to which the terms of their sum cancel.
 GUARD_DIGITS = 30
 
@@ -63,6 +65,14 @@ GUARD_DIGITS = 30
 def gated_gram(X: Array, gates: GateMatrix) -> Array:
     """K = (X X') o (Z Z'), shape (m, m), of inputs X (m, D) and their gates Z (m, k)."""
     return (X @ X.T) * dense(gates @ gates.T)
+
+
+def gated_features(X: Array, gates: Array) -> Array:
+    """Phi, shape (m, k D), of inputs X (m, D) and their gates (m, k).
+
+    Row-major: column h * D + d is feature d of unit h.
+    """
+    return (gates[:, :, None] * X[:, None, :]).reshape(len(X), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +118,8 @@ def least_squares(X: ArrayLike, gates: GateMatrix, y: ArrayLike) -> LeastSquares
         NaN, or numbers of rows that differ.
     """
     X, y = as_finite(X, "X", 2), as_finite(y, "y", 1)
-    if not len(X) == len(y) == gates.shape[0]:
-        raise ValueError(
-            f"X, gates and y must have one row a sample, got {len(X)}, {gates.shape[0]} and "
-            f"{len(y)} rows"
-        )
-    values, vectors = _positive_eigen(gated_gram(X, gates))
+    _check_rows(X=len(X), gates=gates.shape[0], y=len(y))
+    values, vectors = positive_eigen(gated_gram(X, gates))
     inside = vectors.T @ y  # (r,)
     dual = vectors @ (inside / values)  # K^+ y
     coef = np.asarray(gates.T @ (X * dual[:, None]))
@@ -140,7 +146,13 @@ def gaussian_rank(n_samples: int, n_units: int, n_features: int) -> int:
     return min(n_samples, n_units * n_features)
 
 
-def _positive_eigen(gram: Array) -> tuple[Array, Array]:
+def _check_rows(**rows: int) -> None:
+    if len(set(rows.values())) > 1:
+        counts = ", ".join(map(str, rows.values()))
+        raise ValueError(f"{', '.join(rows)} must have one row a sample, got {counts} rows")
+
+
+def positive_eigen(gram: Array) -> tuple[Array, Array]:
     """Positive eigenvalues (r,) of a Gram matrix (m, m) and their eigenvectors (m, r)."""
     values, vectors = scipy.linalg.eigh(gram)
     keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
@@ -162,9 +174,13 @@ def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
     inner = X @ others.T
     sizes = np.outer(np.linalg.norm(X, axis=1), np.linalg.norm(others, axis=1))
     cosines = np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0)
-    cosines = np.where(np.abs(cosines) > 1.0 - PARALLEL, np.sign(cosines), cosines)
-    angles = np.arccos(cosines)
+    angles = np.arccos(without_rounding(cosines))
     return np.asarray((0.5 - angles / (2 * math.pi)) * inner)
+
+
+def without_rounding(cosines: Array) -> Array:
+    """Put cosines that rounding keeps from -1 or 1 there."""
+    return np.where(np.abs(cosines) > 1.0 - PARALLEL, np.sign(cosines), cosines)
 
 
 def smallest_eigenvalue(X: ArrayLike) -> float:
@@ -187,8 +203,8 @@ def eigenvalue_bound(X: ArrayLike) -> float:
 
         lambda(X) >= sum_{p > q} c_p (1 - (m - 1) mu^p),
 
-    and the q that leaves out the negative terms is best. Positive wherever mu < 1: no two inputs
-    are equal or opposite. The inequality and its constants are ours.
+    and the q that leaves out the negative terms is best, up to `MAX_POWER`. So the bound is 0 only
+    where two inputs are equal or opposite, or nearly so. The inequality and its constants are ours.
 
     Raises
     ------
@@ -203,11 +219,11 @@ def eigenvalue_bound(X: ArrayLike) -> float:
     n, mu = len(X), min(float(np.abs(gram).max()), 1.0)
     diagonal, apart = 0.5, mu / 4 + mu * math.asin(mu) / (2 * math.pi)  # sums over all p
     for p, c in _kappa_series():
-        if (n - 1) * mu**p <= 1.0 or mu == 1.0:
-            return max(0.0, diagonal - (n - 1) * apart)
+        if (n - 1) * mu**p <= 1.0 or p > MAX_POWER:
+            break
         diagonal -= c
         apart -= c * mu**p
-    raise AssertionError("unreachable: the powers of mu < 1 go to 0")
+    return max(0.0, diagonal - (n - 1) * apart)
 
 
 def _kappa_series() -> Iterator[tuple[int, float]]:
@@ -254,12 +270,31 @@ def sufficient_width(X: ArrayLike, failure: float = 0.01) -> int:
 
 
 def gradient_descent(
-    X: Array, gates: GateMatrix, y: Array, *, step_size: float, steps: int
+    X: ArrayLike, gates: GateMatrix, y: ArrayLike, *, step_size: float, steps: int
 ) -> Array:
-    """Losses, shape (steps + 1,), of gradient descent from W = 0 on 1/2 sum_n (y_n - f(x_n))^2.
+    """Descend from W = 0 on 1/2 sum_n (y_n - f(x_n))^2.
 
-    The losses are means of squares, as in `LeastSquares`.
+    Parameters
+    ----------
+    X, gates, y
+        As in `least_squares`.
+    step_size : float
+        eta. From 2 / lambda_max(K) on the losses grow without end.
+    steps : int
+        Their number.
+
+    Returns
+    -------
+    ndarray of shape (steps + 1,)
+        Losses before the first step and after each: means of squares, as in `LeastSquares`.
+
+    Raises
+    ------
+    ValueError
+        NaN, or numbers of rows that differ.
     """
+    X, y = as_finite(X, "X", 2), as_finite(y, "y", 1)
+    _check_rows(X=len(X), gates=gates.shape[0], y=len(y))
     Z = dense(gates)
     coef = np.zeros((Z.shape[1], X.shape[1]))
     losses = np.empty(steps + 1)
@@ -379,8 +414,14 @@ def improve_filters(
         How often a random filter is redrawn.
     random_state : int, numpy Generator or None
         Seed.
+
+    Raises
+    ------
+    ValueError
+        NaN, or a number of features or targets that does not fit.
     """
     X, y = as_features(X, gating.n_features), as_finite(y, "y", 1)
+    _check_rows(X=len(X), y=len(y))
     rng = np.random.default_rng(random_state)
     n_filters, n_features = gating.weights.shape
     losses = np.empty(proposals + 1)
@@ -409,9 +450,7 @@ def improve_filters(
 def _features_svd(X: Array, gating: UnitGates) -> tuple[Array, Array, Array]:
     """U (m, r), S (r,) and V (k, D, r) of the features z_h(x) x_d = U S V'."""
     gates = gating.gates(X)
-    # Row-major: column h * D + d is feature d of filter h.
-    features = (gates[:, :, None] * X[:, None, :]).reshape(len(X), -1)
-    U, sizes, Vt = np.linalg.svd(features, full_matrices=False)
+    U, sizes, Vt = np.linalg.svd(gated_features(X, gates), full_matrices=False)
     keep = sizes > np.sqrt(RANK_TOLERANCE) * sizes[0]
     return U[:, keep], sizes[keep], Vt[keep].T.reshape(gates.shape[1], X.shape[1], -1)
 
@@ -480,13 +519,18 @@ def alternating_search(
         Of both halves.
     random_state : int, numpy Generator or None
         Seed of the initial A, whose entries are N(0, 1/D).
+
+    Raises
+    ------
+    ValueError
+        NaN, or numbers of rows that differ.
     """
     X, Y = as_finite(X, "X", 2), as_finite(Y, "Y", 2)
+    _check_rows(X=len(X), gates=gates.shape[0], Y=len(Y))
     rng = np.random.default_rng(random_state)
     n_units, n_features = gates.shape[1], X.shape[1]
     Z = dense(gates)
-    # Row-major: column h * D + d is feature d of unit h.
-    features = (Z[:, :, None] * X[:, None, :]).reshape(len(X), -1)
+    features = gated_features(X, Z)
     covariance = features.T @ features
     A = rng.normal(0.0, 1.0 / math.sqrt(n_features), (n_units, n_features))
     losses = np.empty(iterations + 1)
@@ -496,7 +540,7 @@ def alternating_search(
         B = np.asarray(np.linalg.lstsq(_hidden_outputs(X, Z, A), Y, rcond=None)[0].T)
         coupling = np.kron(B.T @ B, np.ones((n_features, n_features)))
         pulled = (Z * (Y @ B)).T @ X  # (k, D)
-        values, vectors = _positive_eigen(coupling * covariance)
+        values, vectors = positive_eigen(coupling * covariance)
         A = (vectors @ ((vectors.T @ pulled.reshape(-1)) / values)).reshape(A.shape)
         losses[iteration] = np.mean((Y - _hidden_outputs(X, Z, A) @ B.T) ** 2)
     return VectorGaLU(A, B, losses)
@@ -520,9 +564,9 @@ def parity_correlation(n_inputs: int) -> float:
     an even one, to both of which the parity of d > 1 bits is orthogonal. For even d the mean is,
     by symmetry, a sum over the numbers j of -1 among d bits,
 
-        E_u[.^2] = 2^-d sum_j K_{d-1}(j) (1/2 - arccos(1 - 2j/d) / (2 pi)),
+        E_u[.^2] = 2^-d sum_j binom(d, j) / d K_{d-1}(j) (1/2 - arccos(1 - 2j/d) / (2 pi)),
 
-    K the Krawtchouk polynomial (the sum of the products of d - 1 bits). Its terms cancel to about
+    K_{d-1}(j) = (-1)^j (d - 2j) the sum of all products of d - 1 bits. Its terms cancel to about
     2^-d, so it is computed in decimals. The statement and its proof are ours.
 
     Parameters

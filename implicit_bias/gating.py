@@ -45,6 +45,8 @@ WEIGHT_SCALE = 36.0
 # 65,536 contexts a unit: the shallow networks of the source paper have up to 2^15.
 MAX_HYPERPLANES = 16
 THRESHOLD_SCALE = 9.0
+# Projections this near to each other, as a share of the largest, are those of equal samples.
+TIE = 1e-12
 
 
 def dense(gates: GateMatrix) -> Array:
@@ -590,11 +592,25 @@ def _median(projections: Array) -> Array:
     """Median over the samples (axis 0), moved off them.
 
     With an odd number of samples the median is one of them, and rounding would decide on which
-    side it lies; so the middle of its gap to the next one is taken.
+    side it lies; so the middle of its gap to the next one is taken. Equal samples, whose
+    projections differ by rounding, count as one: the gap is to the next one that differs (or to
+    the last one below, if none is above).
     """
     n = len(projections)
     ranks = [(n - 1) // 2, min((n - 1) // 2 + 1, n - 1)]
-    middle: Array = np.partition(projections, ranks, axis=0)[ranks].mean(axis=0)
+    lower, upper = np.partition(projections, ranks, axis=0)[ranks]
+    middle: Array = (lower + upper) / 2
+    equal = TIE * np.abs(projections).max(axis=0)
+    for column in zip(*np.nonzero(upper - lower <= equal), strict=True):
+        values = projections[(slice(None), *column)]
+        above = values[values > lower[column] + equal[column]]
+        below = values[values < lower[column] - equal[column]]
+        if len(above):
+            middle[column] = (values[values < above.min()].max() + above.min()) / 2
+        elif len(below):
+            middle[column] = (values[values > below.max()].min() + below.max()) / 2
+        else:  # all samples are equal: all of them are above
+            middle[column] = lower[column] - (abs(lower[column]) or 1.0)
     return middle
 
 

@@ -95,6 +95,8 @@ class Network(nn.Module, ABC):
                 "a network needs at least one input, one hidden layer, and one unit in each, got "
                 f"{n_features} inputs and widths {list(widths)}"
             )
+        if not all(isinstance(width, int | np.integer) for width in widths):
+            raise ValueError(f"widths (n_units) must be whole numbers, got {list(widths)}")
         if init not in INITIALISERS:
             raise ValueError(f"init must be one of {list(INITIALISERS)}, got {init!r}")
         if dtype not in DTYPES:

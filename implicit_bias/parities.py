@@ -103,7 +103,14 @@ class ParityDistribution:
 
     @classmethod
     def random(cls, n_bits: int, k: int, *, random_state: int = 0) -> ParityDistribution:
-        """Draw A among all sets of k of the n bits, each with equal probability."""
+        """Draw A among all sets of k of the n bits, each with equal probability.
+
+        Raises
+        ------
+        ValueError
+            More relevant bits than bits, or an even number of them.
+        """
+        _check_size(n_bits, k)
         drawn = np.random.default_rng(random_state).choice(n_bits, size=k, replace=False)
         return cls(n_bits, tuple(drawn.tolist()))
 
@@ -157,6 +164,11 @@ class ParityDistribution:
     def _relevant_bits(self, bits: ArrayLike) -> Array:
         columns: Array = as_features(bits, self.n_bits)[:, list(self.relevant)]
         return columns
+
+
+def _check_size(n_bits: int, k: int) -> None:
+    if not 0 <= k <= n_bits:
+        raise ValueError(f"k must be in 0 .. {n_bits}, the number of bits, got {k}")
 
 
 def cube(n_bits: int) -> Array:
@@ -259,7 +271,14 @@ def sets_of_size(n_bits: int, k: int) -> NDArray[np.int64]:
 
 
 def guaranteed_correlation(n_bits: int, k: int, n_features: int) -> float:
-    """Bound sqrt(N / binom(n, k)) on the smallest ||c_A|| of N features in [-1, 1]."""
+    """Bound sqrt(N / binom(n, k)) on the smallest ||c_A|| of N features in [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        More relevant bits than bits.
+    """
+    _check_size(n_bits, k)
     return math.sqrt(n_features / math.comb(n_bits, k))
 
 
@@ -321,10 +340,7 @@ def gate_correlations(
     ValueError
         Shapes that do not fit, or signs other than -1 and +1.
     """
-    s = as_features(signs, distribution.n_bits)
-    b = as_finite(biases, "biases", 1)
-    if len(b) != len(s) or not np.isin(s, (-1.0, 1.0)).all():
-        raise ValueError("signs must be -1 or +1, and biases one number for each of their rows")
+    s, b = _start(distribution, signs, biases)
     n, k, on_A = distribution.n_bits, distribution.k, list(distribution.relevant)
     sum_A, product_A = s[:, on_A].sum(axis=1), s[:, on_A].prod(axis=1)
 
@@ -382,18 +398,29 @@ def limiting_correlations(
     Raises
     ------
     ValueError
-        A single relevant bit: then the uniform half is as large as the easy one.
+        As `gate_correlations`, or a single relevant bit: then the uniform half is as large as
+        the easy one.
     """
     if distribution.k < 3:
         raise ValueError("the limit is of parities of at least 3 bits: use gate_correlations")
-    s = as_features(signs, distribution.n_bits)
-    b = as_finite(biases, "biases", 1)
+    s, b = _start(distribution, signs, biases)
     n, on_A = distribution.n_bits, list(distribution.relevant)
     share = stats.norm.cdf(CEILING - b) - stats.norm.cdf(-b)
     curvature = -b * stats.norm.pdf(b) - (CEILING - b) * stats.norm.pdf(CEILING - b)
     G = s * (s[:, on_A].sum(axis=1) * curvature / (2 * n))[:, None]
     G[:, on_A] = share[:, None] / 2
     return np.asarray(G)
+
+
+def _start(
+    distribution: ParityDistribution, signs: ArrayLike, biases: ArrayLike
+) -> tuple[Array, Array]:
+    """Signs (H, n) and biases (H,), checked."""
+    s = as_features(signs, distribution.n_bits)
+    b = as_finite(biases, "biases", 1)
+    if len(b) != len(s) or not np.isin(s, (-1.0, 1.0)).all():
+        raise ValueError("signs must be -1 or +1, and biases one number for each of their rows")
+    return s, b
 
 
 def _binomial_shares(m: int) -> Array:
@@ -530,7 +557,7 @@ def train_parity(
     y: ArrayLike,
     config: ParityConfig,
     *,
-    weights: ArrayLike | None = None,
+    probabilities: ArrayLike | None = None,
 ) -> ParityTraining:
     """Learn a parity by gradient descent from the start of theorem 3.
 
@@ -545,18 +572,18 @@ def train_parity(
         Labels, -1 or +1.
     config : ParityConfig
         Network and steps.
-    weights : array_like of shape (m,), optional
-        Probabilities of the samples, for a distribution that is given in full; equal by default.
+    probabilities : array_like of shape (m,), optional
+        Of the samples, for a distribution that is given in full; equal by default.
 
     Raises
     ------
     ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, no samples, weights that are
-        negative or do not sum to 1.
+        NaN, shapes that do not fit, labels other than -1 and +1, no samples, probabilities that
+        are negative or do not sum to 1.
     """
     bits = as_finite(X, "X", 2)
     labels = torch.tensor(as_labels(y, len(bits)))
-    inputs, shares = torch.tensor(bits), torch.tensor(_shares(weights, len(bits)))
+    inputs, shares = torch.tensor(bits), torch.tensor(_shares(probabilities, len(bits)))
     network = ParityNetwork(bits.shape[1], config)
     initial = first = copy.deepcopy(network)
     history: list[ParityPoint] = []
@@ -580,23 +607,29 @@ def train_parity(
     return ParityTraining(network, initial, first, tuple(history))
 
 
-def _shares(weights: ArrayLike | None, n_samples: int) -> Array:
-    if weights is None:
+def _shares(probabilities: ArrayLike | None, n_samples: int) -> Array:
+    if probabilities is None:
         return np.full(n_samples, 1.0 / n_samples)
-    shares = as_finite(weights, "weights", 1)
+    shares = as_finite(probabilities, "probabilities", 1)
     if len(shares) != n_samples or (shares < 0).any() or not math.isclose(shares.sum(), 1.0):
         raise ValueError(
-            f"weights must be {n_samples} probabilities that sum to 1: divide them by their sum"
+            f"probabilities must be {n_samples} numbers, 0 or more, that sum to 1: divide them by "
+            "their sum"
         )
     return shares
 
 
 def hinge_loss(y: ArrayLike, outputs: ArrayLike, probabilities: ArrayLike | None = None) -> float:
-    """Mean of max(0, 1 - y f(x)) over samples (m,), with these probabilities or equal ones."""
-    losses = np.maximum(0.0, 1.0 - np.asarray(y) * np.asarray(outputs))
-    return float(
-        np.average(losses, weights=None if probabilities is None else np.asarray(probabilities))
-    )
+    """Mean of max(0, 1 - y f(x)) over samples (m,), with these probabilities or equal ones.
+
+    Raises
+    ------
+    ValueError
+        NaN, shapes that do not fit, labels other than -1 and +1, no samples, probabilities that
+        are negative or do not sum to 1.
+    """
+    losses = np.maximum(0.0, 1.0 - _margins(y, outputs))
+    return float(_shares(probabilities, len(losses)) @ losses)
 
 
 def least_hinge_loss(y: ArrayLike, outputs: ArrayLike) -> float:
@@ -604,13 +637,24 @@ def least_hinge_loss(y: ArrayLike, outputs: ArrayLike) -> float:
 
     In c the loss is convex and piecewise linear, so that the best c is 0 or a c at which one
     sample has margin 1; all are tried.
+
+    Raises
+    ------
+    ValueError
+        NaN, shapes that do not fit, labels other than -1 and +1, or no samples.
     """
-    margins = np.sort(np.asarray(y) * np.asarray(outputs))[::-1]
+    margins = np.sort(_margins(y, outputs))[::-1]
     positive = margins[margins > 0]
     # At c = 1 / positive[j] samples 0 .. j have no loss, the others 1 - c * margin.
     rest = len(margins) - 1 - np.arange(len(positive))
     losses = (rest - (margins.sum() - np.cumsum(positive)) / positive) / len(margins)
     return float(max(0.0, losses.min(initial=1.0)))
+
+
+def _margins(y: ArrayLike, outputs: ArrayLike) -> Array:
+    """Margins y f(x), shape (m,)."""
+    outputs = as_finite(outputs, "outputs", 1)
+    return as_labels(y, len(outputs)) * outputs
 
 
 def error_of_parity(error: ArrayLike, k: int) -> Array:

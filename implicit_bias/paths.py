@@ -98,6 +98,11 @@ def smallest_C(problem: MarginProblem) -> float:
 def largest_C(solution: Solution) -> float:
     """Return a C from which on the soft margin has a hard-margin solution and its bounds.
 
+    Parameters
+    ----------
+    solution : Solution
+        Of the hard margin.
+
     Raises
     ------
     ValueError

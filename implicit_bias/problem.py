@@ -133,7 +133,10 @@ class MarginProblem:
                 f"got {len(groups)} entries"
             )
         if not isinstance(self.C, (int, float, np.number)) or not self.C > 0:
-            raise ValueError(f"C must be in (0, inf], got {self.C!r}: use inf for the hard margin")
+            raise ValueError(
+                f"C must be in (0, inf], got {self.C!r}: pass a number (not text), and "
+                "use inf for the hard margin"
+            )
         metric = None if self.metric is None else _as_metric(self.metric, groups)
         for name, value in [("X", X), ("y", y), ("gates", gates), ("groups", groups)]:
             object.__setattr__(self, name, value)

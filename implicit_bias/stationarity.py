@@ -59,6 +59,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
@@ -200,7 +201,11 @@ class NetworkCertificate:
 
 
 def stationarity(
-    module: nn.Module, inputs: tuple[Tensor, ...], labels: ArrayLike, *, degree: float | None = None
+    module: nn.Module,
+    inputs: tuple[Tensor | Array, ...],
+    labels: ArrayLike,
+    *,
+    degree: float | None = None,
 ) -> Stationarity:
     """Measure how far a module is from a KKT point of theorem 3.1, in float64.
 
@@ -210,7 +215,7 @@ def stationarity(
         Any module that treats its samples one by one, has one output a sample, and is homogeneous
         in those of its parameters that require a gradient (the others count as constants). It
         is left as it is.
-    inputs : tuple of Tensor
+    inputs : tuple of Tensor or ndarray
         Arguments of the module, each with the samples as first axis, on its device; `Network.
         prepare` makes those of this package's networks.
     labels : array_like of shape (N,)
@@ -294,9 +299,16 @@ def certify_network(
 
     Raises
     ------
+    TypeError
+        A classifier, or a module that is none of this package's networks.
     ValueError
         More than one hidden layer; data that do not fit.
     """
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"certify_network takes a network of this package, not a {type(network).__name__}: of "
+            "a classifier pass classifier.network_; for another torch module use stationarity"
+        )
     problem = Structure(network.gating()).problem(X, y)
     coef = network.coef()
     unit_norms = problem.group_norms(coef)
@@ -329,6 +341,8 @@ def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, flo
     Both are nan as long as the network does not separate the samples. A network that is not
     homogeneous is refused, at step 0.
     """
+    # torch.func imports it on first use, in seconds, and cannot once Ctrl-C has cut that short.
+    import_module("torch._dynamo")
 
     def measure(network: Network) -> dict[str, float]:
         try:
@@ -370,7 +384,8 @@ class _Margins:
     theta is the vector of the parameters that require a gradient, shape (P,).
     """
 
-    def __init__(self, module: nn.Module, inputs: tuple[Tensor, ...], y: Array) -> None:
+    def __init__(self, module: nn.Module, given: tuple[Tensor | Array, ...], y: Array) -> None:
+        inputs = tuple(map(torch.as_tensor, given))
         if any(len(tensor) != len(y) for tensor in inputs):
             raise ValueError(
                 f"each input must have the {len(y)} samples as its first axis, got shapes "

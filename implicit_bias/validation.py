@@ -26,14 +26,21 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
     Raises
     ------
     ValueError
-        Not numeric, of another dimension, or with NaN or infinity in it.
+        Not numeric, complex, sparse, of another dimension, or with NaN or infinity in it.
     """
+    from scipy.sparse import issparse  # here: listing the data sets needs numpy only
+
+    if issparse(values):
+        raise ValueError(f"{name} must be dense, but is sparse: pass {name}.toarray()")
     try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
+        given = np.asarray(values)
+        if np.iscomplexobj(given):
+            raise TypeError("it is complex: pass real numbers, such as its real part")
+        array = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} is not a numeric array: {error}") from error
-    if np.ndim(values) != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {np.shape(values)}")
+    if given.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {given.shape}")
     if not np.isfinite(array).all():
         bad = np.argwhere(~np.isfinite(array))
         cure = "" if name in ("coef", "alpha") else ": impute or drop these samples first"

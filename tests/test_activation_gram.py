@@ -352,6 +352,12 @@ def test_zero_eigenvalues_of_polynomials(
     assert np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == rank
 
 
+def test_a_constant_has_no_features() -> None:
+    with pytest.raises(ValueError, match=r"degrees must be at least 1, got \[0, 2\]"):
+        polynomial_rank([0, 2], 3)
+    assert polynomial_rank([], 3) == 0
+
+
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_polynomials_attain_their_rank_at_infinite_width(degree: int, dimension: int) -> None:

@@ -82,12 +82,12 @@ def test_a_law_holds_for_one_solver(bench: ModuleType) -> None:
 def test_command(bench: ModuleType, tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(bench.main)
-    files = ["--out", str(tmp_path / "rows.parquet"), "--picture", str(tmp_path / "lines.png")]
+    files = ["--folder", str(tmp_path)]
 
     def run(*options: str) -> tuple[str, list[dict[str, Any]]]:
         result = CliRunner().invoke(app, ["--quick", "--only", "N=100 ", *files, *options])
         assert result.exit_code == 0, result.output
-        frame = pd.read_parquet(tmp_path / "rows.parquet")
+        frame = pd.read_parquet(tmp_path / "results" / "scaling.parquet")
         rows = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
         return result.output, rows
 
@@ -104,7 +104,7 @@ def test_command(bench: ModuleType, tmp_path: Path) -> None:
     yardstick = (row["yardstick_before"] + row["yardstick_after"]) / 2
     assert row["ratio"] == pytest.approx(row["seconds"] / yardstick)
     assert row["peak_gib"] >= row["solve_gib"] >= 0
-    assert (tmp_path / "lines.png").stat().st_size > 0
+    assert (tmp_path / "pictures" / "scaling.png").stat().st_size > 0
     output, again = run()
     assert "0 to solve" in output
     assert again == [row]

@@ -162,11 +162,11 @@ def test_table_and_picture_show_every_outcome(bench: ModuleType, tmp_path: Path)
         for solver in bench.peers()
         if solver.takes(each)
     ]
-    results, picture = tmp_path / "rows.parquet", tmp_path / "solvers.png"
+    results, picture = kept(tmp_path), tmp_path / "pictures" / "solvers.png"
     pd.DataFrame(rows).to_parquet(results)
     # Nothing is left to measure, so the command shows what is there.
-    arguments = ["--quick", "--only", "svm-gln", "--time-limit", "9", "--out", str(results)]
-    shown = invoke(bench, *arguments, "--picture", str(picture))
+    arguments = ["--quick", "--only", "svm-gln", "--time-limit", "9", "--folder", str(tmp_path)]
+    shown = invoke(bench, *arguments)
     assert shown.exit_code == 0, shown.output
     assert "0 rows to measure" in shown.output
     assert shown.output.count("time limit: more than 9") == shown.output.count("optimal") == 10
@@ -182,9 +182,16 @@ def test_table_and_picture_show_every_outcome(bench: ModuleType, tmp_path: Path)
     assert len(set(places)) == len(places) == 10
 
 
+def kept(folder: Path) -> Path:
+    """Return where the rows are, and make room for them."""
+    file = folder / "results" / "solvers.parquet"
+    file.parent.mkdir(parents=True)
+    return file
+
+
 def test_results_of_another_kind_are_refused(bench: ModuleType, tmp_path: Path) -> None:
-    pd.DataFrame({"solver": ["ecos"]}).to_parquet(tmp_path / "rows.parquet")
-    shown = invoke(bench, "--quick", "--out", str(tmp_path / "rows.parquet"))
+    pd.DataFrame({"solver": ["ecos"]}).to_parquet(kept(tmp_path))
+    shown = invoke(bench, "--quick", "--folder", str(tmp_path))
     assert shown.exit_code == 2
     assert "--fresh" in shown.output
 

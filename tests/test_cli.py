@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import typer
 
 from implicit_bias import GLNSVC, GLNClassifier
 from implicit_bias.cli import main
@@ -101,11 +102,42 @@ def test_certify_a_saved_network_and_svm(finished: tuple[Path, dict[str, Any]]) 
     assert other["lower"] != pytest.approx(svm["lower"], rel=1e-3)
 
 
+def test_tables_say_what_their_measures_are(
+    finished: tuple[Path, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = finished[0] / "implicit-bias-report" / "models" / "gd-gln.safetensors"
+    assert run_here(["certify", str(model)], monkeypatch) == 0
+    output = capsys.readouterr().out
+    assert "svm status" in output
+    (legend,) = (line for line in output.splitlines() if line.startswith("residual: "))
+    for name in ("slackness", "kkt gap", "epsilon", "delta"):
+        assert f"; {name}: " in legend
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, typer.Abort])
+def test_ctrl_c_is_one_line(
+    stop: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def press(**choices: Any) -> None:
+        raise stop
+
+    monkeypatch.setattr("implicit_bias.experiments.setting.Setting", press)
+    assert run_here(["fit"], monkeypatch) in (1, 130)
+    assert capsys.readouterr().err == (
+        "implicit-bias: interrupted; what was already written is kept\n"
+    )
+
+
 def test_a_network_that_does_not_separate_is_told_so(tmp_path: Path) -> None:
     train = ["train", "gd-gln", "--train-size", "80", "--units", "4", "--steps", "3"]
     trained = run(*train, folder=tmp_path)
     assert "on the wrong side" in trained.stdout
     assert "inf" not in trained.stdout
+    assert "kkt gap" not in trained.stdout
     certified = run_json("certify", "gd-gln.safetensors", folder=tmp_path)
     wrong = certified["misclassified"]
     assert wrong > 0
@@ -201,7 +233,7 @@ def test_fit_and_train(tmp_path: Path) -> None:
     assert fitted["status"] == "optimal"
     assert (tmp_path / "a" / "rc.safetensors").is_file()
     trained = run_json("train", "gd-relu", *SMALL, folder=tmp_path)
-    assert trained["status"] is None
+    assert trained["svm_status"] is None
     assert trained["balance"] > 0
     assert (tmp_path / "gd-relu.safetensors").is_file()
 
@@ -300,7 +332,7 @@ def test_help_is_light(tmp_path: Path) -> None:
         (["compare", "--models", "svm-gln,svm-xl"], "models must be one of"),
         (["compare", "--units", "0"], "units must be at least 1, got 0"),
         (["compare", "--units", "many"], "valid integer"),
-        (["compare", "--train-size", "5000"], "5000"),
+        (["compare", "--train-size", "5000"], "train_size=5000 is too large: choose at most 1438"),
         (["compare", "--positive", "0,1", "--negative", "1,2"], "digits [1] are both"),
         (["compare", "--positive", "a"], "classes are digits separated by commas"),
         (["compare", "--models", "svm-gln,svm-gln"], "models names one twice"),
@@ -343,7 +375,8 @@ def test_failed_jobs_are_status_1_and_one_line(tmp_path: Path) -> None:
         "fit", "svm-linear", "--dataset", "xor", "--train-size", "40", folder=tmp_path
     )
     assert inseparable.returncode == 1
-    assert "not separable" in inseparable.stderr
+    assert inseparable.stderr.count("not separable") == 1
+    assert "choose a finite C, more units" in inseparable.stderr
 
 
 def test_data_lists_and_finds_corruption(tmp_path: Path) -> None:

@@ -35,6 +35,28 @@ def test_the_page_is_of_the_tables_that_are_kept() -> None:
         assert gallery.picture(experiment, BENCHMARKS).is_file()
 
 
+def test_the_tables_carry_what_the_page_says() -> None:
+    """Of the sentences that are not made of numbers of the tables."""
+    gallery: Gallery = load("experiments").GALLERY
+    kept = {each.name: gallery.read(each, BENCHMARKS) for each in gallery.experiments}
+
+    bound = kept["bound"]
+    assert (bound["loss"] >= bound["bound"] - 1e-9).all()
+    assert (bound["mean_correlation"] < bound["proved"]).all()
+
+    learned = kept["learning"].pivot_table(index="method", columns="n", values="hinge_loss")
+    assert (learned.loc["theorem 3"] < learned.drop("theorem 3").min() + 0.01).all()
+    linear = learned.drop(["theorem 3", "ReLU network"])
+    assert (linear[[20, 40, 80, 160]] > 0.5).all(axis=None)
+
+    strips, script = kept["strips"], load("strips")
+    errors = script.errors(strips)
+    network, last = errors.pop("ReLU network"), strips["k"].max()
+    assert max(network[1], *(row[1] for row in errors.values())) < 0.1
+    assert script.independent(strips)[last] < network[last]
+    assert network[last] < min(row[last] for row in errors.values()) < 0.5
+
+
 @pytest.mark.slow
 def test_quick_versions(tmp_path: Path) -> None:
     gallery: Gallery = load("experiments").GALLERY

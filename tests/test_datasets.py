@@ -187,7 +187,7 @@ def test_split_takes_the_samples_of_its_indices() -> None:
     ("train_size", "validation_size", "message"),
     [
         (8, 3, "sum to at most 10"),
-        (9, None, "sum to at most 10"),
+        (9, None, "train_size=9 is too large: choose at most 8 of the 10"),
         (0, 3, "at least 1"),
         (3, 0, "at least 1"),
         (1, 2, "take more of them"),

@@ -275,6 +275,7 @@ def test_all_gates_off_names_the_sample() -> None:
         ({"solver": "simplex"}, "solver must be one of"),
         ({"tol": 0.0}, "the gap tolerance must be between 0 and 1"),
         ({"C": -1.0}, r"C must be in \(0, inf\]"),
+        ({"C": "inf"}, r"C must be in \(0, inf\], got 'inf': pass a number \(not text\)"),
         ({"on_failure": "ignore"}, "on_failure must be one of"),
     ],
 )
@@ -284,10 +285,17 @@ def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
         model.fit(MOONS.X, MOONS.y)
 
 
+@pytest.mark.parametrize("network", [GLNClassifier, ReLUClassifier])
+def test_half_a_unit(network: type[GLNClassifier | ReLUClassifier]) -> None:
+    with pytest.raises(ValueError, match=r"n_units.* must be .*whole number.*2\.5"):
+        network(n_units=2.5).fit(MOONS.X, MOONS.y)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (np.ones(60), "one class only"),
+        (np.ones(60), "one class only, 1.0:"),
+        (np.full(60, "a"), "one class only, 'a':"),
         (np.arange(60) % 3, "Only binary classification"),
         (np.linspace(0, 1, 60), "continuous"),
         (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),

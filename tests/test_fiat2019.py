@@ -41,6 +41,42 @@ def test_the_page_is_of_the_tables_that_are_kept() -> None:
         assert gallery.picture(experiment, BENCHMARKS).is_file()
 
 
+def test_the_tables_carry_what_the_page_says() -> None:
+    """Of the sentences that are not made of numbers of the tables."""
+    gallery: Gallery = load("galu_experiments").GALLERY
+    kept: dict[str, Any] = {
+        each.name: gallery.read(each, BENCHMARKS) for each in gallery.experiments
+    }
+
+    losses = kept["linear_convergence"]
+    assert losses["k"].nunique() == 3
+    widest = losses[losses["k"] == losses["k"].max()]
+    start = widest["loss"].iloc[0]
+    assert (widest["bound_of_gram"] <= widest["bound_of_data"]).all()
+    assert (widest["loss"] <= start * widest["bound_of_data"]).all()
+
+    noisy = kept["noisy_clusters"]
+    noisy = noisy[(noisy["noise"] > 0) & (noisy["task"] == "regression")]
+    noisy = noisy[noisy["network"] == "GaLU"].set_index("part")
+    assert (noisy.loc["train", "error"] > noisy.loc["train", "published"]).all()
+    assert (noisy.loc["test", "error"] < noisy.loc["test", "published"]).all()
+
+    redrawn = kept["too_few_parameters"].groupby(["network", "share"])[["loss", "published"]].mean()
+    assert (redrawn.loc["GaLU, filters redrawn"] < redrawn.loc["GaLU"]).all(axis=None)
+
+    outputs, script = kept["several_outputs"], load("several_outputs")
+    means = outputs[outputs["network"] == "GaLU"].groupby("p")[["width", "parameters"]].mean()
+    ours = (means["width"] / means["parameters"])[1:]  # one output needs no count
+    m, d, p = script.PUBLISHED_SIZE, script.PUBLISHED_INPUTS, np.array(script.PUBLISHED["p"])
+    theirs = np.array(script.PUBLISHED["GaLU"]) / ((1 - script.ERROR) * m * p / (d + p - 1))
+    assert theirs[1:].max() < ours.min()
+
+    errors = load("separable_and_parity").mean_errors(kept["separable_and_parity"])
+    errors = errors.xs("linear", level="task").unstack("network")
+    assert (errors["GaLU, closed form"] > errors["GaLU"])[1:].all()
+    assert (errors["linear"] < 1.1 * errors["ReLU"]).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_quick_version(name: str, tmp_path: Path) -> None:

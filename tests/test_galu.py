@@ -42,6 +42,7 @@ def features(X: Array, gates: Array) -> Array:
 def test_gram_is_of_the_features() -> None:
     X, gates = normal(M, D), normal(M, K, seed=1)
     phi = features(X, gates)
+    np.testing.assert_array_equal(galu.gated_features(X, gates), phi)
     np.testing.assert_allclose(galu.gated_gram(X, gates), phi @ phi.T, atol=1e-12)
     sparse = sp.csr_array(np.where(gates > 0, gates, 0.0))
     np.testing.assert_allclose(galu.gated_gram(X, sparse), galu.gated_gram(X, sparse.toarray()))
@@ -89,8 +90,15 @@ def test_all_gates_closed() -> None:
 
 
 def test_rows_must_fit() -> None:
-    with pytest.raises(ValueError, match="one row a sample, got 60, 59 and 60 rows"):
-        galu.least_squares(normal(M, D), np.ones((M - 1, K)), normal(M))
+    X, gates, y = normal(M, D), np.ones((M - 1, K)), normal(M)
+    with pytest.raises(ValueError, match="X, gates, y must have one row a sample, got 60, 59, 60"):
+        galu.least_squares(X, gates, y)
+    with pytest.raises(ValueError, match="X, gates, y must have one row a sample, got 60, 59, 60"):
+        galu.gradient_descent(X, gates, y, step_size=0.1, steps=1)
+    with pytest.raises(ValueError, match="X, gates, Y must have one row a sample, got 60, 59, 60"):
+        galu.alternating_search(X, gates, y[:, None], iterations=1)
+    with pytest.raises(ValueError, match="X, y must have one row a sample, got 60, 59"):
+        galu.improve_filters(hard(K), X, y[1:], proposals=1)
 
 
 def test_expected_loss() -> None:
@@ -168,6 +176,13 @@ def test_eigenvalue_bound_is_sharp() -> None:
     assert galu.eigenvalue_bound(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])) == 0.0
     with pytest.raises(ValueError, match="rows of norm 1"):
         galu.eigenvalue_bound(2 * np.eye(3))
+
+
+def test_eigenvalue_bound_of_inputs_that_nearly_coincide() -> None:
+    """The best q would be beyond all numbers of terms that can be summed; it is cut off."""
+    angle = 1e-7
+    X = np.array([[1.0, 0.0, 0.0], [math.cos(angle), math.sin(angle), 0.0], [0.0, 0.0, 1.0]])
+    assert 0 <= galu.eigenvalue_bound(X) <= galu.smallest_eigenvalue(X) + 1e-12
 
 
 def test_opposite_inputs() -> None:

@@ -20,6 +20,7 @@ from implicit_bias.gating import (
     HyperplaneContexts,
     NoGates,
     UnitGates,
+    _median,
 )
 from implicit_bias.validation import Array
 
@@ -73,6 +74,24 @@ def test_training_gates_do_not_depend_on_the_batch(draw: Callable[..., Gating]) 
     fitted = draw(inputs, 50, random_state=0)
     one = np.vstack([dense(fitted.gates(row[None])) for row in inputs])
     np.testing.assert_array_equal(dense(fitted.gates(inputs)), one)
+
+
+@pytest.mark.parametrize("draw", [HyperplaneContexts.random, UnitGates.random])
+@pytest.mark.parametrize("n_distinct", [1, 2, 51])
+def test_equal_samples_have_equal_gates(draw: Callable[..., Gating], n_distinct: int) -> None:
+    """Thresholds lie between samples that differ, not in the rounding between equal ones."""
+    distinct = np.random.default_rng(0).normal(size=(n_distinct, 300))
+    inputs = np.concatenate([distinct, distinct[:3], distinct])
+    gates = dense(draw(inputs, 50, random_state=0).gates(inputs))
+    for row, same in zip(inputs, gates, strict=True):
+        first = np.flatnonzero((inputs == row).all(axis=1))[0]
+        np.testing.assert_array_equal(same, gates[first])
+
+
+def test_median_of_equal_projections() -> None:
+    """It is moved up to the middle of the next gap, or down where there is none above."""
+    columns = np.array([[0.0, 1.0, 1.0, 1.0 + 1e-15, 2.0], [0.0, 1.0, 1.0, 1.0, 1.0], [3.0] * 5])
+    np.testing.assert_allclose(_median(columns.T), [1.5, 0.5, 0.0], atol=1e-12)
 
 
 def test_wrong_number_of_features(gating: Gating) -> None:

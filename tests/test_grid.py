@@ -116,8 +116,12 @@ def test_labels_name_what_varies() -> None:
         ("tol = nan", "tol cannot be nan"),
         ("tol = 'small'", "tol cannot be 'small'"),
         ("models = ['svm-xl']", "models must be one of"),
-        ("models = 'svm-gln'", "models cannot be 'svm-gln'"),
+        ("models = 'svm-gln'", "models cannot be 'svm-gln': write a list"),
         ("models = [[]]", "models must name at least one"),
+        (
+            "models = [['svm-gln', 'svm-l2'], ['svm-l2', 'svm-gln']]",
+            "two cells have the same models, in another order",
+        ),
         ("protocol = ['default', 'lippl2022']", "MNIST only.*in the cell protocol lippl2022"),
         ("device = ['cpu', 'cuda']", "device changes no result"),
         ("units = ", "Invalid value"),

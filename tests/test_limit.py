@@ -546,6 +546,7 @@ def test_train_until_excess(
     output, errors = capsys.readouterr()
     assert "excess" in errors
     assert "Picture: sub/through-limit-excess.png" in output
+    assert "residual: share of the weights that no multipliers explain; slackness: " in output
     assert resumed["ending"] == Ending.REACHED.message
     assert 0.0 < resumed["excess"] <= 0.01
     assert {Path(picture).name for picture in resumed["pictures"]} == {

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from implicit_bias.datasets import DATA_VARIABLE
 from implicit_bias.estimators import GatedSVC, GLNClassifier, HasGating
 from implicit_bias.experiments.backends import Compute, Outcomes
-from implicit_bias.experiments.cell import Origin, Outcome, compute
+from implicit_bias.experiments.cell import Origin, Outcome, compute, failure
 from implicit_bias.experiments.grid import Grid, cell_key
 from implicit_bias.experiments.setting import Builders, Setting, load_data
 from implicit_bias.experiments.store import Record
@@ -343,6 +343,15 @@ def test_a_store_that_is_lost_goes_on_from_the_packed_records(
     assert "restored" not in call(lippl, tiny, "--export")
 
 
+def test_failed_cells_are_to_compute_if_asked_for(
+    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    monkeypatch.setattr(lippl.study, "compute", lambda cell, more: failure("no memory", 0.0))
+    for options, count in (([], 2), ([], 0), (["--retry"], 2)):
+        assert f"odd: {count} of 2 cells" in call(lippl, tiny, "--grid", "odd", *options)
+
+
 def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleNamespace) -> None:
     setting = small_setting(momentum=0.9, models=("gd-gln", "svm-gln"))
     seconds = {"gd-gln": 1.0, "svm-gln": 2.0, "gd-gln-momentum-0": 4.0, "svm-gln-published": 8.0}
@@ -466,6 +475,17 @@ def test_each_verdict(lippl: SimpleNamespace) -> None:
     assert "theirs 0.800000, ours 0.790000" in text
 
 
+def test_a_program_without_a_solution_is_no_missing_cell(lippl: SimpleNamespace) -> None:
+    row = {"model": "SVM-LC", "seed": 1, "value": np.nan, "momentum": 0.0}
+    frame = published_frame([{**row, "metric": metric} for metric in lippl.published.METRICS])
+    models, pairs = study_frames({("gd-relu", 1): 0.9, ("svm-lc", 1): np.nan})
+    proven = models["model"] == "svm-lc"
+    models.loc[proven, ["train_error", "status"]] = np.nan, "not separable"
+    study = lippl.published.ours(models, pairs.iloc[:0])
+    table = lippl.published.compared(lippl.published.theirs(frame), study)
+    assert table["verdict"].tolist() == ["no solution"] * 3
+
+
 def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum(
     lippl: SimpleNamespace,
 ) -> None:
@@ -497,7 +517,7 @@ def test_reasons(
     key = {"model": "SVM-GLN", "train_size": 500, "units": 10, "hyperplanes": 1, "seed": 1}
     row = {**key, "threshold": "median", "momentum": 0.0, "metric": "val_accuracy"}
     facts = {"our_model": "", "network": None, "dropped": 0.0, "gap": 0.0, "grid": "", "cell": ""}
-    study = pd.DataFrame([{**row, **facts, "ours": ours, **changes}])
+    study = pd.DataFrame([{**row, **facts, "status": "optimal", "ours": ours, **changes}])
     theirs = study[published.KEY].assign(theirs=0.5)
     found = published.compared(theirs, study)["reason"].tolist()
     assert found == [getattr(published, reason) if reason else ""]

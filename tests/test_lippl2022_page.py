@@ -314,6 +314,21 @@ def test_relu_contexts_need_the_order_cell_by_cell(lippl: SimpleNamespace, study
     assert "So it is in 1 of 2 cells" in claim.finding[0]
 
 
+def test_programs_that_are_solved_where_theirs_failed_are_counted(
+    lippl: SimpleNamespace, study: Study
+) -> None:
+    errors = {"gd-relu": 0.1, "svm-rc": 0.13, "svm-lc": 0.12, "svm-hl": 0.11}
+    for seed, dropped in enumerate((0.0, 19.0), start=1):
+        facts = {"dropped": dropped}
+        study.cell(errors, grid="relu", momentum=0.9, seed=seed, facts=facts)
+        study.print("SVM-LC", np.nan, momentum=0.9, seed=seed)
+    finding = verdicts(lippl, study)["relu"].finding[1]
+    assert finding.startswith(
+        "2 programs that the published solver failed on are solved here, 1 of"
+    )
+    assert finding.endswith("; 0 have no predictor.")
+
+
 # --- figures -----------------------------------------------------------------------------------
 
 

@@ -62,6 +62,12 @@ def test_kept_training(kept: dict[str, pd.DataFrame]) -> None:
     worst = error.groupby([frame["n"], frame["activation"], frame["width"]]).max().unstack()
     for _, errors in worst.iterrows():
         assert (np.diff(errors.dropna()) < 0).all()
+    # Of the widest networks ReLU and SELU are ahead, and swish is last.
+    for _, curves in frame.groupby("n"):
+        widest = curves[curves["width"] == curves["width"].max()]
+        left = widest.groupby("activation")["loss"].last().sort_values()
+        assert list(left.index[:2]) == ["relu", "selu"]
+        assert left.index[-1] == "swish"
 
 
 def test_kept_depth(kept: dict[str, pd.DataFrame]) -> None:

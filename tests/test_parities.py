@@ -92,6 +92,13 @@ def test_sets_that_are_none(relevant: tuple[int, ...], message: str) -> None:
         ParityDistribution(6, relevant)
 
 
+def test_more_relevant_bits_than_bits() -> None:
+    with pytest.raises(ValueError, match=r"k must be in 0 \.\. 3, the number of bits, got 5"):
+        ParityDistribution.random(3, 5)
+    with pytest.raises(ValueError, match=r"k must be in 0 \.\. 3"):
+        guaranteed_correlation(3, 5, 10)
+
+
 def test_even_sets_would_have_no_first_order_signal() -> None:
     """Why k is odd: with an even k the easy half says y = 1 whatever the bits are."""
     bits = cube(4)
@@ -337,13 +344,15 @@ def test_gate_correlations_of_what_are_no_signs() -> None:
         gate_correlations(distribution, np.full((1, 3), 0.5), 1.0, [0.0])
     with pytest.raises(ValueError, match="one number for each"):
         gate_correlations(distribution, np.ones((2, 3)), 1.0, [0.0])
+    with pytest.raises(ValueError, match="signs must be"):
+        limiting_correlations(ParityDistribution(3, (0, 1, 2)), np.full((1, 3), 0.5), [0.0])
 
 
 def test_first_step_forgets_the_start_and_leaves_the_gradient() -> None:
     distribution = ParityDistribution(9, (1, 4, 6))
     bits, y, p = on_the_cube(distribution)
     config = ParityConfig(pairs=5, steps=1, first_step=2.5, seed=3)
-    trained = train_parity(bits, y, config, weights=p)
+    trained = train_parity(bits, y, config, probabilities=p)
     np.testing.assert_allclose(trained.initial.decision(bits), 0.0, atol=ROUNDING)
     start, first = (n.weights.detach().numpy() for n in (trained.initial, trained.first))
     readout, biases = trained.initial.readout.detach().numpy(), trained.initial.biases.numpy()
@@ -361,7 +370,7 @@ def test_later_steps_descend_the_regularised_hinge_loss() -> None:
     distribution = ParityDistribution(6, (0, 2, 5))
     bits, y, p = on_the_cube(distribution)
     config = ParityConfig(pairs=3, steps=2, step=0.01, decay=0.3, seed=1)
-    trained = train_parity(bits, y, config, weights=p)
+    trained = train_parity(bits, y, config, probabilities=p)
     W, u = (v.detach().numpy() for v in (trained.first.weights, trained.first.readout))
     b = trained.first.biases.numpy()
 
@@ -404,7 +413,7 @@ def test_learns_the_whole_distribution_in_expectation() -> None:
     """Theorem 3 without the noise of samples: every input of the cube, with its probability."""
     distribution = ParityDistribution(8, (1, 4, 6))
     bits, y, p = on_the_cube(distribution)
-    trained = train_parity(bits, y, ParityConfig(pairs=32, steps=400), weights=p)
+    trained = train_parity(bits, y, ParityConfig(pairs=32, steps=400), probabilities=p)
     assert (y * trained.network.decision(bits) > 0).all()
     assert trained.history[-1].loss < 0.05
     # After the first step every weight on A is larger than all others of its unit.
@@ -438,7 +447,21 @@ def test_configurations_out_of_range(name: str, value: float) -> None:
         ParityConfig(**{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("weights", [[0.5, 0.4], [1.5, -0.5], [1.0]])
-def test_weights_that_are_no_probabilities(weights: list[float]) -> None:
-    with pytest.raises(ValueError, match="probabilities"):
-        train_parity(np.eye(2), [1, -1], ParityConfig(steps=1), weights=weights)
+@pytest.mark.parametrize("wrong", [[0.5, 0.4], [1.5, -0.5], [1.0]])
+def test_what_are_no_probabilities(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match="probabilities must be 2 numbers"):
+        train_parity(np.eye(2), [1, -1], ParityConfig(steps=1), probabilities=wrong)
+    with pytest.raises(ValueError, match="probabilities must be 2 numbers"):
+        hinge_loss([1, -1], [0.3, 0.4], wrong)
+
+
+def test_losses_refuse_what_would_broadcast() -> None:
+    """Outputs as a column, or labels 0 and 1, would give a number that means nothing."""
+    y = np.array([1.0, -1.0])
+    for loss in (hinge_loss, least_hinge_loss):
+        with pytest.raises(ValueError, match="outputs must have 1 dimension"):
+            loss(y, np.ones((2, 1)))
+        with pytest.raises(ValueError, match="one label a row"):
+            loss(y, [1.0])
+        with pytest.raises(ValueError, match="labels must be -1 or"):
+            loss([0, 1], [1.0, 2.0])

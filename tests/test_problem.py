@@ -273,6 +273,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "nan-sparse-gates": ({"gates": sp.csr_array(NAN)}, "gates contains NaN.*impute or drop"),
     "nan-y": ({"y": np.full(6, np.nan)}, "y contains NaN.*impute or drop"),
     "text-x": ({"X": np.full((6, 3), "a")}, "X is not a numeric array"),
+    "sparse-x": ({"X": sp.csr_array(X)}, r"X must be dense.*pass X.toarray\(\)"),
+    "complex-x": ({"X": X + 1j}, "X is not a numeric array: it is complex"),
     "1d-x": ({"X": X[0]}, r"X must have 2 dimension.*got shape \(3,\)"),
     "2d-y": ({"y": Y[:, None]}, r"y must have 1 dimension.*got shape \(6, 1\)"),
     "1d-gates": ({"gates": np.ones(6)}, r"gates must have 2 dimension"),

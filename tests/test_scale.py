@@ -1,6 +1,7 @@
 """Reliability: extreme shapes, scales and margins, conflicts, memory, Ctrl-C, shortcuts."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from implicit_bias.experiments.cell import compute
 from implicit_bias.experiments.setting import Setting
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import Progress, Solution, interior_point, solve, working_set
-from implicit_bias.solvers.kernel import peak_memory
+from implicit_bias.solvers.kernel import Kernel, peak_memory
 from implicit_bias.solvers.relaxation import relax
 from implicit_bias.validation import Array
 
@@ -287,6 +288,22 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(interior_point._Newton, "direction", press)
     lines: list[Progress] = []
     check_interrupted(solver, lines.append, lines)
+
+
+def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found in float32 is kept."""
+
+    def press(problem: MarginProblem, *arguments: Any) -> Kernel:
+        if len(arguments) == 1:  # no dtype: float64
+            raise KeyboardInterrupt
+        return Kernel(problem, *arguments)
+
+    monkeypatch.setattr(interior_point, "Kernel", press)
+    problem, lines = separable("gln-circles"), list[Progress]()
+    found = solve(problem, "interior-point", report=lines.append)
+    assert found.status is Status.INTERRUPTED
+    assert found.certificate.gap < 0.1
+    assert found.certificate.lower >= lines[-1].lower * (1 - 1e-6)
 
 
 def check_interrupted(

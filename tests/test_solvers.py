@@ -57,6 +57,9 @@ from implicit_bias.solvers import (
 )
 from implicit_bias.validation import Array
 
+# What is left of bounds that were computed in float32.
+SINGLE_RTOL = 1e-5
+
 
 def solved(problem: MarginProblem, solver: str = "interior-point", **options: float) -> Solution:
     # A first working set smaller than the problem, so that there are rounds to test.
@@ -546,6 +549,17 @@ def test_iteration_limit_keeps_valid_bounds(name: str, solver: str, limit: int) 
     assert found.certificate.gap > SOLVE_TOL
 
 
+@pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "soft-not-separable"])
+@pytest.mark.parametrize("limit", [1, 3, 5])
+def test_iteration_limit_keeps_the_bounds_that_were_reported(name: str, limit: int) -> None:
+    # The first steps, and so their bounds, are computed in float32.
+    found = solved(separable(name), "interior-point", max_iterations=limit)
+    lower = max(line.lower for line in found.stats.history)
+    upper = min(line.upper for line in found.stats.history)
+    assert 0 < lower <= found.certificate.lower * (1 + SINGLE_RTOL)
+    assert upper >= found.certificate.upper * (1 - SINGLE_RTOL)
+
+
 @pytest.mark.parametrize("solver", NATIVE)
 @pytest.mark.parametrize("name", SEPARABLE)
 def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
@@ -580,6 +594,19 @@ def test_solutions_do_not_depend_on_global_state() -> None:
     finally:
         torch.set_default_dtype(default)
     np.testing.assert_array_equal(first.coef, second.coef)
+
+
+def test_a_missing_solver_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cvxpy.installed_solvers", lambda: ["CLARABEL"])
+    with pytest.raises(
+        ImportError, match=r"ECOS is not installed: pip install 'implicit-bias\[ecos\]'"
+    ):
+        solve(separable("gln"), "ecos")
+
+
+def test_only_problems_are_solved() -> None:
+    with pytest.raises(TypeError, match="solve takes a MarginProblem, not a ndarray: pass Margin"):
+        solve(np.ones((3, 2)))  # type: ignore[arg-type]
 
 
 def test_unknown_solver() -> None:

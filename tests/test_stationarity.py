@@ -1,8 +1,11 @@
 """Stationarity: 0 at the KKT points with the SVM's multipliers, and not 0 elsewhere."""
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from cases import ROUNDING, SOLVE_TOL, cloud
+from implicit_bias import GLNClassifier
 from implicit_bias import stationarity as tested
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.limit import LimitConfig, train_to_limit
@@ -495,6 +499,30 @@ def test_a_network_with_a_readout_bias_gets_no_lower_bound() -> None:
 def test_bad_use_is_named(module: nn.Module, inputs: tuple[Tensor, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         stationarity(module, inputs, np.ones(N))
+
+
+def test_arrays_are_inputs_too() -> None:
+    module = linear(np.ones((1, D)))
+    labels = own_labels(module, (torch.tensor(X),))
+    of_arrays = stationarity(module, (X,), labels)
+    assert of_arrays.gap == stationarity(module, (torch.tensor(X),), labels).gap
+
+
+@pytest.mark.parametrize("module", [GLNClassifier(3), linear(np.ones((1, D)))])
+def test_what_is_no_network_has_no_certificate(module: Any) -> None:
+    with pytest.raises(TypeError, match="pass classifier.network_; for another torch module use"):
+        certify_network(module, X, Y)
+
+
+def test_what_torch_imports_late_is_there_before_a_training() -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from implicit_bias.stationarity import kkt_measure\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+        "kkt_measure(np.ones((1, 1)), np.ones(1))\n"
+        "assert 'torch._dynamo' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_deep_network_has_no_certificate() -> None:

@@ -59,7 +59,7 @@ def first_gradient(n: int, train_size: int, pairs: int) -> dict[str, float]:
         "off": rms(exact[:, ~on]),
         "off_limit": rms(limit[:, ~on]),
         "off_sampled": rms(sampled[:, ~on]),
-        # Of the mean of train_size signs, most of them 0 where a gate is shut.
+        # Standard deviation of a mean of train_size signs, 0 where the gate is shut.
         "noise": math.sqrt(gates.mean() / train_size),
     }
 

@@ -146,12 +146,18 @@ def found(frame: pd.DataFrame) -> str:
     errors = frame.set_index(["network", "dataset", "width"])["test_error"]
     apart = 100 * (errors["GaLU0"] - errors["ReLU"])
     linear = 100 * (errors["linear"] - errors["GaLU0"])
+    # Of what trained gates give, the share that untrained ones do.
+    shares = (linear / (linear + apart)).groupby("width")
+    low, high = 100 * shares.min(), 100 * shares.max()
+    narrow, wide = low.index[0], low.index[-1]
     return (
         f"One training of {frame['steps'].iloc[0]:,} steps a cell; in brackets the published "
         "value.\n\n"
         f"- GaLU0 is {apart.min():.1f} to {apart.max():.1f} points above ReLU, and "
-        f"{linear.min():.1f} to {linear.max():.1f} below the linear network: untrained gates give "
-        "most of what trained gates give, and more so the wider the network.\n"
+        f"{linear.min():.1f} to {linear.max():.1f} below the linear network. Of what trained gates "
+        f"gain on the linear network, untrained ones gain {low[narrow]:.0f} % to "
+        f"{high[narrow]:.0f} % at k = {narrow}, and {low[wide]:.0f} % to {high[wide]:.0f} % at "
+        f"k = {wide}.\n"
         "- Our training is shorter than the published one, and its rate and the gates' slope are "
         "the same in all cells, not those with the least test error."
     )

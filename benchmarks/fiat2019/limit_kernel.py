@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from implicit_bias.activation_gram import normalise
 from implicit_bias.galu import (
     eigenvalue_bound,
     gated_gram,
@@ -29,8 +30,7 @@ from implicit_bias.validation import Array
 
 def sphere(m: int, d: int, rng: np.random.Generator) -> Array:
     """Draw m uniform points on the unit sphere of R^d."""
-    X = rng.normal(size=(m, d))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
+    return normalise(rng.normal(size=(m, d)))
 
 
 def measure(quick: bool) -> pd.DataFrame:

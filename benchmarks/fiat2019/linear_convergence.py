@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from limit_kernel import sphere
 from matplotlib.figure import Figure
 
 from implicit_bias.galu import (
@@ -33,8 +34,7 @@ def measure(quick: bool) -> pd.DataFrame:
     """Train networks of three widths, the last one proved to be wide enough."""
     m, d, steps = (20, 10, 200) if quick else (80, 20, 500)
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(m, d))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X = sphere(m, d, rng)
     y = rng.choice([-1.0, 1.0], m)
     frames = []
     for k in (4 * m // d, 40 * m // d, sufficient_width(X)):

@@ -146,7 +146,8 @@ def found(frame: pd.DataFrame) -> str:
         f"{regression.min():.2f} to {regression.max():.2f} in regression, {others.min():.2f} to "
         f"{others.max():.2f} in classification.\n"
         "- In regression GaLU is not as far as the published training: more training error, less "
-        "test error. The published advantage of ReLU there goes with training for longer."
+        "test error. Whether training for longer brings the published advantage of ReLU there we "
+        "have not tried."
     )
 
 

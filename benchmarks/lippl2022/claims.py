@@ -402,8 +402,9 @@ def relu_contexts(values: pd.DataFrame) -> Claim:
             + ". Mean error: "
             + ", ".join(f"{m} {percent(errors[m])}" for m in RELU if m in errors)
             + f". N = {_sizes(used)}, momentum {_listed(used['momentum'])}.",
-            f"{len(rescued)} programs that the published solver failed on are solved here, most "
-            f"with samples left out that nothing can separate; {len(unsolved)} have no predictor.",
+            f"{len(rescued)} programs that the published solver failed on are solved here, "
+            f"{int(rescued['left_out'].sum())} of them with training samples left out; "
+            f"{len(unsolved)} have no predictor.",
         ],
         [*wide.index],
     )

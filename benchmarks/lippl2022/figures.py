@@ -261,7 +261,7 @@ def shallow(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
 
 
 def larger(tables: Tables) -> Plot | None:
-    """Draw errors and disagreement against N, up to all of MNIST; None where there is no cell."""
+    """Draw errors and disagreement against N, up to 48,000; None where there is no cell."""
     models = tables.models[_mnist_digits(tables.models)]
     large = models[models["train_size"] > max(TRAIN_SIZES)]
     shapes = large[["units", "hyperplanes", "threshold"]].drop_duplicates()

@@ -16,8 +16,8 @@ within spread    what rests on gradient descent, whose random batches and initia
                  If theirs and ours were draws of one distribution, one in twenty would not be
 beyond spread    the same: not
 their failure    their solver failed; ours is certified
-no solution      their solver failed, and rightly: nothing separates the training samples, and
-                 ours is of those that are left
+no solution      their solver failed, and with our trained network nothing separates all training
+                 samples. Ours, where there is one, is of those that are left
 not computed     we have no such cell (yet)
 ===============  ============================================================================
 
@@ -39,6 +39,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from implicit_bias.certificate import Status
 from implicit_bias.files import write_atomically
 
 RESULTS = Path(__file__).parent.parent / "results" / "lippl2022"
@@ -77,6 +78,7 @@ EARLY = "their solver stopped early; ours is the certified solution"
 REDRAWN = "theirs is with the network in the contexts of its random thresholds, ours not"
 SILENT = "units of our network died in training: it predicts 0 on most inputs, which is an error"
 LEFT_OUT = "ours leaves out samples that nothing separates from the rest, which are errors here"
+NO_SOLUTION = "no solution"
 VERDICTS = (
     "to the digit",
     "within 0.001",
@@ -84,7 +86,7 @@ VERDICTS = (
     "differs",
     "beyond spread",
     "their failure",
-    "no solution",
+    NO_SOLUTION,
     "not computed",
 )
 NOT_THE_SAME = ("differs", "beyond spread")
@@ -143,7 +145,8 @@ def ours(models: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
     facts = ["our_model", "network", "dropped", "gap", "status", "grid", "cell"]
     long = wide.melt(
         [*CELL, "momentum", *facts], list(METRICS), var_name="metric", value_name="ours"
-    ).dropna(subset="ours")
+    )
+    long = long[long["ours"].notna() | _proven_inseparable(long)]
     free = long["model"].isin(FIXED) & (long["metric"] != "agreement_with_GD")
     long["momentum"] = long["momentum"].mask(free)
     order = long.assign(
@@ -175,7 +178,10 @@ def compared(published: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
     distance = table["difference"].abs()
     trained = ~table["model"].isin(FIXED) | (table["metric"] == "agreement_with_GD")
     verdicts = [
-        (table["theirs"].isna() & (table["dropped"] > 0), "no solution"),
+        (
+            table["theirs"].isna() & ((table["dropped"] > 0) | _proven_inseparable(table)),
+            NO_SOLUTION,
+        ),
         (table["ours"].isna(), "not computed"),
         (table["theirs"].isna(), "their failure"),
         (trained & (distance <= SPREADS * np.sqrt(2) * table["spread"]), "within spread"),
@@ -187,6 +193,11 @@ def compared(published: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
         [mask.to_numpy() for mask, _ in verdicts], [name for _, name in verdicts], "differs"
     )
     return table.assign(reason=_reasons(table).where(table["verdict"].isin(NOT_THE_SAME), ""))
+
+
+def _proven_inseparable(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Whether our solver proved that nothing separates the training samples."""
+    return frame["status"] == Status.NOT_SEPARABLE.label
 
 
 def _silent(frame: pd.DataFrame) -> pd.Series[bool]:

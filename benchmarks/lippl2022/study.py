@@ -148,7 +148,9 @@ def main(
 def run(part: Part, workers: int | None, retry: bool, console: Console) -> None:
     """Compute the missing cells of a part, a line each."""
     backend = LocalProcesses(workers, partial(compute, more=MODELS[part.name]))
-    todo = len(part.grid.cells()) - len(part.records())
+    stock = take_stock(part.grid, part.store)
+    settled = len(stock.done) + (0 if retry else len(stock.failed))
+    todo = len(part.grid.cells()) - settled
     console.print(f"{part.name}: {todo} of {len(part.grid.cells())} cells to compute")
     labels = {key: part.grid.label(cell) for key, cell in part.grid.by_key().items()}
     started = time.perf_counter()

@@ -22,6 +22,8 @@ from implicit_bias.cli.trajectory import trajectory
 
 # What typer returns after Ctrl-C, as shells do.
 INTERRUPTED = 130
+# Said of all commands: some keep nothing, some a model, a checkpoint or finished cells.
+STOPPED = "interrupted; what was already written is kept"
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,9 +59,9 @@ def main() -> None:
     except typer.TyperException as error:
         fail(error.format_message(), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        fail("interrupted; what was finished is saved", 1)
+        fail(STOPPED, 1)
     except (ValueError, RuntimeError, OSError, ImportError, TypeError) as error:
         fail(str(error), 1)
     if status == INTERRUPTED:
-        fail("interrupted; what was finished is saved", INTERRUPTED)
+        fail(STOPPED, INTERRUPTED)
     sys.exit(status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,14 @@ REACH = 0.01
 # What a table shows as percentages, and as unknown where it is 0 or infinite.
 SHARES = ("gap", "excess", "residual", "slackness", "kkt_gap", "balance")
 BOUNDS = ("lower", "lower_by_multipliers", "upper", "gap", "excess")
+# The measures of stationarity, in a line below the table.
+LEGEND = {
+    "residual": "share of the weights that no multipliers explain",
+    "slackness": "share of the multipliers that is off the margin",
+    "kkt_gap": "residual^2 + 2 slackness, 0 at stationary points only",
+    "epsilon": "residual, not as a share",
+    "delta": "largest lambda_n (q_n - 1), with epsilon as in Lyu and Li (2020)",
+}
 
 
 def certify(
@@ -94,10 +103,22 @@ def print_certificate(
         return
     table = Table("", file.name, title=f"Certified bounds on {facts['samples']} samples")
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _cell(name, value))
+        table.add_row(_words(name), _cell(name, value))
     out.print(table)
+    print_legend(facts)
     for note in notes:
         out.print(note, soft_wrap=True, highlight=False, markup=False)
+
+
+def print_legend(facts: Mapping[str, Any]) -> None:
+    """Say in one line what the measures of stationarity in a table are."""
+    said = [f"{_words(name)}: {meaning}" for name, meaning in LEGEND.items() if name in facts]
+    if said:
+        out.print("; ".join(said) + ".", soft_wrap=True, highlight=False)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _svm_facts(
@@ -154,7 +175,7 @@ def _network_facts(
         "excess": bounds.gap,
         "min_margin": bounds.min_margin,
         "misclassified": int(np.count_nonzero(y * problem.decision(coef) <= 0)),
-        "status": None if solution is None else solution.status.label,
+        "svm_status": None if solution is None else solution.status.label,
         "samples": problem.n_samples,
         "balance": stationarity.balance(network),
     }

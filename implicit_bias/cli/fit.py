@@ -85,6 +85,7 @@ def fit(
 
 def fit_and_save(setting: Setting, name: str, file: Path | None, as_json: bool) -> None:
     """Fit one model of a setting, save it beside its facts, and print its bounds."""
+    from implicit_bias.certificate import Status
     from implicit_bias.experiments.setting import fit_models
     from implicit_bias.storage import save_model
 
@@ -95,4 +96,5 @@ def fit_and_save(setting: Setting, name: str, file: Path | None, as_json: bool) 
     print_certificate(file, model, setting, loaded, False, as_json)
     view = model.margin_view()
     if view is not None and view.solution is not None:
-        view.solution.raise_for_status()
+        if view.solution.status is not Status.OPTIMAL:
+            raise typer.Exit(1)  # fitting has warned of it

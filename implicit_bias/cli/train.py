@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from implicit_bias.cli.certify import print_legend
 from implicit_bias.cli.choices import check_kind, digits, load_data, make_setting
 from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.folder import MODEL_SUFFIX
@@ -209,5 +210,6 @@ def _train_to_limit(
     for key, value in facts.items():
         table.add_row(key.replace("_", " "), percent(value) if key in SHARES else cell(value))
     out.print(table)
+    print_legend(facts)
     for picture in pictures:
         out.print(f"Picture: {picture}", soft_wrap=True, highlight=False)

@@ -100,7 +100,8 @@ class Grid:
         for axis in self.axes:
             if axis.field in WITHOUT_EFFECT and len(axis.values) > 1:
                 raise ValueError(f"{axis.field} changes no result, so it cannot be an axis")
-        self.cells()
+        if len(self.by_key()) < len(self.cells()):
+            raise ValueError("two cells have the same models, in another order: leave one out")
 
     def cells(self) -> tuple[Setting, ...]:
         """Return the setting of each cell."""
@@ -213,7 +214,10 @@ def _typed(field: str, value: Any) -> Any:
         elif type(value) is kind:
             return value
     declared = getattr(_HINTS[field], "__name__", _HINTS[field])
-    raise ValueError(f"{field} cannot be {value!r}: its type is {declared}")
+    cure = (
+        "write a list" if type(value) is str and _holds_list(field) else f"its type is {declared}"
+    )
+    raise ValueError(f"{field} cannot be {value!r}: {cure}")
 
 
 def _number(value: float | str) -> float:

@@ -104,6 +104,8 @@ def solve(
 
     Raises
     ------
+    TypeError
+        Not a `MarginProblem`.
     ValueError
         A solver that does not exist or cannot solve this problem.
     ImportError
@@ -111,6 +113,11 @@ def solve(
     MemoryError
         More than ``max_memory`` would be needed; raised before it is allocated.
     """
+    if not isinstance(problem, MarginProblem):
+        raise TypeError(
+            f"solve takes a MarginProblem, not a {type(problem).__name__}: pass MarginProblem(X, "
+            "y, gates, groups), or fit one of the classes to X and y"
+        )
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
     if max_iterations is not None and max_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")

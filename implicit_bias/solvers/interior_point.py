@@ -47,7 +47,7 @@ A warm start begins at the solution of a problem nearby, moved into the interior
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -73,7 +73,7 @@ BOUNDARY_SHARE = 0.995
 SHORT = 0.1
 # mu need not fall below this share of what the gap tolerance asks for.
 CENTRING_FLOOR = 0.05
-# A warm start is as far inside as the point of the central path with this gap.
+# A warm start is as far inside as the point of the central path with its gap, or this one.
 LEAST_WARM = 1e-3
 WARM_SHARE = 0.98
 # Down to this gap and violation, and to a doubt as large whether the data are separable, the steps
@@ -117,16 +117,23 @@ class InteriorPoint(Solver):
         )
         kernel = Kernel(problem, device, torch.float32)
         run = self._follow(kernel, _first(kernel, start), log, coarse)
-        if run.status is Status.INTERRUPTED or (run.status is Status.OPTIMAL and coarse == fine):
-            return _candidate(kernel, run, log)
+        found = _candidate(kernel, run, log)
+        stopped = run.status in (Status.INTERRUPTED, Status.ITERATION_LIMIT)
+        if stopped or (run.status is Status.OPTIMAL and coarse == fine):
+            return found
         reached = run.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
         point = run.point.to(torch.float64) if reached else None
         del kernel, run  # their memory is needed
-        kernel = Kernel(problem, device)
-        run = self._follow(kernel, point or _first(kernel, start), log, fine)
-        if run.status is Status.NUMERICAL_TROUBLE:
-            run = self._follow(kernel, _cold(kernel), log, fine, run.best, cautious=True)
-        return _candidate(kernel, run, log)
+        try:
+            kernel = Kernel(problem, device)
+            run = self._follow(kernel, point or _first(kernel, start), log, fine)
+            if run.status is Status.NUMERICAL_TROUBLE:
+                run = self._follow(kernel, _cold(kernel), log, fine, run.best, cautious=True)
+            if len(log.history) > found.iterations:
+                found = _candidate(kernel, run, log)
+            return replace(found, status=run.status)
+        except KeyboardInterrupt:  # outside of the steps
+            return replace(found, status=Status.INTERRUPTED)
 
     def _follow(
         self,
@@ -296,7 +303,7 @@ def _first(kernel: Kernel, start: Start | None) -> _Point:
 def _warm(kernel: Kernel, start: Start) -> _Point:
     """Move the solution of a problem nearby into the interior.
 
-    Each complementary pair is raised to a product of mu at least, that of a gap of WARM_GAP.
+    Each complementary pair is raised to a product of mu at least, that of the start's own gap.
     """
     alpha = kernel.full(kernel.n_samples, 0.0)
     alpha[: len(start.alpha)] = kernel.tensor(start.alpha)
@@ -373,7 +380,6 @@ class _Split:
     def whole(self, kernel: Kernel, point: _Point, view: _View) -> _Point:
         """Return the iterate of all samples."""
         mu = point.complementarity()
-
         s = torch.maximum(view.excess, mu / view.alpha).index_copy(0, self.free, point.s)
         w, r = point.w, point.r
         if kernel.soft:

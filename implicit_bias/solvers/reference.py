@@ -115,7 +115,8 @@ class Reference(Solver):
         backend = BACKENDS[self.backend]
         if backend.name not in cp.installed_solvers():
             raise ImportError(
-                f"the solver {backend.name} is not installed: pip install {self.backend}"
+                f"the solver {backend.name} is not installed: pip install 'implicit-bias[ecos]' "
+                "brings ECOS, and the others come with cvxpy"
             )
         quadratic = problem.hard_margin and problem.n_groups == 1
         if not (quadratic or backend.cones):

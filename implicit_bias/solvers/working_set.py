@@ -35,7 +35,7 @@ from implicit_bias.validation import Array
 MAX_ROUNDS = 100
 TINY = float(np.finfo(np.float64).tiny)
 FIRST_SIZE = 1000
-# In one round S grows by at most this factor (and by FIRST_SIZE at least).
+# In one round S gains at most this share of its size, or FIRST_SIZE if that is more.
 GROWTH = 1.0
 # A sample leaves S where its margin exceeds 1 by this much and its alpha is below this share of
 # the mean on S.
