@@ -249,7 +249,13 @@ def test_an_interrupted_sweep_resumes(blow: signal.Signals, tmp_path: Path) -> N
     command = [sys.executable, "-m", "implicit_bias"]
     sweep = [*command, "sweep", str(grid_file), "--store", str(tmp_path / "store"), "--json"]
     store = Store(tmp_path / "store")
-    running = subprocess.Popen([*sweep, "--processes", "2"], stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        [*sweep, "--processes", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore Ctrl-C, and so do their children if nobody resets it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     wait_until(lambda: len(snapshot(store)) >= 4)  # now in one of the long cells
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
     running.send_signal(blow)

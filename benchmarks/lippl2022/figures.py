@@ -276,7 +276,7 @@ def larger(tables: Tables) -> Plot | None:
         _curve(errors, rows, "train_size", "validation_error", name, k, units)
     for (units, k), rows in _grouped(pairs, ["units", "hyperplanes"]):
         _curve(apart, rows, "train_size", "finite", "gd-gln", k, units)
-    for ax, label in ((errors, "error, %"), (apart, "disagreement GD-GLN – SVM-GLN, %")):
+    for ax, label in ((errors, "error, %"), (apart, "disagreement, GD and SVM, %")):
         ax.set(xscale="log", xlabel="training samples N", ylabel=label)
         sizes = sorted(models["train_size"].unique())
         _ticks(ax, sizes)
@@ -351,7 +351,7 @@ def other_tasks(tables: Tables) -> Plot | None:
     errors.set_yticks(list(rows.values()), list(rows))
     errors.set_ylim(len(tasks) - 0.5, -0.5)
     errors.set_xlabel("error, %")
-    apart.set_xlabel("disagreement GD-GLN – SVM-GLN, %")
+    apart.set_xlabel("disagreement, GD and SVM, %")
     for ax in (errors, apart):
         ax.set_xlim(left=0)
         ax.grid(axis="x")

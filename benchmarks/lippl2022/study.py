@@ -1,6 +1,6 @@
 """The replication study: compute its grids, go on where they were interrupted, and export.
 
-    IMPLICIT_BIAS_DATA=... python benchmarks/lippl2022/study.py            # all; many hours
+    IMPLICIT_BIAS_DATA=... python benchmarks/lippl2022/study.py            # all; four hours
     python benchmarks/lippl2022/study.py --grid gln --grid relu            # some
     python benchmarks/lippl2022/study.py --quick                           # a cell of each
     python benchmarks/lippl2022/study.py --export                          # compute nothing
