@@ -436,7 +436,7 @@ def test_every_claim_links_to_cells_of_the_page(lippl: SimpleNamespace, study: S
 def test_the_readme_says_what_the_page_says(lippl: SimpleNamespace, study: Study) -> None:
     study = known(study)
     facts = lippl.page.findings(study.tables())
-    text = lippl.page.markdown(facts)
+    text = lippl.page.markdown(facts, [])
     for claim in facts["claims"]:
         assert f"| **{claim.verdict.value}** |" in text
         assert all(paragraph in text for paragraph in claim.finding)

@@ -163,8 +163,9 @@ def main(
     read = Tables.read(tables)
     facts = findings(read)
     with style():
-        whole = html(facts, paper_plots(all_values(read)), beyond_plots(read))
-    for file, text in ((out or tables / "index.html", whole), (readme, markdown(facts))):
+        beyond = beyond_plots(read)
+        whole = html(facts, paper_plots(all_values(read)), beyond)
+    for file, text in ((out or tables / "index.html", whole), (readme, markdown(facts, beyond))):
         write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
         typer.echo(file)
 
@@ -203,9 +204,9 @@ def html(facts: Mapping[str, Any], paper: Sequence[Plot], beyond: Sequence[Plot]
     return _template("page.html.j2").render(**facts, **figures, source=_source)
 
 
-def markdown(facts: Mapping[str, Any]) -> str:
-    """Return the findings in Markdown."""
-    return _template("readme.md.j2").render(**facts)
+def markdown(facts: Mapping[str, Any], beyond: Sequence[Plot]) -> str:
+    """Return the findings in Markdown, with the figures beyond the paper that there are."""
+    return _template("readme.md.j2").render(**facts, beyond=beyond)
 
 
 def short(key: str) -> str:
