@@ -15,7 +15,6 @@ gates  the gates of a ReLU network at steps of its training; and thresholds of c
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from implicit_bias.experiments.setting import Builders, Data, Setting, load_data
 from implicit_bias.files import write_atomically
 from implicit_bias.paths import C_grid, solve_path
 from implicit_bias.problem import MarginProblem, Structure
+from implicit_bias.report.gallery import kept_in
 from implicit_bias.solvers import Solution, solve
 
 FOLDER = Path(__file__).parent
@@ -182,7 +182,7 @@ def main(
     ] = None,
 ) -> None:
     """Run the paths, save after each, and print how much faster a path is than its solves."""
-    home = folder or (Path(tempfile.mkdtemp(prefix="paths-")) if quick else FOLDER)
+    home = kept_in(FOLDER, folder, quick=quick, name="paths")
     out = home / "results" / "paths.parquet"
     console = Console()
     rows: list[dict[str, Any]] = []

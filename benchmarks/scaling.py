@@ -25,7 +25,6 @@ from __future__ import annotations
 import multiprocessing
 import platform
 import resource
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -51,6 +50,7 @@ from implicit_bias.datasets import load, split_indices
 from implicit_bias.files import write_atomically
 from implicit_bias.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.problem import MarginProblem
+from implicit_bias.report.gallery import kept_in
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, Progress, solve
 from implicit_bias.validation import Array
 
@@ -424,7 +424,7 @@ def main(
     ] = None,
 ) -> None:
     """Run the grid, save each row as soon as it is there, print the table, and draw it."""
-    home = folder or (Path(tempfile.mkdtemp(prefix="scaling-")) if quick else FOLDER)
+    home = kept_in(FOLDER, folder, quick=quick, name="scaling")
     picture = home / "pictures" / "scaling.png"
     out = home / "results" / "scaling.parquet"
     console = Console()

@@ -21,7 +21,6 @@ import multiprocessing
 import platform
 import resource
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -45,6 +44,7 @@ from implicit_bias.certificate import Status, certify
 from implicit_bias.experiments.setting import Setting, fit_models, load_data
 from implicit_bias.files import write_atomically
 from implicit_bias.problem import MarginProblem
+from implicit_bias.report.gallery import kept_in
 from implicit_bias.solvers import Tolerances, solve
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.reference import FORMULATIONS, SAFETY, Formulation, Reference
@@ -464,7 +464,7 @@ def main(
     ] = None,
 ) -> None:
     """Run the grid, save each row as soon as it is there, print the table, and draw it."""
-    home = folder or (Path(tempfile.mkdtemp(prefix="solvers-")) if quick else FOLDER)
+    home = kept_in(FOLDER, folder, quick=quick, name="solvers")
     picture = home / "pictures" / "solvers.png"
     out = home / "results" / "solvers.parquet"
     console = Console()

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -118,6 +119,7 @@ LOSSES: dict[str, MarginLoss] = {
 }
 
 
+@cache
 def check_exponential_like(loss: MarginLoss) -> float:
     """Check numerically that a loss is exponential-like, on margins from -10 to 1e8.
 

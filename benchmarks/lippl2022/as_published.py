@@ -143,7 +143,26 @@ def _one_group(contexts: HyperplaneContexts) -> Regrouped:
     return Regrouped(contexts, np.zeros_like(contexts.groups))
 
 
-class OsqpL2(BinaryClassifier):
+class GivenCoefficients(BinaryClassifier):
+    """Coefficients that no solver of the package gives: no dual variables come with them."""
+
+    structure_: Structure
+    coef_: Array
+    bias_: float = 0.0
+
+    def margin_view(self) -> MarginView:
+        """Structure and coefficients."""
+        return MarginView(self.structure_, self.coef_)
+
+    def history(self) -> tuple[()]:
+        """Nothing is trained."""
+        return ()
+
+    def _decide(self, X: Array) -> Array:
+        return self.structure_.decision(X, self.coef_) + self.bias_
+
+
+class OsqpL2(GivenCoefficients):
     """svm-l2-osqp: their program as they gave it to OSQP, stopped where its defaults stop it.
 
     Parameters
@@ -180,19 +199,8 @@ class OsqpL2(BinaryClassifier):
         self.coef_ = np.asarray(zeta.value, dtype=np.float64)
         return self
 
-    def margin_view(self) -> MarginView:
-        """Structure and coefficients; no dual variables, which the solver has not brought far."""
-        return MarginView(self.structure_, self.coef_)
 
-    def history(self) -> tuple[()]:
-        """Nothing was trained."""
-        return ()
-
-    def _decide(self, X: Array) -> Array:
-        return self.structure_.decision(X, self.coef_)
-
-
-class Moved(BinaryClassifier):
+class Moved(GivenCoefficients):
     """gd-gln-redrawn: a trained network in other contexts than those it was trained in.
 
     Parameters
@@ -211,19 +219,8 @@ class Moved(BinaryClassifier):
         """Take the coefficients as they are."""
         self._validate(X, y)
         self.structure_ = Structure(self.contexts)
-        self.coef_ = self.network.coef()
+        self.coef_, self.bias_ = self.network.coef(), self.network.readout_bias_value
         return self
-
-    def margin_view(self) -> MarginView:
-        """Structure and coefficients."""
-        return MarginView(self.structure_, self.coef_)
-
-    def history(self) -> tuple[()]:
-        """Nothing more was trained."""
-        return ()
-
-    def _decide(self, X: Array) -> Array:
-        return self.structure_.decision(X, self.coef_) + self.network.readout_bias_value
 
 
 @dataclass(frozen=True)

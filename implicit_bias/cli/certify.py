@@ -168,7 +168,10 @@ def _network_facts(
     if solve:
         solution = solve_problem(problem, setting.solver, setting.tol, setting.device)
     alpha = None if solution is None else solution.alpha
-    bounds = certificate.certify(problem, coef, alpha)
+    if multipliers is None:
+        multipliers = len(y) <= stationarity.FEW_SAMPLES
+    found = stationarity.certify_network(network, X, y, alpha=alpha) if multipliers else None
+    bounds = certificate.certify(problem, coef, alpha) if found is None else found.certificate
     facts: dict[str, Any] = {
         "lower": bounds.lower,
         "upper": bounds.upper,
@@ -179,12 +182,8 @@ def _network_facts(
         "samples": problem.n_samples,
         "balance": stationarity.balance(network),
     }
-    if multipliers is None:
-        multipliers = len(y) <= stationarity.FEW_SAMPLES
-    if not multipliers:
+    if found is None:
         return facts, ["`implicit-bias certify` bounds how far the network is from the limit."]
-    found = stationarity.certify_network(network, X, y, alpha=alpha)
-    facts |= {"lower": found.certificate.lower, "excess": found.certificate.gap}
     if found.stationarity is not None:
         own = certificate.certify(problem, alpha=found.stationarity.multipliers)
         facts |= {"lower_by_multipliers": own.lower, **_measures(found.stationarity)}

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from implicit_bias.experiments.store import Store
 
 
-def make_setting(**choices: Any) -> Setting:
-    """Return the setting of the user's choices, or refuse them."""
+def make_setting(*, positive: str | None, negative: str | None, **choices: Any) -> Setting:
+    """Return the setting of the user's choices, or refuse them; digits are as they were typed."""
     from implicit_bias.experiments.setting import Setting
 
+    positives, negatives = _digits(positive), _digits(negative)
     with bad_use():
-        return Setting(**choices)
+        return Setting(positive=positives, negative=negatives, **choices)
 
 
 def load_data(setting: Setting) -> Data:
@@ -42,7 +43,7 @@ def open_grid(file: Path, folder: Path) -> tuple[Grid, Store]:
         raise typer.BadParameter(str(error)) from error
 
 
-def digits(text: str | None) -> tuple[int, ...] | None:
+def _digits(text: str | None) -> tuple[int, ...] | None:
     """Read the digits of a class."""
     return None if text is None else numbers(text, "classes are digits")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from implicit_bias.cli.choices import digits, load_data, make_setting
+from implicit_bias.cli.choices import load_data, make_setting
 from implicit_bias.cli.folder import SETTING_FILE, model_file, print_comparison, write_page
 from implicit_bias.cli.options import (
     BatchSizeOption,
@@ -77,8 +77,8 @@ def compare(
     """Train networks, solve the SVMs they should become, compare, and write a report."""
     setting = make_setting(
         dataset=dataset,
-        positive=digits(positive),
-        negative=digits(negative),
+        positive=positive,
+        negative=negative,
         train_size=train_size,
         models=tuple(name.strip() for name in models.split(",")),
         units=units,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from implicit_bias.cli.certify import print_certificate
-from implicit_bias.cli.choices import check_kind, digits, load_data, make_setting
+from implicit_bias.cli.choices import check_kind, load_data, make_setting
 from implicit_bias.cli.folder import MODEL_SUFFIX
 from implicit_bias.cli.options import (
     DatasetOption,
@@ -63,8 +63,8 @@ def fit(
     check_kind(model, trained=False)
     setting = make_setting(
         dataset=dataset,
-        positive=digits(positive),
-        negative=digits(negative),
+        positive=positive,
+        negative=negative,
         train_size=train_size,
         models=(model,),
         units=units,

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from implicit_bias.cli.certify import print_legend
-from implicit_bias.cli.choices import check_kind, digits, load_data, make_setting
+from implicit_bias.cli.choices import check_kind, load_data, make_setting
 from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.folder import MODEL_SUFFIX
 from implicit_bias.cli.options import (
@@ -97,8 +97,8 @@ def train(
     check_kind(model, trained=True)
     setting = make_setting(
         dataset=dataset,
-        positive=digits(positive),
-        negative=digits(negative),
+        positive=positive,
+        negative=negative,
         train_size=train_size,
         models=(model,),
         units=units,

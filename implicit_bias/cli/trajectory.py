@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from implicit_bias.cli.choices import digits, load_data, make_setting, numbers
+from implicit_bias.cli.choices import load_data, make_setting, numbers
 from implicit_bias.cli.options import (
     BatchSizeOption,
     DatasetOption,
@@ -58,8 +58,8 @@ def trajectory(
     """Follow the contexts that a ReLU network learns: SVM-LC along its training."""
     setting = make_setting(
         dataset=dataset,
-        positive=digits(positive),
-        negative=digits(negative),
+        positive=positive,
+        negative=negative,
         train_size=train_size,
         models=("gd-relu", "svm-lc"),
         units=units,

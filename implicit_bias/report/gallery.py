@@ -39,7 +39,7 @@ from implicit_bias.datasets import DataError
 from implicit_bias.files import write_atomically
 from implicit_bias.report.figures import style
 
-__all__ = ["Experiment", "Gallery", "common_legend", "markdown_table", "wrapped"]
+__all__ = ["Experiment", "Gallery", "common_legend", "kept_in", "markdown_table", "wrapped"]
 
 # Longest line of a page, and columns of the terminal.
 LINE, COLUMNS = 100, 140
@@ -54,6 +54,13 @@ Folder: TypeAlias = Annotated[
 Kept: TypeAlias = Annotated[
     Path | None, typer.Option(help="Where results/ and pictures/ are, and the page goes.")
 ]
+
+
+def kept_in(home: Path, folder: Path | None, *, quick: bool, name: str) -> Path:
+    """Return where results/ and pictures/ go: the folder asked for, or a temporary one if quick."""
+    if folder is not None:
+        return folder
+    return Path(tempfile.mkdtemp(prefix=f"{name}-")) if quick else home
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,9 +248,7 @@ class Gallery:
         @app.command(experiment.command, help=f"{experiment.title}.")
         def run(quick: Quick = False, folder: Folder = None) -> None:
             torch.set_num_threads(1)  # the networks are too small to share
-            if folder is None:
-                prefix = f"{self.paper}-"
-                folder = Path(tempfile.mkdtemp(prefix=prefix)) if quick else self.home
+            folder = kept_in(self.home, folder, quick=quick, name=self.paper)
             with _data_errors():
                 frame = self.run(experiment, quick=quick, folder=folder)
             Console(width=COLUMNS).print(Markdown(experiment.findings(frame)))

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import Candidate, Progress, Report, Solver, Start, silent
+from implicit_bias.solvers.base import Candidate, Log, Report, Solver, Start, silent
 from implicit_bias.solvers.kernel import Kernel, Rows, peak_memory
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -83,13 +83,13 @@ class ActiveSet(Solver):
         self, problem: MarginProblem, report: Report = silent, start: Start | None = None
     ) -> Candidate:
         """Solve from ``start`` on ``device``; the module's head explains the method."""
-        log = _Log(report)
+        log = Log(report)
         found = None if start is None else self._approach(problem, start, log)
         if found is not None:
             return found
         left = None if self.max_iterations is None else self.max_iterations - len(log.history)
         solver = replace(self.fallback, max_iterations=left)
-        found = solver.run(problem, lambda line: log.add(line.lower, line.upper), start)
+        found = solver.run(problem, lambda line: _tell(log, line.lower, line.upper), start)
         return replace(
             found,
             iterations=len(log.history),
@@ -97,7 +97,7 @@ class ActiveSet(Solver):
             detail="" if start is None else FELL_BACK,
         )
 
-    def _approach(self, problem: MarginProblem, start: Start, log: _Log) -> Candidate | None:
+    def _approach(self, problem: MarginProblem, start: Start, log: Log) -> Candidate | None:
         """Newton's method; None where it makes no headway, or its system has no room."""
         if not self._has_room(problem, 0):
             return None
@@ -111,7 +111,7 @@ class ActiveSet(Solver):
         try:
             while len(log.history) < min(self.max_iterations or MAX_STEPS, MAX_STEPS):
                 best.update(point, view)
-                log.add(best.lower / kernel.scale, best.upper / kernel.scale)
+                _tell(log, best.lower / kernel.scale, best.upper / kernel.scale)
                 if self._converged(best):
                     return _candidate(kernel, best, Status.OPTIMAL, log)
                 if not self._has_room(problem, gram.size_with(view.free)):
@@ -135,22 +135,15 @@ class ActiveSet(Solver):
         return feasible and best.upper <= (1 + AIM * self.tolerances.gap) * best.lower
 
 
-class _Log:
-    """The history of the best bounds so far, those of the fall-back included."""
-
-    def __init__(self, report: Report) -> None:
-        self.history: list[Progress] = []
-        self._report = report
-
-    def add(self, lower: float, upper: float) -> None:
-        if self.history:  # the fall-back's own bounds begin anew
-            lower = max(lower, self.history[-1].lower)
-            upper = min(upper, self.history[-1].upper)
-        self.history.append(Progress(len(self.history), lower, upper))
-        self._report(self.history[-1])
+def _tell(log: Log, lower: float, upper: float) -> None:
+    """Add bounds, or the best ones so far: the fall-back's own begin anew."""
+    if log.history:
+        lower = max(lower, log.history[-1].lower)
+        upper = min(upper, log.history[-1].upper)
+    log.add(lower, upper)
 
 
-def _candidate(kernel: Kernel, best: _Best, status: Status, log: _Log) -> Candidate:
+def _candidate(kernel: Kernel, best: _Best, status: Status, log: Log) -> Candidate:
     return Candidate(
         alpha=(best.alpha / kernel.nu).cpu().numpy(),
         coef=kernel.coef(best.V, best.d) / kernel.scale,

@@ -179,6 +179,19 @@ def silent(progress: Progress) -> None:
     """Report nothing."""
 
 
+class Log:
+    """The history of bounds, reported as it grows."""
+
+    def __init__(self, report: Report, *, first: int = 0) -> None:
+        self.history: list[Progress] = []
+        self._report, self._first = report, first
+
+    def add(self, lower: float, upper: float) -> None:
+        """Append a line, numbered from ``first``, and report it."""
+        self.history.append(Progress(self._first + len(self.history), lower, upper))
+        self._report(self.history[-1])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Solver(ABC):
     """A way to solve margin problems.

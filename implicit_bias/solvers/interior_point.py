@@ -57,7 +57,7 @@ from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import (
     Candidate,
-    Progress,
+    Log,
     Report,
     Solver,
     Start,
@@ -108,7 +108,7 @@ class InteriorPoint(Solver):
         """Solve on ``device``; the module's head explains the method."""
         self.check_memory(peak_memory(problem.n_samples, problem))
         device = torch.device(self.device)
-        log = _Log(report)
+        log = Log(report)
         fine = self.tolerances
         coarse = Tolerances(
             gap=max(COARSE_GAP, fine.gap),
@@ -139,7 +139,7 @@ class InteriorPoint(Solver):
         self,
         kernel: Kernel,
         point: _Point,
-        log: _Log,
+        log: Log,
         tolerances: Tolerances,
         best: _Best | None = None,
         *,
@@ -192,18 +192,6 @@ def _stop(best: _Best, view: _View, tolerances: Tolerances) -> Status | None:
     return None
 
 
-class _Log:
-    """The history of bounds, reported as it grows."""
-
-    def __init__(self, report: Report) -> None:
-        self.history: list[Progress] = []
-        self._report = report
-
-    def add(self, lower: float, upper: float) -> None:
-        self.history.append(Progress(len(self.history), lower, upper))
-        self._report(self.history[-1])
-
-
 @dataclass(frozen=True, eq=False)
 class _Run:
     """How following the central path ended, and where."""
@@ -213,7 +201,7 @@ class _Run:
     best: _Best
 
 
-def _candidate(kernel: Kernel, run: _Run, log: _Log) -> Candidate:
+def _candidate(kernel: Kernel, run: _Run, log: Log) -> Candidate:
     best = run.best
     return Candidate(
         alpha=(best.alpha / kernel.nu).cpu().double().numpy(),

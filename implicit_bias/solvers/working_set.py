@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, certify, primal_bound
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import GIB, Candidate, Progress, Report, Solver, Start, silent
+from implicit_bias.solvers.base import GIB, Candidate, Log, Report, Solver, Start, silent
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.kernel import peak_memory
 from implicit_bias.validation import Array
@@ -62,10 +62,10 @@ class WorkingSet(Solver):
         state = _State(problem, self._capacity(problem), start)
         final = INNER_SHARE * self.tolerances.gap
         inner_gap = max(COARSE_GAP, final)
-        history: list[Progress] = []
+        log = Log(report, first=1)
         status = Status.ITERATION_LIMIT
         try:
-            while len(history) < (self.max_iterations or MAX_ROUNDS):
+            while len(log.history) < (self.max_iterations or MAX_ROUNDS):
                 # Which margins fall short is seen below, on all samples.
                 feasibility = max(inner_gap, self.tolerances.feasibility)
                 tolerances = replace(self.tolerances, gap=inner_gap, feasibility=feasibility)
@@ -75,8 +75,7 @@ class WorkingSet(Solver):
                 if candidate.status is Status.NOT_SEPARABLE:
                     status = Status.NOT_SEPARABLE
                     break
-                history.append(Progress(len(history) + 1, state.lower, state.upper))
-                report(history[-1])
+                log.add(state.lower, state.upper)
                 if candidate.status is Status.INTERRUPTED:
                     status = Status.INTERRUPTED
                     break
@@ -97,8 +96,8 @@ class WorkingSet(Solver):
             alpha=state.alpha,
             coef=state.coef,
             status=status,
-            iterations=len(history),
-            history=tuple(history),
+            iterations=len(log.history),
+            history=tuple(log.history),
         )
 
     def _capacity(self, problem: MarginProblem) -> int:
