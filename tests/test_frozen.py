@@ -1,0 +1,164 @@
+"""What version 0.1.0 wrote still loads, resumes and renders, and its numbers are still found."""
+
+import html
+import json
+import math
+import re
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from implicit_bias import GLNClassifier, solve
+from implicit_bias.cli.app import app
+from implicit_bias.datasets import make_toy
+from implicit_bias.experiments.grid import Grid
+from implicit_bias.experiments.runner import take_stock
+from implicit_bias.experiments.store import Store
+from implicit_bias.gating import HyperplaneContexts, UnitGates
+from implicit_bias.limit import LimitConfig, train_to_limit
+from implicit_bias.networks import GLN, ReLUNetwork
+from implicit_bias.storage import load_model
+from implicit_bias.validation import Array
+
+FIXTURES = Path(__file__).parent / "fixtures"
+EXPECTED: dict[str, Any] = json.loads((FIXTURES / "expected.json").read_text())
+MOONS = make_toy("moons", 60, noise=0.05)
+LABELS = np.where(MOONS.y > 0, "up", "down")
+
+
+@pytest.mark.parametrize("name", EXPECTED["models"])
+def test_saved_models_load(name: str) -> None:
+    model, expected = (
+        load_model(FIXTURES / "models" / f"{name}.safetensors").model,
+        EXPECTED["models"][name],
+    )
+    np.testing.assert_allclose(
+        model.decision_function(MOONS.X), expected["decision"], rtol=1e-5, atol=1e-6
+    )
+    assert len(model.history()) == expected["history_points"]
+    if "last_norm" in expected:
+        assert model.history()[-1].norm == expected["last_norm"]
+    view = model.margin_view()
+    if "status" in expected:
+        assert view is not None
+        assert view.solution is not None
+        assert view.solution.status.name == expected["status"]
+        assert view.solution.certificate.lower == expected["lower"]
+        assert view.solution.certificate.upper == expected["upper"]
+        assert view.solution.support.tolist() == expected["support"]
+        assert view.dropped.tolist() == expected["dropped"]
+        assert math.isclose(view.C, float(expected["C"]))
+
+
+def test_a_checkpoint_resumes(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint.safetensors"
+    shutil.copy(FIXTURES / "checkpoint.safetensors", file)
+    trainer = partial(
+        train_to_limit,
+        config=LimitConfig(steps=80, checkpoint_every=25),
+        checkpoint=file,
+        resume=True,
+    )
+    model = GLNClassifier(3, random_state=0).fit_by(MOONS.X, LABELS, trainer)
+    last = model.history()[-1]
+    assert last.step == 80
+    assert vars(last)["log_loss"] == pytest.approx(EXPECTED["longer"]["log_loss"], rel=1e-6)
+    assert last.norm == pytest.approx(EXPECTED["longer"]["norm"], rel=1e-6)
+
+
+def test_a_store_is_complete_under_the_same_keys() -> None:
+    grid, store = Grid.read(FIXTURES / "grid.toml"), Store(FIXTURES / "store")
+    stock = take_stock(grid, store)
+    assert {key: grid.label(cell) for key, cell in grid.by_key().items()} == EXPECTED["cells"]
+    assert set(stock.done) == set(EXPECTED["cells"])
+    assert not stock.missing
+    assert not stock.damaged
+
+
+def numbers(weights: Array, thresholds: Array) -> list[float]:
+    return [*weights.ravel()[:4].tolist(), float(weights.sum()), float(thresholds.sum())]
+
+
+def draws() -> dict[str, list[float]]:
+    X = MOONS.X
+    contexts = HyperplaneContexts.random(X, 5, 2, random_state=3)
+    published = HyperplaneContexts.published(X, 5, 2, threshold="random", reference=X, seed=2)
+    gates = UnitGates.random(X, 5, random_state=3)
+    orthogonal = UnitGates.random(X, 2, init="orthogonal", random_state=3)
+    published_gates = UnitGates.published(2, reference=X, seed=2)
+
+    def first(weights: torch.Tensor) -> list[float]:
+        return [*weights.detach().numpy().ravel()[:4].tolist(), 0.0, 0.0]
+
+    return {
+        "contexts": numbers(contexts.weights, contexts.thresholds),
+        "published contexts": numbers(published.weights, published.thresholds),
+        "unit gates": numbers(gates.weights, gates.thresholds),
+        "orthogonal": numbers(orthogonal.weights, orthogonal.thresholds),
+        "published gates": numbers(published_gates.weights, published_gates.thresholds),
+        "GLN": first(GLN([contexts], seed=4).hidden_weights[0]),
+        "ReLUNetwork": first(ReLUNetwork(3, [5], seed=4).hidden_weights[0]),
+    }
+
+
+def test_random_draws_are_the_same() -> None:
+    found = draws()
+    assert found.keys() == EXPECTED["draws"].keys()
+    for name, (some, *sums) in EXPECTED["draws"].items():
+        np.testing.assert_allclose(found[name], [*some, *sums], rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("case", EXPECTED["histories"])
+def test_solvers_have_the_same_histories(case: str) -> None:
+    name, solver = case.split()
+    view = load_model(FIXTURES / "models" / f"{name}.safetensors").model.margin_view()
+    assert view is not None
+    problem = view.structure.problem(MOONS.X, MOONS.y, view.C)
+    start = solve(problem, tol=0.1) if solver == "active-set" else None
+    solution, expected = solve(problem, solver, 1e-8, start=start), EXPECTED["histories"][case]
+    assert solution.status.name == expected["status"]
+    assert solution.stats.detail == expected["detail"]
+    history = [[line.iteration, line.lower, line.upper] for line in solution.stats.history]
+    if name == "svm-linear-soft":  # on a plateau, rounding decides how many steps it takes
+        history, expected["history"] = history[:8], expected["history"][:8]
+    np.testing.assert_allclose(
+        history, np.array(expected["history"], dtype=np.float64), rtol=1e-5, atol=0
+    )
+
+
+def test_a_report_renders_as_it_did(tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    shutil.copytree(FIXTURES / "report", folder)
+    frozen = {name: pd.read_csv(folder / f"{name}.csv") for name in ("models", "pairs", "history")}
+    assert run_command("report", str(folder)) == 0
+    for name, expected in frozen.items():
+        found = pd.read_csv(folder / f"{name}.csv")
+        pd.testing.assert_frame_equal(
+            found[expected.columns], expected, check_dtype=False, rtol=1e-6, atol=1e-9
+        )
+    page = visible_text((folder / "report.html").read_text(encoding="utf-8"))
+    missing = [line for line in (folder / "page.txt").read_text().split("\n") if line not in page]
+    assert missing == [], "what the page said and says no more"
+
+
+def run_command(*words: str) -> int:
+    """Exit status of the command line, in this process."""
+    try:
+        app([*words], standalone_mode=False)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+def visible_text(page: str) -> set[str]:
+    """Text between the tags of a page, and its pictures' descriptions."""
+    body = page[page.index("<body") :]
+    body = re.sub(r'<img[^>]*alt="([^"]*)"[^>]*>', r"\n[\1]\n", body)
+    lines = re.sub(r"<[^>]+>", "\n", body).split("\n")
+    return {re.sub(r"\s+", " ", html.unescape(line)).strip() for line in lines}
