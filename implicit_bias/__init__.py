@@ -10,6 +10,8 @@ The names below are imported on first use, so that ``import implicit_bias`` is q
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from implicit_bias import _moved
+
 if TYPE_CHECKING:
     from implicit_bias.certificate import Certificate, Status, certify
     from implicit_bias.comparison import Comparison, compare
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
         HiddenLayerSVC,
         ReLUClassifier,
     )
-    from implicit_bias.limit import LimitConfig, train_to_limit
     from implicit_bias.problem import MarginProblem
     from implicit_bias.solvers import Solution, SolveError, solve
     from implicit_bias.stationarity import certify_network
+    from implicit_bias.training.limit import LimitConfig, train_to_limit
 
 __version__ = "0.1.0"
 
@@ -36,7 +38,7 @@ _HOME = {
     "GatedReLUSVC": "estimators",
     "GatedSVC": "estimators",
     "HiddenLayerSVC": "estimators",
-    "LimitConfig": "limit",
+    "LimitConfig": "training.limit",
     "MarginProblem": "problem",
     "ReLUClassifier": "estimators",
     "Solution": "solvers",
@@ -46,7 +48,7 @@ _HOME = {
     "certify_network": "stationarity",
     "compare": "comparison",
     "solve": "solvers",
-    "train_to_limit": "limit",
+    "train_to_limit": "training.limit",
 }
 
 __all__ = [
@@ -79,3 +81,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+_moved.redirect_old_names()

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import Certificate, Status, certify
-from implicit_bias.estimators import BinaryClassifier, MarginView
+from implicit_bias.estimators.base import BinaryClassifier, MarginView
 from implicit_bias.problem import MarginProblem
 from implicit_bias.stationarity import live_units
 from implicit_bias.validation import Array
@@ -28,7 +28,7 @@ from implicit_bias.validation import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-    from implicit_bias.training import HistoryPoint
+    from implicit_bias.training.history import HistoryPoint
 
 
 class Predicts(Protocol):

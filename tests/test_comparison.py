@@ -7,7 +7,7 @@ from sklearn.metrics import cohen_kappa_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, compare
-from implicit_bias.datasets import make_toy
+from implicit_bias.datasets.toys import make_toy
 from implicit_bias.gating import HyperplaneContexts
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)

@@ -16,14 +16,14 @@ import torch
 
 from implicit_bias import GLNClassifier, solve
 from implicit_bias.cli.app import app
-from implicit_bias.datasets import make_toy
-from implicit_bias.experiments.grid import Grid
-from implicit_bias.experiments.runner import take_stock
-from implicit_bias.experiments.store import Store
+from implicit_bias.datasets.toys import make_toy
 from implicit_bias.gating import HyperplaneContexts, UnitGates
-from implicit_bias.limit import LimitConfig, train_to_limit
 from implicit_bias.networks import GLN, ReLUNetwork
-from implicit_bias.storage import load_model
+from implicit_bias.runs.grid import Grid
+from implicit_bias.runs.runner import take_stock
+from implicit_bias.runs.store import Store
+from implicit_bias.saved_models import load_model
+from implicit_bias.training.limit import LimitConfig, train_to_limit
 from implicit_bias.validation import Array
 
 FIXTURES = Path(__file__).parent / "fixtures"

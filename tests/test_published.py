@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from implicit_bias.certificate import Status
-from implicit_bias.datasets import DATA_VARIABLE, Dataset, Split, load_mnist, split
+from implicit_bias.datasets.dataset import Dataset, Split, split
+from implicit_bias.datasets.files import DATA_VARIABLE
+from implicit_bias.datasets.images import load_mnist
 from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts, NoGates, UnitGates
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.solvers import Solution, solve

@@ -17,7 +17,6 @@ from cases import ROUNDING, SOLVE_TOL, cloud
 from implicit_bias import GLNClassifier
 from implicit_bias import stationarity as tested
 from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.limit import LimitConfig, train_to_limit
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import MarginProblem, Structure
 from implicit_bias.solvers import Solution, solve
@@ -30,6 +29,7 @@ from implicit_bias.stationarity import (
     kkt_measure,
     stationarity,
 )
+from implicit_bias.training.limit import LimitConfig, train_to_limit
 from implicit_bias.validation import Array
 
 X, Y = cloud()

@@ -11,11 +11,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from parity_methods import random_weights, relu_features
-from parity_shared import LOOKS, rms
 
+from benchmarks.daniely2020.parity_methods import random_weights, relu_features
+from benchmarks.daniely2020.parity_shared import LOOKS, rms
 from implicit_bias.gating import UnitGates
-from implicit_bias.parities import (
+from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.report.gallery import Experiment, common_legend
+from implicit_bias.report.style import BLACK, GREY
+from implicit_bias.solvers import solve
+from implicit_bias.theory.sparse_parities import (
     ParityDistribution,
     cube,
     guaranteed_correlation,
@@ -24,10 +28,6 @@ from implicit_bias.parities import (
     sets_of_size,
     walsh_coefficients,
 )
-from implicit_bias.problem import MarginProblem, gated_linear
-from implicit_bias.report.figures import BLACK, GREY
-from implicit_bias.report.gallery import Experiment, common_legend
-from implicit_bias.solvers import solve
 from implicit_bias.validation import Array
 
 # C of the soft margins, over the largest whose solution is 0.

@@ -5,7 +5,8 @@
     python benchmarks/daniely2020/parity_experiments.py page             # README.md, all pictures
 
 Each command takes a minute or two on one core, or seconds with ``--quick``; see
-`implicit_bias.report.gallery` for what it keeps, and `implicit_bias.parities` for the mathematics.
+`implicit_bias.report.gallery` for what it keeps, and `implicit_bias.theory.sparse_parities` for
+the mathematics.
 
 Source: Daniely and Malach (2020), theorems 2 and 3, and section 5.
 """
@@ -14,11 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import parity_bound
-import parity_first_step
-import parity_learning
-import parity_strips
-
+from benchmarks.daniely2020 import parity_bound, parity_first_step, parity_learning, parity_strips
 from implicit_bias.report.gallery import Gallery
 
 HEAD = """\
@@ -26,8 +23,8 @@ HEAD = """\
 
 Daniely and Malach, "Learning Parities with Neural Networks" (2020). The label is the parity of k of
 n bits, k odd; half of the inputs are uniform, in the other half the k relevant bits are equal (the
-distribution D_A of `implicit_bias.parities.ParityDistribution`). No linear method of fixed features
-and bounded norm learns it, and gradient descent on two layers does.
+distribution D_A of `implicit_bias.theory.sparse_parities.ParityDistribution`). No linear method of
+fixed features and bounded norm learns it, and gradient descent on two layers does.
 
 `implicit_bias/parities.py` has the mathematics: D_A, strips of digits, the lower bound for linear
 methods with its proof, the algorithm of theorem 3, and its first gradient, exact and in the limit

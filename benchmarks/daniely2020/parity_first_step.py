@@ -7,18 +7,17 @@ import math
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from parity_shared import rms
 
-from implicit_bias.parities import (
+from benchmarks.daniely2020.network import ParityConfig, ParityNetwork
+from benchmarks.daniely2020.parity_shared import rms
+from implicit_bias.report.gallery import Experiment, common_legend
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.theory.sparse_parities import (
     CEILING,
-    ParityConfig,
     ParityDistribution,
-    ParityNetwork,
     gate_correlations,
     limiting_correlations,
 )
-from implicit_bias.report.figures import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.report.gallery import Experiment, common_legend
 
 K = 3
 FULL_BITS, FULL_SAMPLES, FULL_PAIRS = (10, 20, 40, 80, 160, 320, 640, 1280), 4000, 256

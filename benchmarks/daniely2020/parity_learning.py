@@ -8,18 +8,14 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
-from parity_methods import Effort, outputs_of_all
-from parity_shared import LOOKS, by_method, error_rate, percent, tick_values
 
-from implicit_bias.datasets import Split
-from implicit_bias.parities import (
-    ParityConfig,
-    ParityDistribution,
-    least_hinge_loss,
-    train_parity,
-)
-from implicit_bias.report.figures import BLACK
+from benchmarks.daniely2020.network import ParityConfig, train_parity
+from benchmarks.daniely2020.parity_methods import Effort, outputs_of_all
+from benchmarks.daniely2020.parity_shared import LOOKS, by_method, error_rate, percent, tick_values
+from implicit_bias.datasets.dataset import Split
 from implicit_bias.report.gallery import Experiment, common_legend
+from implicit_bias.report.style import BLACK
+from implicit_bias.theory.sparse_parities import ParityDistribution, least_hinge_loss
 
 K = 3
 # Error below which the page says that a network has learned.

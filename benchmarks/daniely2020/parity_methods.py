@@ -27,10 +27,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from implicit_bias.datasets import Split
-from implicit_bias.estimators import GatedReLUSVC
+from implicit_bias.datasets.dataset import Split
+from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
-from implicit_bias.training import TrainingConfig, train_beside_frozen
+from implicit_bias.training.frozen import train_beside_frozen
+from implicit_bias.training.minibatch import TrainingConfig
 from implicit_bias.validation import Array
 
 

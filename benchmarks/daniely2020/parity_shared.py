@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from implicit_bias.report.figures import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from implicit_bias.report.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.validation import Array
 
 # Colour and line of each method, the same in all pictures.

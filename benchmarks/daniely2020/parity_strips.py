@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from parity_methods import Effort, outputs_of_all
-from parity_shared import LOOKS, by_method, error_rate, percent, tick_values
 
-from implicit_bias.datasets import Dataset, Split, load_digits, load_mnist
-from implicit_bias.parities import error_of_parity, strips
-from implicit_bias.report.figures import BLACK, GREY
+from benchmarks.daniely2020.parity_methods import Effort, outputs_of_all
+from benchmarks.daniely2020.parity_shared import LOOKS, by_method, error_rate, percent, tick_values
+from benchmarks.daniely2020.strips import strips
+from implicit_bias.datasets.dataset import Dataset, Split
+from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.report.gallery import Experiment, common_legend
+from implicit_bias.report.style import BLACK, GREY
+from implicit_bias.theory.sparse_parities import error_of_parity
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 

@@ -5,7 +5,8 @@
     python benchmarks/fiat2019/galu_experiments.py page               # README.md, all pictures
 
 Each command takes at most a few minutes on one core, or seconds with ``--quick``; see
-`implicit_bias.report.gallery` for what it keeps, and `implicit_bias.galu` for the mathematics.
+`implicit_bias.report.gallery` for what it keeps, and `implicit_bias.theory.gated_least_squares` for
+the mathematics.
 
 Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity" (2019).
 """
@@ -14,16 +15,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import image_width
-import limit_kernel
-import linear_convergence
-import memorisation_width
-import noisy_clusters
-import norms_and_gap
-import separable_and_parity
-import several_outputs
-import too_few_parameters
-
+from benchmarks.fiat2019 import (
+    image_width,
+    limit_kernel,
+    linear_convergence,
+    memorisation_width,
+    noisy_clusters,
+    norms_and_gap,
+    separable_and_parity,
+    several_outputs,
+    too_few_parameters,
+)
 from implicit_bias.report.gallery import Gallery
 
 HEAD = """\
@@ -32,7 +34,8 @@ HEAD = """\
 Fiat, Malach and Shalev-Shwartz, ["Decoupling Gating from Linearity"](
 https://arxiv.org/abs/1906.05032) (2019): a ReLU unit is a gate times a linear map, and a network
 whose gates are random and fixed is linear in what it trains. So it has a closed form
-(`implicit_bias.galu`), theorems, and, as they find, much of what ReLU networks do.
+(`implicit_bias.theory.gated_least_squares`), theorems, and, as they find, much of what ReLU
+networks do.
 
 Each command takes at most a few minutes on one core, and `--quick` seconds. The sizes are smaller
 than the published ones where it says so. Published values are those of the figures' files in the

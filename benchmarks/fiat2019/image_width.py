@@ -19,15 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
-from gated_layers import GatedLayers, Kind, as_tensors, train
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from implicit_bias.datasets import Dataset, load_digits, load_fashion_mnist, load_mnist
-from implicit_bias.report.figures import BLUE, GREEN, GREY, VERMILION
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind, as_tensors, train
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
 from implicit_bias.validation import Array
 
 NETWORKS: dict[str, Kind] = {"ReLU": "relu", "GaLU0": "sigmoid", "linear": "linear"}

@@ -14,17 +14,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from implicit_bias.activation_gram import normalise
-from implicit_bias.galu import (
+from implicit_bias.gating import UnitGates
+from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE
+from implicit_bias.theory.gated_least_squares import (
     eigenvalue_bound,
     gated_gram,
     limit_kernel,
     smallest_eigenvalue,
     sufficient_width,
 )
-from implicit_bias.gating import UnitGates
-from implicit_bias.report.figures import BLACK, BLUE, GREY, ORANGE
-from implicit_bias.report.gallery import Experiment
+from implicit_bias.theory.gradient_gram import normalise
 from implicit_bias.validation import Array
 
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from limit_kernel import sphere
 from matplotlib.figure import Figure
 
-from implicit_bias.galu import (
+from benchmarks.fiat2019.limit_kernel import sphere
+from implicit_bias.gating import UnitGates
+from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE
+from implicit_bias.theory.gated_least_squares import (
     gated_gram,
     gradient_descent,
     predicted_losses,
@@ -22,9 +25,6 @@ from implicit_bias.galu import (
     smallest_eigenvalue,
     sufficient_width,
 )
-from implicit_bias.gating import UnitGates
-from implicit_bias.report.figures import BLACK, BLUE, GREY, ORANGE
-from implicit_bias.report.gallery import Experiment
 
 # Losses below are rounding.
 VISIBLE = 1e-20
@@ -137,7 +137,8 @@ EXPERIMENT = Experiment(
     claim=(
         "Theorem 1: on the squared loss gradient descent on a wide enough GaLU network converges "
         "linearly to loss 0, at a rate that lambda(X) sets. (We could not check the constants of "
-        "the source: those here are ours, with their proof in `implicit_bias.galu`.)"
+        "the source: those here are ours, with their proof in "
+        "`implicit_bias.theory.gated_least_squares`.)"
     ),
     measure=measure,
     draw=draw,

@@ -17,15 +17,15 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from gated_layers import GatedLayers, as_tensors, train
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
-from implicit_bias.galu import least_squares
+from benchmarks.fiat2019.gated_layers import GatedLayers, as_tensors, train
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.figures import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.theory.gated_least_squares import least_squares
 from implicit_bias.validation import Array
 
 MEMORISED = 0.01

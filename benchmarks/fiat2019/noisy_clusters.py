@@ -17,13 +17,13 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import torch
-from gated_layers import GatedLayers, Kind, as_tensors, train
 from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from implicit_bias.report.figures import BLACK, BLUE, GREY, VERMILION
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind, as_tensors, train
 from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.validation import Array
 
 NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}

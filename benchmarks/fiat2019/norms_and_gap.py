@@ -20,13 +20,13 @@ import itertools
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from noisy_clusters import clusters
 
-from implicit_bias.galu import gated_gram, least_squares, positive_eigen
+from benchmarks.fiat2019.noisy_clusters import clusters
 from implicit_bias.gating import UnitGates
 from implicit_bias.problem import gated_linear
-from implicit_bias.report.figures import BLACK, BLUE, GREY
 from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, BLUE, GREY
+from implicit_bias.theory.gated_least_squares import gated_gram, least_squares, positive_eigen
 from implicit_bias.validation import Array
 
 # Noise; squared 2-norm, 1-norm, and gap of the published figure 4.

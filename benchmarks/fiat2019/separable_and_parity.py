@@ -18,17 +18,18 @@ import itertools
 import numpy as np
 import pandas as pd
 import torch
-from gated_layers import GatedLayers, Kind, as_tensors, train
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from implicit_bias.galu import least_squares, parity_correlation
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind, as_tensors, train
+from benchmarks.fiat2019.parity_correlation import parity_correlation
 from implicit_bias.gating import Gating, NoGates, UnitGates
 from implicit_bias.problem import gated_linear
-from implicit_bias.report.figures import BLACK, BLUE, GREEN, GREY, VERMILION
 from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
+from implicit_bias.theory.gated_least_squares import least_squares
 from implicit_bias.validation import Array
 
 LARGEST_CUBE = 12

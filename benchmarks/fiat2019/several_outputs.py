@@ -24,15 +24,15 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from gated_layers import GatedLayers, as_tensors, train
 from matplotlib.figure import Figure
-from memorisation_width import smallest
 from torch.nn.functional import mse_loss
 
-from implicit_bias.galu import alternating_search
+from benchmarks.fiat2019.gated_layers import GatedLayers, as_tensors, train
+from benchmarks.fiat2019.memorisation_width import smallest
+from benchmarks.fiat2019.search_procedures import alternating_search
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.figures import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.validation import Array
 
 ERROR = 0.3

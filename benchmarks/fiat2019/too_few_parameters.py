@@ -14,20 +14,20 @@ from time import process_time
 
 import numpy as np
 import pandas as pd
-from gated_layers import GatedLayers, as_tensors, train
 from matplotlib.figure import Figure
 from torch.nn.functional import mse_loss
 
-from implicit_bias.galu import (
+from benchmarks.fiat2019.gated_layers import GatedLayers, as_tensors, train
+from benchmarks.fiat2019.search_procedures import improve_filters
+from implicit_bias.gating import UnitGates
+from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
+from implicit_bias.theory.gated_least_squares import (
     expected_loss,
     gated_features,
     gaussian_rank,
-    improve_filters,
     least_squares,
 )
-from implicit_bias.gating import UnitGates
-from implicit_bias.report.figures import BLACK, BLUE, GREEN, GREY, VERMILION
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 IMPROVED = "GaLU, filters redrawn"

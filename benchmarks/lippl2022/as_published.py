@@ -46,22 +46,17 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from further_models import gln_without_momentum
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.estimators import (
-    BinaryClassifier,
-    GatedSVC,
-    GLNClassifier,
-    HasGating,
-    HiddenLayerSVC,
-    MarginView,
-)
-from implicit_bias.experiments.cell import Fitted
-from implicit_bias.experiments.setting import Builders
+from benchmarks.lippl2022.further_models import gln_without_momentum
+from implicit_bias.estimators.base import BinaryClassifier, MarginView
+from implicit_bias.estimators.networks import GLNClassifier
+from implicit_bias.estimators.svm import GatedSVC, HasGating, HiddenLayerSVC
 from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts
 from implicit_bias.networks import GLN
 from implicit_bias.problem import HasHiddenLayer, Structure
+from implicit_bias.runs.cell import Fitted
+from implicit_bias.runs.configuration import Builders
 from implicit_bias.validation import Array
 
 # Eigenvalue of A put in the place of 0. Results do not change below 0.01.

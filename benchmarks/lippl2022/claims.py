@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 import pandas as pd
-from figures import SHALLOW, chance, disagreements
-from values import CELL_COLUMNS, RELU, Tables, of_momentum
+
+from benchmarks.lippl2022.figures import SHALLOW, chance, disagreements
+from benchmarks.lippl2022.values import CELL_COLUMNS, RELU, Tables, of_momentum
 
 # What tells the settings of SVMs apart whose gates come from no network.
 SETTING = [column for column in CELL_COLUMNS if column != "momentum"]

@@ -33,10 +33,17 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from pandas.api.typing import SeriesGroupBy
 from PIL import Image
-from values import SIDES, TRAIN_SIZES, Tables, all_values, in_study, of_momentum
 
-from implicit_bias.files import write_atomically
-from implicit_bias.report.figures import (
+from benchmarks.lippl2022.values import (
+    SIDES,
+    TRAIN_SIZES,
+    Tables,
+    all_values,
+    in_study,
+    of_momentum,
+)
+from implicit_bias.report.figures.base import Plot
+from implicit_bias.report.style import (
     BLACK,
     BLUE,
     GREEN,
@@ -45,9 +52,9 @@ from implicit_bias.report.figures import (
     PURPLE,
     SKY,
     VERMILION,
-    Plot,
     style,
 )
+from implicit_bias.storage.atomic import write_atomically
 
 RESULTS = Path("benchmarks/results/lippl2022")
 PICTURES = Path("benchmarks/pictures/lippl2022")

@@ -7,8 +7,8 @@ gd-shallow   the gated linear network of one layer, f(x) = <W[c(x)], x>, c(x) on
 gd-...-momentum-0
              the network gd-... of the cell trained without momentum, beside the same SVMs.
 limit-gln    the network of gd-gln, float64 and without a readout bias, trained towards infinite
-             time (`implicit_bias.limit`): what gd-gln of the same cell would come to, up to its
-             initial weights.
+             time (`implicit_bias.training.limit`): what gd-gln of the same cell would come to, up
+             to its initial weights.
 
 Source: Lippl, Abbott, Chung (2022), sections 3 and 4, and their published code.
 """
@@ -23,14 +23,16 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.estimators import GLNSVC, BinaryClassifier, MarginView
-from implicit_bias.experiments.cell import Fitted
-from implicit_bias.experiments.setting import Builders, Setting
+from implicit_bias.estimators.base import BinaryClassifier, MarginView
+from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.gating import GlobalContexts, HyperplaneContexts
-from implicit_bias.limit import LimitConfig, train_to_limit
 from implicit_bias.networks import GLN, Network
 from implicit_bias.problem import Structure
-from implicit_bias.training import HistoryPoint, TrainingConfig, train
+from implicit_bias.runs.cell import Fitted
+from implicit_bias.runs.configuration import Builders, Setting
+from implicit_bias.training.history import HistoryPoint
+from implicit_bias.training.limit import LimitConfig, train_to_limit
+from implicit_bias.training.minibatch import TrainingConfig, train
 from implicit_bias.validation import Array, as_features
 
 Training: TypeAlias = Callable[[Network, Array, Array], tuple[HistoryPoint, ...]]

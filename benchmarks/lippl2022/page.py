@@ -20,16 +20,24 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from claims import Verdict, all_claims
-from figures import RESULTS, TablesOption, beyond_plots, paper_plots, png, task_name
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
-from published import NOT_THE_SAME, VERDICTS
-from values import Tables, all_values
 
+from benchmarks.lippl2022.claims import Verdict, all_claims
+from benchmarks.lippl2022.figures import (
+    RESULTS,
+    TablesOption,
+    beyond_plots,
+    paper_plots,
+    png,
+    task_name,
+)
+from benchmarks.lippl2022.published import NOT_THE_SAME, VERDICTS
+from benchmarks.lippl2022.values import Tables, all_values
 from implicit_bias.certificate import Status
-from implicit_bias.experiments.grid import Grid
-from implicit_bias.files import write_atomically
-from implicit_bias.report.figures import Plot, style
+from implicit_bias.report.figures.base import Plot
+from implicit_bias.report.style import style
+from implicit_bias.runs.grid import Grid
+from implicit_bias.storage.atomic import write_atomically
 
 HERE = Path(__file__).parent
 TITLE = "Lippl, Abbott, Chung (2022), replicated"
@@ -367,7 +375,9 @@ def _source(plot: Plot) -> str:
 
 def _template(name: str) -> Any:
     environment = Environment(
-        loader=ChoiceLoader([FileSystemLoader(HERE), PackageLoader("implicit_bias.report", ".")]),
+        loader=ChoiceLoader(
+            [FileSystemLoader(HERE), PackageLoader("implicit_bias.report.page", ".")]
+        ),
         autoescape=name.endswith(".html.j2"),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -40,7 +40,7 @@ import pandas as pd
 import typer
 
 from implicit_bias.certificate import Status
-from implicit_bias.files import write_atomically
+from implicit_bias.storage.atomic import write_atomically
 
 RESULTS = Path(__file__).parent.parent / "results" / "lippl2022"
 

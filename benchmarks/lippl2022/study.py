@@ -20,7 +20,7 @@ fashion            Fashion-MNIST
 =================  ======================================================  =====================
 
 A grid is ``grids/NAME.toml``, its records are in ``STORE/NAME``, one file a cell. The export joins
-the grids in three tables (`implicit_bias.experiments.export`) with one column more, ``grid``, and
+the grids in three tables (`implicit_bias.runs.export`) with one column more, ``grid``, and
 packs the records in ``records.parquet``, from which a store goes on that lacks them.
 
 The SVMs of gln and shallow know no momentum. So their cells have the network trained with and
@@ -41,18 +41,18 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from as_published import gln_models, osqp_models, redrawn_models, relu_models
-from further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
 from rich.console import Console
 
-from implicit_bias.experiments.backends import LocalProcesses
-from implicit_bias.experiments.cell import MoreModels, compute, no_more
-from implicit_bias.experiments.export import tables
-from implicit_bias.experiments.grid import Axis, Grid, cell_key
-from implicit_bias.experiments.runner import run_grid, take_stock
-from implicit_bias.experiments.setting import Setting
-from implicit_bias.experiments.store import Record, Store
-from implicit_bias.files import write_atomically
+from benchmarks.lippl2022.as_published import gln_models, osqp_models, redrawn_models, relu_models
+from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
+from implicit_bias.runs.backends import LocalProcesses
+from implicit_bias.runs.cell import MoreModels, compute, no_more
+from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.export import tables
+from implicit_bias.runs.grid import Axis, Grid, cell_key
+from implicit_bias.runs.runner import run_grid, take_stock
+from implicit_bias.runs.store import Record, Store
+from implicit_bias.storage.atomic import write_atomically
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results" / "lippl2022"

@@ -93,7 +93,7 @@ MOMENTUM_FREE = ("SVM-GLN", "SVM-L2", "SVM-shallow", "SVM-RC")
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Results of the study, as `implicit_bias.experiments.export` and published.py lay them out.
+    """Results of the study, as `implicit_bias.runs.export` and published.py lay them out.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@
     python benchmarks/panigrahi2020/activation_gram_experiments.py page   # README.md, all pictures
 
 Each command takes less than a minute on one core, or seconds with ``--quick``; see
-`implicit_bias.report.gallery` for what it keeps, and `implicit_bias.activation_gram` for the
+`implicit_bias.report.gallery` for what it keeps, and `implicit_bias.theory.gradient_gram` for the
 mathematics and the symbols.
 
 Source: Panigrahi, Shetty, Goyal (ICLR 2020), theorem 4.3, equation (3), and their figure 1.
@@ -15,12 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gram_decay
-import gram_depth
-import gram_spectra
-import gram_training
-import gram_zeros
-
+from benchmarks.panigrahi2020 import gram_decay, gram_depth, gram_spectra, gram_training, gram_zeros
 from implicit_bias.report.gallery import Gallery
 
 HEAD = """\

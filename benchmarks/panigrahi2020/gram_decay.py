@@ -6,17 +6,25 @@ import math
 
 import numpy as np
 import pandas as pd
-from gram_shared import COLOUR, MARKER, ROUNDING, SMOOTH, number, parts, plain_numbers
 from matplotlib.figure import Figure
 
-from implicit_bias.activation_gram import (
+from benchmarks.panigrahi2020.gram_shared import (
+    COLOUR,
+    MARKER,
+    ROUNDING,
+    SMOOTH,
+    number,
+    parts,
+    plain_numbers,
+)
+from implicit_bias.report.gallery import Experiment
+from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
     circle_eigenvalues,
     circle_points,
     eigenvalues,
     infinite_gram,
 )
-from implicit_bias.report.gallery import Experiment
 
 # r where the r-th derivative of phi jumps: lambda_min ~ n^(1 - 2r) on the half circle.
 KINKS = {"relu": 1, "leaky-relu": 1, "selu": 1, "elu": 2}

@@ -7,18 +7,26 @@ from itertools import islice
 
 import numpy as np
 import pandas as pd
-from gram_shared import COLOUR, MARKER, ROUNDING, TRAINED, number, parts, plain_numbers
 from matplotlib.figure import Figure
 
-from implicit_bias.activation_gram import (
+from benchmarks.panigrahi2020.gram_shared import (
+    COLOUR,
+    MARKER,
+    ROUNDING,
+    TRAINED,
+    number,
+    parts,
+    plain_numbers,
+)
+from implicit_bias.report.gallery import Experiment, common_legend
+from implicit_bias.report.style import GREY
+from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
     circle_points,
     correlations,
     eigenvalues,
     separation,
 )
-from implicit_bias.report.figures import GREY
-from implicit_bias.report.gallery import Experiment, common_legend
 
 # Share of its limit at which an eigenvalue counts as large, and the n drawn against depth.
 ENOUGH, SHOWN = 0.5, 20

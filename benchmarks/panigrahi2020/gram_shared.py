@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from implicit_bias.report.figures import COLOURS, MARKERS
+from implicit_bias.report.style import COLOURS, MARKERS
 
 DRAWN = ("relu", "leaky-relu", "selu", "elu", "swish", "tanh", "quadratic")
 COLOUR = dict(zip(DRAWN, COLOURS, strict=True))

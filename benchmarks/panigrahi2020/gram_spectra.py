@@ -8,11 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from gram_shared import COLOUR, DRAWN, ROUNDING, SMOOTH, number, parts
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from implicit_bias.activation_gram import (
+from benchmarks.panigrahi2020.gram_shared import COLOUR, DRAWN, ROUNDING, SMOOTH, number, parts
+from implicit_bias.datasets.files import DATA_VARIABLE, DataError
+from implicit_bias.datasets.images import load_digits, load_mnist
+from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, GREY
+from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
     activation_gram,
     circle_eigenvalues,
@@ -25,9 +29,6 @@ from implicit_bias.activation_gram import (
     preprocess,
     separation,
 )
-from implicit_bias.datasets import DATA_VARIABLE, DataError, load_digits, load_mnist
-from implicit_bias.report.figures import BLACK, GREY
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 import torch
-from gram_shared import COLOUR, MARKER, TRAINED, parts, plain_numbers
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from torch import Tensor
 
-from implicit_bias.activation_gram import (
+from benchmarks.panigrahi2020.gram_shared import COLOUR, MARKER, TRAINED, parts, plain_numbers
+from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import GREY
+from implicit_bias.theory.gated_least_squares import predicted_losses
+from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
     Activation,
     activation_gram,
@@ -23,9 +26,6 @@ from implicit_bias.activation_gram import (
     gaussian_weights,
     infinite_gram,
 )
-from implicit_bias.galu import predicted_losses
-from implicit_bias.report.figures import GREY
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from gram_shared import parts, plain_numbers
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from implicit_bias.activation_gram import (
+from benchmarks.panigrahi2020.gram_shared import parts, plain_numbers
+from implicit_bias.report.gallery import Experiment
+from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
+from implicit_bias.theory.gradient_gram import (
     activation_gram,
     eigenvalues,
     gaussian_weights,
@@ -17,8 +19,6 @@ from implicit_bias.activation_gram import (
     polynomial,
     polynomial_rank,
 )
-from implicit_bias.report.figures import BLACK, COLOURS, GREY, MARKERS
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.validation import Array
 
 # Relative to the largest, an eigenvalue above this is not 0, in the count of zeros.

@@ -21,10 +21,11 @@ from implicit_bias.cli.options import (
 from implicit_bias.cli.output import bad_use, cell, out, percent, print_json
 
 if TYPE_CHECKING:
-    from implicit_bias.datasets import Dataset
-    from implicit_bias.estimators import BinaryClassifier, GLNClassifier, ReLUClassifier
-    from implicit_bias.experiments.setting import Data, Setting
+    from implicit_bias.datasets.dataset import Dataset
+    from implicit_bias.estimators.base import BinaryClassifier
+    from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
     from implicit_bias.networks import Network
+    from implicit_bias.runs.configuration import Data, Setting
     from implicit_bias.stationarity import NetworkCertificate, Stationarity
 
 # By how much the dual norm of a dead unit must exceed 1 to be worth a word.
@@ -61,8 +62,8 @@ def certify(
     as_json: JsonOption = False,
 ) -> None:
     """Bound how far a saved network or SVM is from the optimum of its own program."""
-    from implicit_bias.experiments.setting import Setting
-    from implicit_bias.storage import load_model
+    from implicit_bias.runs.configuration import Setting
+    from implicit_bias.saved_models import load_model
 
     saved = load_model(file)
     if not saved.facts and dataset is None:
@@ -89,7 +90,7 @@ def print_certificate(
 
     Without ``multipliers`` those of a network are found where that takes a moment only.
     """
-    from implicit_bias.estimators import GLNClassifier, ReLUClassifier
+    from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
 
     samples, notes = loaded.parts.train, list[str]()
     if not isinstance(model, GLNClassifier | ReLUClassifier):

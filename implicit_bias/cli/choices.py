@@ -10,14 +10,14 @@ import typer
 from implicit_bias.cli.output import bad_use
 
 if TYPE_CHECKING:
-    from implicit_bias.experiments.grid import Grid
-    from implicit_bias.experiments.setting import Data, Setting
-    from implicit_bias.experiments.store import Store
+    from implicit_bias.runs.configuration import Data, Setting
+    from implicit_bias.runs.grid import Grid
+    from implicit_bias.runs.store import Store
 
 
 def make_setting(*, positive: str | None, negative: str | None, **choices: Any) -> Setting:
     """Return the setting of the user's choices, or refuse them; digits are as they were typed."""
-    from implicit_bias.experiments.setting import Setting
+    from implicit_bias.runs.configuration import Setting
 
     positives, negatives = _digits(positive), _digits(negative)
     with bad_use():
@@ -26,7 +26,7 @@ def make_setting(*, positive: str | None, negative: str | None, **choices: Any) 
 
 def load_data(setting: Setting) -> Data:
     """Load the data of a setting, or refuse what the user asked of them."""
-    from implicit_bias.experiments.setting import load_data
+    from implicit_bias.runs.configuration import load_data
 
     with bad_use():
         return load_data(setting)
@@ -34,8 +34,8 @@ def load_data(setting: Setting) -> Data:
 
 def open_grid(file: Path, folder: Path) -> tuple[Grid, Store]:
     """Read a grid and open the store of its results, or refuse them."""
-    from implicit_bias.experiments.grid import Grid
-    from implicit_bias.experiments.store import Store, StoreError
+    from implicit_bias.runs.grid import Grid
+    from implicit_bias.runs.store import Store, StoreError
 
     try:
         return Grid.read(file), Store(folder)
@@ -57,7 +57,7 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
 
 def check_kind(model: str, *, trained: bool) -> None:
     """Refuse a model of the other kind: `fit` takes SVMs, `train` networks."""
-    from implicit_bias.experiments.setting import MODEL_NAMES
+    from implicit_bias.runs.configuration import MODEL_NAMES
 
     known = [name for name in MODEL_NAMES if name.startswith("svm-") is not trained]
     if model not in known:

@@ -35,10 +35,10 @@ from implicit_bias.cli.options import (
     UnitsOption,
 )
 from implicit_bias.cli.output import err
-from implicit_bias.files import write_atomically
+from implicit_bias.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
-    from implicit_bias.estimators import BinaryClassifier
+    from implicit_bias.estimators.base import BinaryClassifier
 
 
 def compare(
@@ -99,8 +99,8 @@ def compare(
         device=device,
     )
     data = load_data(setting)
-    from implicit_bias.experiments.setting import MODEL_NAMES, fit_models
-    from implicit_bias.storage import save_model
+    from implicit_bias.runs.configuration import MODEL_NAMES, fit_models
+    from implicit_bias.saved_models import save_model
 
     fitted: dict[str, BinaryClassifier] = {}
     text = json.dumps(setting.facts(), indent=2)

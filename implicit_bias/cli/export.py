@@ -22,8 +22,8 @@ def export(
 ) -> None:
     """Write the results of a grid as Parquet and CSV: one row a cell, a model, and a pair."""
     grid, store = open_grid(grid_file, store_folder)
-    from implicit_bias.experiments.export import tables, write_tables
-    from implicit_bias.experiments.runner import take_stock
+    from implicit_bias.runs.export import tables, write_tables
+    from implicit_bias.runs.runner import take_stock
 
     stock = take_stock(grid, store)
     recorded = {**stock.done, **stock.failed}

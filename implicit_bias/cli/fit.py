@@ -32,7 +32,7 @@ from implicit_bias.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from implicit_bias.experiments.setting import Setting
+    from implicit_bias.runs.configuration import Setting
 
 
 def fit(
@@ -86,8 +86,8 @@ def fit(
 def fit_and_save(setting: Setting, name: str, file: Path | None, as_json: bool) -> None:
     """Fit one model of a setting, save it beside its facts, and print its bounds."""
     from implicit_bias.certificate import Status
-    from implicit_bias.experiments.setting import fit_models
-    from implicit_bias.storage import save_model
+    from implicit_bias.runs.configuration import fit_models
+    from implicit_bias.saved_models import save_model
 
     loaded = load_data(setting)
     model = dict(fit_models(setting, loaded, progress=True))[name]

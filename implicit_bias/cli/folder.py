@@ -12,8 +12,8 @@ from implicit_bias.cli.output import cell, out, percent, print_json
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
-    from implicit_bias.estimators import BinaryClassifier
-    from implicit_bias.experiments.setting import Data, Setting
+    from implicit_bias.estimators.base import BinaryClassifier
+    from implicit_bias.runs.configuration import Data, Setting
 
 SETTING_FILE = "setting.json"
 MODEL_SUFFIX = ".safetensors"
@@ -32,7 +32,7 @@ def write_page(
     import torch
 
     from implicit_bias.comparison import compare as compare_models
-    from implicit_bias.report import write_report
+    from implicit_bias.report.page import write_report
 
     train, validation = loaded.parts.train, loaded.parts.validation
     comparison = compare_models(models, validation.X, validation.y, train=(train.X, train.y))

@@ -17,7 +17,7 @@ from implicit_bias.cli.options import (
 from implicit_bias.cli.output import bad_use
 
 if TYPE_CHECKING:
-    from implicit_bias.experiments.setting import Setting
+    from implicit_bias.runs.configuration import Setting
 
 
 def report(
@@ -27,8 +27,8 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write the report of a comparison again from its saved models."""
-    from implicit_bias.experiments.setting import Setting
-    from implicit_bias.storage import load_model
+    from implicit_bias.runs.configuration import Setting
+    from implicit_bias.saved_models import load_model
 
     setting_file = folder / SETTING_FILE
     if not setting_file.is_file():

@@ -16,7 +16,7 @@ def status(
 ) -> None:
     """Say which cells of a grid are done, failed (and why), damaged or missing."""
     grid, store = open_grid(grid_file, store_folder)
-    from implicit_bias.experiments.runner import take_stock
+    from implicit_bias.runs.runner import take_stock
 
     stock = take_stock(grid, store)
     cells = grid.by_key()

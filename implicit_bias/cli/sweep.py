@@ -25,9 +25,9 @@ from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, S
 from implicit_bias.cli.output import bad_use, err, out, percent, print_json
 
 if TYPE_CHECKING:
-    from implicit_bias.experiments.backends import Backend
-    from implicit_bias.experiments.grid import Grid
-    from implicit_bias.experiments.store import Record
+    from implicit_bias.runs.backends import Backend
+    from implicit_bias.runs.grid import Grid
+    from implicit_bias.runs.store import Record
 
 # Rows of the live table.
 RECENT = 10
@@ -48,7 +48,7 @@ def sweep(
     """Compute the cells of a grid; run it again to go on where it was interrupted."""
     grid, store = open_grid(grid_file, store_folder)
     backend = _backend(processes, scheduler)
-    from implicit_bias.experiments.runner import run_grid, take_stock
+    from implicit_bias.runs.runner import run_grid, take_stock
 
     before = take_stock(grid, store)
     settled = len(before.done) + (0 if retry else len(before.failed))
@@ -89,7 +89,7 @@ def sweep(
 def _backend(processes: int | None, scheduler: str | None) -> Backend:
     if processes is not None and scheduler is not None:
         raise typer.BadParameter("--processes is for this machine: leave it out with --scheduler")
-    from implicit_bias.experiments.backends import DaskScheduler, LocalProcesses
+    from implicit_bias.runs.backends import DaskScheduler, LocalProcesses
 
     with bad_use():
         return LocalProcesses(processes) if scheduler is None else DaskScheduler(scheduler)

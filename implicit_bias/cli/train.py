@@ -34,8 +34,8 @@ from implicit_bias.cli.options import (
 from implicit_bias.cli.output import cell, out, percent, print_json
 
 if TYPE_CHECKING:
-    from implicit_bias.experiments.setting import Setting
     from implicit_bias.networks import Network
+    from implicit_bias.runs.configuration import Setting
     from implicit_bias.validation import Array
 
 # Steps of a training with --until-excess alone.
@@ -146,14 +146,14 @@ def _train_to_limit(
     as_json: bool,
 ) -> None:
     """Descend on the log of the loss beside the certified SVM, if the gates are fixed."""
-    from implicit_bias.estimators import GLNClassifier, ReLUClassifier
-    from implicit_bias.experiments.setting import Builders
-    from implicit_bias.limit import LimitConfig, LimitResult, Reference, train_to_limit
+    from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
     from implicit_bias.problem import Structure
-    from implicit_bias.report import write_limit
+    from implicit_bias.report.page import write_limit
+    from implicit_bias.runs.configuration import Builders
+    from implicit_bias.saved_models import save_model
     from implicit_bias.solvers import solve
     from implicit_bias.stationarity import FEW_SAMPLES, kkt_measure
-    from implicit_bias.storage import save_model
+    from implicit_bias.training.limit import LimitConfig, LimitResult, Reference, train_to_limit
 
     loaded = load_data(setting)
     samples, validation = loaded.parts.train, loaded.parts.validation

@@ -83,8 +83,8 @@ def trajectory(
     data = load_data(setting)
     import pandas as pd
 
-    from implicit_bias.experiments.trajectory import context_trajectory
-    from implicit_bias.report import write_trajectory
+    from implicit_bias.report.page import write_trajectory
+    from implicit_bias.runs.trajectory import context_trajectory
 
     points = []
     for point in context_trajectory(setting, data, chosen, progress=True):

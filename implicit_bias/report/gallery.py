@@ -35,9 +35,9 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.markdown import Markdown
 
-from implicit_bias.datasets import DataError
-from implicit_bias.files import write_atomically
-from implicit_bias.report.figures import style
+from implicit_bias.datasets.files import DataError
+from implicit_bias.report.style import style
+from implicit_bias.storage.atomic import write_atomically
 
 __all__ = ["Experiment", "Gallery", "common_legend", "kept_in", "markdown_table", "wrapped"]
 

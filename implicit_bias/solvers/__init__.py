@@ -225,7 +225,7 @@ def _solver(
             max_iterations=max_iterations,
             max_memory=max_memory,
         )
-    from implicit_bias.solvers.reference import Reference
+    from implicit_bias.solvers.cvxpy_solver import Reference
 
     return Reference(backend=name, tolerances=tolerances, max_iterations=max_iterations)
 

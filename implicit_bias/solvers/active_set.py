@@ -45,7 +45,7 @@ from torch import Tensor
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Candidate, Log, Report, Solver, Start, silent
-from implicit_bias.solvers.kernel import Kernel, Rows, peak_memory
+from implicit_bias.solvers.scaled_problem import Kernel, Rows, peak_memory
 
 TINY = float(np.finfo(np.float64).tiny)
 # A start with a larger max_g ||V_g|| is of no neighbour: at its own problem that was 1.

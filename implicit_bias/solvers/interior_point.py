@@ -64,7 +64,7 @@ from implicit_bias.solvers.base import (
     Tolerances,
     silent,
 )
-from implicit_bias.solvers.kernel import Kernel, Rows, peak_memory
+from implicit_bias.solvers.scaled_problem import Kernel, Rows, peak_memory
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.

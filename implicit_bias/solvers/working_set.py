@@ -29,7 +29,7 @@ from implicit_bias.certificate import Status, certify, primal_bound
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import GIB, Candidate, Log, Report, Solver, Start, silent
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
-from implicit_bias.solvers.kernel import peak_memory
+from implicit_bias.solvers.scaled_problem import peak_memory
 from implicit_bias.validation import Array
 
 MAX_ROUNDS = 100

@@ -1,0 +1,1 @@
+"""Benchmarks and studies: speed, and what papers claim beside what we measure."""

@@ -1,0 +1,1 @@
+"""Parities: what Daniely and Malach (2020) say, and what we measure."""

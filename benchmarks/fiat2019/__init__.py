@@ -1,0 +1,1 @@
+"""GaLU networks: what Fiat, Malach and Shalev-Shwartz (2019) say, and what we measure."""

@@ -1,0 +1,1 @@
+"""How training goes on towards infinite time."""

@@ -1,0 +1,1 @@
+"""The replication of Lippl, Abbott and Chung (2022)."""

@@ -1,0 +1,1 @@
+"""The native solvers beside their peers: time, memory, growth."""

@@ -1,0 +1,210 @@
+"""What a start saves: paths of problems, each solved from its neighbour and anew.
+
+Along a path the two solves of each problem follow one another in one process, so that their
+times are comparable; times are seconds of the processor, which another program that takes its
+share does not lengthen. The first problem of a path has no neighbour: both solve it anew.
+
+C      the default grid: 50 values from where zeta = 0 is a solution to where the margin is hard
+N      growing data: some samples more each time
+gates  the gates of a ReLU network at steps of its training; and thresholds of contexts that drift,
+       by a share of the spread of their projections
+
+    IMPLICIT_BIAS_DATA=... python benchmarks/paths.py         # binary MNIST, the published draws
+    python benchmarks/paths.py --quick                        # digits
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from implicit_bias.estimators.networks import ReLUClassifier
+from implicit_bias.problem import MarginProblem, Structure
+from implicit_bias.report.gallery import kept_in
+from implicit_bias.runs.configuration import Builders, Data, Setting, load_data
+from implicit_bias.solvers import Solution, solve
+from implicit_bias.solvers.paths import C_grid, solve_path
+from implicit_bias.storage.atomic import write_atomically
+
+FOLDER = Path(__file__).parent
+# Steps of training between two problems of a path over learned gates, from the last one back.
+TRAINING_STEPS, STRIDE, LEARNED = 3200, 100, 6
+# Thresholds move by this share of their projections' standard deviation between two problems.
+DRIFT, DRIFTING = 1e-3, 8
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the paths of one size are made of: N training samples and H hidden units."""
+
+    dataset: str
+    N: int
+    H: int
+
+    @property
+    def name(self) -> str:
+        """Words for tables."""
+        return f"{self.dataset} N={self.N} H={self.H}"
+
+    @cached_property
+    def setting(self) -> Setting:
+        """Data and draws: the published ones on MNIST."""
+        return Setting(
+            dataset=self.dataset,
+            protocol="lippl2022" if self.dataset == "mnist" else "default",
+            train_size=self.N,
+            units=self.H,
+            steps=TRAINING_STEPS,
+            models=("svm-gln", "gd-relu"),
+        )
+
+    @cached_property
+    def data(self) -> Data:
+        """The split."""
+        return load_data(self.setting)
+
+    @cached_property
+    def problem(self) -> MarginProblem:
+        """Its SVM-GLN."""
+        train = self.data.parts.train
+        contexts = Builders(self.setting, self.data).contexts()
+        return Structure(contexts).problem(train.X, train.y)
+
+    def over_C(self) -> Iterator[MarginProblem]:
+        """Take the default grid, ascending."""
+        for C in C_grid(self.problem, solve(self.problem)):
+            yield replace(self.problem, C=float(C))
+
+    def over_N(self) -> Iterator[MarginProblem]:
+        """From a half of the samples to all, a twentieth more each time."""
+        for n in np.linspace(0.5, 1.0, 11) * self.N:
+            yield self.problem.subset(np.arange(int(n)))
+
+    def over_learned_gates(self) -> Iterator[MarginProblem]:
+        """Those of a ReLU network towards the end of its training."""
+        train = self.data.parts.train
+        steps = tuple(TRAINING_STEPS - STRIDE * k for k in reversed(range(LEARNED)))
+        relu = Builders(self.setting, self.data).build("gd-relu")
+        relu.set_params(checkpoints=steps).fit(train.X, train.y)
+        assert isinstance(relu, ReLUClassifier)
+        for network in relu.checkpoints_.values():
+            yield Structure(network.gating()).problem(train.X, train.y)
+
+    def over_thresholds(self) -> Iterator[MarginProblem]:
+        """Drifting in directions of their own."""
+        train = self.data.parts.train
+        contexts = Builders(self.setting, self.data).contexts()
+        spread = np.einsum("nd,hkd->nhk", train.X, contexts.weights).std(axis=0)  # (H, k)
+        drift = DRIFT * spread * np.random.default_rng(1).normal(size=spread.shape)
+        for t in range(DRIFTING):
+            moved = replace(contexts, thresholds=contexts.thresholds + t * drift)
+            yield Structure(moved).problem(train.X, train.y)
+
+
+PATHS: dict[str, Callable[[Base], Iterator[MarginProblem]]] = {
+    "C": Base.over_C,
+    "N": Base.over_N,
+    "thresholds": Base.over_thresholds,
+    "learned gates": Base.over_learned_gates,
+}
+GRID = [
+    (Base("mnist", 500, 10), "C"),
+    (Base("mnist", 1000, 20), "N"),
+    (Base("mnist", 2000, 100), "N"),
+    (Base("mnist", 1000, 20), "thresholds"),
+    (Base("mnist", 2000, 100), "thresholds"),
+    (Base("mnist", 1000, 50), "learned gates"),
+]
+QUICK = [(Base("digits", 300, 10), path) for path in PATHS]
+
+
+def measure(base: Base, path: str, tol: float) -> Iterator[dict[str, Any]]:
+    """Rows of a path, one a problem."""
+    problems = list(PATHS[path](base))
+    # Made anew for each solve: what a problem has computed once would help the second.
+    along = solve_path((replace(problem) for problem in problems), tol=tol)
+    for index, problem in enumerate(problems):
+        warm, warm_seconds = _timed(lambda: next(along))
+        cold, cold_seconds = _timed(lambda: solve(replace(problem), tol=tol))  # noqa: B023
+        before = problems[max(index - 1, 0)]
+        same_shape = before.n_samples == problem.n_samples
+        yield {
+            "base": base.name,
+            "path": path,
+            "index": index,
+            "N": problem.n_samples,
+            "C": problem.C,
+            "gates_changed": _share_changed(before, problem) if same_shape else np.nan,
+            "warm_seconds": warm_seconds,
+            "cold_seconds": cold_seconds,
+            "warm_iterations": warm.stats.iterations,
+            "cold_iterations": cold.stats.iterations,
+            "fell_back": bool(warm.stats.detail),
+            "warm_status": warm.status.name,
+            "cold_status": cold.status.name,
+            "warm_upper": warm.certificate.upper,
+            "cold_upper": cold.certificate.upper,
+            "support": len(warm.support),
+            "tol": tol,
+            "threads": torch.get_num_threads(),
+        }
+
+
+def _timed(call: Callable[[], Solution]) -> tuple[Solution, float]:
+    start = time.process_time()
+    found = call()
+    return found, time.process_time() - start
+
+
+def _share_changed(before: MarginProblem, after: MarginProblem) -> float:
+    """Share of the gates that differ."""
+    n_samples, n_gates = after.gates.shape
+    return (sp.csr_array(before.gates) != sp.csr_array(after.gates)).nnz / (n_samples * n_gates)
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="Short paths of the digits only.")] = False,
+    tol: Annotated[float, typer.Option(help="Certified gap to solve to.")] = 1e-6,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where results/ is; --quick: a temporary folder.")
+    ] = None,
+) -> None:
+    """Run the paths, save after each, and print how much faster a path is than its solves."""
+    home = kept_in(FOLDER, folder, quick=quick, name="paths")
+    out = home / "results" / "paths.parquet"
+    console = Console()
+    rows: list[dict[str, Any]] = []
+    for base, path in QUICK if quick else GRID:
+        rows += measure(base, path, tol)
+        write_atomically(out, pd.DataFrame(rows).to_parquet)
+        console.print(f"{base.name} over {path}: done")
+    columns = ("problems", "path", "solves", "gates changed", "fell back", "cold", "warm", "ratio")
+    table = Table(*columns)
+    for names, there in pd.DataFrame(rows).groupby(["base", "path"], sort=False):
+        cold, warm = there["cold_seconds"].sum(), there["warm_seconds"].sum()
+        table.add_row(
+            *map(str, names),
+            str(len(there)),
+            f"{there['gates_changed'].max():.2%}",
+            str(there["fell_back"].sum()),
+            f"{cold:.2f} s",
+            f"{warm:.2f} s",
+            f"{cold / warm:.2f}",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)

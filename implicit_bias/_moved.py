@@ -1,0 +1,70 @@
+"""Modules of version 0.1 under their old names: they still import, with a DeprecationWarning."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
+
+PACKAGE = "implicit_bias."
+# Old name to new name, below the package.
+MOVED = {
+    "activation_gram": "theory.gradient_gram",
+    "experiments": "runs",
+    "experiments.backends": "runs.backends",
+    "experiments.cell": "runs.cell",
+    "experiments.export": "runs.export",
+    "experiments.grid": "runs.grid",
+    "experiments.runner": "runs.runner",
+    "experiments.setting": "runs.configuration",
+    "experiments.store": "runs.store",
+    "experiments.trajectory": "runs.trajectory",
+    "files": "storage.atomic",
+    "galu": "theory.gated_least_squares",
+    "limit": "training.limit",
+    "losses": "training.losses",
+    "parities": "theory.sparse_parities",
+    "paths": "solvers.paths",
+    "predictors": "theory.gln_predictors",
+    "report.limit_figures": "report.figures.limit",
+    "solvers.kernel": "solvers.scaled_problem",
+    "solvers.reference": "solvers.cvxpy_solver",
+}
+
+
+class _OldNames(MetaPathFinder, Loader):
+    """Finds a moved module under its old name, and hands out the module itself."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return a specification for the old names, and None for all others."""
+        old = fullname.removeprefix(PACKAGE)
+        if old == fullname or old not in MOVED:
+            return None
+        return spec_from_loader(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return a module whose names are those of the new one."""
+        new = PACKAGE + MOVED[spec.name.removeprefix(PACKAGE)]
+        warnings.warn(f"{spec.name} is now {new}", DeprecationWarning, stacklevel=2)
+        module = ModuleType(spec.name)
+        module.__dict__.update(vars(import_module(new)))
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to do."""
+
+
+def redirect_old_names() -> None:
+    """Let the old names import."""
+    if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
+        sys.meta_path.append(_OldNames())

@@ -1,0 +1,44 @@
+"""Two-class data sets: digit images, toy sets in the plane, and the published split.
+
+=============  =============================================================================
+file           what
+=============  =============================================================================
+dataset.py     `Dataset`, `Split`, and how samples are split
+images.py      digits, MNIST and Fashion-MNIST
+toys.py        toy sets in the plane
+files.py       where files are looked for, downloaded from, and verified
+catalogue.py   all of them by name
+=============  =============================================================================
+"""
+
+from implicit_bias.datasets.catalogue import DATASET_NAMES, load
+from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices
+from implicit_bias.datasets.files import (
+    DATA_VARIABLE,
+    DataError,
+    FileStatus,
+    data_status,
+    download,
+    read_idx,
+)
+from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
+from implicit_bias.datasets.toys import make_toy
+
+__all__ = [
+    "DATASET_NAMES",
+    "DATA_VARIABLE",
+    "DataError",
+    "Dataset",
+    "FileStatus",
+    "Split",
+    "data_status",
+    "download",
+    "load",
+    "load_digits",
+    "load_fashion_mnist",
+    "load_mnist",
+    "make_toy",
+    "read_idx",
+    "split",
+    "split_indices",
+]

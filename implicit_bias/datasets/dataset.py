@@ -1,0 +1,185 @@
+"""A two-class data set, and the published split in training and validation samples.
+
+Labels are -1 and +1. ``has_constant`` says that the last feature is the constant 1, which stands
+in for the bias that no model of this package has.
+
+Source: Lippl, Abbott, Chung (2022), section 4, and their published code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.validation import Array, as_finite, as_labels
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A two-class data set; its arrays are read-only.
+
+    Parameters
+    ----------
+    name : str
+        Name for tables and plots.
+    X : ndarray of float64, shape (n, D)
+        Inputs, one sample a row, no unit (pixels are scaled to [-1, 1]).
+    y : ndarray of float64, shape (n,)
+        Labels, -1 or +1.
+    class_names : tuple of two str
+        Names of the classes -1 and +1, in this order.
+    image_shape : tuple of two int, optional
+        Height and width in pixels, if a row of X (without the constant) is an image in C order.
+    has_constant : bool
+        Whether the last column of X is the constant 1.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, values that are not finite, labels other than -1 and +1, no
+        samples, or a last column that is not the constant it is said to be.
+    """
+
+    name: str
+    X: Array = field(repr=False)
+    y: Array = field(repr=False)
+    class_names: tuple[str, str]
+    image_shape: tuple[int, int] | None = None
+    has_constant: bool = True
+
+    def __post_init__(self) -> None:
+        # Views, so that the caller's own arrays stay writeable.
+        X = as_finite(self.X, "X", 2).view()
+        y = as_labels(self.y, len(X)).view()
+        if self.has_constant and not (X.shape[1] and (X[:, -1] == 1.0).all()):
+            raise ValueError(
+                "the last column of X is not the constant 1: append it or pass has_constant=False"
+            )
+        n_inputs = X.shape[1] - self.has_constant
+        if self.image_shape is not None and math.prod(self.image_shape) != n_inputs:
+            raise ValueError(
+                f"image_shape {self.image_shape} does not fit the {n_inputs} inputs of a sample"
+            )
+        for name, array in (("X", X), ("y", y)):
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_samples(self) -> int:
+        """n, the number of samples."""
+        return len(self)
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of columns of X, the constant included."""
+        return int(self.X.shape[1])
+
+    def take(self, indices: ArrayLike) -> Dataset:
+        """Return the samples with these indices (or this boolean mask), in this order."""
+        rows = np.asarray(indices)
+        return replace(self, X=self.X[rows], y=self.y[rows])
+
+
+@dataclass(frozen=True)
+class Split:
+    """Two disjoint parts of one data set."""
+
+    train: Dataset
+    validation: Dataset
+
+
+def split_indices(
+    n_samples: int, train_size: int, validation_size: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw the training and the validation indices of the published split.
+
+    Both come from one ``torch.randperm(n_samples)``: training is its first `train_size`
+    entries, validation its last `validation_size`. Validation therefore stays the same when
+    the training set grows.
+
+    Parameters
+    ----------
+    n_samples, train_size, validation_size : int
+        Numbers of samples.
+    seed : int
+        Seed of the torch generator, the data seed of the publication (there 1).
+
+    Returns
+    -------
+    train : ndarray of int64, shape (train_size,)
+        Indices of the training samples.
+    validation : ndarray of int64, shape (validation_size,)
+        Indices of the validation samples.
+
+    Raises
+    ------
+    ValueError
+        A part is empty or the two would overlap.
+    """
+    import torch
+
+    if min(train_size, validation_size) < 1:
+        raise ValueError(
+            f"train_size={train_size} and validation_size={validation_size} must be at least 1"
+        )
+    if train_size + validation_size > n_samples:
+        raise ValueError(
+            f"train_size={train_size} and validation_size={validation_size} overlap in "
+            f"{n_samples} samples: choose sizes that sum to at most {n_samples}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    order: NDArray[np.int64] = torch.randperm(n_samples, generator=generator).numpy()
+    return order[:train_size], order[n_samples - validation_size :]
+
+
+def split(
+    dataset: Dataset, train_size: int, validation_size: int | None = None, seed: int = 1
+) -> Split:
+    """Split a data set at random, as published.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What to split.
+    train_size : int
+        Number of training samples.
+    validation_size : int, optional
+        Number of validation samples; by default a fifth of the data, rounded, which is the
+        published 12,000 for the 60,000 images of MNIST.
+    seed : int
+        See `split_indices`.
+
+    Returns
+    -------
+    Split
+        The training and the validation set.
+
+    Raises
+    ------
+    ValueError
+        As `split_indices`, or a class has no training sample.
+    """
+    if validation_size is None:
+        validation_size = round(len(dataset) / 5)
+        largest = len(dataset) - validation_size
+        if train_size > largest:
+            raise ValueError(
+                f"train_size={train_size} is too large: choose at most {largest} of the "
+                f"{len(dataset)} samples, a fifth of which is for validation"
+            )
+    train, validation = map(
+        dataset.take, split_indices(len(dataset), train_size, validation_size, seed)
+    )
+    for label, class_name in zip((-1, 1), dataset.class_names, strict=True):
+        if label not in train.y:
+            raise ValueError(
+                f"class {label:+d} ({class_name}) of {dataset.name} has none of the {train_size} "
+                f"training samples: take more of them or another seed than {seed}"
+            )
+    return Split(train, validation)

@@ -1,0 +1,239 @@
+"""Data files: where they are looked for, downloaded from, verified, and read (IDX).
+
+Files are looked for in ``$IMPLICIT_BIAS_DATA``, then in the cache, then at the mirrors
+(``data/README.md``), and verified against ``data/checksums.json`` at each load.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import os
+import struct
+import tempfile
+import textwrap
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Subset: TypeAlias = Literal["train", "test"]
+FileState: TypeAlias = Literal["ok", "missing", "corrupt"]
+DATA_VARIABLE = "IMPLICIT_BIAS_DATA"
+MIRRORS = {
+    "mnist": (
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    ),
+    "fashion-mnist": (
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+    ),
+}
+FILE_PREFIXES: dict[Subset, str] = {"train": "train", "test": "t10k"}
+IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+GZIP_MAGIC = b"\x1f\x8b"
+# A wheel carries the checksums inside the package; a source checkout has them beside it.
+_WHEEL_DATA = Path(__file__).parents[1] / "data"
+_CHECKOUT_DATA = Path(__file__).parents[2] / "data"
+CHECKSUMS_FILE = (_WHEEL_DATA if _WHEEL_DATA.is_dir() else _CHECKOUT_DATA) / "checksums.json"
+
+
+class DataError(RuntimeError):
+    """A data file is missing or damaged; the message names the file, the cause and the cure."""
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """State of one known data file: where it was found and whether its checksum is right."""
+
+    dataset: str
+    file: str
+    path: Path | None
+    state: FileState
+    detail: str
+
+
+def data_status() -> list[FileStatus]:
+    """Look for every known data file and verify it; nothing is downloaded or raised."""
+    return [
+        _file_status(dataset, file, checksum)
+        for dataset, files in _checksums().items()
+        for file, checksum in files.items()
+    ]
+
+
+def download(name: str) -> None:
+    """Download the files of a data set that are nowhere yet into the cache.
+
+    Files already there are verified and left alone. A download appears under its final name
+    only after its checksum was verified.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist"}
+        The data set.
+
+    Raises
+    ------
+    ValueError
+        A data set without files.
+    DataError
+        A file is damaged, or no mirror gave a good one.
+    """
+    if name not in MIRRORS:
+        raise ValueError(f"{name!r} has no files to download: choose one of {', '.join(MIRRORS)}")
+    for file in _checksums()[name]:
+        load_file(name, file)
+
+
+def read_idx(path: str | Path) -> NDArray[Any]:
+    """Read an IDX file, plain or gzipped.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file. Format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, type, number of
+        dimensions, sizes as big-endian uint32, then the values in C order, big-endian).
+
+    Returns
+    -------
+    ndarray
+        Of the shape and type the file states, in native byte order.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    DataError
+        The file is not IDX, or is longer or shorter than it states.
+    """
+    try:
+        return _parse_idx(_decompress(Path(path).read_bytes()))
+    except ValueError as error:
+        raise DataError(f"{path} is unusable: {error}. Replace it with a good copy") from error
+
+
+def _checksums() -> dict[str, dict[str, str]]:
+    """SHA-256 of the uncompressed content, by data set and file."""
+    checksums: dict[str, dict[str, str]] = json.loads(CHECKSUMS_FILE.read_text("utf-8"))
+    return checksums
+
+
+def _cache_folder() -> Path:
+    if CHECKSUMS_FILE.parent != _WHEEL_DATA:
+        return CHECKSUMS_FILE.parent
+    import pooch
+
+    return Path(pooch.os_cache("implicit_bias"))
+
+
+def _folders(dataset: str) -> list[Path]:
+    """Where the files of a data set are looked for, in this order."""
+    chosen = os.environ.get(DATA_VARIABLE)
+    roots = [Path(chosen).expanduser()] if chosen else []
+    return [root / dataset for root in (*roots, _cache_folder())]
+
+
+def _find(dataset: str, file: str) -> Path | None:
+    places = (folder / name for folder in _folders(dataset) for name in (f"{file}.gz", file))
+    return next((path for path in places if path.is_file()), None)
+
+
+def load_file(dataset: str, file: str) -> NDArray[Any]:
+    """Find or download a known file, verify it and parse it."""
+    checksum = _checksums()[dataset][file]
+    path = _find(dataset, file) or _fetch(dataset, file, checksum)
+    return _parse_idx(_read_verified(path, checksum))
+
+
+def _file_status(dataset: str, file: str, checksum: str) -> FileStatus:
+    path = _find(dataset, file)
+    if path is None:
+        looked = ", ".join(map(str, _folders(dataset)))
+        return FileStatus(dataset, file, None, "missing", f"looked in {looked}")
+    try:
+        _read_verified(path, checksum)
+    except DataError as error:
+        return FileStatus(dataset, file, path, "corrupt", str(error))
+    return FileStatus(dataset, file, path, "ok", "checksum verified")
+
+
+def _fetch(dataset: str, file: str, checksum: str) -> Path:
+    """Download a file into the cache from the first mirror that gives it intact."""
+    import pooch
+
+    fetch = pooch.HTTPDownloader()
+    folder = _cache_folder() / dataset
+    failures: list[str] = []
+    for mirror in MIRRORS[dataset]:
+        url = f"{mirror}{file}.gz"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder) as partial:
+                path = Path(partial) / f"{file}.gz"
+                fetch(url, str(path), None)
+                _verify(_decompress(path.read_bytes()), checksum)
+                return path.replace(folder / path.name)
+        except (OSError, ValueError) as error:  # of requests too: they derive from OSError
+            failures.append(f"  {url}: {textwrap.shorten(str(error), 200)}")
+    looked = "\n".join(f"  {place}: no such file" for place in _folders(dataset))
+    raise DataError(
+        f"{file} of {dataset} is missing. Looked in\n{looked}\nand tried to download\n"
+        + "\n".join(failures)
+        + f"\nPut {file}.gz into a folder FOLDER/{dataset} and set {DATA_VARIABLE}=FOLDER, or run "
+        f"`implicit-bias data --download {dataset}` where there is a network"
+    )
+
+
+def _read_verified(path: Path, checksum: str) -> bytes:
+    """Return the uncompressed content of a file, or raise DataError if it is not as known."""
+    try:
+        content = _decompress(path.read_bytes())
+        _verify(content, checksum)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path} is unusable: {error}. Delete it and run "
+            f"`implicit-bias data --download {path.parent.name}`"
+        ) from error
+    return content
+
+
+def _decompress(raw: bytes) -> bytes:
+    """Undo gzip where the bytes are gzipped; ValueError if they are damaged."""
+    if not raw.startswith(GZIP_MAGIC):
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"damaged or truncated gzip file ({error})") from error
+
+
+def _verify(content: bytes, checksum: str) -> None:
+    """Raise ValueError unless the SHA-256 of the content is the checksum."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != checksum:
+        raise ValueError(f"its uncompressed content has the SHA-256 {found}, expected {checksum}")
+
+
+def _parse_idx(content: bytes) -> NDArray[Any]:
+    """Parse IDX (`read_idx` has the format); ValueError if the content is not as it states."""
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in IDX_TYPES:
+        raise ValueError(f"not an IDX file, it starts with the bytes {content[:4].hex(' ')!r}")
+    dtype, n_dims = np.dtype(IDX_TYPES[content[2]]), content[3]
+    header = 4 + 4 * n_dims
+    if len(content) < header:
+        raise ValueError(f"truncated IDX header: {len(content)} bytes of {header}")
+    shape = struct.unpack_from(f">{n_dims}I", content, 4)
+    expected = header + math.prod(shape) * dtype.itemsize
+    if len(content) != expected:
+        raise ValueError(
+            f"an IDX file of shape {shape} has {expected} bytes, this one {len(content)}"
+        )
+    values = np.frombuffer(content, dtype, offset=header).reshape(shape)  # C order
+    return values.astype(dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,88 @@
+"""Toy sets in the plane."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.validation import Array
+
+ToyKind: TypeAlias = Literal["xor", "circles", "moons", "spirals", "blobs"]
+TOY_KINDS: tuple[ToyKind, ...] = get_args(ToyKind)
+
+
+def make_toy(
+    kind: ToyKind,
+    n_samples: int = 200,
+    *,
+    noise: float = 0.1,
+    random_state: int = 0,
+    append_constant: bool = True,
+) -> Dataset:
+    """Draw a toy set in the plane, at most a few units across.
+
+    The labels alternate, so that every prefix is balanced. Only "blobs" is linearly separable.
+    No two points of opposite labels coincide: the noiseless shapes are disjoint, and noise has
+    a density.
+
+    Parameters
+    ----------
+    kind : {"xor", "circles", "moons", "spirals", "blobs"}
+        Squares at the four corners, concentric circles, two half circles, two spiral arms, or
+        squares at two corners.
+    n_samples : int
+        Number of points, at least 2.
+    noise : float
+        Standard deviation of the Gaussian noise on each coordinate.
+    random_state : int
+        Seed of the generator.
+    append_constant : bool
+        Whether to append the constant 1 as the last column.
+
+    Returns
+    -------
+    Dataset
+        X of shape (n_samples, 2 + append_constant).
+
+    Raises
+    ------
+    ValueError
+        Unknown `kind`, fewer than 2 samples, or noise that is negative or not finite.
+    """
+    if kind not in TOY_KINDS:
+        raise ValueError(f"toy set {kind!r} is unknown: choose one of {', '.join(TOY_KINDS)}")
+    if n_samples < 2:
+        raise ValueError(f"n_samples={n_samples}: draw at least 2 points, one of each class")
+    if not 0.0 <= noise < math.inf:
+        raise ValueError(f"noise={noise} must be a finite standard deviation, 0 or more")
+    rng = np.random.default_rng(random_state)
+    y = np.where(np.arange(n_samples) % 2 == 0, 1.0, -1.0)
+    points = _toy_shape(kind, y, rng) + noise * rng.standard_normal((n_samples, 2))
+    X = np.column_stack([points, np.ones(n_samples)]) if append_constant else points
+    return Dataset(kind, X, y, ("-1", "+1"), has_constant=append_constant)
+
+
+def _toy_shape(kind: ToyKind, y: Array, rng: np.random.Generator) -> Array:
+    """Draw noiseless points (n, 2) for the labels y (n,)."""
+    u = rng.random(len(y))
+    match kind:
+        case "xor" | "blobs":
+            side = rng.choice((-1.0, 1.0), len(y)) if kind == "xor" else y
+            square = rng.random((len(y), 2)) - 0.5
+            return np.column_stack([side, side * y if kind == "xor" else y]) + square
+        case "circles":
+            return _polar(np.where(y > 0, 0.5, 1.0), 2 * np.pi * u)
+        case "moons":
+            arc = _polar(np.ones_like(u), np.pi * u)
+            return np.where(y[:, None] > 0, arc, np.array([1.0, 0.5]) - arc)
+        case "spirals":
+            radius = 0.3 + 1.7 * u  # away from the origin, which the arms would share
+            return _polar(y * radius, 2 * np.pi * u)
+
+
+def _polar(radius: Array, angle: Array) -> Array:
+    """Points (n, 2) from polar coordinates (n,), the angle in radians."""
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])

@@ -1,0 +1,31 @@
+"""scikit-learn classifiers: they store, validate, build, solve, and expose. No numerics here.
+
+=================  ============================================================================
+GatedSVC           any gating a user brings; without one, the linear SVM
+GLNSVC             SVM-GLN and SVM-L2; with one unit, the shallow GLN
+GatedReLUSVC       SVM-RC (random gates) and SVM-LC (the gates of a trained network)
+HiddenLayerSVC     SVM-HL: a linear SVM on the hidden activations of a network
+GLNClassifier      a gated linear network trained by gradient descent
+ReLUClassifier     a ReLU network trained by gradient descent
+=================  ============================================================================
+
+All take two classes of any label type; ``classes_[1]`` is the positive one. A prediction of
+exactly 0 (an input whose gates are all off) goes to ``classes_[0]``.
+
+Source: Lippl, Abbott, Chung (2022), sections 3 to 5.
+"""
+
+from implicit_bias.estimators.base import BinaryClassifier, MarginView
+from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
+from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
+
+__all__ = [
+    "GLNSVC",
+    "BinaryClassifier",
+    "GLNClassifier",
+    "GatedReLUSVC",
+    "GatedSVC",
+    "HiddenLayerSVC",
+    "MarginView",
+    "ReLUClassifier",
+]

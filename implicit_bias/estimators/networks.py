@@ -1,0 +1,331 @@
+"""scikit-learn classifiers that train a network by gradient descent."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import (
+    TYPE_CHECKING,
+    Literal,
+    Self,
+    TypeAlias,
+)
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from implicit_bias.gating import (
+    Gating,
+    HyperplaneContexts,
+    Threshold,
+)
+from implicit_bias.problem import Structure
+from implicit_bias.validation import Array, as_device
+
+if TYPE_CHECKING:
+    import torch
+
+    from implicit_bias.networks import Network
+    from implicit_bias.training.history import HistoryPoint
+    from implicit_bias.training.limit import LimitResult
+    from implicit_bias.training.minibatch import TrainingResult
+
+    Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
+from implicit_bias.estimators.base import BinaryClassifier, MarginView, RandomState, as_generator
+
+UNFITTED_NETWORK = (
+    "this %(name)s is not fitted, so it has no gates or activations yet: fit it first; and where "
+    "scikit-learn clones (grid search, cross-validation), which un-fits, pass its network_"
+)
+
+
+class _NetworkClassifier(BinaryClassifier, ABC):
+    """A classifier that trains one network; subclasses say which.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The classes; the second is the positive one.
+    training_ : TrainingResult or LimitResult
+        The trained network, and loss, error, smallest margin and norm at chosen steps.
+    checkpoints_ : dict from int to Network
+        Copies of the network as it was at the steps in ``checkpoints``.
+    """
+
+    training_: TrainingResult | LimitResult
+    checkpoints_: dict[int, Network]
+    steps: int
+    batch_size: int | None
+    learning_rate: float
+    momentum: float
+    loss: Literal["logistic", "exponential"]
+    rule: Literal["gradient", "local"] = "gradient"
+    checkpoints: tuple[int, ...] = ()
+    dtype: Literal["float32", "float64"]
+    device: str
+    random_state: RandomState
+    progress: bool
+
+    @abstractmethod
+    def _network(self, X: Array, seed: int) -> Network:
+        """Build the network for training inputs (n, D)."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Build the network for the training inputs (n, D) and train it on labels (n,).
+
+        Raises
+        ------
+        ValueError
+            NaN, one class, more than two classes, parameters out of range.
+        TrainingDiverged
+            The loss is not finite any more.
+        """
+        from implicit_bias.training.minibatch import TrainingConfig, train
+
+        X, signs, network, seed = self._prepare(X, y)
+        config = TrainingConfig(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            loss=self.loss,
+            rule=self.rule,
+            seed=seed,
+        )
+        if not all(0 <= step <= self.steps for step in self.checkpoints):
+            raise ValueError(
+                f"checkpoints must be steps from 0 to {self.steps}, got {self.checkpoints}"
+            )
+        steps = tuple(sorted({*config.recorded_steps(), *self.checkpoints}))
+        self.checkpoints_ = {}
+
+        def keep(point: HistoryPoint) -> None:
+            if point.step in self.checkpoints:
+                self.checkpoints_[point.step] = deepcopy(network)
+
+        config = replace(config, record=steps)
+        self.training_ = train(network, X, signs, config, progress=self.progress, record=keep)
+        return self._warned()
+
+    def fit_by(self, X: ArrayLike, y: ArrayLike, trainer: Trainer) -> Self:
+        """Build the network and train it in another way, towards its limit above all.
+
+        The classifier's own ``steps``, ``batch_size``, ``learning_rate``, ``momentum``, ``loss``,
+        ``rule`` and ``checkpoints`` do not count.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs.
+        y : array_like of shape (n,)
+            Two classes.
+        trainer : callable
+            Takes the network with its initial weights, inputs (n, D) and labels (n,) in {-1, +1},
+            and returns the result: ``partial(train_to_limit, config=LimitConfig())``, say.
+
+        Raises
+        ------
+        ValueError
+            NaN, one class, more than two classes, parameters out of range.
+        """
+        X, signs, network, _ = self._prepare(X, y)
+        self.checkpoints_ = {}
+        self.training_ = trainer(network, X, signs)
+        return self._warned()
+
+    def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Network, int]:
+        """Return samples (n, D), labels (n,), the untrained network, and its weights' seed."""
+        X, signs = self._validate(X, y)
+        seed = int(as_generator(self.random_state).integers(2**31))
+        return X, signs, self._network(X, seed).to(as_device(self.device)), seed
+
+    def _warned(self) -> Self:
+        """Return the fitted classifier, with a warning if its training was interrupted."""
+        if self.training_.interrupted:
+            warnings.warn(
+                f"training was interrupted after {self.n_iter_} of {self.training_.config.steps} "
+                "steps; the network is kept as it is",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    @property
+    def network_(self) -> Network:
+        """The trained network."""
+        return self.training_.network
+
+    @property
+    def n_iter_(self) -> int:
+        """Gradient steps done."""
+        return self.training_.steps
+
+    def gating(self) -> Gating:
+        """Gates that the network has now."""
+        check_is_fitted(self, msg=UNFITTED_NETWORK)
+        return self.network_.gating()
+
+    def hidden_activations(self, X: ArrayLike) -> Array:
+        """Activations of the last hidden layer, shape (n, H)."""
+        check_is_fitted(self, msg=UNFITTED_NETWORK)
+        return self.network_.hidden_activations(X)
+
+    def margin_view(self) -> MarginView | None:
+        """Gates and zeta of a network of one hidden layer (a readout bias is left out)."""
+        check_is_fitted(self)
+        if not self.network_.has_margin_structure:
+            return None
+        structure = Structure(self.network_.gating())
+        return MarginView(structure, self.network_.coef(), local=self.training_.local)
+
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Loss, error, smallest margin and norm at chosen steps."""
+        check_is_fitted(self)
+        return self.training_.history
+
+    def _decide(self, X: Array) -> Array:
+        return self.network_.decision(X)
+
+
+class GLNClassifier(_NetworkClassifier):
+    """A gated linear network, trained by gradient descent or unit by unit.
+
+    Parameters
+    ----------
+    n_units : int or sequence of int
+        Hidden units; a sequence has one entry a hidden layer.
+    n_hyperplanes, threshold
+        As in `GLNSVC`.
+    steps, batch_size, learning_rate, momentum, loss
+        As in `TrainingConfig`.
+    rule : {"gradient", "local"}
+        Gradient descent on the network's loss, or local learning: each unit predicts the class
+        by online logistic regression on the outputs of the layer before it, as GLNs are usually
+        trained (Veness et al. 2017, 2021; online is ``batch_size=1``).
+    readout_bias : bool
+        Give the readout a bias, as the published protocol does; it breaks homogeneity.
+    dtype : {"float32", "float64"}
+        Precision of the network.
+    device : str
+        Where torch computes.
+    random_state : int, Generator, RandomState or None
+        Seed of hyperplanes, weights and batches; `GLNSVC` draws the same hyperplanes from it.
+    contexts : HyperplaneContexts, optional
+        Contexts of one hidden layer to use instead of drawing any.
+    progress : bool
+        Show a progress bar on standard error.
+    """
+
+    def __init__(
+        self,
+        n_units: int | Sequence[int] = 50,
+        n_hyperplanes: int = 1,
+        threshold: Threshold = "median",
+        *,
+        steps: int = 3200,
+        batch_size: int | None = 128,
+        learning_rate: float = 0.04,
+        momentum: float = 0.0,
+        loss: Literal["logistic", "exponential"] = "logistic",
+        rule: Literal["gradient", "local"] = "gradient",
+        readout_bias: bool = False,
+        dtype: Literal["float32", "float64"] = "float64",
+        device: str = "cpu",
+        random_state: RandomState = None,
+        contexts: HyperplaneContexts | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.n_units = n_units
+        self.n_hyperplanes = n_hyperplanes
+        self.threshold = threshold
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.loss = loss
+        self.rule = rule
+        self.readout_bias = readout_bias
+        self.dtype = dtype
+        self.device = device
+        self.random_state = random_state
+        self.contexts = contexts
+        self.progress = progress
+
+    def _network(self, X: Array, seed: int) -> Network:
+        from implicit_bias.networks import GLN
+
+        if self.contexts is not None:
+            layers = [self.contexts]
+        else:
+            # The first layer draws what `GLNSVC` draws from the same seed.
+            rng = as_generator(self.random_state)
+            layers = [
+                HyperplaneContexts.random(
+                    X, width, self.n_hyperplanes, threshold=self.threshold, random_state=rng
+                )
+                for width in np.atleast_1d(self.n_units).tolist()
+            ]
+        return GLN(layers, readout_bias=self.readout_bias, dtype=_dtype(self.dtype), seed=seed)
+
+
+class ReLUClassifier(_NetworkClassifier):
+    """A ReLU network without bias units, trained by gradient descent.
+
+    Parameters
+    ----------
+    n_units : int or sequence of int
+        Hidden units; a sequence has one entry a hidden layer.
+    steps, batch_size, learning_rate, momentum, loss
+        As in `TrainingConfig`.
+    dtype, device, random_state, progress
+        As in `GLNClassifier`.
+    checkpoints : tuple of int
+        Steps at which to keep a copy of the network, in ``checkpoints_``: for SVM-LC with the
+        gates of that time, pass ``gates=classifier.checkpoints_[step]`` to `GatedReLUSVC`.
+    """
+
+    def __init__(
+        self,
+        n_units: int | Sequence[int] = 50,
+        *,
+        steps: int = 3200,
+        batch_size: int | None = 128,
+        learning_rate: float = 0.04,
+        momentum: float = 0.0,
+        loss: Literal["logistic", "exponential"] = "logistic",
+        dtype: Literal["float32", "float64"] = "float64",
+        device: str = "cpu",
+        random_state: RandomState = None,
+        progress: bool = False,
+        checkpoints: tuple[int, ...] = (),
+    ) -> None:
+        self.n_units = n_units
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.loss = loss
+        self.dtype = dtype
+        self.device = device
+        self.random_state = random_state
+        self.progress = progress
+        self.checkpoints = checkpoints
+
+    def _network(self, X: Array, seed: int) -> Network:
+        from implicit_bias.networks import ReLUNetwork
+
+        widths = np.atleast_1d(self.n_units).tolist()
+        return ReLUNetwork(X.shape[1], widths, dtype=_dtype(self.dtype), seed=seed)
+
+
+def _dtype(name: str) -> torch.dtype:
+    import torch
+
+    if name not in ("float32", "float64"):
+        raise ValueError(f"dtype must be 'float32' or 'float64', got {name!r}")
+    return torch.float64 if name == "float64" else torch.float32

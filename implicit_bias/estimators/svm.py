@@ -1,0 +1,421 @@
+"""scikit-learn classifiers that solve a margin problem. No numerics here."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import (
+    TYPE_CHECKING,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    get_args,
+    runtime_checkable,
+)
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from implicit_bias.gating import (
+    Gating,
+    GlobalContexts,
+    HyperplaneContexts,
+    NoGates,
+    Threshold,
+    UnitGates,
+    l2_metric,
+)
+from implicit_bias.problem import HasHiddenLayer, Structure
+from implicit_bias.solvers import OnFailure, Solution, solve_relaxed
+from implicit_bias.validation import Array
+
+if TYPE_CHECKING:
+    from implicit_bias.networks import Network
+    from implicit_bias.training.history import HistoryPoint
+    from implicit_bias.training.limit import LimitResult
+    from implicit_bias.training.minibatch import TrainingResult
+
+    Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
+from implicit_bias.estimators.base import (
+    BinaryClassifier,
+    MarginView,
+    RandomState,
+    as_generator,
+    fingerprint,
+)
+
+
+@runtime_checkable
+class HasGating(Protocol):
+    """What has gates of its own: a network, or a classifier that trained one."""
+
+    def gating(self) -> Gating:
+        """Gates of the hidden units."""
+
+
+class _MarginSVC(BinaryClassifier, ABC):
+    """A classifier that solves one margin problem; subclasses say which.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The classes; the second is the positive one.
+    structure_ : Structure
+        Gates, groups and metric.
+    solution_ : Solution
+        Dual variables, status and certificate.
+    failure_ : Solution or None
+        The proof that the hard margin has no solution, where ``on_failure`` then asked for
+        another one.
+    fitted_C_ : float
+        The C of ``solution_``: ``soft_C`` where the hard margin had no solution and
+        ``on_failure="soft"``.
+    dropped_ : ndarray of int
+        Training samples that ``on_failure="drop"`` left out.
+    samples_ : str
+        Fingerprint of the training samples.
+    dual_coef_ : ndarray of shape (1, n_support)
+        y_n alpha_n of the support vectors, as in scikit-learn's SVC.
+    """
+
+    structure_: Structure
+    solution_: Solution
+    failure_: Solution | None
+    fitted_C_: float
+    dropped_: NDArray[np.int64]
+    samples_: str
+    C: float
+    solver: str
+    tol: float
+    device: str
+    on_failure: OnFailure
+    soft_C: float | None
+
+    @abstractmethod
+    def _structure(self, X: Array) -> Structure:
+        """Build gates, groups and metric from the training inputs (n, D)."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Build the gates from the training inputs and solve the margin problem.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Inputs; include a constant column where predictors should have an offset.
+        y : array_like of shape (n,)
+            Labels of two classes.
+
+        Raises
+        ------
+        ValueError
+            NaN, one class, more than two classes, parameters out of range.
+        SolveError
+            Not separable, or the tolerance was not reached, and ``on_failure="raise"``.
+        """
+        if self.on_failure not in get_args(OnFailure):
+            raise ValueError(
+                f"on_failure must be one of {get_args(OnFailure)}, got {self.on_failure!r}"
+            )
+        X, signs = self._validate(X, y)
+        self.structure_ = self._structure(X)
+        problem = self.structure_.problem(X, signs, self.C)
+        relaxed = solve_relaxed(
+            problem,
+            self.on_failure,
+            self.soft_C,
+            solver=self.solver,
+            tol=self.tol,
+            device=self.device,
+        )
+        self.solution_ = relaxed.solution
+        self.failure_ = relaxed.failure
+        self.fitted_C_ = relaxed.C
+        self.dropped_ = relaxed.dropped
+        self.samples_ = fingerprint(X, signs)
+        self.dual_coef_ = (signs * self.solution_.alpha)[None, self.support_]
+        if self.on_failure == "raise":
+            self.solution_.raise_for_status()
+        if relaxed.message:
+            warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
+        return self
+
+    @property
+    def coef_(self) -> Array:
+        """Coefficients zeta of each gate column, shape (M, D)."""
+        return self.solution_.coef
+
+    @property
+    def support_(self) -> NDArray[np.int64]:
+        """Indices of the support vectors, shape (n_support,)."""
+        return self.solution_.support
+
+    @property
+    def group_norms_(self) -> Array:
+        """||zeta_g|| of each group, shape (G,): which hidden units the norm keeps."""
+        return self.solution_.group_scale
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the solver, at least 1."""
+        return max(1, self.solution_.stats.iterations)
+
+    def margin_view(self) -> MarginView:
+        """Structure, coefficients and solution."""
+        check_is_fitted(self)
+        return MarginView(
+            self.structure_,
+            self.coef_,
+            self.solution_,
+            self.fitted_C_,
+            self.dropped_,
+            self.samples_,
+        )
+
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Nothing was trained."""
+        return ()
+
+    def _decide(self, X: Array) -> Array:
+        return self.structure_.decision(X, self.coef_)
+
+
+class GatedSVC(_MarginSVC):
+    """SVM under the group norm of any gating; without a gating, the linear SVM.
+
+    Parameters
+    ----------
+    gating : Gating or None
+        Gates and groups; None is the constant gate 1.
+    metric : mapping from group to ndarray, optional
+        See `MarginProblem`.
+    C : float
+        Weight of the hinge loss; inf is the hard margin.
+    solver : str
+        "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel" or "scs".
+    tol : float
+        Relative gap between the certified bounds.
+    device : str
+        Where the native solvers compute.
+    on_failure : {"raise", "warn", "soft", "drop"}
+        What to do where the solve does not end optimal; see `solve_relaxed`.
+    soft_C : float or None
+        C of the soft margin that "soft" and "drop" then solve; None is 100 over the root mean
+        square of the feature norms.
+    """
+
+    def __init__(
+        self,
+        gating: Gating | None = None,
+        *,
+        metric: dict[int, Array] | None = None,
+        C: float = np.inf,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        device: str = "cpu",
+        on_failure: OnFailure = "raise",
+        soft_C: float | None = None,
+    ) -> None:
+        self.gating = gating
+        self.metric = metric
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.device = device
+        self.on_failure = on_failure
+        self.soft_C = soft_C
+
+    def _structure(self, X: Array) -> Structure:
+        gating = NoGates(X.shape[1]) if self.gating is None else self.gating
+        if not isinstance(gating, Gating):
+            raise ValueError(
+                f"gating must be a Gating, such as UnitGates(weights, thresholds), got a "
+                f"{type(gating).__name__}: gates of given samples alone go into a MarginProblem"
+            )
+        return Structure(gating, metric=self.metric)
+
+
+class GLNSVC(_MarginSVC):
+    """Where a gated linear network goes: SVM-GLN (norm="gln") or SVM-L2 (norm="l2").
+
+    With one unit both are the shallow GLN, whose contexts that no training sample is in
+    predict 0.
+
+    Parameters
+    ----------
+    n_units, n_hyperplanes : int
+        H hidden units, each with C = 2^k contexts cut by k hyperplanes.
+    norm : {"gln", "l2"}
+        Sum of the units' norms, or the exact ||beta||_2 over all joint contexts.
+    threshold : {"median", "random", "zero"} or array of shape (H, k)
+        See `HyperplaneContexts.random`; the median is that of the training inputs.
+    C, solver, tol, device, on_failure, soft_C
+        As in `GatedSVC`.
+    random_state : int, Generator, RandomState or None
+        Seed of the hyperplanes; `GLNClassifier` draws the same ones from the same seed.
+    contexts : HyperplaneContexts, optional
+        Contexts to use instead of drawing any; the parameters that would shape them are then
+        ignored.
+    """
+
+    def __init__(
+        self,
+        n_units: int = 50,
+        n_hyperplanes: int = 1,
+        norm: Literal["gln", "l2"] = "gln",
+        threshold: Threshold = "median",
+        C: float = np.inf,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        device: str = "cpu",
+        random_state: RandomState = None,
+        *,
+        contexts: HyperplaneContexts | None = None,
+        on_failure: OnFailure = "raise",
+        soft_C: float | None = None,
+    ) -> None:
+        self.n_units = n_units
+        self.n_hyperplanes = n_hyperplanes
+        self.norm = norm
+        self.threshold = threshold
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.device = device
+        self.random_state = random_state
+        self.contexts = contexts
+        self.on_failure = on_failure
+        self.soft_C = soft_C
+
+    def _structure(self, X: Array) -> Structure:
+        if self.norm not in ("gln", "l2"):
+            raise ValueError(f"norm must be 'gln' or 'l2', got {self.norm!r}")
+        contexts = self.contexts or HyperplaneContexts.random(
+            X,
+            self.n_units,
+            self.n_hyperplanes,
+            threshold=self.threshold,
+            random_state=as_generator(self.random_state),
+        )
+        if contexts.n_units == 1:
+            return Structure(GlobalContexts.collapse(contexts, X))
+        if self.norm == "gln":
+            return Structure(contexts)
+        one_group = np.zeros_like(contexts.groups)
+        return Structure(contexts, one_group, {0: l2_metric(contexts.n_units, contexts.n_contexts)})
+
+
+class GatedReLUSVC(_MarginSVC):
+    """Where a ReLU network with frozen gates goes: SVM-RC, or SVM-LC for learned gates.
+
+    Parameters
+    ----------
+    n_units : int
+        H; with random gates.
+    gates : "random", or a network or classifier with a ``gating()``
+        Random gates are SVM-RC; those of a trained network are SVM-LC. In grid searches and
+        cross-validation pass ``classifier.network_``: scikit-learn un-fits a classifier that it
+        clones.
+    always_on : bool
+        Append a unit that is always on to random gates, so that no sample has all gates off.
+    C, solver, tol, device, on_failure, soft_C
+        As in `GatedSVC`.
+    random_state : int, Generator, RandomState or None
+        Seed of random gates.
+    init : {"normal", "orthogonal"}
+        Directions of random gates.
+    threshold : {"median", "random", "zero"} or array of shape (H,)
+        Thresholds of random gates.
+    """
+
+    def __init__(
+        self,
+        n_units: int = 50,
+        gates: Literal["random"] | HasGating = "random",
+        always_on: bool = True,
+        C: float = np.inf,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        device: str = "cpu",
+        random_state: RandomState = None,
+        *,
+        init: Literal["normal", "orthogonal"] = "normal",
+        threshold: Threshold = "median",
+        on_failure: OnFailure = "raise",
+        soft_C: float | None = None,
+    ) -> None:
+        self.n_units = n_units
+        self.gates = gates
+        self.always_on = always_on
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.device = device
+        self.random_state = random_state
+        self.init = init
+        self.threshold = threshold
+        self.on_failure = on_failure
+        self.soft_C = soft_C
+
+    def _structure(self, X: Array) -> Structure:
+        if isinstance(self.gates, HasGating):
+            return Structure(self.gates.gating())
+        if isinstance(self.gates, str) and self.gates == "random":
+            gating = UnitGates.random(
+                X,
+                self.n_units,
+                init=self.init,
+                threshold=self.threshold,
+                always_on=self.always_on,
+                random_state=as_generator(self.random_state),
+            )
+            return Structure(gating)
+        raise ValueError(
+            "gates must be 'random', or a network or classifier with gates of its own, got a "
+            f"{type(self.gates).__name__}: other gatings go into GatedSVC"
+        )
+
+
+class HiddenLayerSVC(_MarginSVC):
+    """SVM-HL: a linear SVM on the hidden activations of a network.
+
+    Parameters
+    ----------
+    network : network or classifier with ``hidden_activations(X)``, or None
+        None is the linear SVM on the inputs. In grid searches and cross-validation pass
+        ``classifier.network_``: scikit-learn un-fits a classifier that it clones.
+    C, solver, tol, device, on_failure, soft_C
+        As in `GatedSVC`.
+
+    Notes
+    -----
+    ``coef_`` has shape (1, H): one weight a hidden unit.
+    """
+
+    def __init__(
+        self,
+        network: HasHiddenLayer | None = None,
+        *,
+        C: float = np.inf,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        device: str = "cpu",
+        on_failure: OnFailure = "raise",
+        soft_C: float | None = None,
+    ) -> None:
+        self.network = network
+        self.C = C
+        self.solver = solver
+        self.tol = tol
+        self.device = device
+        self.on_failure = on_failure
+        self.soft_C = soft_C
+
+    def _structure(self, X: Array) -> Structure:
+        if self.network is None:
+            return Structure(NoGates(X.shape[1]))
+        n_hidden = self.network.hidden_activations(X[:1]).shape[1]
+        return Structure(NoGates(n_hidden), representation=self.network)

@@ -1,0 +1,1 @@
+"""Figures of a report, drawn from a comparison or a training."""

@@ -1,0 +1,155 @@
+r"""Figures of a training towards the limit: how fast it gets there, and what its units weigh.
+
+A quantity that decays like steps^p is a straight line of slope p where both axes are logarithmic.
+The exponent is fitted, by least squares of the logarithms, to the last factor `TAIL` of the steps.
+
+Source: Lippl, Abbott, Chung (2022), eq. (18) for the weights of a unit at the limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from implicit_bias.networks import Network
+from implicit_bias.report.figures.base import Plot
+from implicit_bias.report.style import BLUE, COLOURS, GREY, HEIGHT, LINES, VERMILION, WIDTH
+from implicit_bias.training.limit import LimitResult
+
+# Factor between the last step and the first one that counts for the exponent.
+TAIL = 10.0
+# Least points of a fit.
+LEAST_POINTS = 3
+LABELS = {
+    "excess": "excess over the optimum",
+    "disagreement": "disagreement with the reference",
+    "min_margin": "smallest margin",
+    "residual": "KKT residual",
+    "slackness": "complementary slackness",
+    "balance": "deviation from |w| = ||W||",
+}
+
+
+def decay_exponent(steps: Sequence[float], values: Sequence[float]) -> float:
+    """Fit p of values ~ steps^p over the last factor `TAIL` of the steps; nan where it cannot be.
+
+    Values that are not positive and finite have no logarithm and are left out.
+    """
+    x, y = np.asarray(steps, dtype=float), np.asarray(values, dtype=float)
+    if not len(x):
+        return math.nan
+    counts = (x > 0) & (x >= x.max() / TAIL) & (y > 0) & np.isfinite(y)
+    if np.count_nonzero(counts) < LEAST_POINTS:
+        return math.nan
+    return float(np.polyfit(np.log(x[counts]), np.log(y[counts]), 1)[0])
+
+
+def limit_plots(
+    results: Mapping[str, LimitResult],
+    columns: Sequence[str] = ("excess", "disagreement", "min_margin"),
+) -> tuple[Plot, ...]:
+    """Draw columns of the histories against the steps, each with its fitted exponent.
+
+    Parameters
+    ----------
+    results : mapping from name to LimitResult
+        Trainings to draw beside each other.
+    columns : sequence of str
+        Columns of `LimitResult.frame`, the caller's own measures among them. One that has no
+        positive value anywhere gives no figure.
+
+    Returns
+    -------
+    tuple of Plot
+        To be drawn and saved inside `figures.style`.
+    """
+    frames = {name: result.frame() for name, result in results.items()}
+    drawn = (_against_steps(frames, column) for column in columns)
+    return tuple(plot for plot in drawn if plot is not None)
+
+
+def _against_steps(frames: Mapping[str, pd.DataFrame], column: str) -> Plot | None:
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    ax = figure.add_subplot()
+    listed = []
+    for (name, frame), colour, line in zip(
+        frames.items(), cycle(COLOURS), cycle(LINES), strict=False
+    ):
+        shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
+        if shown.empty:
+            continue
+        exponent = decay_exponent(frame["step"].tolist(), frame[column].tolist())
+        rate = "" if math.isnan(exponent) else f", ~ steps^{exponent:.2g}"
+        ax.plot(shown["step"], shown[column], line, color=colour, label=f"{name}{rate}")
+        listed.append(f"{name} ends at {shown[column].iloc[-1]:.3g}{rate}")
+    if not listed:
+        return None
+    label = LABELS.get(column, column.replace("_", " "))
+    ax.set(xlabel="steps", ylabel=label)
+    logarithmic(ax)
+    figure.legend(loc="outside lower center", ncols=1)
+    return Plot(
+        f"limit-{column.replace('_', '-')}",
+        figure,
+        f"{label} against the steps, both logarithmic: {'; '.join(listed)}",
+        f"{label[0].upper()}{label[1:]}. A straight line is a power of the steps; the exponent is "
+        f"that of the last factor {TAIL:g}.",
+    )
+
+
+def unit_weights_plots(network: Network) -> tuple[Plot, ...]:
+    """Draw |w_h| and ||W_h|| of each hidden unit against its norm ||zeta_h|| = |w_h| ||W_h||.
+
+    At the limit both lie on the dotted line, the square root of that norm (eq. (18)).
+
+    Returns
+    -------
+    tuple of Plot
+        One figure; none where units have no zeta (several hidden layers) or no weights.
+    """
+    if not network.has_margin_structure:
+        return ()
+    outward = np.abs(network.readout.detach().cpu().numpy()[0])
+    # Row-major: the C weight vectors of a unit lie together.
+    first = network.hidden_weights[0].detach().cpu().numpy()
+    inward = np.linalg.norm(first.reshape(len(outward), -1), axis=1)
+    norms = inward * outward
+    alive = norms > 0
+    if not alive.any():
+        return ()
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    ax = figure.add_subplot()
+    line = np.geomspace(norms[alive].min(), norms.max(), 50)
+    ax.plot(line, np.sqrt(line), ":", color=GREY, label="equal")
+    ax.plot(norms[alive], outward[alive], "o", color=BLUE, label="readout |w|")
+    ax.plot(norms[alive], inward[alive], "^", color=VERMILION, mfc="none", label="hidden ||W||")
+    ax.set(xlabel="norm ||zeta|| of the unit", ylabel="its weights")
+    logarithmic(ax)
+    figure.legend(loc="outside lower center", ncols=3)
+    apart = float(np.max(np.abs(inward - outward)[alive] / np.maximum(inward, outward)[alive]))
+    plot = Plot(
+        "limit-units",
+        figure,
+        f"Weights of {np.count_nonzero(alive)} units of {len(norms)} against their norms; the two "
+        f"layers differ by at most {apart:.2g} of the larger",
+        "The weights into and out of each unit. Gradient descent makes them equal in the limit.",
+    )
+    return (plot,)
+
+
+def logarithmic(ax: Axes) -> None:
+    """Let both axes be logarithmic, with plain numbers: the style parses no mathematics."""
+    ax.set(xscale="log", yscale="log")
+    ax.grid(True)
+    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        if high < 100 * low:  # else powers of ten are enough
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,224 @@
+"""What models make of two inputs.
+
+Source: Lippl, Abbott, Chung (2022), figure 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.estimators.base import MarginView
+from implicit_bias.report.figures.base import (
+    Plot,
+    Subject,
+    has_class_names,
+    short_label,
+    support_of,
+)
+from implicit_bias.report.figures.predictors import reads_inputs
+from implicit_bias.report.figures.questions import undecided
+from implicit_bias.report.style import (
+    BLACK,
+    BLUE,
+    CONTEXT_TINTS,
+    GREEN,
+    GREY,
+    NEGATIVE_TINT,
+    POSITIVE_TINT,
+    VERMILION,
+    WIDTH,
+    legend,
+    panel,
+)
+from implicit_bias.validation import Array
+
+# Points along each axis at which a picture of the plane is computed.
+GRID = 240
+# With more contexts than this their hyperplanes are drawn only where they rule.
+MAX_EXTENDED = 8
+# Above this many samples a picture draws them as pixels, not as shapes.
+MAX_SHAPES = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A grid over the training samples of two inputs.
+
+    Attributes
+    ----------
+    x, y : ndarray of shape (GRID,)
+        Coordinates along the axes.
+    has_constant : bool
+        Whether inputs end with a constant 1.
+    """
+
+    x: Array
+    y: Array
+    has_constant: bool
+
+    @classmethod
+    def around(cls, data: Dataset) -> Plane:
+        """Cover the samples, with some room."""
+        low, high = data.X[:, :2].min(axis=0), data.X[:, :2].max(axis=0)
+        room = 0.08 * np.maximum(high - low, 1e-9)
+        x, y = np.linspace(low - room, high + room, GRID).T
+        return cls(x, y, data.has_constant)
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom, top."""
+        return self.x[0], self.x[-1], self.y[0], self.y[-1]
+
+    def points(self) -> Array:
+        """Return the inputs (GRID^2, D) at the grid's points: y is the slow axis."""
+        x, y = np.meshgrid(self.x, self.y)
+        return self.inputs(np.column_stack([x.ravel(), y.ravel()]))
+
+    def inputs(self, points: Array) -> Array:
+        """Points (n, 2) with the constant, where there is one."""
+        return np.column_stack([points, np.ones(len(points))]) if self.has_constant else points
+
+    def line(self, coef: Array) -> Array:
+        """Points (n, 2) of <coef, x> = 0 that cross the grid; none where there is no line."""
+        normal, offset = coef[:2], coef[2] if self.has_constant else 0.0
+        square = float(normal @ normal)
+        if square == 0:
+            return np.empty((0, 2))
+        centre = np.array([self.x.mean(), self.y.mean()])
+        foot = centre - (normal @ centre + offset) / square * normal
+        reach = np.hypot(np.ptp(self.x), np.ptp(self.y))
+        along = np.linspace(-reach, reach, 8 * GRID) / np.sqrt(square)
+        return foot + along[:, None] * np.array([-normal[1], normal[0]])
+
+
+def plane_plots(subject: Subject) -> Iterator[Plot]:
+    """Decision regions and contexts, for inputs in the plane."""
+    train = subject.train
+    if train.n_features - train.has_constant != 2 or train.image_shape is not None:
+        return
+    plane = Plane.around(train)
+    for i, name in enumerate(subject.models, 1):
+        if undecided(subject.comparison.model(name)):
+            continue
+        yield Plot(
+            f"regions-{i}",
+            _decision_regions(subject, name, plane),
+            f"Regions of the plane that {name} gives to each class, with the training samples",
+            f"{name}: what it predicts. The line is where it changes its mind.",
+        )
+    for i, (name, view) in enumerate(subject.views.items(), 1):
+        if _has_contexts(view, plane):
+            yield Plot(
+                f"contexts-{i}",
+                _contexts(subject, name, plane),
+                f"Contexts of {name}: the cells cut by the gates, and the hyperplane of each",
+                f"{name}: the gates cut the plane into cells (dashed). In each cell rules one "
+                "linear predictor; its zero set is solid where it rules, and, where the cells are "
+                "few, dotted elsewhere.",
+            )
+
+
+def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
+    figure, ax = _plane_panel(name)
+    positive = np.asarray(subject.models[name].predict(plane.points())) == 1
+    regions = positive.reshape(GRID, GRID)
+    _tint(ax, plane, regions, (NEGATIVE_TINT, POSITIVE_TINT))
+    _boundary(ax, plane, regions, colors=BLACK, linewidths=1.5)
+    _samples(ax, subject, name)
+    legend(figure)
+    return figure
+
+
+def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
+    figure, ax = _plane_panel(name)
+    view = subject.views[name]
+    gates = _gates(view, plane.points())
+    cells, cell = np.unique(gates, axis=0, return_inverse=True)
+    _tint(ax, plane, cell.reshape(GRID, GRID) % len(CONTEXT_TINTS), CONTEXT_TINTS)
+    # A gate and its complement share their boundary.
+    for changed in np.unique(np.abs(gates - gates[0]), axis=1).T:
+        edges = changed.reshape(GRID, GRID) > 0
+        _boundary(ax, plane, edges, colors=GREY, linewidths=0.9, linestyles="dashed")
+    _samples(ax, subject, name, faint=True)
+    for code in cells:
+        line = plane.line(code @ view.coef)
+        if not len(line):
+            continue
+        rules = (_gates(view, plane.inputs(line)) == code).all(axis=1)
+        if len(cells) <= MAX_EXTENDED:
+            ax.plot(*line.T, color=GREEN, linestyle=":", linewidth=1)
+        ax.plot(*np.where(rules[:, None], line, np.nan).T, color=BLACK, linewidth=2)
+    ax.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
+    legend(figure)
+    return figure
+
+
+def _gates(view: MarginView, X: Array) -> Array:
+    """Gates (n, M) of inputs (n, D), dense."""
+    return sp.csr_array(view.structure.gating.gates(X)).toarray()
+
+
+def _has_contexts(view: MarginView, plane: Plane) -> bool:
+    """Whether the gates are functions of the inputs that cut the plane in pieces."""
+    if not reads_inputs(view):
+        return False
+    gates = _gates(view, plane.points())
+    return bool(np.isin(gates, (0.0, 1.0)).all() and (gates != gates[0]).any())
+
+
+def _tint(ax: Axes, plane: Plane, numbers: NDArray[Any], tints: Sequence[str]) -> None:
+    """Colour the plane by whole numbers (GRID, GRID), each the index of a tint."""
+    ax.imshow(
+        numbers,
+        ListedColormap(tints),
+        vmin=0,
+        vmax=len(tints) - 1,
+        extent=plane.extent,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+    )
+
+
+def _boundary(ax: Axes, plane: Plane, inside: NDArray[np.bool_], **options: Any) -> None:
+    if inside.any() and not inside.all():
+        ax.contour(plane.x, plane.y, inside.astype(float), [0.5], **options)
+
+
+def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> None:
+    train = subject.train
+    classes = ((-1, BLUE, "o"), (1, VERMILION, "^"))
+    names = train.class_names if has_class_names(train) else ("class −1", "class +1")
+    for (label, colour, marker), class_name in zip(classes, names, strict=True):
+        x, y = train.X[train.y == label, :2].T
+        ax.scatter(
+            x,
+            y,
+            s=14,
+            c=colour,
+            marker=marker,
+            alpha=0.5 if faint else 0.9,
+            linewidths=0,
+            label=short_label(class_name),
+            rasterized=len(train) > MAX_SHAPES,
+        )
+    support = support_of(subject, name)
+    x, y = train.X[support, :2].T
+    ax.scatter(x, y, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2)
+
+
+def _plane_panel(name: str) -> tuple[Figure, Axes]:
+    figure, ax = panel(height=WIDTH - 0.3)
+    ax.set_title(short_label(name))
+    ax.set(xlabel="input 1", ylabel="input 2")
+    return figure, ax

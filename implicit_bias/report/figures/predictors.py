@@ -1,0 +1,155 @@
+"""Learned predictors and support vectors as images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from implicit_bias.estimators.base import MarginView
+from implicit_bias.report.figures.base import (
+    Plot,
+    Subject,
+    margin_of,
+    short_label,
+    signed,
+    support_of,
+)
+from implicit_bias.report.figures.questions import programs, reference_of
+from implicit_bias.report.figures.units import ONE_GROUP
+from implicit_bias.report.style import GREY, WIDTH
+from implicit_bias.validation import Array
+
+# Most units, contexts and support vectors shown as images.
+MAX_UNITS, MAX_CONTEXTS, MAX_SUPPORT, IMAGES_A_ROW = 4, 4, 8, 4
+
+
+def predictor_plots(subject: Subject) -> Iterator[Plot]:
+    """Show the coefficients of the largest units as images."""
+    if subject.train.image_shape is None:
+        return
+    number = 0
+    for twins in programs(subject.comparison):
+        pictured = [twin for twin in twins if reads_inputs(subject.views[twin.name])]
+        if not pictured:
+            continue
+        coefs = {twin.name: _unit_coef(subject.views[twin.name]) for twin in pictured}
+        first = reference_of(pictured).name
+        one_group = len(margin_of(twins[0]).unit_norms) == 1
+        largest = "longest zeta" if one_group else "largest norm"
+        chosen = f"the units with the {largest} in {first}"
+        rows = _tiles(coefs[first], subject.views[first].structure.gating.groups)
+        columns = [column for row in rows for column, _ in row]
+        pixels = np.prod(subject.train.image_shape)
+        limit = max(np.abs(coef[columns, :pixels]).max() for coef in coefs.values())
+        for name, coef in coefs.items():
+            number += 1
+            yield Plot(
+                f"predictors-{number}",
+                _predictor_images(name, coef, rows, limit, subject.train.image_shape),
+                f"Weights of {name} as images, of {chosen}",
+                f"{name}: {chosen}"
+                + (ONE_GROUP if one_group else "")
+                + ". The colour scale is the same for all models of this program, whose weights "
+                "have total length 1.",
+                raster=True,
+            )
+
+
+def reads_inputs(view: MarginView) -> bool:
+    """Whether the coefficients apply to the inputs themselves, and are not all zero."""
+    return view.structure.representation is None and bool(np.any(view.coef))
+
+
+def _unit_coef(view: MarginView) -> Array:
+    return view.coef / np.linalg.norm(view.coef)
+
+
+def _tiles(coef: Array, units: NDArray[np.int64]) -> list[list[tuple[int, str]]]:
+    """Gate columns to show, each with its title: a row a unit, or one row for all.
+
+    ``coef`` is (M, D); ``units`` (M,) is the unit of each column.
+    """
+    squares = np.einsum("md,md->m", coef, coef)
+    norms = np.bincount(units, weights=squares)
+    rows = []
+    for unit in np.argsort(-norms, kind="stable")[:MAX_UNITS]:
+        columns = np.flatnonzero(units == unit)
+        largest = np.argsort(-squares[columns], kind="stable")[:MAX_CONTEXTS]
+        rows.append([(int(columns[c]), f"unit {unit}, context {c}") for c in np.sort(largest)])
+    if len(units) == len(norms):  # one column a unit
+        return [[(column, f"unit {units[column]}") for row in rows for column, _ in row]]
+    return rows
+
+
+def _predictor_images(
+    name: str,
+    coef: Array,
+    rows: Sequence[Sequence[tuple[int, str]]],
+    limit: float,
+    shape: tuple[int, int],
+) -> Figure:
+    tiles = [
+        (title, coef[column, : shape[0] * shape[1]].reshape(shape))  # C order, as in Dataset
+        for row in rows
+        for column, title in row
+    ]
+    return _image_grid(name, tiles, max(map(len, rows)), "PuOr_r", (-limit, limit))
+
+
+def support_plots(subject: Subject) -> Iterator[Plot]:
+    """Show the support vectors of largest alpha as images."""
+    if subject.train.image_shape is None:
+        return
+    solved = [name for name in subject.views if len(support_of(subject, name))]
+    for i, name in enumerate(solved, 1):
+        support = support_of(subject, name)
+        yield Plot(
+            f"support-{i}",
+            _support_images(subject, name),
+            f"Images of the support vectors of {name} with the largest alpha",
+            f"{name}: {min(MAX_SUPPORT, len(support))} of its {len(support)} support vectors, "
+            "with label and alpha.",
+            raster=True,
+        )
+
+
+def _support_images(subject: Subject, name: str) -> Figure:
+    train, solution = subject.train, subject.views[name].solution
+    if train.image_shape is None or solution is None:
+        raise ValueError(f"{name} has no support vectors that are images")
+    support = support_of(subject, name)
+    largest = support[np.argsort(-solution.alpha[support], kind="stable")][:MAX_SUPPORT]
+    pixels = train.X[:, : train.image_shape[0] * train.image_shape[1]]
+    tiles = [
+        (f"{signed(train.y[n])}   α {solution.alpha[n]:.2g}", pixels[n].reshape(train.image_shape))
+        for n in largest
+    ]
+    limits = (float(pixels.min()), float(pixels.max()))
+    return _image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits)
+
+
+def _image_grid(
+    title: str,
+    tiles: Sequence[tuple[str, Array]],
+    n_columns: int,
+    colours: str,
+    limits: tuple[float, float],
+) -> Figure:
+    """Images in rows of ``n_columns``, each under its own title."""
+    n_columns = min(n_columns, len(tiles))
+    n_rows = -(-len(tiles) // n_columns)
+    side = min(WIDTH / n_columns, WIDTH / 2.6)
+    figure = Figure(figsize=(WIDTH, 0.4 + n_rows * (side + 0.2)), layout="constrained")
+    figure.suptitle(short_label(title), fontsize=10, fontweight="bold")
+    for ax in (grid := figure.subplots(n_rows, n_columns, squeeze=False)).flat:
+        ax.set_axis_off()
+    for ax, (name, image) in zip(grid.flat, tiles, strict=False):
+        ax.imshow(image, cmap=colours, vmin=limits[0], vmax=limits[1], interpolation="nearest")
+        ax.set_title(name, fontsize=8.5, fontweight="normal", pad=3)
+        ax.set_axis_on()
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set(visible=True, color=GREY)
+    return figure

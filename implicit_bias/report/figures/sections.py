@@ -1,0 +1,76 @@
+"""Sections of a report, and the figures in each.
+
+A figure is one small panel, wide as a phone: the page puts panels side by side where there is
+room.
+"""
+
+from __future__ import annotations
+
+from implicit_bias.report.figures.base import Section, Subject, class_note
+from implicit_bias.report.figures.errors import error_plots
+from implicit_bias.report.figures.margins import margin_plots
+from implicit_bias.report.figures.plane import plane_plots
+from implicit_bias.report.figures.predictors import predictor_plots, support_plots
+from implicit_bias.report.figures.questions import undecided
+from implicit_bias.report.figures.training import training_plots
+from implicit_bias.report.figures.units import kept_by_svms, unit_plots
+
+
+def sections(subject: Subject) -> tuple[Section, ...]:
+    """Draw all sections for which there are data; call it inside `style`."""
+    drawn = [
+        Section(
+            "errors",
+            "Errors and disagreement",
+            "How often each model is wrong, and how often two models say different things. Two "
+            "models that go to the same place disagree far less than chance would have it.",
+            tuple(error_plots(subject)),
+        ),
+        Section(
+            "units",
+            "Which units are kept",
+            "The norm is a sum over hidden units, so its minimum can switch whole units off"
+            f"{kept_by_svms(subject.comparison)}. The share of each unit in the norm shows "
+            "whether gradient descent does the same.",
+            tuple(unit_plots(subject)),
+        ),
+        Section(
+            "margins",
+            "Margins of the training samples",
+            "y f(x) divided by the norm, of each training sample. The smallest one is the margin; "
+            "where there is a dashed line, no predictor of the same program can push it past that.",
+            tuple(margin_plots(subject)),
+        ),
+        Section(
+            "training",
+            "Training",
+            "The networks over the steps of their training, on all training samples.",
+            tuple(training_plots(subject)),
+        ),
+        Section(
+            "predictors",
+            "Learned predictors",
+            "The weights zeta with which a unit reads the image, one picture for each of its "
+            "contexts: orange pixels speak for +1, purple ones for −1.",
+            tuple(predictor_plots(subject)),
+        ),
+        Section(
+            "support",
+            "Support vectors",
+            "The training samples that hold the margin in place, those with the largest dual "
+            f"variable alpha first. {class_note(subject.train)}",
+            tuple(support_plots(subject)),
+        ),
+        Section(
+            "plane",
+            "The plane",
+            "What the models make of the two inputs. A ring marks a support vector."
+            + "".join(
+                f" {model.name} has no predictor: not separable, proven."
+                for model in subject.comparison.models
+                if undecided(model)
+            ),
+            tuple(plane_plots(subject)),
+        ),
+    ]
+    return tuple(section for section in drawn if section.plots)

@@ -1,0 +1,190 @@
+"""Networks over the steps of their training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from implicit_bias.comparison import ModelResult
+from implicit_bias.report.figures.base import Plot, Subject, margin_of, names_of, short_label
+from implicit_bias.report.figures.margins import bounds_of
+from implicit_bias.report.figures.questions import gates_moved, not_separable
+from implicit_bias.report.style import BLACK, GREY, legend, panel
+from implicit_bias.training.history import HistoryPoint
+
+
+def training_plots(subject: Subject) -> Iterator[Plot]:
+    """Curves of each trained network over its steps."""
+    networks = [model for model in subject.comparison.models if model.history]
+    if not networks:
+        return
+    names, bounds = names_of(networks), bounds_of(subject, networks)
+    yield Plot(
+        "training-loss",
+        _curves(subject, networks, lambda model, p: p.loss, "mean loss", log=True),
+        f"Mean training loss against the step, for {names}",
+        "Once all samples are right the loss can still fall: by weights that grow without bound.",
+    )
+    yield Plot(
+        "training-error",
+        _curves(subject, networks, lambda model, p: 100 * p.error, "training error, %"),
+        f"Training error against the step, for {names}",
+        "At 0 the network separates its training samples; only then has it a norm at margin 1.",
+    )
+    yield Plot(
+        "training-margin",
+        _curves(
+            subject,
+            networks,
+            lambda model, p: p.normalised_margin,
+            "normalised margin",
+            levels=bounds,
+        ),
+        f"Normalised margin against the step, for {names}"
+        + (", with the largest possible as a line" if bounds else ""),
+        "min y f(x) / norm: positive once all samples are right."
+        + (
+            " The black line is the level of the SVM with the gates at the end, 1 / optimum: the "
+            "limit of gradient descent, if the gates stay and it runs for ever."
+            if bounds
+            else ""
+        ),
+    )
+    certified = [
+        network
+        for network in networks
+        if _has_excess(network) and not not_separable(subject.comparison, network)
+    ]
+    if certified:
+        yield Plot(
+            "training-excess",
+            _curves(subject, certified, _excess, "norm / optimum − 1", log=True),
+            f"Excess of the norm over the certified optimum, for {names_of(certified)}",
+            "How much larger the norm is than it need be, from the step on at which all samples "
+            "are right; the optimum is that of the gates at the end. It falls to 0 if training "
+            "finds the SVM.",
+        )
+    moved = [network for network in networks if gates_moved(network)]
+    if moved:
+        yield Plot(
+            "training-gates",
+            _curves(
+                subject,
+                moved,
+                lambda model, p: 100 * p.gates_changed,
+                "gates changed since step 0, %",
+            ),
+            f"Share of the gates that differ from those of step 0, for {names_of(moved)}",
+            "Pairs of a training sample and a unit whose gate is not what it was before training. "
+            "The theory of fixed gates applies as far as this curve is flat.",
+        )
+
+
+def _curves(
+    subject: Subject,
+    networks: Sequence[ModelResult],
+    value: Callable[[ModelResult, HistoryPoint], float],
+    label: str,
+    *,
+    log: bool = False,
+    levels: Sequence[float] = (),
+) -> Figure:
+    figure, ax = panel()
+    for network in networks:
+        look = subject.look(network.name)
+        ax.plot(
+            [point.step for point in network.history],
+            [value(network, point) for point in network.history],
+            color=look.colour,
+            linestyle=look.line,
+            marker=look.marker,
+            markersize=3.5,
+            markevery=4,
+            label=short_label(network.name),
+        )
+    ax.set_xscale("symlog", linthresh=1)  # a logarithm that has room for step 0
+    ax.set_xlim(left=0)
+    for level in levels:
+        ax.axhline(level, color=BLACK, linewidth=1.2, label="_level")
+    if levels:
+        ax.axhline(0, color=GREY, linewidth=1, linestyle=":")
+        ax.margins(y=0.12)
+    if log:
+        _log_scale(ax)
+    _end_values(ax)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set(xlabel="step", ylabel=label)
+    ax.grid()
+    legend(figure)
+    return figure
+
+
+def _log_scale(ax: Axes) -> None:
+    """Make the y axis logarithmic with three numbers beside it at least, or leave it linear."""
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.lines])
+    values = values[np.isfinite(values) & (values > 0)]
+    if not len(values):
+        return
+    low, high = values.min() / 1.2, values.max() * 1.2
+    ticks = _log_ticks(low, high)
+    if len(ticks) < 3:
+        ax.set_ylim(bottom=0)
+        return
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    ax.yaxis.set_major_locator(FixedLocator(ticks))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two positive ones: three to eight, where a coarse enough grid has."""
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for mantissas in ((1,), (1, 2, 5), tuple(range(1, 10))):
+        ticks = [float(f"{m}e{decade:.0f}") for decade in decades for m in mantissas]
+        shown = [tick for tick in ticks if low <= tick <= high]
+        if len(shown) >= 3:
+            return shown[:: -(-len(shown) // 8)]
+    return []
+
+
+def _end_values(ax: Axes) -> None:
+    """Write the last value of each curve right of the axes, none over another."""
+    ends = []
+    ax.get_ylim()  # settles the limits, on which the places depend
+    for line in ax.lines:
+        x, y = (np.asarray(data, dtype=float) for data in line.get_data())
+        known = np.flatnonzero(np.isfinite(y))
+        if len(known) and not str(line.get_label()).startswith("_child"):
+            place = ax.transData.transform((x[known[-1]], y[known[-1]]))
+            height = float(ax.transAxes.inverted().transform(place)[1])
+            if np.isfinite(height):
+                ends.append((height, float(y[known[-1]]), line.get_color()))
+    lowest = -np.inf
+    for height, value, colour in sorted(ends, key=lambda end: end[:2]):
+        lowest = max(height, lowest + 0.075)
+        ax.text(
+            1.015,
+            lowest,
+            f"{value:.3g}",
+            transform=ax.transAxes,
+            color=colour,
+            fontsize=8.5,
+            va="center",
+        )
+
+
+def _excess(model: ModelResult, point: HistoryPoint) -> float:
+    """Excess at a point of the history; nan where the network does not separate its samples."""
+    if point.min_margin <= 0:
+        return np.nan
+    return point.norm / point.min_margin / margin_of(model).optimum - 1.0
+
+
+def _has_excess(model: ModelResult) -> bool:
+    known = model.margin is not None and 0 < model.margin.optimum < np.inf
+    return known and any(_excess(model, point) > 0 for point in model.history)

@@ -1,0 +1,288 @@
+"""Where cells are computed: processes of this machine, or the workers of a Dask scheduler.
+
+A backend takes settings and yields each with its outcome as soon as it is there, in any order.
+Only outcomes travel: whoever asked writes them, so that workers need not share a disk. A cell
+whose worker dies (for want of memory, say) is tried again, and fails if that happens once more
+(Dask: as often as the scheduler's ``allowed-failures`` say). When the caller stops early, cells
+being computed are given up.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import joblib
+import threadpoolctl
+import torch
+
+from implicit_bias.runs.cell import Outcome, compute, failure
+from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.grid import cell_key
+
+if TYPE_CHECKING:
+    import distributed
+
+# Its caller closes a backend's generator, and so stops the computation.
+Outcomes: TypeAlias = Generator[tuple[Setting, Outcome], None, None]
+# Computes a cell; workers import it by its name, so it is a function of a module that they have.
+Compute: TypeAlias = Callable[[Setting], Outcome]
+
+# A cell is given to this many workers that die before it fails.
+ATTEMPTS = 2
+# Seconds to wait for a scheduler, and for its first worker.
+CONNECT_TIMEOUT = 30
+
+
+class BackendError(RuntimeError):
+    """No worker can compute: the message has the cause and the cure."""
+
+
+class Backend(Protocol):
+    """Computes cells."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for the user."""
+
+    def run(self, cells: Sequence[Setting]) -> Outcomes:
+        """Yield each cell with its outcome as soon as it is there."""
+
+
+# --- processes of this machine -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LocalProcesses:
+    """Processes of this machine, which share its cores.
+
+    Parameters
+    ----------
+    processes : int or None
+        How many; None for one a core. Each takes its share of the cores as threads, and no more
+        than ``OMP_NUM_THREADS``.
+    compute : callable
+        Computes a cell: the function of this package, or one that adds models.
+
+    Raises
+    ------
+    ValueError
+        Less than one process.
+    """
+
+    processes: int | None = None
+    compute: Compute = compute
+
+    def __post_init__(self) -> None:
+        if self.processes is not None and self.processes < 1:
+            raise ValueError(f"processes must be at least 1, got {self.processes}")
+
+    @property
+    def name(self) -> str:
+        """How many processes."""
+        return f"this machine, processes: {self._count()}"
+
+    def _count(self) -> int:
+        return self.processes or joblib.cpu_count()
+
+    def run(self, cells: Sequence[Setting]) -> Outcomes:
+        """Yield each cell with its outcome as soon as it is there."""
+        count = min(self._count(), len(cells))
+        threads = max(1, joblib.cpu_count() // max(count, 1))
+        jobs = deque(_Job(cell) for cell in cells)
+        idle: list[_Worker] = []
+        busy: dict[object, _Worker] = {}
+        try:
+            while jobs or busy:
+                while jobs and len(busy) < count:
+                    worker = idle.pop() if idle else _Worker.start(self.compute, threads)
+                    busy[worker.pipe] = worker
+                    worker.take(jobs.popleft())
+                for pipe in wait([worker.pipe for worker in busy.values()]):
+                    worker = busy.pop(pipe)
+                    job, outcome = worker.answer()
+                    if outcome is not None:
+                        idle.append(worker)
+                        yield job.cell, outcome
+                    elif job.attempts < ATTEMPTS:
+                        jobs.append(job)
+                    else:
+                        yield job.cell, _worker_died(job)
+        finally:
+            for worker in (*idle, *busy.values()):
+                worker.stop()
+
+
+@dataclass
+class _Job:
+    """A cell on its way through the workers."""
+
+    cell: Setting
+    attempts: int = 0
+    started: float = 0.0
+    exit_codes: list[int | None] = field(default_factory=list)
+
+
+@dataclass
+class _Worker:
+    """A process that computes one cell at a time, and this end of the pipe to it."""
+
+    process: BaseProcess
+    pipe: Connection
+    job: _Job | None = None
+
+    @classmethod
+    def start(cls, compute: Compute, threads: int) -> _Worker:
+        # Not by fork, which copies a process in the middle of torch's threads.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, compute, threads), daemon=True)
+        process.start()
+        theirs.close()  # the worker now holds the only other end: if it dies, ours ends
+        return cls(process, ours)
+
+    def take(self, job: _Job) -> None:
+        job.attempts += 1
+        job.started = time.perf_counter()
+        self.job = job
+        with suppress(BrokenPipeError):  # dead already: `answer` says so
+            self.pipe.send(job.cell)
+
+    def answer(self) -> tuple[_Job, Outcome | None]:
+        """Return the job and its outcome; None if the worker died."""
+        assert self.job is not None
+        job, self.job = self.job, None
+        try:
+            return job, self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.stop()
+            job.exit_codes.append(self.process.exitcode)
+            return job, None
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def _serve(inbox: Connection, compute: Compute, threads: int) -> None:
+    """Compute what comes through the pipe, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops us
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threads = min(threads, torch.get_num_threads())
+    torch.set_num_threads(threads)
+    threadpoolctl.threadpool_limits(threads)
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            inbox.send(compute(inbox.recv()))
+
+
+def _end_with_parent() -> None:
+    """Compute for nobody: a parent killed with -9 cannot stop us itself."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _worker_died(job: _Job) -> Outcome:
+    codes = ", ".join(map(str, job.exit_codes))
+    return failure(
+        f"the worker process died {len(job.exit_codes)} times (exit codes {codes}; -9 is often a "
+        "lack of memory: fewer processes leave more to each)",
+        time.perf_counter() - job.started,
+    )
+
+
+# --- a cluster ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DaskScheduler:
+    """The workers of a Dask scheduler.
+
+    A worker computes one cell at a time, on the threads that its environment gives it: start
+    several of one thread (``dask worker ADDRESS --nworkers 8 --nthreads 1``). They need this
+    package, and the data sets, in the same version.
+
+    Parameters
+    ----------
+    address : str
+        Such as tcp://10.0.0.1:8786.
+    compute : callable
+        As in `LocalProcesses`.
+    """
+
+    address: str
+    compute: Compute = compute
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return self.address
+
+    def run(self, cells: Sequence[Setting]) -> Outcomes:
+        """Yield each cell with its outcome as soon as it is there."""
+        try:
+            import distributed
+        except ImportError as error:
+            raise BackendError(
+                "a Dask scheduler needs dask.distributed: pip install 'implicit-bias[cluster]'"
+            ) from error
+        try:
+            client = distributed.Client(self.address, timeout=CONNECT_TIMEOUT)
+        except (OSError, ValueError) as error:
+            raise BackendError(f"no Dask scheduler answers at {self.address}: {error}") from error
+        with client:
+            try:
+                client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
+            except TimeoutError as error:
+                raise BackendError(
+                    f"the scheduler has no worker: start one with `dask worker {self.address}`"
+                ) from error
+            threads = client.nthreads().values()
+            if max(threads, default=1) > 1:
+                warnings.warn(
+                    "a worker has several threads, but computes one cell at a time: start "
+                    "workers with --nthreads 1",
+                    stacklevel=2,
+                )
+            yield from _gather(client, self.compute, cells)
+
+
+def _gather(client: distributed.Client, compute: Compute, cells: Iterable[Setting]) -> Outcomes:
+    from distributed import CancelledError, KilledWorker, as_completed
+
+    start = time.perf_counter()
+    waiting = {
+        client.submit(compute, cell, key=f"implicit-bias-{cell_key(cell)}", pure=False): cell
+        for cell in cells
+    }
+    try:
+        for future in as_completed(list(waiting)):
+            cell = waiting.pop(future)
+            try:
+                outcome = future.result()
+            except KilledWorker as error:
+                outcome = failure(f"its workers died: {error}", time.perf_counter() - start)
+            except CancelledError as error:
+                raise BackendError("the scheduler has gone: start it and run again") from error
+            except Exception as error:  # `compute` raises none: the worker has no such function
+                raise BackendError(
+                    f"a worker cannot compute: {error}; it needs this package in this version"
+                ) from error
+            yield cell, outcome
+            future.release()
+    finally:
+        client.cancel(list(waiting))

@@ -1,0 +1,261 @@
+"""One cell of a grid: fit the models of a setting and compare them.
+
+`compute` never raises for a failure of the cell: the error is its outcome. An outcome is plain
+data, so that it can come from another process or machine. A study adds models of its own to each
+cell by the argument ``more`` of `compute`, and keeps their records in a store of its own: the key
+of a cell does not name them.
+
+============  ===============================================================================
+field         meaning
+============  ===============================================================================
+models        one row a model: errors on validation and training samples, certified bounds
+              ``lower`` and ``upper`` on the norm at margin 1, their gap, excess over the
+              optimum, margin, units, support vectors, status, seconds of its fit
+pairs         one row a pair: disagreement, what chance would give, their ratio, kappa
+============  ===============================================================================
+"""
+
+from __future__ import annotations
+
+import io
+import platform
+import subprocess
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stderr
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import metadata
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+import pandas as pd
+import torch
+
+import implicit_bias
+from implicit_bias.certificate import Status
+from implicit_bias.comparison import Comparison, ModelResult, compare
+from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.runs.configuration import Builders, Data, Setting, load_data
+
+Row: TypeAlias = Mapping[str, Any]
+Fitted: TypeAlias = Mapping[str, BinaryClassifier]
+# Further models of a cell, fitted to its training samples, from those that the setting names.
+MoreModels: TypeAlias = Callable[[Builders, Fitted], Iterator[tuple[str, BinaryClassifier]]]
+CellStatus: TypeAlias = Literal["done", "failed"]
+
+# What the results depend on beside this package.
+DEPENDENCIES = ("cvxpy", "numpy", "scikit-learn", "scipy", "torch")
+# Columns of a comparison whose names would clash with fields of the setting, or be unclear there.
+RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
+
+# Standard error, warnings and torch's threads belong to the process: one cell at a time.
+_TURN = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where and by what an outcome was computed.
+
+    Attributes
+    ----------
+    version : str
+        Of this package.
+    commit : str or None
+        Of its git checkout, with "-dirty" where files had changed; None where there is none.
+    python : str
+        Version.
+    dependencies : mapping from name to version
+        See `DEPENDENCIES`.
+    machine, system : str
+        Name of the machine and its operating system.
+    threads : int
+        Of torch.
+    finished : str
+        Date and time, UTC.
+    """
+
+    version: str
+    commit: str | None
+    python: str
+    dependencies: Mapping[str, str]
+    machine: str
+    system: str
+    threads: int
+    finished: str
+
+    @classmethod
+    def here(cls) -> Self:
+        """Describe this process."""
+        return cls(
+            version=implicit_bias.__version__,
+            commit=_commit(),
+            python=platform.python_version(),
+            dependencies={name: metadata.version(name) for name in DEPENDENCIES},
+            machine=platform.node(),
+            system=platform.platform(),
+            threads=torch.get_num_threads(),
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a cell.
+
+    Attributes
+    ----------
+    status : {"done", "failed"}
+        Whether there are results.
+    origin : Origin
+        Where they come from.
+    seconds : float
+        Wall time of the cell.
+    models, pairs : tuple of mappings
+        See the module's head; empty for a cell that failed.
+    warnings : tuple of str
+        Each warning once, such as a solve that did not end optimal.
+    error, traceback : str or None
+        Why the cell failed.
+    """
+
+    status: CellStatus
+    origin: Origin
+    seconds: float
+    models: tuple[Row, ...] = ()
+    pairs: tuple[Row, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+    traceback: str | None = None
+
+
+def no_more(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Add no model to those that the setting names."""
+    return iter(())
+
+
+def compute(setting: Setting, more: MoreModels = no_more) -> Outcome:
+    """Compute a cell in this process.
+
+    Parameters
+    ----------
+    setting : Setting
+        The cell.
+    more : callable
+        Yields further models by name, compared with the others: called with the builders of the
+        setting and the models that the setting names, fitted.
+
+    Returns
+    -------
+    Outcome
+        "failed" for any error.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C, also where a solver answered it with the bounds so far: those are no results.
+    """
+    with _TURN, warnings.catch_warnings(record=True) as caught, redirect_stderr(io.StringIO()):
+        warnings.simplefilter("always")
+        start = time.perf_counter()
+        try:
+            models, pairs = _results(setting, more)
+        except Exception as error:
+            outcome = failure(_describe(error), time.perf_counter() - start)
+            outcome = replace(outcome, traceback=traceback.format_exc())
+        else:
+            seconds = time.perf_counter() - start
+            outcome = Outcome("done", Origin.here(), seconds, models=models, pairs=pairs)
+    return replace(outcome, warnings=tuple(dict.fromkeys(str(item.message) for item in caught)))
+
+
+def failure(error: str, seconds: float) -> Outcome:
+    """Return the outcome of a cell that failed."""
+    return Outcome("failed", Origin.here(), seconds, error=error)
+
+
+def _results(setting: Setting, more: MoreModels) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    data = _data(_data_part(setting))
+    builders = Builders(setting, data)
+    fitted: dict[str, BinaryClassifier] = {}
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    for name, model in chain(builders.fit(), more(builders, fitted)):
+        if _was_interrupted(model):
+            raise KeyboardInterrupt
+        fitted[name] = model
+        seconds[name] = time.perf_counter() - start
+        start = time.perf_counter()
+    train, validation = data.parts.train, data.parts.validation
+    comparison = compare(
+        {name: fitted[name] for name in dict.fromkeys((*setting.models, *fitted))},
+        validation.X,
+        validation.y,
+        train=(train.X, train.y),
+    )
+    return _model_rows(comparison, seconds), _rows(comparison.pair_frame())
+
+
+def _was_interrupted(model: BinaryClassifier) -> bool:
+    view = model.margin_view()
+    solution = None if view is None else view.solution
+    return solution is not None and solution.status is Status.INTERRUPTED
+
+
+def _model_rows(comparison: Comparison, seconds: Mapping[str, float]) -> tuple[Row, ...]:
+    frame = comparison.model_frame().rename(columns=RENAMED)
+    return tuple(
+        {**row, **_bounds(model), "seconds": seconds[model.name]}
+        for row, model in zip(_rows(frame), comparison.models, strict=True)
+    )
+
+
+def _bounds(model: ModelResult) -> Row:
+    if model.margin is None:
+        return {}
+    return {"lower": model.margin.certificate.lower, "upper": model.margin.certificate.upper}
+
+
+def _rows(frame: pd.DataFrame) -> tuple[Row, ...]:
+    return tuple(
+        {str(name): item for name, item in row.items()} for row in frame.to_dict("records")
+    )
+
+
+def _data_part(setting: Setting) -> Setting:
+    """Return the setting of the data alone: equal for cells that share them."""
+    return Setting(
+        dataset=setting.dataset,
+        positive=setting.positive,
+        negative=setting.negative,
+        train_size=setting.train_size,
+        split_seed=setting.split_seed,
+    )
+
+
+@lru_cache(maxsize=1)  # all of MNIST is 380 MB
+def _data(setting: Setting) -> Data:
+    return load_data(setting)
+
+
+@lru_cache(maxsize=1)
+def _commit() -> str | None:
+    """Commit of the checkout that this package is imported from."""
+    root = Path(implicit_bias.__file__).parent.parent
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):  # no git, or not our checkout
+        return None
+    return done.stdout.strip()
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,237 @@
+"""A grid: the product of some values for some fields of a setting.
+
+A grid is written as a TOML or YAML file (or the same as a mapping) whose keys are fields of
+`Setting`::
+
+    dataset = "mnist"
+    protocol = "lippl2022"
+    train_size = [500, 1000, 2000]                  # N
+    units = [10, 20, 50, 100]                       # H
+    hyperplanes = [1, 2]                            # k
+    seed = [1, 2, 3]
+    threshold = ["median", "random"]
+    models = ["gd-gln", "svm-gln", "svm-l2"]
+
+A list is an axis, and the last axis runs fastest. Where one value is a list already (``models``,
+``positive``, ``negative``), a list of lists is an axis. What is not named keeps its default.
+
+Each cell has a key, a hash of what its results depend on. The key does not depend on the order of
+the axes, nor on the grid: cells that two grids share are computed once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from itertools import product
+from pathlib import Path
+from types import UnionType
+from typing import Any, Self, get_args, get_origin, get_type_hints
+
+from implicit_bias.runs.configuration import Setting
+
+# Part of each key: to be raised when the meaning of a field of `Setting`, or of a result, changes.
+CELL_FORMAT = 1
+# What does not change a cell's results, but for rounding.
+WITHOUT_EFFECT = ("device",)
+KEY_LENGTH = 20
+
+_HINTS = get_type_hints(Setting)
+_FIELDS = tuple(field.name for field in fields(Setting))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The values of one field of `Setting`.
+
+    Parameters
+    ----------
+    field : str
+        Its name.
+    values : tuple
+        At least one, no two equal.
+
+    Raises
+    ------
+    ValueError
+        An unknown field, or a value that it cannot have.
+    """
+
+    field: str
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if self.field not in _FIELDS:
+            raise ValueError(f"unknown key {self.field!r}: {_nearest(self.field)}")
+        if not self.values:
+            raise ValueError(f"{self.field} has no value: an axis needs at least one")
+        values = tuple(_typed(self.field, value) for value in self.values)
+        if len(set(values)) < len(values):
+            raise ValueError(f"{self.field} has a value twice: {list(values)}")
+        object.__setattr__(self, "values", values)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells to compute: the product of some axes.
+
+    Parameters
+    ----------
+    axes : tuple of Axis
+        The last one runs fastest; fields without an axis keep their default.
+
+    Raises
+    ------
+    ValueError
+        A cell that is no valid `Setting`, or two cells that would have the same results.
+    """
+
+    axes: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        names = [axis.field for axis in self.axes]
+        if len(set(names)) < len(names):
+            raise ValueError(f"a grid has each field once, got {', '.join(names)}")
+        for axis in self.axes:
+            if axis.field in WITHOUT_EFFECT and len(axis.values) > 1:
+                raise ValueError(f"{axis.field} changes no result, so it cannot be an axis")
+        if len(self.by_key()) < len(self.cells()):
+            raise ValueError("two cells have the same models, in another order: leave one out")
+
+    def cells(self) -> tuple[Setting, ...]:
+        """Return the setting of each cell."""
+        names = [axis.field for axis in self.axes]
+        cells = []
+        for values in product(*(axis.values for axis in self.axes)):
+            chosen = dict(zip(names, values, strict=True))
+            try:
+                cells.append(Setting(**chosen))
+            except ValueError as error:
+                raise ValueError(f"{error} (in the cell {self._label(chosen)})") from error
+        return tuple(cells)
+
+    def by_key(self) -> dict[str, Setting]:
+        """Return the setting of each cell under its key."""
+        return {cell_key(cell): cell for cell in self.cells()}
+
+    def label(self, cell: Setting) -> str:
+        """Name a cell by the fields that differ between cells."""
+        return self._label(vars(cell))
+
+    def _label(self, values: Mapping[str, Any]) -> str:
+        varying = [axis.field for axis in self.axes if len(axis.values) > 1]
+        return ", ".join(f"{name} {_word(values[name])}" for name in varying) or "the only one"
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Make a grid of a mapping as in the module's head.
+
+        Raises
+        ------
+        ValueError
+            An unknown key (the nearest known one is named), an empty axis, a wrong value.
+        """
+        return cls(tuple(_axis(key, value) for key, value in facts.items()))
+
+    @classmethod
+    def read(cls, file: str | Path) -> Self:
+        """Read a grid from a TOML or YAML file.
+
+        Raises
+        ------
+        ValueError
+            Not such a file; or see `from_facts`.
+        OSError
+            A file that cannot be read.
+        """
+        file = Path(file)
+        try:
+            return cls.from_facts(_parse(file.suffix, file.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
+
+
+def cell_key(setting: Setting) -> str:
+    """Hash what the results of a cell depend on."""
+    typed = {name: _typed(name, value) for name, value in vars(setting).items()}
+    facts = Setting(**typed).facts()
+    facts["models"] = sorted(setting.models)
+    relevant = {name: value for name, value in facts.items() if name not in WITHOUT_EFFECT}
+    text = json.dumps({"format": CELL_FORMAT, **relevant}, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+
+
+def _parse(suffix: str, text: str) -> dict[str, Any]:
+    match suffix.lower():
+        case ".toml":
+            return tomllib.loads(text)
+        case ".yaml" | ".yml":
+            import yaml
+
+            try:
+                facts = yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                raise ValueError(f"not YAML: {error}") from error
+            if not isinstance(facts, dict):
+                raise ValueError("a grid is a mapping from fields of a setting to their values")
+            return facts
+    raise ValueError("a grid is a .toml or a .yaml file")
+
+
+def _axis(key: str, value: Any) -> Axis:
+    is_axis = isinstance(value, list) and (
+        not _holds_list(key) or all(isinstance(item, list) for item in value)
+    )
+    return Axis(key, tuple(value) if is_axis else (value,))
+
+
+def _kinds(field: str) -> tuple[Any, ...]:
+    hint = _HINTS[field]
+    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
+
+
+def _holds_list(field: str) -> bool:
+    return field in _FIELDS and any(get_origin(kind) is tuple for kind in _kinds(field))
+
+
+def _typed(field: str, value: Any) -> Any:
+    """Return a value as the type that the field is declared with: 1 and 1.0 are one momentum."""
+    if field == "batch_size" and value == 0:
+        return None  # all samples, as on the command line: TOML has no null
+    for kind in _kinds(field):
+        if kind is float and type(value) in (int, float, str):
+            number = _number(value)
+            if not math.isnan(number):
+                return number
+        elif get_origin(kind) is tuple and isinstance(value, list | tuple):
+            if all(type(item) is get_args(kind)[0] for item in value):
+                return tuple(value)
+        elif type(value) is kind:
+            return value
+    declared = getattr(_HINTS[field], "__name__", _HINTS[field])
+    cure = (
+        "write a list" if type(value) is str and _holds_list(field) else f"its type is {declared}"
+    )
+    raise ValueError(f"{field} cannot be {value!r}: {cure}")
+
+
+def _number(value: float | str) -> float:
+    """Read a number; also as text, because 1e-6 is text to YAML, and nan where it is none."""
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
+
+
+def _nearest(key: str) -> str:
+    close = difflib.get_close_matches(key, _FIELDS, 1)
+    return f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(_FIELDS)}"
+
+
+def _word(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)

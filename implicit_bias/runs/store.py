@@ -1,0 +1,232 @@
+"""A store: a folder with one file a cell, written at once and never half.
+
+::
+
+    FOLDER/store.json            says that this is a store, and its format
+    FOLDER/cells/KEY.json        {"sha256": of the record's text, "record": {...}}
+
+A file is written beside its place, flushed to the disk and then renamed: after kill -9, a power
+cut or a full disk it is there whole or not at all. What is damaged all the same (the checksum
+tells) counts as missing, and is reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from implicit_bias.runs.cell import Origin, Outcome, Row
+from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.grid import cell_key
+from implicit_bias.storage.atomic import write_atomically
+
+FORMAT = "implicit-bias results 1"
+HEAD = "store.json"
+CELLS = "cells"
+
+
+class StoreError(RuntimeError):
+    """A folder that is no store, or a store that cannot be written; the message has the cure."""
+
+
+class DamagedRecord(ValueError):
+    """A cell's file is not what was once written."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A cell and what came of it.
+
+    Attributes
+    ----------
+    key : str
+        From `cell_key`.
+    setting : mapping
+        `Setting.facts` of the cell.
+    outcome : Outcome
+        Results, or the error.
+    """
+
+    key: str
+    setting: Mapping[str, Any]
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What a store has of some cells.
+
+    Attributes
+    ----------
+    done, failed : mapping from key to Record
+        In the order asked for.
+    damaged : mapping from key to str
+        What is wrong with the file of a cell.
+    missing : tuple of str
+        Keys of the cells without a file.
+    """
+
+    done: Mapping[str, Record]
+    failed: Mapping[str, Record]
+    damaged: Mapping[str, str]
+    missing: tuple[str, ...]
+
+
+class Store:
+    """Records of cells in a folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A store, or a folder that is empty or absent.
+
+    Raises
+    ------
+    StoreError
+        The folder holds something else.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        head = self.folder / HEAD
+        if head.is_file():
+            _check_head(head)
+        elif self.folder.exists() and not _is_empty_folder(self.folder):
+            raise StoreError(f"{self.folder} is no store of results: name an empty or new folder")
+
+    def prepare(self) -> None:
+        """Make the folder a store, before anything is computed for it.
+
+        Raises
+        ------
+        StoreError
+            No permission, or no space left.
+        """
+        if not (self.folder / HEAD).exists():
+            self._write(self.folder / HEAD, json.dumps({"format": FORMAT}))
+
+    def file(self, key: str) -> Path:
+        """Return where the record of a cell is, or would be."""
+        return self.folder / CELLS / f"{key}.json"
+
+    def write(self, setting: Setting, outcome: Outcome) -> Record:
+        """Keep the outcome of a cell; when this returns it is on the disk.
+
+        Raises
+        ------
+        StoreError
+            No space left, or no permission. What was written before is untouched.
+        """
+        record = Record(cell_key(setting), setting.facts(), outcome)
+        text = json.dumps(_strict(asdict(record)), allow_nan=False)
+        envelope = f'{{"sha256": "{_digest(text)}", "record": {text}}}\n'
+        self._write(self.file(record.key), envelope)
+        return record
+
+    def read(self, key: str) -> Record | None:
+        """Return the record of a cell; None where there is none.
+
+        Raises
+        ------
+        DamagedRecord
+            The file is not what was written.
+        """
+        try:
+            content = json.loads(self.file(key).read_text(encoding="utf-8"))
+            fields = content["record"]
+            # Python writes a number as the shortest text that reads back to it, so text and
+            # checksum are the same again.
+            if _digest(json.dumps(fields)) != content["sha256"]:
+                raise ValueError("the checksum is wrong")
+            record = _record(fields)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, TypeError, KeyError) as error:
+            reason = f"{self.file(key)} is damaged: {error}"
+            raise DamagedRecord(reason) from error
+        if record.key != key:
+            raise DamagedRecord(f"{self.file(key)} holds another cell, {record.key}")
+        return record
+
+    def inventory(self, keys: Iterable[str]) -> Inventory:
+        """Read the records of these cells."""
+        records: dict[str, Record] = {}
+        damaged: dict[str, str] = {}
+        missing = []
+        for key in keys:
+            try:
+                record = self.read(key)
+            except DamagedRecord as error:
+                damaged[key] = str(error)
+                continue
+            if record is None:
+                missing.append(key)
+            else:
+                records[key] = record
+        return Inventory(
+            done={k: record for k, record in records.items() if record.outcome.status == "done"},
+            failed={k: record for k, record in records.items() if record.outcome.status != "done"},
+            damaged=damaged,
+            missing=tuple(missing),
+        )
+
+    def _write(self, file: Path, text: str) -> None:
+        try:
+            write_atomically(file, lambda partial: partial.write_text(text, encoding="utf-8"))
+        except OSError as error:
+            raise StoreError(
+                f"cannot write to {self.folder}: {error.strerror or error}; the cells written "
+                "before are kept"
+            ) from error
+
+
+def _check_head(head: Path) -> None:
+    try:
+        found = json.loads(head.read_text(encoding="utf-8"))["format"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{head} does not say the format of a store: {error}") from error
+    if found != FORMAT:
+        raise StoreError(
+            f"{head.parent} is in the format {found!r}, this version writes {FORMAT!r}: name "
+            "another folder"
+        )
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """Whether a folder holds nothing, but for hidden files that a killed run may have left."""
+    return path.is_dir() and all(item.name.startswith(".") for item in path.iterdir())
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _record(fields: Mapping[str, Any]) -> Record:
+    outcome = dict(fields["outcome"])
+    outcome["origin"] = Origin(**outcome["origin"])
+    outcome["warnings"] = tuple(outcome["warnings"])
+    for table in ("models", "pairs"):
+        outcome[table] = tuple(_row(row) for row in outcome[table])
+    return Record(fields["key"], fields["setting"], Outcome(**outcome))
+
+
+def _row(row: Row) -> Row:
+    return {
+        name: float(value) if value in ("inf", "-inf") else value for name, value in row.items()
+    }
+
+
+def _strict(value: Any) -> Any:
+    """Make a value what JSON can hold: nan becomes null, infinity a word."""
+    if isinstance(value, Mapping):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value

@@ -1,0 +1,265 @@
+"""Save and load fitted models as data, never as pickles.
+
+A file is in the safetensors format: the arrays, and a JSON header that names what they belong
+to. Loading builds objects of the classes listed in `DATACLASSES`, `NETWORKS` and `CLASSIFIERS`
+only, so a file from a stranger cannot run code; but its numbers are its author's claims, which
+`certify` checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+from numpy.typing import NDArray
+
+import implicit_bias
+from implicit_bias import certificate, estimators, gating, networks, problem, training
+from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.solvers import base
+from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.training import limit, losses
+
+FORMAT = "implicit-bias model 1"
+
+# What a file may name. Dataclasses are stored field by field.
+DATACLASSES: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        gating.NoGates,
+        gating.HyperplaneContexts,
+        gating.GlobalContexts,
+        gating.UnitGates,
+        problem.Structure,
+        certificate.Certificate,
+        certificate.Conflict,
+        base.Progress,
+        base.Solution,
+        base.SolveStats,
+        training.TrainingConfig,
+        training.HistoryPoint,
+        training.TrainingResult,
+        limit.LimitConfig,
+        limit.LimitPoint,
+        limit.LimitResult,
+    )
+}
+# Networks are stored as gates or sizes, and weights.
+NETWORKS: dict[str, type[networks.Network]] = {
+    "GLN": networks.GLN,
+    "ReLUNetwork": networks.ReLUNetwork,
+    "FrozenGateReLU": networks.FrozenGateReLU,
+}
+# Classifiers are stored as parameters and fitted attributes.
+CLASSIFIERS: dict[str, type[BinaryClassifier]] = {
+    cls.__name__: cls
+    for cls in (
+        estimators.GatedSVC,
+        estimators.GLNSVC,
+        estimators.GatedReLUSVC,
+        estimators.HiddenLayerSVC,
+        estimators.GLNClassifier,
+        estimators.ReLUClassifier,
+    )
+}
+
+
+class FileError(ValueError):
+    """A file that is no saved model, or damaged; the message names it."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A loaded model, the facts saved with it, and the version that wrote it."""
+
+    model: BinaryClassifier
+    facts: Mapping[str, Any]
+    version: str
+
+
+def save_model(
+    path: str | Path, model: BinaryClassifier, facts: Mapping[str, Any] | None = None
+) -> None:
+    """Write a fitted classifier to a file, replacing it only once all is written.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; its folder is made if need be.
+    model : BinaryClassifier
+        One of this package's classifiers, fitted.
+    facts : mapping, optional
+        Anything JSON can hold: how the model was made.
+
+    Raises
+    ------
+    TypeError
+        The model holds something that is not data (a gating class of the user's own, say).
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    header = {
+        "format": FORMAT,
+        "version": implicit_bias.__version__,
+        "model": _encode(model, arrays),
+        "facts": dict(facts or {}),
+    }
+    metadata = {"header": json.dumps(header)}
+    write_atomically(
+        path, lambda partial: safetensors.numpy.save_file(arrays, partial, metadata=metadata)
+    )
+
+
+def load_model(path: str | Path) -> SavedModel:
+    """Read a classifier that `save_model` wrote.
+
+    Raises
+    ------
+    FileError
+        Not such a file, or a damaged one.
+    FileNotFoundError
+        No such file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {})["header"])
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        if header["format"] != FORMAT:
+            raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
+        model = _decode(header["model"], arrays)
+        if not isinstance(model, BinaryClassifier):
+            raise ValueError("it holds no classifier")
+        model.margin_view()  # fails now, not later, where an attribute is missing
+        if not isinstance(header["facts"], dict):
+            raise ValueError("its facts are not a mapping")
+        return SavedModel(model, header["facts"], str(header["version"]))
+    except (
+        safetensors.SafetensorError,
+        AttributeError,
+        IndexError,
+        KeyError,
+        MemoryError,
+        OverflowError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise FileError(
+            f"{path} is no saved model of this package, or is damaged ({error}): save it again "
+            "with `implicit-bias fit`, `implicit-bias train` or save_model"
+        ) from error
+
+
+def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Turn a value into JSON, with its arrays put aside by name."""
+    name = type(value).__name__
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return _encode(value.item(), arrays)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        key = str(len(arrays))
+        arrays[key] = np.asarray(value, order="C")
+        return {"array": key}
+    if isinstance(value, np.ndarray):
+        return {"labels": value.tolist()}
+    if isinstance(value, list | tuple):
+        return {name: [_encode(item, arrays) for item in value]}
+    if isinstance(value, Mapping):
+        return {"dict": [[_encode(k, arrays), _encode(v, arrays)] for k, v in value.items()]}
+    if isinstance(value, certificate.Status):
+        return {"status": value.name}
+    if isinstance(value, limit.Ending):
+        return {"ending": value.name}
+    if isinstance(value, losses.MarginLoss) and losses.LOSSES.get(value.name) is value:
+        return {"loss": value.name}
+    if DATACLASSES.get(name) is type(value) and is_dataclass(value):
+        named = {f.name: _encode(getattr(value, f.name), arrays) for f in fields(value)}
+        return {"object": name, "fields": named}
+    if NETWORKS.get(name) is type(value):
+        return {"network": name, **_encode_network(value, arrays)}
+    if CLASSIFIERS.get(name) is type(value):
+        fitted = {key: item for key, item in vars(value).items() if _is_fitted(key)}
+        return {
+            "classifier": name,
+            "parameters": _encode(value.get_params(deep=False), arrays),
+            "fitted": _encode(fitted, arrays),
+        }
+    raise TypeError(
+        f"cannot save a {name} as data: a model can be saved if its parameters are numbers, text, "
+        "arrays and this package's own gatings, losses, networks and classifiers (pass "
+        "random_state as an int)"
+    )
+
+
+def _decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Undo `_encode`."""
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"array": key}:
+            return arrays[key]
+        case {"labels": items}:
+            return np.array(items)
+        case {"list": items}:
+            return [_decode(item, arrays) for item in items]
+        case {"tuple": items}:
+            return tuple(_decode(item, arrays) for item in items)
+        case {"dict": items}:
+            return {_decode(k, arrays): _decode(v, arrays) for k, v in items}
+        case {"status": name}:
+            return certificate.Status[name]
+        case {"ending": name}:
+            return limit.Ending[name]
+        case {"loss": name}:
+            return losses.LOSSES[name]
+        case {"object": name, "fields": named}:
+            return DATACLASSES[name](**{k: _decode(v, arrays) for k, v in named.items()})
+        case {"network": name}:
+            return _decode_network(NETWORKS[name], value, arrays)
+        case {"classifier": name, "parameters": parameters, "fitted": fitted}:
+            model = CLASSIFIERS[name](**_decode(parameters, arrays))
+            for key, item in _decode(fitted, arrays).items():
+                if not _is_fitted(key):
+                    raise ValueError(f"{key!r} is no fitted attribute")
+                setattr(model, key, item)
+            return model
+    raise ValueError(f"unknown entry {sorted(value)}")
+
+
+def _is_fitted(key: str) -> bool:
+    return key.endswith("_") and not key.startswith("_")
+
+
+def _encode_network(network: networks.Network, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    weights = {key: tensor.cpu().numpy() for key, tensor in network.state_dict().items()}
+    options: dict[str, Any] = {"dtype": str(network.dtype).removeprefix("torch.")}
+    if isinstance(network, networks.GLN):
+        options |= {"gatings": network.gatings, "readout_bias": network.readout_bias is not None}
+    else:
+        widths = [len(layer) for layer in network.hidden_weights]
+        options |= {"n_features": network.n_features, "widths": widths}
+    return {"options": _encode(options, arrays), "weights": _encode(weights, arrays)}
+
+
+def _decode_network(
+    cls: type[networks.Network], value: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> networks.Network:
+    options = _decode(value["options"], arrays)
+    options["dtype"] = {"float32": torch.float32, "float64": torch.float64}[options["dtype"]]
+    if cls is networks.FrozenGateReLU:  # made from a live network; its own gates come next
+        network: networks.Network = cls(networks.ReLUNetwork(**options))
+    else:
+        network = cls(**options)
+    weights = _decode(value["weights"], arrays)
+    network.load_state_dict({key: torch.tensor(array) for key, array in weights.items()})
+    return network

@@ -1,0 +1,1 @@
+"""Theory beside the core, which never imports it: one file a subject."""

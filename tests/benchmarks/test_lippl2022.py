@@ -1,0 +1,559 @@
+"""The replication study, data side: as-published operators, further models, grids, comparison."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from implicit_bias.datasets.files import DATA_VARIABLE
+from implicit_bias.estimators.networks import GLNClassifier
+from implicit_bias.estimators.svm import GatedSVC, HasGating
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.runs.backends import Compute, Outcomes
+from implicit_bias.runs.cell import Origin, Outcome, compute, failure
+from implicit_bias.runs.configuration import Builders, Setting, load_data
+from implicit_bias.runs.grid import Grid, cell_key
+from implicit_bias.runs.store import Record
+from implicit_bias.training.minibatch import TrainingConfig, train
+
+STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
+ROUNDING = 1e-9
+
+
+@pytest.fixture(scope="module")
+def lippl() -> Iterator[SimpleNamespace]:
+    """Import the scripts as modules that the processes they start find, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(STUDY))
+        import as_published
+        import further_models
+        import published
+        import study
+
+        yield SimpleNamespace(
+            as_published=as_published, further=further_models, published=published, study=study
+        )
+        for name in ("as_published", "further_models", "published", "study"):
+            del sys.modules[name]
+
+
+def contexts(X: np.ndarray, n_units: int = 3, n_hyperplanes: int = 2) -> HyperplaneContexts:
+    return HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=0)
+
+
+@pytest.fixture
+def X() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(60, 4))
+
+
+# --- as-published operators --------------------------------------------------------------------
+
+
+def test_folds_are_what_their_reshapes_make(lippl: SimpleNamespace, X: np.ndarray) -> None:
+    """Flattened in row-major order, folded back in column-major order."""
+    gating = contexts(X)
+    unit_of = np.arange(gating.n_units * gating.n_contexts).reshape(
+        (gating.n_units, gating.n_contexts), order="F"
+    )
+    folds = lippl.as_published.folds(gating)
+    assert [set(np.flatnonzero(folds == g)) for g in range(3)] == [set(row) for row in unit_of]
+    assert not np.array_equal(folds, gating.groups)
+
+
+def test_operator_is_their_formula(lippl: SimpleNamespace, X: np.ndarray) -> None:
+    """Sum over all columns / HC - sum over the fold + C zeta, for random coefficients."""
+    gating = contexts(X)
+    H, C = gating.n_units, gating.n_contexts
+    zeta = np.random.default_rng(1).normal(size=(H * C, 5))
+    folded = zeta.T.reshape((5, H, C), order="F")  # [d, g, c] is column g + H c
+    theirs = folded.sum((1, 2), keepdims=True) / (H * C) - folded.sum(2, keepdims=True) + C * folded
+    ours = lippl.as_published.operator(gating) @ zeta
+    np.testing.assert_allclose(ours.T, theirs.reshape((5, H * C), order="F"), atol=ROUNDING)
+
+
+def test_metric_is_the_pseudo_inverse_but_for_the_free_columns(
+    lippl: SimpleNamespace, X: np.ndarray
+) -> None:
+    gating, free = contexts(X), 0.01
+    A = lippl.as_published.operator(gating)
+    values, vectors = np.linalg.eigh(A.T @ A)
+    assert np.count_nonzero(values < ROUNDING) == gating.n_units - 1
+    values[values < ROUNDING] = free**2
+    expected = (vectors / values) @ vectors.T
+    np.testing.assert_allclose(lippl.as_published.metric(gating, free), expected, rtol=1e-8)
+
+
+def small_setting(**changes: object) -> Setting:
+    facts = {"train_size": 80, "units": 4, "hyperplanes": 1, "steps": 30, "tol": 1e-8, **changes}
+    return Setting(**facts)  # type: ignore[arg-type]
+
+
+def outcome_of(lippl: SimpleNamespace, grid: str, **changes: object) -> Outcome:
+    outcome = compute(small_setting(**changes), lippl.study.MODELS[grid])
+    assert outcome.status == "done", outcome.traceback
+    return outcome
+
+
+def test_svm_gln_published_has_other_groups(lippl: SimpleNamespace) -> None:
+    outcome = outcome_of(lippl, "gln", models=("svm-gln", "svm-l2"))
+    rows = {row["model"]: row for row in outcome.models}
+    assert list(rows) == ["svm-gln", "svm-l2", "svm-gln-published", "svm-l2-published"]
+    assert all(row["status"] == "optimal" for row in rows.values())
+    assert rows["svm-gln-published"]["norm"] != pytest.approx(rows["svm-gln"]["norm"], rel=1e-3)
+    assert len(outcome.pairs) == 6
+
+
+def test_with_one_unit_the_folds_are_right(lippl: SimpleNamespace) -> None:
+    """One unit has one fold: the published sum of norms is the right one."""
+    setting = small_setting(units=1, hyperplanes=2)
+    builders = Builders(setting, load_data(setting))
+    train = builders.data.parts.train
+    published = lippl.as_published.svm_gln(builders).fit(train.X, train.y)
+    right = GatedSVC(builders.contexts(), **builders.solving()).fit(train.X, train.y)
+    np.testing.assert_allclose(published.coef_, right.coef_, atol=1e-6)
+
+
+def test_osqp_gives_their_program_no_better_than_ours(lippl: SimpleNamespace) -> None:
+    """Any coefficients bound the optimum from above, up to the share of the free columns."""
+    outcome = outcome_of(lippl, "osqp", models=("gd-gln",), train_size=40, units=2)
+    rows = {row["model"]: row for row in outcome.models}
+    ours, theirs = rows["svm-l2-published"], rows["svm-l2-osqp"]
+    assert theirs["train_error"] == 0
+    assert theirs["optimum"] == ours["optimum"]  # one and the same program
+    assert theirs["excess"] >= -1e-6
+
+
+def test_gates_only_sees_the_gates_alone(lippl: SimpleNamespace) -> None:
+    """The decision is a linear function of the 0/1 gates of the trained network."""
+    setting = small_setting(models=("gd-relu",), units=8, on_failure="drop")
+    builders = Builders(setting, load_data(setting))
+    fitted = dict(builders.fit())
+    with pytest.warns(UserWarning, match="left out"):
+        ((name, svm),) = lippl.as_published.relu_models(builders, fitted)
+    X = builders.data.parts.validation.X
+    relu = fitted["gd-relu"]
+    assert isinstance(relu, HasGating)
+    gates = relu.gating().gates(X)
+    assert name == "svm-gates"
+    np.testing.assert_allclose(svm.decision_function(X), gates @ svm.coef_[0], atol=ROUNDING)
+
+
+def test_a_moved_network_keeps_its_weights_but_not_its_contexts(lippl: SimpleNamespace) -> None:
+    """Outputs written out: row h C + c of the contexts it is moved to, and the readout's bias."""
+    setting = small_setting(models=("gd-gln",), hyperplanes=2)
+    builders = Builders(setting, load_data(setting))
+    train, X = builders.data.parts.train, builders.data.parts.validation.X
+    (network,) = (model for _, model in builders.fit())
+    assert isinstance(network, GLNClassifier)
+    moved = dict(lippl.as_published.redrawn_models(builders, {"gd-gln": network}))
+    assert list(moved) == ["gd-gln-redrawn", "svm-gln-published", "svm-l2-published"]
+    drawn = HyperplaneContexts.random(train.X, 4, 2, threshold="random", random_state=setting.seed)
+    coef = network.network_.coef().reshape(4, 4, -1)
+    chosen = drawn.contexts(X)
+    assert (chosen != builders.contexts().contexts(X)).any()
+    expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
+    outputs = moved["gd-gln-redrawn"].decision_function(X)
+    np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
+    back = lippl.as_published.Moved(network.network_, builders.contexts()).fit(train.X, train.y)
+    np.testing.assert_allclose(back.decision_function(X), network.decision_function(X), atol=1e-6)
+
+
+# --- further models ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shallow(lippl: SimpleNamespace) -> SimpleNamespace:
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(60, 4))
+    gating = contexts(inputs, 1, 5)
+    y = np.sign(rng.normal(size=60))
+    network = lippl.further.ShallowGLN(gating, inputs, dtype=torch.float64, seed=3)
+    return SimpleNamespace(gating=gating, X=inputs, y=y, network=network)
+
+
+def test_a_shallow_gln_starts_orthogonal_and_keeps_what_it_never_trains(
+    shallow: SimpleNamespace,
+) -> None:
+    network, gating = shallow.network, shallow.gating
+    initial = network.initial.clone().numpy()
+    np.testing.assert_allclose(initial.T @ initial, np.eye(4), atol=ROUNDING)
+    fresh = np.random.default_rng(1).normal(size=(300, 4))
+    expected = np.einsum("nd,nd->n", fresh, initial[gating.contexts(fresh)[:, 0]])
+    np.testing.assert_allclose(network.decision(fresh), expected, atol=ROUNDING)
+    train(network, shallow.X, shallow.y, TrainingConfig(steps=50, batch_size=None))
+    unseen = network.gating().unseen(fresh).astype(bool)
+    assert 0 < unseen.sum() < len(fresh)
+    trained = network.decision(fresh)
+    np.testing.assert_allclose(trained[unseen], expected[unseen], atol=ROUNDING)
+    assert (np.abs(trained - expected)[~unseen] > 1e-3).mean() > 0.9
+
+
+def test_a_shallow_gln_trains_as_one_with_all_its_contexts(shallow: SimpleNamespace) -> None:
+    """Gradient descent written out over all 2^k rows."""
+    weights = shallow.network.initial.clone().requires_grad_()
+    rows = torch.tensor(shallow.gating.contexts(shallow.X)[:, 0])
+    inputs, labels = torch.tensor(shallow.X), torch.tensor(shallow.y)
+    config = TrainingConfig(steps=20, batch_size=None, momentum=0.5)
+    velocity = torch.zeros_like(weights)
+    for step in range(config.steps):
+        margins = labels * (inputs * weights[rows]).sum(1)
+        (gradient,) = torch.autograd.grad(torch.nn.functional.softplus(-margins).mean(), weights)
+        velocity = config.momentum * velocity + gradient
+        weights = (weights - config.step_size(step) * velocity).detach().requires_grad_()
+    train(shallow.network, shallow.X, shallow.y, config)
+    expected = (inputs * weights[rows]).sum(1).detach().numpy()
+    np.testing.assert_allclose(shallow.network.decision(shallow.X), expected, atol=ROUNDING)
+    # Its margin structure is that of the shallow SVM.
+    structure = shallow.network.gating()
+    outputs = np.einsum(
+        "nd,nd->n", shallow.X, shallow.network.coef()[structure.contexts(shallow.X)]
+    )
+    np.testing.assert_allclose(outputs, expected, atol=ROUNDING)
+
+
+def test_gd_shallow_is_compared_with_the_svm_of_its_program(lippl: SimpleNamespace) -> None:
+    outcome = outcome_of(
+        lippl, "shallow", models=("svm-shallow",), units=1, hyperplanes=3, steps=500
+    )
+    svm, network, plain = outcome.models
+    assert network["model"] == "gd-shallow"
+    assert plain["model"] == "gd-shallow-momentum-0"
+    assert network["optimum"] == plain["optimum"] == svm["optimum"]
+    assert 0 < network["excess"] < 10
+    assert 0 < plain["excess"] != network["excess"]
+
+
+def test_the_limit_is_nearer_to_the_svm_than_finite_time(
+    lippl: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lippl.further, "LIMIT_STEPS", 500)
+    outcome = outcome_of(lippl, "limit", models=("gd-gln", "svm-gln"), steps=1000)
+    finite, svm, limit = outcome.models
+    assert limit["model"] == "limit-gln"
+    assert limit["optimum"] == svm["optimum"]
+    assert 0 <= limit["excess"] < 0.02 < finite["excess"]
+
+
+# --- grids, runs, exports ----------------------------------------------------------------------
+
+
+def test_every_grid_is_valid_and_known(lippl: SimpleNamespace) -> None:
+    files = {file.stem for file in (STUDY / "grids").glob("*.toml")}
+    assert files == set(lippl.study.MODELS)
+    for name in files:
+        assert Grid.read(STUDY / "grids" / f"{name}.toml").cells()
+
+
+TINY = """
+train_size = [40, 60]
+units = 3
+steps = 5
+models = ["gd-gln", "svm-gln", "svm-l2"]
+"""
+
+
+@pytest.fixture
+def tiny(lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a study of digits in two grids."""
+    (tmp_path / "grids").mkdir()
+    for name in ("gln", "odd"):
+        (tmp_path / "grids" / f"{name}.toml").write_text(TINY)
+    monkeypatch.setattr(lippl.study, "HERE", tmp_path)
+    models = {name: lippl.study.MODELS[name] for name in ("gln", "odd")}
+    monkeypatch.setattr(lippl.study, "MODELS", models)
+    return tmp_path
+
+
+class InThisProcess:
+    """A backend without processes, which take seconds each to start."""
+
+    def __init__(self, workers: int | None, compute: Compute) -> None:
+        self.compute = compute
+
+    def run(self, cells: Sequence[Setting]) -> Outcomes:
+        """Yield each cell with its outcome."""
+        for cell in cells:
+            yield cell, self.compute(cell)
+
+
+def call(lippl: SimpleNamespace, folder: Path, *options: str) -> str:
+    import typer
+
+    app = typer.Typer()
+    app.command()(lippl.study.main)
+    places = ["--store", str(folder / "store"), "--out", str(folder / "out")]
+    result = CliRunner().invoke(app, [*options, "--workers", "1", *places])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def read(folder: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+    return {name: pd.read_parquet(folder / f"{name}.parquet") for name in names}
+
+
+def test_the_study_computes_goes_on_and_exports(
+    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    assert "gln: 1 of 1 cells" in call(lippl, tiny, "--quick", "--grid", "gln")
+    output = call(lippl, tiny)  # what quick computed is not computed again
+    assert "gln: 1 of 2 cells" in output
+    assert "odd: 2 of 2 cells" in output
+    before = read(tiny / "out", (*TABLES, "records"))
+    # A cell of gln is two, one a momentum.
+    assert before["records"].groupby("grid").size().to_dict() == {"gln": 2, "odd": 2}
+    assert before["cells"].groupby("grid").size().to_dict() == {"gln": 4, "odd": 2}
+    assert before["models"].groupby("grid").size().to_dict() == {"gln": 20, "odd": 6}
+    assert before["pairs"].groupby("grid").size().to_dict() == {"gln": 40, "odd": 6}
+    assert (before["cells"]["status"] == "done").all()
+    assert {"commit", "version", "numpy"} <= set(before["cells"])
+    for name in TABLES:
+        (tiny / "out" / f"{name}.parquet").unlink()
+    assert "to compute" not in call(lippl, tiny, "--export")
+    for name, frame in read(tiny / "out", TABLES).items():
+        pd.testing.assert_frame_equal(frame, before[name])
+
+
+def test_a_store_that_is_lost_goes_on_from_the_packed_records(
+    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    call(lippl, tiny, "--grid", "odd")
+    before = read(tiny / "out", TABLES)
+    (tiny / "store").rename(tiny / "lost")
+    output = call(lippl, tiny, "--grid", "odd")
+    assert "2 cells restored" in output
+    assert "odd: 0 of 2 cells" in output
+    for name, frame in read(tiny / "out", TABLES).items():
+        pd.testing.assert_frame_equal(frame, before[name])
+    files = {
+        folder: {file.name: file.read_bytes() for file in (tiny / folder).rglob("*.json")}
+        for folder in ("store", "lost")
+    }
+    assert files["store"] == files["lost"]
+    assert "restored" not in call(lippl, tiny, "--export")
+
+
+def test_failed_cells_are_to_compute_if_asked_for(
+    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    monkeypatch.setattr(lippl.study, "compute", lambda cell, more: failure("no memory", 0.0))
+    for options, count in (([], 2), ([], 0), (["--retry"], 2)):
+        assert f"odd: {count} of 2 cells" in call(lippl, tiny, "--grid", "odd", *options)
+
+
+def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleNamespace) -> None:
+    setting = small_setting(momentum=0.9, models=("gd-gln", "svm-gln"))
+    seconds = {"gd-gln": 1.0, "svm-gln": 2.0, "gd-gln-momentum-0": 4.0, "svm-gln-published": 8.0}
+    models = tuple({"model": name, "seconds": each} for name, each in seconds.items())
+    pairs: tuple[dict[str, Any], ...] = tuple(
+        {"first": one, "second": other, "disagreement": i}
+        for i, (one, other) in enumerate(combinations(seconds, 2))
+    )
+    outcome = Outcome("done", Origin.here(), sum(seconds.values()), models, pairs)
+    record = Record(cell_key(setting), setting.facts(), outcome)
+    ours, theirs = lippl.study.by_momentum(record)
+    assert (ours.key, ours.setting) == (record.key, record.setting)
+    plain = replace(setting, momentum=0.0)
+    assert (theirs.key, theirs.setting) == (cell_key(plain), plain.facts())
+    # The networks trade places, the SVMs are in both, no time is counted twice.
+    svms = ["svm-gln", "svm-gln-published"]
+    assert [row["model"] for row in ours.outcome.models] == ["gd-gln", *svms]
+    assert [row["model"] for row in theirs.outcome.models] == ["svm-gln", "gd-gln", svms[1]]
+    times = {row["model"]: row["seconds"] for row in theirs.outcome.models}
+    assert times["gd-gln"] == theirs.outcome.seconds == 4
+    assert ours.outcome.seconds == 11
+    for part, names in ((ours, ("gd-gln",)), (theirs, ("gd-gln-momentum-0",))):
+        expected = {
+            frozenset(name.removesuffix("-momentum-0") for name in (row["first"], row["second"])): (
+                row["disagreement"]
+            )
+            for row in pairs
+            if {row["first"], row["second"]} <= {*names, *svms}
+        }
+        found = {
+            frozenset((row["first"], row["second"])): row["disagreement"]
+            for row in part.outcome.pairs
+        }
+        assert found == expected
+    assert lippl.study.by_momentum(theirs) == [theirs]
+
+
+TABLES = ("cells", "models", "pairs")
+
+
+# --- point by point ----------------------------------------------------------------------------
+
+CELL = {"train_size": 500, "hidden_units": 10, "hyperplanes": 1, "median_init": True}
+
+
+def published_frame(rows: list[dict[str, object]]) -> pd.DataFrame:
+    return pd.DataFrame([{**CELL, "momentum": np.nan, **row} for row in rows])
+
+
+def study_frames(errors: dict[tuple[str, int], float]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows as in an export, from errors of (model, seed); all disagree with gd-gln by 0.1."""
+    models = [
+        {
+            "cell": f"cell{seed}",
+            "grid": "gln",
+            "dataset": "mnist",
+            "protocol": "lippl2022",
+            "positive": None,
+            "train_size": 500,
+            "units": 10,
+            "hyperplanes": 1,
+            "seed": seed,
+            "threshold": "median",
+            "momentum": 0.0,
+            "model": model,
+            "train_error": 0.0,
+            "validation_error": error,
+            "dropped": 0.0,
+            "status": "optimal",
+            "gap": 1e-9,
+        }
+        for (model, seed), error in errors.items()
+    ]
+    pairs = [
+        {
+            "cell": f"cell{seed}",
+            "grid": "gln",
+            "first": "gd-gln",
+            "second": model,
+            "disagreement": 0.1,
+        }
+        for model, seed in errors
+        if model != "gd-gln"
+    ]
+    return pd.DataFrame(models), pd.DataFrame(pairs)
+
+
+def test_each_verdict(lippl: SimpleNamespace) -> None:
+    published = lippl.published
+    accuracy = {"metric": "val_accuracy"}
+    theirs = published_frame(
+        [
+            {"model": "SVM-GLN", "seed": 1, **accuracy, "value": 0.8},
+            {"model": "SVM-GLN", "seed": 2, **accuracy, "value": 0.8},
+            {"model": "SVM-GLN", "seed": 3, **accuracy, "value": 0.8},
+            {"model": "SVM-GLN", "seed": 4, **accuracy, "value": np.nan},
+            {"model": "SVM-GLN", "seed": 5, **accuracy, "value": 0.8},
+            {"model": "SVM-GLN", "seed": 1, "metric": "agreement_with_GD", "value": 0.9},
+            {"model": "GD-GLN", "seed": 1, **accuracy, "value": 0.9, "momentum": 0.0},
+            {"model": "GD-GLN", "seed": 2, **accuracy, "value": 0.99, "momentum": 0.0},
+        ]
+    )
+    svm = {("svm-gln-published", seed): error for seed, error in enumerate((0.2, 0.2005, 0.21), 1)}
+    gd = {("gd-gln", seed): error for seed, error in enumerate((0.18, 0.2, 0.22), 1)}
+    study = published.ours(*study_frames({**gd, **svm, ("svm-gln-published", 4): 0.2}))
+    table = published.compared(published.theirs(theirs), study)
+    assert table["verdict"].tolist() == [
+        "to the digit",
+        "within 0.001",
+        "differs",
+        "their failure",
+        "not computed",
+        "within spread",
+        "within spread",
+        "beyond spread",
+    ]
+    # Of ours (sd 0.02, three seeds) and theirs (sd 0.09 / sqrt 2, two seeds), pooled.
+    assert table["spread"].iloc[-1] == pytest.approx(np.sqrt((2 * 0.02**2 + 0.09**2 / 2) / 3))
+    text = published.summary(table)
+    assert "- SVM-GLN, 1 value: not explained" in text
+    assert "theirs 0.800000, ours 0.790000" in text
+
+
+def test_a_program_without_a_solution_is_no_missing_cell(lippl: SimpleNamespace) -> None:
+    row = {"model": "SVM-LC", "seed": 1, "value": np.nan, "momentum": 0.0}
+    frame = published_frame([{**row, "metric": metric} for metric in lippl.published.METRICS])
+    models, pairs = study_frames({("gd-relu", 1): 0.9, ("svm-lc", 1): np.nan})
+    proven = models["model"] == "svm-lc"
+    models.loc[proven, ["train_error", "status"]] = np.nan, "not separable"
+    study = lippl.published.ours(models, pairs.iloc[:0])
+    table = lippl.published.compared(lippl.published.theirs(frame), study)
+    assert table["verdict"].tolist() == ["no solution"] * 3
+
+
+def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum(
+    lippl: SimpleNamespace,
+) -> None:
+    row = {"model": "SVM-RC", "seed": 2, "metric": "val_accuracy"}
+    frame = published_frame(
+        [{**row, "momentum": 0.0, "value": 0.8}, {**row, "momentum": 0.9, "value": 0.9}]
+    )
+    theirs = lippl.published.theirs(frame)
+    assert theirs["theirs"].tolist() == [0.9]
+    assert theirs["momentum"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "ours", "reason"),
+    [
+        ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.9, "EARLY"),
+        ({"metric": "agreement_with_GD", "network": "gd-gln"}, 0.9, "REDRAWN"),
+        ({"metric": "agreement_with_GD", "network": "gd-gln-redrawn"}, 0.9, None),
+        ({"our_model": "gd-relu", "model": "GD-ReLU"}, 0.4, "SILENT"),
+        ({"metric": "train_accuracy", "dropped": 2.0}, 0.9, "LEFT_OUT"),
+        ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.5, ""),
+    ],
+)
+def test_reasons(
+    lippl: SimpleNamespace, changes: dict[str, object], ours: float, reason: str | None
+) -> None:
+    """Theirs is 0.5, so the last one is the same."""
+    published = lippl.published
+    key = {"model": "SVM-GLN", "train_size": 500, "units": 10, "hyperplanes": 1, "seed": 1}
+    row = {**key, "threshold": "median", "momentum": 0.0, "metric": "val_accuracy"}
+    facts = {"our_model": "", "network": None, "dropped": 0.0, "gap": 0.0, "grid": "", "cell": ""}
+    study = pd.DataFrame([{**row, **facts, "status": "optimal", "ours": ours, **changes}])
+    theirs = study[published.KEY].assign(theirs=0.5)
+    found = published.compared(theirs, study)["reason"].tolist()
+    assert found == [getattr(published, reason) if reason else ""]
+
+
+def test_the_published_solver_is_preferred(lippl: SimpleNamespace) -> None:
+    errors = {("gd-gln", 1): 0.1, ("svm-l2-published", 1): 0.3, ("svm-l2-osqp", 1): 0.4}
+    study = lippl.published.ours(*study_frames(errors))
+    row = study[(study["model"] == "SVM-L2") & (study["metric"] == "val_accuracy")]
+    assert row["our_model"].tolist() == ["svm-l2-osqp"]
+    assert row["ours"].tolist() == [0.6]
+
+
+# --- the real thing ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
+    reason=f"MNIST is needed: set {DATA_VARIABLE} to a folder with mnist/",
+)
+def test_quick_study(
+    lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell of each published figure, and the published values to the digit."""
+    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    options = [word for name in ("gln", "shallow", "relu", "osqp") for word in ("--grid", name)]
+    call(lippl, tmp_path, "--quick", *options)
+    cells = pd.read_parquet(tmp_path / "out" / "cells.parquet")
+    assert (cells["status"] == "done").all()
+    models = pd.read_parquet(tmp_path / "out" / "models.parquet")
+    svms = models[models["model"].str.startswith("svm")].drop_duplicates(["grid", "model"])
+    accuracy = 1 - svms.set_index(["grid", "model"])["validation_error"]
+    assert accuracy["gln", "svm-gln-published"] == pytest.approx(0.84975, abs=1e-6)
+    assert accuracy["gln", "svm-gln"] == pytest.approx(0.849583, abs=1e-6)
+    assert accuracy["shallow", "svm-shallow"] == pytest.approx(0.737833, abs=1e-6)
+    assert accuracy["relu", "svm-rc"] == pytest.approx(0.82475, abs=1e-6)
+    assert accuracy["osqp", "svm-l2-osqp"] == pytest.approx(0.693667, abs=1e-4)

@@ -1,0 +1,403 @@
+"""The command line: outputs, exit statuses, and what stays on which stream."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import typer
+
+from implicit_bias import GLNSVC, GLNClassifier
+from implicit_bias.cli import main
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.runs.configuration import Setting, load_data
+from implicit_bias.saved_models import save_model
+
+SMALL = ["--train-size", "80", "--units", "4", "--steps", "200"]
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "implicit_bias", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+        check=False,
+    )
+
+
+def run_here(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run in this process, which is quicker, and return the exit status."""
+    monkeypatch.setattr(sys, "argv", ["implicit-bias", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
+
+
+def run_json(*arguments: str, folder: Path) -> dict[str, Any]:
+    done = run(*arguments, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert done.stdout.count("\n") == 1  # nothing else on standard output
+    assert isinstance(result, dict)
+    return result
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("compare")
+    return folder, run_json("compare", *SMALL, folder=folder)
+
+
+def test_compare_writes_everything(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, result = finished
+    report = folder / "implicit-bias-report"
+    assert [row["model"] for row in result["models"]] == ["gd-gln", "svm-gln", "svm-l2"]
+    assert len(result["pairs"]) == 3
+    assert (report / "report.html").is_file()
+    assert result["setting"]["C"] == "inf"
+    for name in ("gd-gln", "svm-gln", "svm-l2"):
+        assert (report / "models" / f"{name}.safetensors").is_file()
+    table = pd.read_csv(report / "models.csv")
+    assert list(table["model"]) == ["gd-gln", "svm-gln", "svm-l2"]
+    svm = result["models"][1]
+    assert svm["status"] == "optimal"
+    assert svm["gap"] <= 1e-6
+    assert result["models"][0]["optimum"] == svm["optimum"]
+
+
+def test_report_again(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, result = finished
+    page = folder / "implicit-bias-report" / "report.html"
+    before = page.read_bytes()
+    page.unlink()
+    again = run_json("report", "implicit-bias-report", folder=folder)
+    assert again["models"] == result["models"]
+    assert page.read_bytes() == before
+
+
+def test_certify_a_saved_network_and_svm(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, result = finished
+    models = folder / "implicit-bias-report" / "models"
+    svm = run_json("certify", str(models / "svm-gln.safetensors"), "--no-solve", folder=folder)
+    assert svm["gap"] <= 1e-6
+    network = run_json("certify", str(models / "gd-gln.safetensors"), folder=folder)
+    assert network["lower"] == pytest.approx(svm["lower"], rel=2e-6)
+    alone = run_json("certify", str(models / "gd-gln.safetensors"), "--no-solve", folder=folder)
+    assert 0 < alone["lower"] == alone["lower_by_multipliers"] <= network["lower"]
+    assert alone["excess"] == pytest.approx(alone["upper"] / alone["lower"] - 1)
+    assert 0 < alone["kkt_gap"] == pytest.approx(alone["residual"] ** 2 + 2 * alone["slackness"])
+    assert alone["misclassified"] == 0
+    assert alone["notes"] == [f"The network is within {100 * alone['excess']:.2f} % of the limit."]
+    other = run_json(
+        "certify", str(models / "svm-gln.safetensors"), "--split-seed", "2", folder=folder
+    )
+    assert other["samples"] == 80
+    assert other["lower"] != pytest.approx(svm["lower"], rel=1e-3)
+
+
+def test_tables_say_what_their_measures_are(
+    finished: tuple[Path, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = finished[0] / "implicit-bias-report" / "models" / "gd-gln.safetensors"
+    assert run_here(["certify", str(model)], monkeypatch) == 0
+    output = capsys.readouterr().out
+    assert "svm status" in output
+    (legend,) = (line for line in output.splitlines() if line.startswith("residual: "))
+    for name in ("slackness", "kkt gap", "epsilon", "delta"):
+        assert f"; {name}: " in legend
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, typer.Abort])
+def test_ctrl_c_is_one_line(
+    stop: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def press(**choices: Any) -> None:
+        raise stop
+
+    monkeypatch.setattr("implicit_bias.runs.configuration.Setting", press)
+    assert run_here(["fit"], monkeypatch) in (1, 130)
+    assert capsys.readouterr().err == (
+        "implicit-bias: interrupted; what was already written is kept\n"
+    )
+
+
+def test_a_network_that_does_not_separate_is_told_so(tmp_path: Path) -> None:
+    train = ["train", "gd-gln", "--train-size", "80", "--units", "4", "--steps", "3"]
+    trained = run(*train, folder=tmp_path)
+    assert "on the wrong side" in trained.stdout
+    assert "inf" not in trained.stdout
+    assert "kkt gap" not in trained.stdout
+    certified = run_json("certify", "gd-gln.safetensors", folder=tmp_path)
+    wrong = certified["misclassified"]
+    assert wrong > 0
+    assert certified["lower"] > 0
+    assert certified["upper"] == certified["excess"] == "inf"
+    assert "residual" not in certified
+    (note,) = certified["notes"]
+    assert f"no upper bound, excess or multipliers: {wrong} of 80 samples are on the" in note
+    skipped = run_json("certify", "gd-gln.safetensors", "--no-multipliers", folder=tmp_path)
+    assert "dead_units" not in skipped
+    assert skipped["lower"] == certified["lower"]
+
+
+def test_certify_networks_without_bounds(tmp_path: Path) -> None:
+    data = load_data(Setting(train_size=80)).parts.train
+    facts = Setting(train_size=80).facts()
+    deep = GLNClassifier((6, 4), momentum=0.9, steps=300, random_state=1).fit(data.X, data.y)
+    save_model(tmp_path / "deep.safetensors", deep, facts)
+    result = run_json("certify", "deep.safetensors", folder=tmp_path)
+    assert result["degree"] == 3
+    assert 0 < result["kkt_gap"] < 1
+    assert "lower" not in result
+    assert "no convex program" in result["notes"][0]
+
+    biased = GLNClassifier(6, readout_bias=True, momentum=0.9, steps=300, random_state=1)
+    save_model(tmp_path / "biased.safetensors", biased.fit(data.X, data.y), facts)
+    result = run_json("certify", "biased.safetensors", folder=tmp_path)
+    assert 0 < result["lower"] < result["upper"] < float("inf")
+    assert "degree" not in result
+    assert "bias is left out" in result["notes"][0]
+    assert "not homogeneous of degree" in result["notes"][1]
+
+
+@pytest.mark.parametrize(
+    ("model", "goal"),
+    [
+        ("gd-gln", "of the limit."),
+        ("gd-relu", "of the limit that it has if its gates stay."),
+        ("local-gln", "so that need not be its limit."),
+    ],
+)
+def test_only_a_limit_is_called_one(
+    model: str,
+    goal: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = "--dataset blobs --train-size 40 --units 8 --steps 300 --learning-rate 0.1 --json"
+    assert run_here(["train", model, *options.split()], monkeypatch) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    (within,) = (note for note in notes if note.startswith("The network is within"))
+    assert within.endswith(goal)
+
+
+def test_trajectory(tmp_path: Path) -> None:
+    result = run_json("trajectory", *SMALL, "--at", "0,100", folder=tmp_path)
+    assert [point["step"] for point in result["points"]] == [0, 100]
+    assert (tmp_path / "implicit-bias-trajectory" / "trajectory.png").is_file()
+
+
+def test_certify_wants_to_know_the_data(tmp_path: Path) -> None:
+    moons = make_toy("moons", 40, noise=0.05)
+    save_model(tmp_path / "own.safetensors", GLNSVC(5, random_state=0).fit(moons.X, moons.y))
+    done = run("certify", "own.safetensors", folder=tmp_path)
+    assert done.returncode == 2
+    assert "does not say what data it was fitted to" in done.stderr
+
+
+def test_reduced_samples_are_graded_on_their_own_program(tmp_path: Path) -> None:
+    arguments = ["fit", "svm-linear", "--dataset", "moons", "--on-failure", "drop"]
+    done = run_json(*arguments, folder=tmp_path)
+    assert done["status"] == "optimal"
+    assert done["gap"] <= 1e-6
+    assert done["samples"] < 160
+
+
+def test_report_refuses_models_of_another_setting(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    mixed = tmp_path / "mixed"
+    shutil.copytree(finished[0] / "implicit-bias-report", mixed)
+    setting = json.loads((mixed / "setting.json").read_text())
+    (mixed / "setting.json").write_text(json.dumps({**setting, "units": 5}))
+    done = run("report", "mixed", folder=tmp_path)
+    assert done.returncode == 2
+    assert "no finished model of its setting" in done.stderr
+
+
+def test_fit_and_train(tmp_path: Path) -> None:
+    fitted = run_json("fit", "svm-rc", *SMALL[:4], "--out", "a/rc.safetensors", folder=tmp_path)
+    assert fitted["status"] == "optimal"
+    assert (tmp_path / "a" / "rc.safetensors").is_file()
+    trained = run_json("train", "gd-relu", *SMALL, folder=tmp_path)
+    assert trained["svm_status"] is None
+    assert trained["balance"] > 0
+    assert (tmp_path / "gd-relu.safetensors").is_file()
+
+
+GRID = """
+train_size = [40, 5000]
+seed = [1, 2]
+units = 3
+models = ["svm-gln", "svm-linear"]
+"""
+
+
+def test_sweep_status_and_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> tuple[int, Any, str]:
+        code = run_here([*arguments, "--json"], monkeypatch)
+        output, errors = capsys.readouterr()
+        return code, json.loads(output), errors
+
+    (tmp_path / "grid.toml").write_text(GRID)
+    code, facts, errors = call("sweep", "grid.toml", "--processes", "1")
+    assert code == 1
+    store = facts.pop("store")
+    assert store == "implicit-bias-sweep"
+    assert facts == {"cells": 4, "computed": 4, "done": 2, "failed": 2}
+    assert "train_size 40, seed 1; done;" in errors
+    assert "2 cells failed: `implicit-bias status grid.toml" in errors
+    assert call("sweep", "grid.toml")[1]["computed"] == 0
+    _, status, _ = call("status", "grid.toml")
+    assert (status["done"], status["missing"], status["damaged"]) == (2, 0, [])
+    assert list(status["failed"]) == ["train_size 5000, seed 1", "train_size 5000, seed 2"]
+    assert "train_size=5000" in status["failed"]["train_size 5000, seed 1"]
+    assert not run_here(["status", "grid.toml"], monkeypatch)
+    assert "train_size 5000, seed 2" in capsys.readouterr().out
+    (tmp_path / "grid.toml").write_text(GRID.replace("5000", "50"))
+    _, export, errors = call("export", "grid.toml")
+    assert export["rows"] == {"cells": 2, "models": 4, "pairs": 2}
+    assert "2 cells have no results yet" in errors
+    table = pd.read_parquet(tmp_path / "implicit-bias-tables" / "models.parquet")
+    assert list(table["seed"]) == [1, 1, 2, 2]
+    assert set(table["status"]) == {"optimal"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["sweep", "bad.toml"], 2, "unknown key 'unit': did you mean 'units'?"),
+        (["sweep", "absent.toml"], 2, "No such file"),
+        (["sweep", "good.toml", "--store", "."], 2, "is no store of results"),
+        (["sweep", "good.toml", "--processes", "0"], 2, "processes must be at least 1"),
+        (["sweep", "good.toml", "--processes", "2", "--scheduler", "tcp://x:1"], 2, "leave it out"),
+        (["status", "bad.toml"], 2, "unknown key 'unit'"),
+        (["export", "good.toml"], 1, "run `sweep` first"),
+    ],
+)
+def test_bad_sweeps(
+    arguments: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text("unit = 3")
+    (tmp_path / "good.toml").write_text("units = 3")
+    assert run_here(arguments, monkeypatch) == code
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_help_is_light(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "sys.argv = ['implicit-bias', 'compare', '--help']\n"
+        "from implicit_bias.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "heavy = {'torch', 'sklearn', 'cvxpy', 'pandas', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--train-size" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "--dataset", "cifar"], "dataset must be one of digits"),
+        (["compare", "--models", "svm-gln,svm-xl"], "models must be one of"),
+        (["compare", "--units", "0"], "units must be at least 1, got 0"),
+        (["compare", "--units", "many"], "valid integer"),
+        (["compare", "--train-size", "5000"], "train_size=5000 is too large: choose at most 1438"),
+        (["compare", "--positive", "0,1", "--negative", "1,2"], "digits [1] are both"),
+        (["compare", "--positive", "a"], "classes are digits separated by commas"),
+        (["compare", "--models", "svm-gln,svm-gln"], "models names one twice"),
+        (["compare", "--C", "-1"], "C must be in (0, inf]"),
+        (["compare", "--momentum", "2"], "momentum"),
+        (["compare", "--protocol", "lippl2022"], "defined for MNIST only"),
+        (["compare", "--solver", "gurobi"], "solver must be one of"),
+        (["trajectory", "--steps", "5", "--at", "100"], "--at names no step up to --steps 5"),
+        (["fit", "gd-gln"], "the model must be one of svm-gln"),
+        (["report", "nowhere"], "holds no setting.json"),
+        (["frobnicate"], "No such command"),
+        (["data", "--download", "digits"], "'digits'"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_bad_use_is_status_2_and_one_line(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_here(arguments, monkeypatch) == 2
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_failed_jobs_are_status_1_and_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte").write_bytes(b"not MNIST")
+    corrupt = run("fit", "--dataset", "mnist", folder=tmp_path, IMPLICIT_BIAS_DATA=str(tmp_path))
+    assert corrupt.returncode == 1
+    assert "train-images-idx3-ubyte is unusable" in corrupt.stderr
+    assert corrupt.stderr.count("\n") == 1
+    absent = run("certify", "absent.safetensors", folder=tmp_path)
+    assert absent.returncode == 1
+    assert absent.stderr == "implicit-bias: no such file: absent.safetensors\n"
+    inseparable = run(
+        "fit", "svm-linear", "--dataset", "xor", "--train-size", "40", folder=tmp_path
+    )
+    assert inseparable.returncode == 1
+    assert inseparable.stderr.count("not separable") == 1
+    assert "choose a finite C, more units" in inseparable.stderr
+
+
+def test_data_lists_and_finds_corruption(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(b"not MNIST")
+    done = run("data", "--json", folder=tmp_path, IMPLICIT_BIAS_DATA=str(tmp_path))
+    assert done.returncode == 1
+    states = {(f["dataset"], f["file"]): f["state"] for f in json.loads(done.stdout)["files"]}
+    assert states["mnist", "t10k-labels-idx1-ubyte"] == "corrupt"
+    assert len(states) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("IMPLICIT_BIAS_DATA" not in os.environ, reason="needs MNIST")
+def test_published_cell(tmp_path: Path) -> None:
+    result = run_json(
+        *["compare", "--dataset", "mnist", "--protocol", "lippl2022", "--train-size", "500"],
+        *["--units", "10", "--hyperplanes", "1"],
+        folder=tmp_path,
+    )
+    svm = {row["model"]: row for row in result["models"]}["svm-gln"]
+    assert svm["optimum"] == pytest.approx(1.711793418, rel=1e-6)
+    assert svm["gap"] < 1e-6
+    assert 1 - svm["error"] == pytest.approx(0.849583, abs=1e-6)

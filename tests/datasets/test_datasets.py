@@ -1,0 +1,506 @@
+"""Data sets: labels, scaling, the published split, and files that are missing or damaged."""
+
+import gzip
+import hashlib
+import http.server
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from implicit_bias.datasets import files
+from implicit_bias.datasets.catalogue import DATASET_NAMES, load
+from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices
+from implicit_bias.datasets.files import (
+    DATA_VARIABLE,
+    MIRRORS,
+    DataError,
+    data_status,
+    download,
+    read_idx,
+)
+from implicit_bias.datasets.images import GARMENT_NAMES, load_digits, load_fashion_mnist, load_mnist
+from implicit_bias.datasets.toys import TOY_KINDS, ToyKind, make_toy
+
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+TINY_DIGITS = np.array([5, 0, 4, 1, 9], dtype=np.uint8)
+TINY_IMAGES = np.arange(5 * 2 * 3, dtype=np.uint8).reshape(5, 2, 3) * 8
+
+
+def idx_bytes(values: NDArray[Any], type_code: int = 0x08) -> bytes:
+    header = struct.pack(f">BBBB{values.ndim}I", 0, 0, type_code, values.ndim, *values.shape)
+    return header + values.tobytes()
+
+
+TINY_FILES = {IMAGES: idx_bytes(TINY_IMAGES), LABELS: idx_bytes(TINY_DIGITS)}
+
+
+def write_files(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for file, content in TINY_FILES.items():
+        (folder / f"{file}.gz").write_bytes(gzip.compress(content))
+    return folder
+
+
+def toy_dataset(n: int = 10) -> Dataset:
+    return make_toy("blobs", n)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put an empty cache in place that knows two tiny files, and no mirror."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    checksums = {file: hashlib.sha256(content).hexdigest() for file, content in TINY_FILES.items()}
+    (folder / "checksums.json").write_text(json.dumps({"mnist": checksums}), "utf-8")
+    monkeypatch.setattr(files, "CHECKSUMS_FILE", folder / "checksums.json")
+    monkeypatch.setattr(files, "MIRRORS", {"mnist": ()})
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    return folder
+
+
+@pytest.fixture
+def mirror(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Serve a folder on this machine, after a mirror that has no file at all."""
+    folder = write_files(tmp_path / "mirror")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    handler = partial(Handler, directory=str(folder))
+    with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        monkeypatch.setattr(files, "MIRRORS", {"mnist": (f"{url}empty/", url)})
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield folder
+        server.shutdown()
+        thread.join()
+
+
+# --- Dataset -------------------------------------------------------------------------------
+
+
+def test_dataset_is_read_only_and_leaves_the_callers_array_alone() -> None:
+    X, y = np.ones((2, 3)), np.array([1.0, -1.0])
+    data = Dataset("d", X, y, ("a", "b"), image_shape=(1, 2))
+    assert (len(data), data.n_samples, data.n_features) == (2, 2, 3)
+    with pytest.raises(ValueError, match="read-only"):
+        data.X[0, 0] = 2.0
+    with pytest.raises(ValueError, match="read-only"):
+        data.y[0] = -1.0
+    assert X.flags.writeable
+    assert y.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X": np.ones(3)}, "dimension"),
+        ({"X": np.full((2, 3), np.nan)}, "NaN"),
+        ({"X": np.ones((3, 3))}, "one label a row"),
+        ({"X": np.ones((0, 3)), "y": np.ones(0)}, "at least one row"),
+        ({"X": np.ones((2, 0))}, "has_constant=False"),
+        ({"X": np.zeros((2, 3))}, "has_constant=False"),
+        ({"y": np.array([0.0, 1.0])}, "labels must be"),
+        ({"image_shape": (2, 2)}, "image_shape"),
+    ],
+)
+def test_dataset_refuses(changes: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {"X": np.ones((2, 3)), "y": np.array([1.0, -1.0])}
+    with pytest.raises(ValueError, match=message):
+        Dataset("d", class_names=("a", "b"), **(good | changes))
+
+
+def test_take_keeps_the_order_asked_for() -> None:
+    data = toy_dataset()
+    part = data.take([7, 2])
+    np.testing.assert_array_equal(part.X, data.X[[7, 2]])
+    np.testing.assert_array_equal(part.y, data.y[[7, 2]])
+    assert (part.name, part.class_names) == (data.name, data.class_names)
+    np.testing.assert_array_equal(data.take(data.y > 0).y, np.ones(5))
+
+
+# --- splits --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "train_size", "validation_size"), [(60_000, 500, 12_000), (7, 3, 4)])
+def test_split_indices_are_the_published_ones(
+    n: int, train_size: int, validation_size: int
+) -> None:
+    import torch
+
+    generator = torch.Generator()
+    generator.manual_seed(1)
+    order = torch.randperm(n, generator=generator).numpy()
+    train, validation = split_indices(n, train_size, validation_size, seed=1)
+    np.testing.assert_array_equal(train, order[:train_size])
+    np.testing.assert_array_equal(validation, order[-validation_size:])
+    assert train.dtype == validation.dtype == np.int64
+
+
+def test_split_indices_leave_the_global_generator_alone() -> None:
+    import torch
+
+    before = torch.get_rng_state()
+    split_indices(10, 2, 2, seed=3)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_split_default_validation_is_the_published_fifth() -> None:
+    data = Dataset("d", np.ones((60_000, 1)), np.tile([1.0, -1.0], 30_000), ("a", "b"))
+    parts = split(data, 500)
+    assert isinstance(parts, Split)
+    assert (len(parts.train), len(parts.validation)) == (500, 12_000)
+
+
+def test_split_takes_the_samples_of_its_indices() -> None:
+    data = toy_dataset(50)
+    train, validation = split_indices(50, 20, 10, seed=4)
+    parts = split(data, 20, seed=4)
+    np.testing.assert_array_equal(parts.train.X, data.X[train])
+    np.testing.assert_array_equal(parts.validation.y, data.y[validation])
+
+
+@pytest.mark.parametrize(
+    ("train_size", "validation_size", "message"),
+    [
+        (8, 3, "sum to at most 10"),
+        (9, None, "train_size=9 is too large: choose at most 8 of the 10"),
+        (0, 3, "at least 1"),
+        (3, 0, "at least 1"),
+        (1, 2, "take more of them"),
+    ],
+)
+def test_split_refuses(train_size: int, validation_size: int | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        split(toy_dataset(10), train_size, validation_size)
+
+
+# --- images --------------------------------------------------------------------------------
+
+
+def test_digits_scaling_labels_and_names() -> None:
+    from sklearn import datasets as sklearn_datasets
+
+    bunch = sklearn_datasets.load_digits()
+    data = load_digits()
+    assert data.X.shape == (1797, 65)
+    assert data.image_shape == (8, 8)
+    assert data.class_names == ("5, 6, 7, 8, 9", "0, 1, 2, 3, 4")
+    np.testing.assert_array_equal(data.X[:, :-1], (bunch.data / 16 - 0.5) / 0.5)
+    np.testing.assert_array_equal(data.X[:, -1], 1.0)
+    np.testing.assert_array_equal(data.y, np.where(bunch.target < 5, 1.0, -1.0))
+
+
+def test_digit_groups_drop_the_others_and_keep_the_order() -> None:
+    from sklearn import datasets as sklearn_datasets
+
+    bunch = sklearn_datasets.load_digits()
+    data = load_digits(positive=[3], negative={8, 1}, append_constant=False)
+    kept = np.isin(bunch.target, [1, 3, 8])
+    assert data.class_names == ("1, 8", "3")
+    assert (data.n_features, data.has_constant) == (64, False)
+    np.testing.assert_array_equal(data.X, (bunch.data[kept] / 16 - 0.5) / 0.5)
+    np.testing.assert_array_equal(data.y, np.where(bunch.target[kept] == 3, 1.0, -1.0))
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "message"),
+    [
+        ((), (1,), "positive="),
+        ((1,), (), "negative="),
+        ((1, 10), (2,), "0 to 9"),
+        ((1, 2), (2, 3), r"digits \[2\] are both"),
+    ],
+)
+def test_digit_groups_refused(
+    positive: tuple[int, ...], negative: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_digits(positive=positive, negative=negative)
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_mnist_files_give_scaled_images(cache: Path, compressed: bool) -> None:
+    folder = write_files(cache / "mnist")
+    if not compressed:
+        for path in folder.iterdir():
+            path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+            path.unlink()
+    data = load_mnist()
+    pixels = TINY_IMAGES.reshape(5, 6).astype(np.float32)  # rounded as in the published code
+    expected = (pixels / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
+    np.testing.assert_array_equal(data.X[:, :-1], expected.astype(np.float64))
+    assert data.X.dtype == np.float64
+    np.testing.assert_array_equal(data.y, [-1.0, 1.0, 1.0, 1.0, -1.0])
+    assert data.image_shape == (2, 3)
+
+
+def test_unknown_subset_is_refused() -> None:
+    with pytest.raises(ValueError, match="choose one of train, test"):
+        load_mnist(subset="validation")  # type: ignore[arg-type]
+
+
+# --- toy sets ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("kind", TOY_KINDS)
+def test_toy_sets_are_balanced_and_free_of_contradictions(kind: ToyKind, noise: float) -> None:
+    data = make_toy(kind, 301, noise=noise)
+    assert data.X.shape == (301, 3)
+    assert data.y.sum() == 1.0
+    positive, negative = data.X[data.y > 0], data.X[data.y < 0]
+    assert (np.abs(positive[:, None] - negative[None]).max(axis=2) > 0).all()
+    np.testing.assert_array_equal(data.X, make_toy(kind, 301, noise=noise).X)
+    assert not np.array_equal(data.X, make_toy(kind, 301, noise=noise, random_state=1).X)
+    assert make_toy(kind, noise=noise, append_constant=False).X.shape == (200, 2)
+
+
+@pytest.mark.parametrize(("kind", "separable"), [("blobs", True), ("xor", False)])
+def test_only_blobs_are_linearly_separable(kind: ToyKind, separable: bool) -> None:
+    data = make_toy(kind)
+    fit = np.linalg.lstsq(data.X, data.y)[0]
+    assert bool((data.y * (data.X @ fit) > 0).all()) is separable
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "rings"}, "choose one of xor"),
+        ({"kind": "xor", "n_samples": 1}, "at least 2"),
+        ({"kind": "xor", "noise": -0.1}, "0 or more"),
+        ({"kind": "xor", "noise": float("nan")}, "finite"),
+    ],
+)
+def test_toy_sets_refuse(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_toy(**arguments)
+
+
+# --- by name -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in DATASET_NAMES if name not in MIRRORS])
+def test_load_by_name(name: str) -> None:
+    assert load(name).name == name
+
+
+def test_load_by_name_passes_its_options(cache: Path) -> None:
+    write_files(cache / "mnist")
+    assert len(load("mnist", positive=(0,), negative=(9,))) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "cifar"}, "choose one of digits, mnist"),
+        ({"name": "digits", "subset": "test"}, "split it"),
+        ({"name": "xor", "positive": (1,)}, "no digits"),
+        ({"name": "digits", "positive": (7,)}, r"digits \[7\] are both"),
+    ],
+)
+def test_load_by_name_refuses(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(**arguments)
+
+
+# --- IDX -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_code", "dtype"),
+    [(0x08, "u1"), (0x09, "i1"), (0x0B, "i2"), (0x0C, "i4"), (0x0D, "f4"), (0x0E, "f8")],
+)
+def test_read_idx_of_every_type(tmp_path: Path, type_code: int, dtype: str) -> None:
+    values = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    path = tmp_path / "values"
+    path.write_bytes(idx_bytes(values.astype(f">{dtype}"), type_code))
+    found = read_idx(path)
+    np.testing.assert_array_equal(found, values)
+    assert found.dtype == np.dtype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not an IDX file"),
+        (b"<html>", "not an IDX file"),
+        (b"\0\0\x07\x01\0\0\0\0", "not an IDX file"),
+        (b"\0\0\x08\x03\0\0", "truncated IDX header: 6 bytes of 16"),
+        (TINY_FILES[IMAGES][:-1], r"shape \(5, 2, 3\) has 46 bytes, this one 45"),
+        (TINY_FILES[IMAGES] + b"\0", "this one 47"),
+        (gzip.compress(TINY_FILES[IMAGES])[:-9], "truncated gzip"),
+    ],
+)
+def test_read_idx_refuses(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "broken"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"broken is unusable: .*{message}"):
+        read_idx(path)
+
+
+# --- files ---------------------------------------------------------------------------------
+
+
+def test_the_chosen_folder_comes_before_the_cache(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = write_files(tmp_path / "chosen" / "mnist")
+    cached = write_files(cache / "mnist")
+    (chosen / f"{LABELS}.gz").unlink()
+    monkeypatch.setenv(DATA_VARIABLE, str(chosen.parent))
+    paths = {status.file: status.path for status in data_status()}
+    assert paths == {IMAGES: chosen / f"{IMAGES}.gz", LABELS: cached / f"{LABELS}.gz"}
+
+
+def test_an_installed_package_uses_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pooch
+
+    monkeypatch.setattr(files, "CHECKSUMS_FILE", files._WHEEL_DATA / "checksums.json")
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    assert files._folders("mnist") == [Path(pooch.os_cache("implicit_bias")) / "mnist"]
+
+
+def test_missing_files_name_every_place_looked_at(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "chosen"))
+    monkeypatch.setattr(files, "MIRRORS", {"mnist": ("http://127.0.0.1:9/",)})
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with pytest.raises(DataError) as caught:
+        load_mnist()
+    for part in (
+        str(tmp_path / "chosen" / "mnist"),
+        str(cache / "mnist"),
+        f"http://127.0.0.1:9/{IMAGES}.gz",
+        DATA_VARIABLE,
+        "implicit-bias data --download",
+    ):
+        assert part in str(caught.value)
+    assert {(status.path, status.state) for status in data_status()} == {(None, "missing")}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "another file", "empty"])
+def test_damaged_files_are_named_and_never_used_or_replaced(
+    mirror: Path, cache: Path, damage: str
+) -> None:
+    path = write_files(cache / "mnist") / f"{LABELS}.gz"
+    other = gzip.compress(b"something else")
+    good = path.read_bytes()
+    content = {"truncated": good[:-4], "another file": other, "empty": b""}[damage]
+    path.write_bytes(content)
+    for use in (load_mnist, partial(download, "mnist")):
+        with pytest.raises(DataError, match=f"(?s){path} is unusable.*Delete it and run"):
+            use()
+    assert path.read_bytes() == content
+    assert {status.file: status.state for status in data_status()} == {
+        IMAGES: "ok",
+        LABELS: "corrupt",
+    }
+
+
+def test_a_wrong_file_shows_both_hashes(cache: Path) -> None:
+    path = write_files(cache / "mnist") / f"{IMAGES}.gz"
+    path.write_bytes(b"other")
+    with pytest.raises(DataError) as caught:
+        load_mnist()
+    for content in (b"other", TINY_FILES[IMAGES]):
+        assert hashlib.sha256(content).hexdigest() in str(caught.value)
+
+
+def test_download_tries_the_mirrors_in_turn(mirror: Path, cache: Path) -> None:
+    download("mnist")
+    assert {status.state for status in data_status()} == {"ok"}
+    assert {path.name for path in (cache / "mnist").iterdir()} == {
+        f"{file}.gz" for file in TINY_FILES
+    }
+    assert len(load_mnist()) == len(TINY_DIGITS)
+
+
+def test_loading_downloads_what_is_missing(mirror: Path, cache: Path) -> None:
+    assert len(load_mnist()) == len(TINY_DIGITS)
+
+
+def test_a_bad_download_leaves_nothing_behind(mirror: Path, cache: Path) -> None:
+    (mirror / f"{IMAGES}.gz").write_bytes(gzip.compress(b"something else"))
+    with pytest.raises(DataError, match="expected") as caught:
+        download("mnist")
+    assert "404" in str(caught.value)
+    assert list((cache / "mnist").iterdir()) == []
+
+
+def test_download_refuses_a_set_without_files() -> None:
+    with pytest.raises(ValueError, match="choose one of mnist, fashion-mnist"):
+        download("digits")
+
+
+def test_every_file_of_the_loaders_has_a_checksum() -> None:
+    kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
+    expected = {f"{prefix}-{kind}" for prefix in ("train", "t10k") for kind in kinds}
+    assert {name: set(known) for name, known in files._checksums().items()} == dict.fromkeys(
+        MIRRORS, expected
+    )
+
+
+def test_import_needs_numpy_only() -> None:
+    """Judge this module alone: an empty package stands in for what `implicit_bias` imports."""
+    package = Path(files.__file__).parent
+    code = f"""
+import sys, types
+sys.modules["implicit_bias"] = types.ModuleType("implicit_bias")
+sys.modules["implicit_bias"].__path__ = [{str(package)!r}]
+import implicit_bias.datasets
+print(sorted({{"torch", "sklearn", "pooch", "scipy"}} & sys.modules.keys()))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+# --- the real files ------------------------------------------------------------------------
+
+real_data = pytest.mark.skipif(
+    DATA_VARIABLE not in os.environ,
+    reason=f"set {DATA_VARIABLE} to a folder with mnist/ and fashion-mnist/",
+)
+
+
+@pytest.mark.slow
+@real_data
+def test_real_mnist() -> None:
+    data = load_mnist()
+    assert data.X.shape == (60_000, 785)
+    assert data.image_shape == (28, 28)
+    assert data.X.min() == -1.0
+    assert data.X.max() == 1.0
+    # The first training labels of MNIST are 5, 0, 4, 1, 9.
+    np.testing.assert_array_equal(data.y[:5], [-1.0, 1.0, 1.0, 1.0, -1.0])
+
+
+@pytest.mark.slow
+@real_data
+def test_real_fashion_mnist() -> None:
+    data = load_fashion_mnist(subset="test", positive=[0], negative=[9])
+    assert data.X.shape == (2_000, 785)
+    assert data.class_names == (GARMENT_NAMES[9], GARMENT_NAMES[0])
+
+
+@pytest.mark.slow
+@real_data
+def test_all_real_files_are_intact() -> None:
+    assert [status for status in data_status() if status.state != "ok"] == []

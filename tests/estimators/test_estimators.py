@@ -1,0 +1,409 @@
+"""Classifiers: scikit-learn's contract, the failures a hard margin may have, and equivalences."""
+
+import pickle
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import check_estimator
+
+from implicit_bias import (
+    GLNSVC,
+    GatedReLUSVC,
+    GatedSVC,
+    GLNClassifier,
+    HiddenLayerSVC,
+    ReLUClassifier,
+    SolveError,
+    Status,
+    training,
+)
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.gating import GlobalContexts, HyperplaneContexts, UnitGates
+
+DECISION_ATOL = 1e-5
+MOONS = make_toy("moons", 60, noise=0.05)
+XOR = make_toy("xor", 60, noise=0.05)
+
+# With a finite C every check passes: then a solution always exists.
+SOFT: list[BinaryClassifier] = [
+    GatedSVC(C=10.0),
+    GLNSVC(n_units=5, C=10.0, random_state=0),
+    GLNSVC(n_units=5, norm="l2", C=10.0, random_state=0),
+    GLNSVC(n_units=1, n_hyperplanes=3, C=10.0, random_state=0),
+    GatedReLUSVC(n_units=5, C=10.0, random_state=0),
+    HiddenLayerSVC(C=10.0),
+]
+NETWORKS: list[BinaryClassifier] = [
+    GLNClassifier(n_units=4, steps=300, random_state=0),
+    ReLUClassifier(n_units=4, steps=300, random_state=0),
+]
+HARD: list[BinaryClassifier] = [
+    GatedSVC(),
+    GLNSVC(n_units=10, random_state=0),
+    GLNSVC(n_units=10, norm="l2", random_state=0),
+    GatedReLUSVC(n_units=10, random_state=0),
+    HiddenLayerSVC(),
+]
+NOT_SEPARABLE = re.compile(re.escape(Status.NOT_SEPARABLE.message))
+
+
+def name(model: BinaryClassifier) -> str:
+    return repr(model)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize("model", SOFT, ids=name)
+def test_check_estimator_soft(model: BinaryClassifier) -> None:
+    check_estimator(model, on_skip=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", NETWORKS, ids=name)
+def test_check_estimator_networks(model: BinaryClassifier) -> None:
+    failed = failures(model)
+    # The check standardises nothing and multiplies features by 100: the step size must follow.
+    assert set(failed) <= {"check_classifiers_train"}
+    for error in failed.values():
+        assert type(error).__name__ == "TrainingDiverged"
+
+
+@pytest.mark.parametrize("model", HARD, ids=name)
+def test_check_estimator_hard(model: BinaryClassifier) -> None:
+    """Some checks bring data that no hard margin separates, where raising is right.
+
+    So no list of checks is exempt: each one that fails must fail by the proven
+    non-separability of its own data, and by nothing else.
+    """
+    for check, error in failures(model).items():
+        assert isinstance(error, SolveError), (check, error)
+        assert error.solution.status is Status.NOT_SEPARABLE, check
+        assert NOT_SEPARABLE.match(str(error)), check
+
+
+def failures(model: BinaryClassifier) -> dict[str, BaseException]:
+    results = check_estimator(model, on_fail=None, on_skip=None)
+    return {
+        str(result["check_name"]): root(result["exception"])
+        for result in results
+        if result["status"] == "failed"
+    }
+
+
+def root(error: BaseException) -> BaseException:
+    while error.__context__ is not None and not isinstance(error, SolveError):
+        error = error.__context__
+    return error
+
+
+@pytest.mark.parametrize(
+    "solver", ["auto", "interior-point", "working-set", "ecos", "clarabel", "scs"]
+)
+def test_every_solver_gives_the_same_classifier(solver: str) -> None:
+    # One group: strictly convex, so the decision function is unique. Several groups need not be.
+    for norm in ("l2", "gln"):
+        native = GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)
+        other = clone(native).set_params(tol=1e-6, solver=solver).fit(MOONS.X, MOONS.y)
+        assert other.group_norms_.sum() == pytest.approx(native.group_norms_.sum(), rel=2e-6)
+        if norm == "l2":
+            decision = native.decision_function(MOONS.X)
+            np.testing.assert_allclose(other.decision_function(MOONS.X), decision, atol=1e-2)
+
+
+def test_osqp_solves_one_group_and_refuses_several() -> None:
+    one = GLNSVC(n_units=3, norm="l2", random_state=0, solver="osqp", tol=1e-5)
+    assert one.fit(MOONS.X, MOONS.y).solution_.status is Status.OPTIMAL
+    with pytest.raises(ValueError, match="OSQP solves quadratic programs only"):
+        GLNSVC(n_units=3, random_state=0, solver="osqp").fit(MOONS.X, MOONS.y)
+
+
+def test_linear_svm_is_scikit_learns() -> None:
+    blobs = make_toy("blobs", 40, noise=0.1)
+    ours = GatedSVC(tol=1e-10).fit(blobs.X, blobs.y)
+    # Their intercept is free; with each sample mirrored through the origin it is 0.
+    X, y = np.vstack([blobs.X, -blobs.X]), np.concatenate([blobs.y, -blobs.y])
+    theirs = SVC(kernel="linear", C=1e12, tol=1e-12).fit(X, y)
+    np.testing.assert_allclose(
+        ours.decision_function(blobs.X), theirs.decision_function(blobs.X), atol=DECISION_ATOL
+    )
+
+
+def test_fitted_attributes() -> None:
+    model = GLNSVC(n_units=4, n_hyperplanes=2, random_state=0).fit(MOONS.X, MOONS.y)
+    n_support = len(model.support_)
+    assert model.coef_.shape == (4 * 4, 3)
+    assert model.group_norms_.shape == (4,)
+    assert model.dual_coef_.shape == (1, n_support)
+    assert 0 < n_support < len(MOONS)
+    assert model.n_features_in_ == 3
+    assert model.n_iter_ >= 1
+    margins = MOONS.y * model.decision_function(MOONS.X)
+    np.testing.assert_allclose(margins[model.support_], 1.0, atol=1e-4)
+    assert np.delete(margins, model.support_).min() > 1 + 1e-5
+    assert model.group_norms_.sum() == pytest.approx(model.solution_.certificate.upper)
+    np.testing.assert_array_equal(np.sign(model.dual_coef_[0]), MOONS.y[model.support_])
+
+
+def test_one_unit_is_the_shallow_network() -> None:
+    model = GLNSVC(n_units=1, n_hyperplanes=3, random_state=0).fit(MOONS.X, MOONS.y)
+    gating = model.structure_.gating
+    assert isinstance(gating, GlobalContexts)
+    far = 1e3 * np.random.default_rng(0).normal(size=(200, 3))
+    unseen = gating.unseen(far) > 0
+    assert unseen.any()
+    np.testing.assert_array_equal(model.decision_function(far)[unseen], 0.0)
+    np.testing.assert_array_equal(model.predict(far)[unseen], model.classes_[0])
+
+
+def test_networks_and_svms_draw_the_same_contexts() -> None:
+    svm = GLNSVC(n_units=5, n_hyperplanes=2, random_state=3).fit(MOONS.X, MOONS.y)
+    network = GLNClassifier(5, 2, random_state=3, steps=1).fit(MOONS.X, MOONS.y)
+    drawn, trained = svm.structure_.gating, network.gating()
+    assert isinstance(drawn, HyperplaneContexts)
+    assert isinstance(trained, HyperplaneContexts)
+    np.testing.assert_array_equal(drawn.weights, trained.weights)
+    np.testing.assert_array_equal(drawn.thresholds, trained.thresholds)
+
+
+def test_random_states() -> None:
+    def weights(state: Any) -> Any:
+        model = GLNSVC(n_units=2, C=1.0, random_state=state).fit(MOONS.X, MOONS.y)
+        gating = model.structure_.gating
+        assert isinstance(gating, HyperplaneContexts)
+        return gating.weights
+
+    np.testing.assert_array_equal(weights(5), weights(5))
+    np.testing.assert_array_equal(weights(5), weights(np.random.default_rng(5)))
+    np.testing.assert_array_equal(
+        weights(np.random.RandomState(5)),  # noqa: NPY002  scikit-learn's own kind of seed
+        weights(np.random.RandomState(5)),  # noqa: NPY002
+    )
+    assert not np.array_equal(weights(5), weights(6))
+
+
+def test_learned_gates_and_hidden_layer() -> None:
+    network = ReLUClassifier(20, random_state=0, steps=2000).fit(MOONS.X, MOONS.y)
+    learned = GatedReLUSVC(gates=network, on_failure="raise").fit(MOONS.X, MOONS.y)
+    gating = learned.structure_.gating
+    assert isinstance(gating, UnitGates)
+    np.testing.assert_array_equal(gating.weights, network.network_.gating().weights)  # type: ignore[attr-defined]
+    hidden = HiddenLayerSVC(network).fit(MOONS.X, MOONS.y)
+    explicit = GatedSVC().fit(network.hidden_activations(MOONS.X), MOONS.y)
+    np.testing.assert_allclose(
+        hidden.decision_function(MOONS.X),
+        explicit.decision_function(network.hidden_activations(MOONS.X)),
+        atol=DECISION_ATOL,
+    )
+
+
+def test_one_always_on_unit_is_the_linear_svm() -> None:
+    blobs = make_toy("blobs", 40, noise=0.1)
+    gates = UnitGates(np.zeros((1, 3)), np.ones(1), ">", always_on=True)  # off, and on
+    gated = GatedSVC(gates, tol=1e-9).fit(blobs.X, blobs.y)
+    linear = GatedSVC(tol=1e-9).fit(blobs.X, blobs.y)
+    np.testing.assert_allclose(
+        gated.decision_function(blobs.X), linear.decision_function(blobs.X), atol=DECISION_ATOL
+    )
+    assert gated.group_norms_[0] == 0
+
+
+def test_failures_raise_or_warn() -> None:
+    with pytest.raises(SolveError, match="not separable") as caught:
+        GatedSVC().fit(XOR.X, XOR.y)
+    proof = caught.value.solution
+    assert proof.alpha.sum() == pytest.approx(1.0)
+    with pytest.warns(ConvergenceWarning, match="not separable"):
+        model = GatedSVC(on_failure="warn").fit(XOR.X, XOR.y)
+    assert model.solution_.status is Status.NOT_SEPARABLE
+    assert GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
+
+
+def test_soft_and_reduced_solutions_on_request() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"not separable.*soft margin with C=2 instead"):
+        soft = GatedSVC(on_failure="soft", soft_C=2.0).fit(XOR.X, XOR.y)
+    asked = GatedSVC(C=2.0).fit(XOR.X, XOR.y)
+    np.testing.assert_array_equal(soft.coef_, asked.coef_)
+    assert soft.failure_ is not None
+    assert soft.failure_.status is Status.NOT_SEPARABLE
+    assert soft.fitted_C_ == 2.0
+
+    y = MOONS.y.copy()
+    y[:2] *= -1  # two wrong labels among many right ones
+    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"not separable.*left out \d+ samples"):
+        reduced = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y)
+    kept = np.setdiff1d(np.arange(len(y)), reduced.dropped_)
+    assert 0 < len(reduced.dropped_) < len(y) // 4
+    assert (y * reduced.decision_function(MOONS.X))[kept].min() == pytest.approx(1.0)
+    assert not reduced.solution_.alpha[reduced.dropped_].any()
+    assert set(reduced.support_) <= set(kept)
+    again = GatedSVC(contexts).fit(MOONS.X[kept], y[kept])
+    np.testing.assert_allclose(reduced.coef_, again.coef_)
+
+
+def test_a_separable_problem_needs_no_relaxation() -> None:
+    for on_failure in ("warn", "soft", "drop"):
+        model = GLNSVC(10, random_state=0, on_failure=on_failure).fit(XOR.X, XOR.y)
+        assert model.failure_ is None
+        assert len(model.dropped_) == 0
+        assert model.fitted_C_ == np.inf
+
+
+def test_all_gates_off_names_the_sample() -> None:
+    gates = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([MOONS.X[:, 0].min()]))
+    lowest = int(MOONS.X[:, 0].argmin())
+    with pytest.raises(SolveError, match=f"sample {lowest} with all gates off"):
+        GatedSVC(gates).fit(MOONS.X, MOONS.y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"norm": "l1"}, "norm must be 'gln' or 'l2'"),
+        ({"n_units": 0}, "n_units must be a whole number, at least 1"),
+        ({"n_hyperplanes": -1}, "n_hyperplanes must be a whole number, at least 0"),
+        ({"threshold": "mean"}, "threshold must be"),
+        ({"solver": "simplex"}, "solver must be one of"),
+        ({"tol": 0.0}, "the gap tolerance must be between 0 and 1"),
+        ({"C": -1.0}, r"C must be in \(0, inf\]"),
+        ({"C": "inf"}, r"C must be in \(0, inf\], got 'inf': pass a number \(not text\)"),
+        ({"on_failure": "ignore"}, "on_failure must be one of"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
+    model = GLNSVC(**{"n_units": 3, "random_state": 0, **parameters})
+    with pytest.raises(ValueError, match=message):
+        model.fit(MOONS.X, MOONS.y)
+
+
+@pytest.mark.parametrize("network", [GLNClassifier, ReLUClassifier])
+def test_half_a_unit(network: type[GLNClassifier | ReLUClassifier]) -> None:
+    with pytest.raises(ValueError, match=r"n_units.* must be .*whole number.*2\.5"):
+        network(n_units=2.5).fit(MOONS.X, MOONS.y)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.ones(60), "one class only, 1.0:"),
+        (np.full(60, "a"), "one class only, 'a':"),
+        (np.arange(60) % 3, "Only binary classification"),
+        (np.linspace(0, 1, 60), "continuous"),
+        (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),
+    ],
+)
+def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GLNSVC(n_units=3, random_state=0).fit(MOONS.X, y)
+
+
+@pytest.mark.parametrize(
+    "classes", [("no", "yes"), (0, 1), (False, True), (-3.0, 7.0)], ids=["str", "int", "bool", "fl"]
+)
+def test_any_two_classes(classes: tuple[Any, Any]) -> None:
+    y = np.where(MOONS.y > 0, classes[1], classes[0])
+    model = GLNSVC(n_units=10, random_state=0).fit(MOONS.X, y)
+    np.testing.assert_array_equal(model.classes_, np.array(classes))
+    np.testing.assert_array_equal(model.predict(MOONS.X), y)
+
+
+def test_pandas_pipeline_grid_search_clone_pickle() -> None:
+    frame = pd.DataFrame(MOONS.X[:, :2], columns=["left", "up"])
+    labels = pd.Series(np.where(MOONS.y > 0, "a", "b"))
+    pipeline = make_pipeline(StandardScaler(), GLNSVC(n_units=6, C=100.0, random_state=0))
+    search = GridSearchCV(pipeline, {"glnsvc__n_units": [3, 6]}, cv=2).fit(frame, labels)
+    assert search.best_score_ > 0.7
+    model = clone(GLNSVC(n_units=20, C=100.0, random_state=0)).fit(frame, labels)
+    assert list(model.feature_names_in_) == ["left", "up"]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"left": "right"}))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.decision_function(frame), model.decision_function(frame))
+
+
+def test_cross_validation_on_a_networks_gates() -> None:
+    network = ReLUClassifier(20, random_state=0, steps=1000).fit(MOONS.X, MOONS.y)
+    for model in (
+        GatedReLUSVC(gates=network.network_, C=10.0),
+        HiddenLayerSVC(network.network_, C=10.0),
+    ):
+        assert cross_val_score(model, MOONS.X, MOONS.y, cv=3).mean() > 0.8
+    with pytest.raises(NotFittedError, match="pass its network_"):
+        clone(HiddenLayerSVC(network)).fit(MOONS.X, MOONS.y)
+
+
+def test_gates_of_single_samples_are_no_gating() -> None:
+    with pytest.raises(ValueError, match="gating must be a Gating.*MarginProblem"):
+        GatedSVC(np.ones((60, 3))).fit(MOONS.X, MOONS.y)  # type: ignore[arg-type]
+
+
+def test_interrupted_training_says_so_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = iter(range(100))
+
+    class Interrupted(training.Observer):
+        def __call__(self, step: int) -> training.HistoryPoint:
+            if next(calls) == 10:
+                raise KeyboardInterrupt
+            return super().__call__(step)
+
+    monkeypatch.setattr(training.minibatch, "Observer", Interrupted)
+    model = GLNClassifier(2, steps=500, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"interrupted after \d+ of 500 steps"):
+        model.fit(MOONS.X, MOONS.y)
+    assert model.training_.interrupted
+    assert 0 < model.n_iter_ < 500
+    assert model.predict(MOONS.X).shape == (60,)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_what_is_left_out_does_not_depend_on_the_scale(scale: float) -> None:
+    y = MOONS.y.copy()
+    y[:2] *= -1
+    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
+    scaled = HyperplaneContexts.random(scale * MOONS.X, 3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="left out"):
+        one = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y)
+    with pytest.warns(ConvergenceWarning, match="left out"):
+        other = GatedSVC(scaled, on_failure="drop").fit(scale * MOONS.X, y)
+    np.testing.assert_array_equal(one.dropped_, other.dropped_)
+
+
+def test_a_relaxation_that_fails_says_so() -> None:
+    off = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([1e9]))
+    with pytest.warns(ConvergenceWarning, match="classifies one class only"):
+        model = GatedSVC(off, on_failure="drop").fit(MOONS.X, MOONS.y)
+    assert model.solution_.status is Status.NOT_SEPARABLE
+    with pytest.raises(ValueError, match="soft_C must be positive and finite"):
+        GatedSVC(on_failure="soft", soft_C=np.inf).fit(XOR.X, XOR.y)
+
+
+def test_what_fitting_left_out_is_left_out_of_its_own_samples_only() -> None:
+    y = MOONS.y.copy()
+    y[:2] *= -1
+    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="left out"):
+        view = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y).margin_view()
+    assert view.problem(MOONS.X, y).n_samples == 60 - len(view.dropped)
+    assert view.alpha(MOONS.X, y) is not None
+    assert view.problem(MOONS.X[::-1], y[::-1]).n_samples == 60
+    assert view.alpha(MOONS.X[::-1], y[::-1]) is None
+
+
+@pytest.mark.parametrize("gates", [None, np.ones((60, 2)), "learned"])
+def test_gates_that_are_none(gates: Any) -> None:
+    with pytest.raises(ValueError, match="gates must be 'random', or a network"):
+        GatedReLUSVC(gates=gates).fit(MOONS.X, MOONS.y)
+
+
+def test_checkpoints_beyond_the_training() -> None:
+    with pytest.raises(ValueError, match="checkpoints must be steps from 0 to 5"):
+        ReLUClassifier(steps=5, checkpoints=(9,)).fit(MOONS.X, MOONS.y)

@@ -1,0 +1,85 @@
+"""Figures of a training towards the limit: the fitted exponents, and what is drawn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.networks import GLN, Network
+from implicit_bias.report.figures.limit import decay_exponent, limit_plots, unit_weights_plots
+from implicit_bias.report.style import style
+from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
+
+DATA = make_toy("blobs", n_samples=40, random_state=0)
+GATING = HyperplaneContexts.random(DATA.X, 4, 1, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def result() -> LimitResult:
+    config = LimitConfig(steps=300)
+
+    def measure(network: Network) -> dict[str, float]:
+        return {"own": 1.0 / network.norm()}
+
+    return train_to_limit(GLN([GATING]), DATA.X, DATA.y, config, optimum=1e-3, measure=measure)
+
+
+def test_exponent_of_the_tail() -> None:
+    steps = np.geomspace(1, 1000, 31)
+    values = np.where(steps < 99, 7.0, 3.0 * steps**-1.5)
+    assert decay_exponent(steps.tolist(), values.tolist()) == pytest.approx(-1.5)
+    gaps = np.where(np.arange(31) % 3, values, 0.0)
+    assert decay_exponent(steps.tolist(), gaps.tolist()) == pytest.approx(-1.5)
+    assert np.isnan(decay_exponent([], []))
+    assert np.isnan(decay_exponent([1, 2, 3], [0.0, np.inf, 1.0]))
+
+
+def test_plots(result: LimitResult) -> None:
+    names = ("excess", "disagreement", "min_margin", "own")
+    with style():
+        plots = limit_plots({"first": result, "second": result}, names)
+    # Without a reference there is no disagreement.
+    assert [plot.name for plot in plots] == ["limit-excess", "limit-min-margin", "limit-own"]
+    frame = result.frame()
+    for plot, column in zip(plots, ("excess", "min_margin", "own"), strict=True):
+        (ax,) = plot.figure.axes
+        assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+        plot.figure.draw_without_rendering()
+        ticks = [*ax.get_xticklabels(), *ax.get_yticklabels()]
+        assert all(float(tick.get_text() or 1) > 0 for tick in ticks)  # plain numbers
+        first, second = ax.get_lines()
+        shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
+        np.testing.assert_array_equal(first.get_xdata(), shown["step"])
+        np.testing.assert_array_equal(first.get_ydata(), shown[column])
+        assert first.get_linestyle() != second.get_linestyle()
+        rate = decay_exponent(frame["step"].tolist(), frame[column].tolist())
+        assert first.get_label() == f"first, ~ steps^{rate:.2g}"
+
+
+def test_a_history_without_positive_steps(result: LimitResult) -> None:
+    start = replace(result, history=result.history[:1])
+    assert limit_plots({"start": start}, ["norm"]) == ()
+
+
+def test_weights_of_the_units() -> None:
+    network = GLN([GATING])
+    with torch.no_grad():
+        network.hidden_weights[0][:2] = 0.0  # a dead unit
+    (plot,) = unit_weights_plots(network)
+    equal, outward, inward = plot.figure.axes[0].get_lines()
+    norms = np.asarray(outward.get_xdata())
+    assert len(norms) == 3
+    products = np.asarray(outward.get_ydata()) * np.asarray(inward.get_ydata())
+    np.testing.assert_allclose(products, norms)
+    np.testing.assert_allclose(np.asarray(equal.get_ydata()) ** 2, np.asarray(equal.get_xdata()))
+    assert "3 units of 4" in plot.alt
+
+
+def test_networks_without_units_to_draw() -> None:
+    assert unit_weights_plots(GLN([GATING, GATING])) == ()
+    network = GLN([GATING])
+    torch.nn.init.zeros_(network.readout)
+    assert unit_weights_plots(network) == ()

@@ -1,0 +1,421 @@
+"""The report: whole, true to the comparison, safe to open, and readable on a phone."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from implicit_bias import GLNSVC, Comparison, GatedSVC, GLNClassifier, ReLUClassifier, compare
+from implicit_bias.comparison import Predicts
+from implicit_bias.datasets.dataset import Dataset, Split, split
+from implicit_bias.datasets.images import load_digits
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.report.figures.questions import programs
+from implicit_bias.report.figures.training import _log_ticks
+from implicit_bias.report.page import headlines, write_report
+from implicit_bias.report.words import percent
+
+ATTACK = "<script>alert(1)</script>"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+WIDTHS = (390, 1280)
+EVERYWHERE = ["numbers", "reading", "errors"]
+MARGINS = ["units", "margins", "training"]
+
+
+class Page(HTMLParser):
+    """Tags of a page with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep a tag."""
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        """Keep text."""
+        self.text += data
+
+    def attributes(self, tag: str, name: str) -> list[str]:
+        """Return the values of an attribute in all tags of a name that have it."""
+        values = (attrs.get(name) for found, attrs in self.tags if found == tag)
+        return [value for value in values if value is not None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report and what it is of."""
+
+    path: Path
+    comparison: Comparison
+
+    @property
+    def page(self) -> Page:
+        """The page, parsed."""
+        return Page(self.path.read_text(encoding="utf-8"))
+
+
+def fit_and_write(folder: Path, models: Mapping[str, Any], data: Split, **options: Any) -> Report:
+    for model in models.values():
+        model.fit(data.train.X, data.train.y)
+    comparison = compared(models, data)
+    path = write_report(
+        folder, comparison, models, train=data.train, evaluation=data.validation, **options
+    )
+    return Report(path, comparison)
+
+
+def compared(models: Mapping[str, Predicts], data: Split) -> Comparison:
+    train = (data.train.X, data.train.y)
+    return compare(models, data.validation.X, data.validation.y, train=train)
+
+
+def no_margins(folder: Path, **options: Any) -> Report:
+    models = {"logistic": LogisticRegression(), "neighbours": KNeighborsClassifier()}
+    return fit_and_write(folder, models, split(make_toy("moons", 60, noise=0.3), 40), **options)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    models = {
+        "SVM-GLN": GLNSVC(5, random_state=0),
+        "_$x_": GLNSVC(5, norm="l2", random_state=0),
+        ATTACK: GLNClassifier(5, random_state=0, steps=40),
+    }
+    return fit_and_write(
+        tmp_path_factory.mktemp("digits"),
+        models,
+        split(load_digits(), 100),
+        title=ATTACK,
+        facts={"seed": "0", ATTACK: ATTACK},
+    )
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    models = {
+        "GD-GLN": GLNClassifier(4, random_state=0, steps=600, learning_rate=0.3),
+        "SVM-GLN": GLNSVC(4, random_state=0),
+        "shallow": GLNSVC(1, 3, random_state=0),
+    }
+    toy = make_toy("xor", 160)
+    named = Dataset(toy.name, toy.X, toy.y, (ATTACK, "B & C"))
+    return fit_and_write(tmp_path_factory.mktemp("plane"), models, split(named, 100))
+
+
+@pytest.fixture
+def spoilt(tmp_path: Path) -> Report:
+    data = split(make_toy("moons", 60, noise=0.3), 40)
+    X, y = np.vstack([data.train.X, data.train.X[:1]]), np.append(data.train.y, -data.train.y[0])
+    train = Dataset("spoilt", X, y, ("no", "yes"), has_constant=data.train.has_constant)
+    models = {
+        "svm": GLNSVC(2, random_state=0, on_failure="warn"),
+        "net": GLNClassifier(2, random_state=0, steps=20),
+    }
+    with pytest.warns(ConvergenceWarning):
+        return fit_and_write(tmp_path, models, replace(data, train=train))
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def test_all_files_are_there(digits: Report) -> None:
+    folder = digits.path.parent
+    written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    tables = {f"{n}.{ext}" for n in ("models", "pairs", "history") for ext in ("csv", "parquet")}
+    figures = {name for name in written if name.startswith("figures/")}
+    assert written == {"report.html"} | tables | figures
+    assert len(figures) == len(digits.page.attributes("img", "src"))
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in figures)
+    assert digits.path.stat().st_size < 3e6
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tables_hold_the_numbers_of_the_comparison(digits: Report, kind: str) -> None:
+    read = pd.read_csv if kind == "csv" else pd.read_parquet
+    folder, comparison = digits.path.parent, digits.comparison
+    for name, frame in [("models", comparison.model_frame()), ("pairs", comparison.pair_frame())]:
+        found = read(folder / f"{name}.{kind}")
+        pd.testing.assert_frame_equal(found, frame, check_dtype=kind == "parquet", rtol=1e-15)
+    history = read(folder / f"history.{kind}")
+    points = comparison.model(ATTACK).history
+    assert history["model"].unique().tolist() == [ATTACK]
+    np.testing.assert_allclose(history["loss"], [p.loss for p in points], rtol=1e-15)
+    expected = [p.normalised_margin for p in points]
+    np.testing.assert_allclose(history["normalised_margin"], expected, rtol=1e-15)
+
+
+def test_a_second_report_replaces_the_first_and_leaves_no_stale_table(tmp_path: Path) -> None:
+    (tmp_path / "history.csv").write_text("of an earlier report")
+    first = no_margins(tmp_path).path.read_bytes()
+    second = no_margins(tmp_path).path.read_bytes()
+    assert first == second, "the same numbers must give the same bytes"
+    assert not (tmp_path / "history.csv").exists()
+
+
+def test_models_must_be_those_of_the_comparison(tmp_path: Path) -> None:
+    data = split(make_toy("blobs", 20), 12)
+    model = KNeighborsClassifier(1).fit(data.train.X, data.train.y)
+    comparison = compared({"a": model}, data)
+    with pytest.raises(ValueError, match=r"has the models \['a'\], not \['b'\]"):
+        write_report(
+            tmp_path, comparison, {"b": model}, train=data.train, evaluation=data.validation
+        )
+
+
+# --- the page --------------------------------------------------------------------------------
+
+
+def test_what_users_wrote_is_escaped(digits: Report, plane: Report) -> None:
+    for report in (digits, plane):
+        assert "script" not in {tag for tag, _ in report.page.tags}
+        assert ATTACK in report.page.text
+    assert "B & C" in plane.page.text
+
+
+def test_page_is_self_contained_and_described(digits: Report, plane: Report) -> None:
+    for page in (digits.page, plane.page):
+        references = [
+            value
+            for _, attrs in page.tags
+            for name, value in attrs.items()
+            if name in ("src", "href", "srcset", "action") and value is not None
+        ]
+        assert all(value.startswith(("data:", "#")) for value in references)
+        assert len(page.attributes("img", "alt")) == len(page.attributes("img", "src"))
+        tags = [tag for tag, _ in page.tags]
+        assert tags.count("figcaption") == tags.count("figure") == tags.count("img")
+        assert page.attributes("html", "lang") == ["en"]
+        assert "viewport" in page.attributes("meta", "name")
+
+
+def test_sections_follow_the_data(digits: Report, plane: Report, tmp_path: Path) -> None:
+    def sections(report: Report) -> list[str]:
+        return report.page.attributes("section", "id")
+
+    assert sections(digits) == [*EVERYWHERE, *MARGINS, "predictors", "support"]
+    assert sections(plane) == [*EVERYWHERE, *MARGINS, "plane"]
+    bare = no_margins(tmp_path)
+    assert sections(bare) == [*EVERYWHERE, "plane"]
+    assert "Certificate" not in bare.page.text
+    for report in (digits, plane, bare):
+        assert [f"#{i}" for i in sections(report)] == report.page.attributes("a", "href")
+
+
+def test_tables_show_the_numbers(plane: Report) -> None:
+    text = plane.page.text
+    for model in plane.comparison.models:
+        assert model.margin is not None
+        assert f"{model.margin.norm:.4g}" in text
+    for pair in plane.comparison.pairs:
+        assert percent(pair.disagreement) in text
+
+
+def test_one_model_and_no_training_samples(tmp_path: Path) -> None:
+    data = split(make_toy("blobs", 40), 24)
+    model = GLNSVC(2, random_state=0).fit(data.train.X, data.train.y)
+    comparison = compare({"only": model}, data.validation.X, data.validation.y)
+    path = write_report(
+        tmp_path, comparison, {"only": model}, train=data.train, evaluation=data.validation
+    )
+    assert not (tmp_path / "pairs.csv").exists()
+    assert "training error" not in Page(path.read_text(encoding="utf-8")).text
+
+
+def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
+    data = split(make_toy("xor", 60), 40)
+    with pytest.warns(ConvergenceWarning):
+        report = fit_and_write(tmp_path, {"linear": GatedSVC(on_failure="warn")}, data)
+    assert "not separable: proven" in report.page.text
+    assert "∞ (not separable)" in report.page.text
+    assert "linear: not separable, proven." in report.page.text
+    sections = report.page.attributes("section", "id")
+    assert not {"units", "margins", "plane", "support"} & set(sections)
+
+
+def test_a_network_beside_a_failed_solve(spoilt: Report) -> None:
+    page = spoilt.page
+    assert np.isnan(spoilt.comparison.model("svm").error)
+    assert (
+        "none is positive for any predictor with these gates (not separable: proven)" in page.text
+    )
+    assert "at most" not in " ".join(page.attributes("img", "alt"))
+    assert page.text.count("∞ (not separable)") == 2
+    drawn = {path.stem for path in (spoilt.path.parent / "figures").iterdir()}
+    assert not {"disagreement", "regions-1", "training-excess"} & drawn, "svm has no predictor"
+    assert {"errors", "units-1", "regions-2", "training-margin"} <= drawn
+
+
+def test_finite_C_is_said_to_be_another_program(tmp_path: Path) -> None:
+    data = split(make_toy("moons", 60, noise=0.3), 40)
+    models = {"soft": GLNSVC(3, C=1.0, random_state=0), "net": GLNClassifier(3, random_state=0)}
+    models["net"].set_params(steps=5)
+    text = fit_and_write(tmp_path, models, data).page.text
+    assert "the C = 1 of soft is finite, so that is another program" in text
+    assert "Finite C: soft (C = 1)" in text
+
+
+def test_networks_have_a_status_and_curves_of_their_gates(tmp_path: Path) -> None:
+    data = split(make_toy("moons", 60), 40)
+    models = {"relu": ReLUClassifier(6, random_state=0, steps=1200, learning_rate=0.3)}
+    report = fit_and_write(tmp_path, models, data)
+    assert "trained, 1,200 steps" in report.page.text
+    moved = any(point.gates_changed > 0 for point in report.comparison.model("relu").history)
+    assert moved
+    assert (tmp_path / "figures" / "training-gates.png").exists()
+    assert "of class +1 / −1" in report.page.text, "toy data have no names of classes"
+
+
+@pytest.mark.parametrize("high", [1.3, 4.0, 30.0, 1e4, 1e12])
+def test_a_log_axis_has_three_numbers_or_is_linear(high: float) -> None:
+    ticks = _log_ticks(1.0, high)
+    assert 3 <= len(ticks) <= 8 or (not ticks and high < 3)
+    assert all(1.0 <= tick <= high for tick in ticks)
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+def test_headline_of_a_network_beside_its_svm(plane: Report) -> None:
+    comparison = plane.comparison
+    (sentence,) = headlines(comparison)
+    margin = comparison.model("GD-GLN").margin
+    assert margin is not None
+    assert margin.excess > 0
+    assert sentence.startswith(
+        f"GD-GLN’s norm exceeds the certified optimum of SVM-GLN’s program by "
+        f"{percent(margin.excess)}; it disagrees with SVM-GLN on "
+    )
+    assert f"{comparison.n_samples} unseen samples" in sentence
+    assert "training samples" in headlines(comparison, unseen=False)[0]
+
+
+def test_headline_of_a_network_that_does_not_separate(digits: Report) -> None:
+    (sentence,) = headlines(digits.comparison)
+    assert "does not separate its training samples yet" in sentence
+    assert "infinite" in sentence
+
+
+@pytest.mark.parametrize("steps", [3, 600])
+def test_headline_of_a_network_that_learns_locally(steps: int) -> None:
+    """No SVM is its limit, whether or not it separates, and whatever it is compared with."""
+    data = split(make_toy("blobs", 60), 40)
+    net = GLNClassifier(3, random_state=0, steps=steps, rule="local", learning_rate=0.3)
+    models = {"net": net, "svm": GLNSVC(3, random_state=0), "knn": KNeighborsClassifier()}
+    for model in models.values():
+        model.fit(data.train.X, data.train.y)
+    for other in ("svm", "knn"):
+        (sentence,) = headlines(compared({"net": net, other: models[other]}, data))
+        assert sentence.endswith(
+            "Each of its units learned by itself, so no SVM is known to be its limit."
+        )
+        assert " yet" not in sentence
+
+
+def test_headlines_without_network_or_svm() -> None:
+    data = split(make_toy("blobs", 60), 40)
+    models = {
+        "svm": GLNSVC(3, random_state=0),
+        "net": GLNClassifier(3, random_state=1, steps=5),
+        "knn": KNeighborsClassifier(),
+    }
+    for model in models.values():
+        model.fit(data.train.X, data.train.y)
+
+    def sentence(*names: str) -> str:
+        (only,) = headlines(compared({name: models[name] for name in names}, data))
+        return only
+
+    assert "no SVM of its program" in sentence("svm", "net")  # other hyperplanes
+    assert "of the optimum" in sentence("svm", "knn")
+    assert sentence("knn").startswith("knn is wrong on")
+
+
+def test_headline_where_nothing_separates() -> None:
+    X = np.array([[1.0, 1.0], [1.0, 1.0], [2.0, 1.0]])
+    data = Dataset("twins", X, np.array([1.0, -1.0, 1.0]), ("no", "yes"))
+    svm = GLNSVC(2, random_state=0, on_failure="warn")
+    net = GLNClassifier(2, random_state=0, steps=3).fit(data.X, data.y)
+    with pytest.warns(ConvergenceWarning):
+        svm.fit(data.X, data.y)
+    (sentence,) = headlines(compared({"svm": svm, "net": net}, Split(data, data)))
+    assert "No weights of net’s program separate" in sentence
+
+
+def test_programs_are_those_of_compare(digits: Report) -> None:
+    names = [[twin.name for twin in twins] for twins in programs(digits.comparison)]
+    assert names == [["SVM-GLN", ATTACK], ["_$x_"]]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0332, "3.3 %"),
+        (0.0, "0 %"),
+        (1.563, "156 %"),
+        (3e-7, "< 0.001 %"),
+        (np.inf, "∞"),
+        (np.nan, "–"),
+    ],
+)
+def test_percent(share: float, text: str) -> None:
+    assert percent(share) == text.replace(" ", "\u00a0")
+
+
+# --- a browser -------------------------------------------------------------------------------
+
+MEASURE = """<!doctype html>
+<body style="margin:0">
+<iframe src="{url}" style="border:0;width:{width}px;height:900px"></iframe>
+<script>
+onload = () => {{
+  const page = document.querySelector("iframe").contentDocument;
+  const width = page.documentElement.scrollWidth;
+  const broken = [...page.images].filter(image => !image.naturalWidth).length;
+  const cut = [...page.querySelectorAll("p, figure, img, dl, nav, .scroll")]
+    .filter(element => element.getBoundingClientRect().right > {width}).length;
+  document.body.textContent = `width=${{width}} broken=${{broken}} cut=${{cut}}`;
+}};
+</script>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["digits", "plane"])
+def test_nothing_is_cut_off_in_a_browser(
+    name: str, width: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    report: Report = request.getfixturevalue(name)
+    harness = tmp_path / "harness.html"
+    harness.write_text(MEASURE.format(url=report.path.as_uri(), width=width), encoding="utf-8")
+    options = [
+        *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+        *("--disable-background-networking", "--allow-file-access-from-files"),
+        *(
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+            "--v=0",
+            f"--user-data-dir={tmp_path / 'profile'}",
+        ),
+        *("--window-size=1400,1000", "--dump-dom", harness.as_uri()),
+    ]
+    ran = subprocess.run(
+        [str(CHROMIUM), *options], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert f"width={width} broken=0 cut=0" in ran.stdout
+    assert "CONSOLE" not in ran.stderr

@@ -1,0 +1,158 @@
+"""Grids: the product of axes, keys of cells, and files that are refused."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.grid import WITHOUT_EFFECT, Axis, Grid, cell_key
+
+# Another value for each field than the default, or than what BASE says.
+BASE = Setting(dataset="mnist", train_size=500)
+OTHER: dict[str, Any] = {
+    "dataset": "fashion-mnist",
+    "positive": (0, 1),
+    "negative": (7, 8),
+    "train_size": 501,
+    "models": ("svm-rc",),
+    "units": 21,
+    "hyperplanes": 2,
+    "threshold": "random",
+    "seed": 2,
+    "split_seed": 2,
+    "protocol": "lippl2022",
+    "C": 1.0,
+    "on_failure": "drop",
+    "soft_C": 2.0,
+    "steps": 3201,
+    "batch_size": None,
+    "learning_rate": 0.05,
+    "momentum": 0.0,
+    "solver": "clarabel",
+    "tol": 1e-8,
+    "device": "cuda",
+}
+AXES = {
+    "units": [3, 4, 5],
+    "seed": [1, 2],
+    "momentum": [0.0, 0.9],
+    "threshold": ["median", "zero"],
+    "models": [["svm-gln"], ["svm-gln", "svm-l2"]],
+    "tol": 1e-7,
+}
+
+
+def test_the_last_axis_runs_fastest() -> None:
+    cells = Grid.from_facts({"units": [3, 4], "seed": [1, 2], "steps": 10}).cells()
+    assert [(cell.units, cell.seed) for cell in cells] == [(3, 1), (3, 2), (4, 1), (4, 2)]
+    assert {cell.steps for cell in cells} == {10}
+    assert cells[0] == Setting(units=3, seed=1, steps=10)
+
+
+@given(st.permutations(list(AXES)))
+def test_keys_do_not_depend_on_the_order_of_axes(order: list[str]) -> None:
+    grid = Grid.from_facts({name: AXES[name] for name in order})
+    assert set(grid.by_key()) == set(Grid.from_facts(AXES).by_key())
+    assert len(grid.by_key()) == 3 * 2**4
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Setting)])
+def test_the_key_changes_with_each_field_that_matters(name: str) -> None:
+    other = replace(BASE, **{name: OTHER[name]})
+    assert other != BASE
+    assert (cell_key(other) == cell_key(BASE)) == (name in WITHOUT_EFFECT)
+
+
+def test_equal_cells_have_one_key() -> None:
+    whole = replace(BASE, momentum=0, models=("svm-l2", "svm-gln"))
+    decimal = replace(BASE, momentum=0.0, models=("svm-gln", "svm-l2"))
+    assert cell_key(whole) == cell_key(decimal)
+    assert cell_key(Setting.from_facts(BASE.facts())) == cell_key(BASE)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        ("toml", 'units = [3, 4]\nC = inf\ntol = 1e-6\nmodels = ["svm-gln"]\nbatch_size = 0\n'),
+        ("yaml", "units: [3, 4]\nC: inf\ntol: 1e-6\nmodels: [svm-gln]\nbatch_size: null\n"),
+    ],
+)
+def test_files(suffix: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / f"grid.{suffix}"
+    file.write_text(text)
+    expected = Setting(units=4, C=np.inf, tol=1e-6, models=("svm-gln",), batch_size=None)
+    assert Grid.read(file).cells()[1] == expected
+
+
+def test_lists_of_lists_are_axes_of_lists() -> None:
+    facts = {"models": [["svm-gln"], ["svm-l2"]], "positive": [0, 1], "negative": [7]}
+    cells = Grid.from_facts(facts).cells()
+    assert [cell.models for cell in cells] == [("svm-gln",), ("svm-l2",)]
+    assert cells[0].positive == (0, 1)
+
+
+def test_labels_name_what_varies() -> None:
+    grid = Grid.from_facts({"units": [3, 4], "models": [["svm-gln", "svm-l2"], ["svm-rc"]]})
+    assert grid.label(grid.cells()[0]) == "units 3, models svm-gln+svm-l2"
+    assert Grid(()).label(Setting()) == "the only one"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("unit = 3", "unknown key 'unit': did you mean 'units'"),
+        ("frobnicate = 3", "unknown key 'frobnicate': the keys are dataset, "),
+        ("units = []", "units has no value"),
+        ("units = [3, 3]", "units has a value twice"),
+        ("momentum = [0, 0.0]", "momentum has a value twice"),
+        ("units = ['many']", "units cannot be 'many': its type is int"),
+        ("units = 2.5", "units cannot be 2.5"),
+        ("units = true", "units cannot be True"),
+        ("tol = nan", "tol cannot be nan"),
+        ("tol = 'small'", "tol cannot be 'small'"),
+        ("models = ['svm-xl']", "models must be one of"),
+        ("models = 'svm-gln'", "models cannot be 'svm-gln': write a list"),
+        ("models = [[]]", "models must name at least one"),
+        (
+            "models = [['svm-gln', 'svm-l2'], ['svm-l2', 'svm-gln']]",
+            "two cells have the same models, in another order",
+        ),
+        ("protocol = ['default', 'lippl2022']", "MNIST only.*in the cell protocol lippl2022"),
+        ("device = ['cpu', 'cuda']", "device changes no result"),
+        ("units = ", "Invalid value"),
+    ],
+)
+def test_bad_grids_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=f"grid.toml: .*{message}"):
+        Grid.read(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("grid.json", "{}", "a grid is a .toml or a .yaml file"),
+        ("grid.yaml", "- units", "a grid is a mapping"),
+        ("grid.yml", "units: [", "not YAML"),
+    ],
+)
+def test_other_files_are_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Grid.read(tmp_path / name)
+
+
+def test_a_field_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="each field once"):
+        Grid((Axis("units", (3,)), Axis("units", (4,))))
+
+
+def test_the_grid_of_the_benchmarks_is_one() -> None:
+    file = Path(__file__).parents[2] / "benchmarks" / "lippl2022" / "grid_quick.toml"
+    assert [cell.seed for cell in Grid.read(file).cells()] == [1, 2, 3]

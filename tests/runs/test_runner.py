@@ -1,0 +1,414 @@
+"""Running grids: resuming, failures, workers that die, and a real Dask cluster."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pytest
+
+from implicit_bias.runs.backends import (
+    Backend,
+    BackendError,
+    DaskScheduler,
+    LocalProcesses,
+    Outcomes,
+)
+from implicit_bias.runs.cell import Origin, Outcome, compute
+from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.export import tables
+from implicit_bias.runs.grid import Grid, cell_key
+from implicit_bias.runs.runner import run_grid, take_stock
+from implicit_bias.runs.store import Record, Store, StoreError
+
+SMALL = {"train_size": 40, "models": ["svm-gln", "svm-linear"], "units": 3}
+# More training samples than there are digits.
+TOO_MANY = 5000
+
+
+@dataclass(frozen=True)
+class Here:
+    """A backend that computes in this process, and remembers what it was asked for."""
+
+    name: str = "here"
+    asked: list[Setting] = field(default_factory=list)
+    work: Callable[[Setting], Outcome] = compute
+
+    def run(self, cells: Sequence[Setting]) -> Outcomes:
+        """Compute one after the other."""
+        for cell in cells:
+            self.asked.append(cell)
+            yield cell, self.work(cell)
+
+
+def quick(setting: Setting) -> Outcome:
+    return Outcome("done", Origin.here(), 0.0)
+
+
+def snapshot(store: Store) -> dict[str, tuple[bytes, int]]:
+    files = (store.folder / "cells").glob("*.json")
+    return {file.stem: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
+
+
+def finish(grid: Grid, store: Store, backend: Backend) -> list[Record]:
+    return list(run_grid(grid, store, backend))
+
+
+# --- what a cell computes ----------------------------------------------------------------------
+
+
+def test_a_cell_has_rows_of_models_and_pairs() -> None:
+    setting = Setting(train_size=60, units=3, steps=20, models=("gd-gln", "svm-gln", "svm-l2"))
+    outcome = compute(setting)
+    assert outcome.status == "done"
+    assert [row["model"] for row in outcome.models] == list(setting.models)
+    assert [(row["first"], row["second"]) for row in outcome.pairs] == [
+        ("gd-gln", "svm-gln"),
+        ("gd-gln", "svm-l2"),
+        ("svm-gln", "svm-l2"),
+    ]
+    network, svm, _ = outcome.models
+    assert svm["status"] == "optimal"
+    assert svm["lower"] <= svm["upper"] <= svm["lower"] * (1 + setting.tol)
+    assert network["optimum"] == svm["lower"]
+    assert 0 < sum(row["seconds"] for row in outcome.models) <= outcome.seconds
+    # Else a table of models beside their setting would have a column twice.
+    assert not {name for row in outcome.models for name in row} & {f.name for f in fields(Setting)}
+
+
+def test_warnings_and_errors_are_part_of_the_outcome(capfd: pytest.CaptureFixture[str]) -> None:
+    outcome = compute(Setting(dataset="xor", train_size=40, models=("svm-linear",)))
+    assert outcome.status == "done"
+    assert any("not separable" in warning for warning in outcome.warnings)
+    assert outcome.models[0]["norm"] == np.inf
+    failed = compute(Setting(train_size=TOO_MANY))
+    assert failed.status == "failed"
+    assert failed.error is not None
+    assert failed.error.startswith("ValueError: train_size=5000")
+    assert failed.traceback is not None
+    assert "Traceback" in failed.traceback
+    assert capfd.readouterr() == ("", "")
+
+
+# --- policy: what is computed, what is kept ----------------------------------------------------
+
+
+def test_a_bad_cell_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
+    grid = Grid.from_facts({**SMALL, "train_size": [40, TOO_MANY, 50]})
+    store, backend = Store(tmp_path), Here()
+    statuses = [record.outcome.status for record in finish(grid, store, backend)]
+    assert statuses == ["done", "failed", "done"]
+    stock = take_stock(grid, store)
+    assert len(stock.done) == 2
+    assert [record.setting["train_size"] for record in stock.failed.values()] == [TOO_MANY]
+    frames = tables([*stock.done.values(), *stock.failed.values()])
+    assert {name: len(frame) for name, frame in frames.items()} == {
+        "cells": 3,
+        "models": 4,
+        "pairs": 2,
+    }
+    # Neither is computed again, unless failed cells are asked for.
+    assert finish(grid, store, backend) == []
+    again = list(run_grid(grid, store, backend, retry_failed=True))
+    assert [record.setting["train_size"] for record in again] == [TOO_MANY]
+
+
+def test_grids_that_overlap_share_their_cells(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finish(Grid.from_facts({**SMALL, "seed": [1, 2]}), store, Here(work=quick))
+    second = Here(work=quick)
+    finish(Grid.from_facts({"seed": [3, 2], **SMALL}), store, second)
+    assert [cell.seed for cell in second.asked] == [3]
+
+
+def test_a_stop_keeps_what_was_finished(tmp_path: Path) -> None:
+    grid = Grid.from_facts({**SMALL, "seed": [1, 2, 3]})
+    store, first, second = Store(tmp_path), Here(work=quick), Here(work=quick)
+    with closing(run_grid(grid, store, first)) as records:
+        next(records)
+        next(records)
+    kept = snapshot(store)
+    assert len(kept) == 2
+    finish(grid, store, second)
+    assert [cell.seed for cell in second.asked] == [3]
+    assert kept.items() <= snapshot(store).items()
+
+
+def test_a_full_disk_stops_and_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = Grid.from_facts({**SMALL, "seed": [1, 2, 3]})
+    store = Store(tmp_path)
+    flush = os.fsync
+
+    def full(descriptor: int) -> None:
+        if len(snapshot(store)) == 2:
+            raise OSError(28, os.strerror(28))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left"):
+        finish(grid, store, Here(work=quick))
+    monkeypatch.undo()
+    kept = snapshot(store)
+    second = Here(work=quick)
+    finish(grid, store, second)
+    assert len(second.asked) == 3 - len(kept)
+    assert kept.items() <= snapshot(store).items()
+    assert len(take_stock(grid, store).done) == 3
+
+
+def test_a_damaged_record_is_reported_and_computed_again(tmp_path: Path) -> None:
+    grid = Grid.from_facts({**SMALL, "seed": [1, 2]})
+    store, backend = Store(tmp_path), Here(work=quick)
+    finish(grid, store, Here(work=quick))
+    file = store.file(cell_key(grid.cells()[1]))
+    file.write_text(file.read_text()[:100])
+    with pytest.warns(UserWarning, match="is damaged: .*; the cell is computed again"):
+        finish(grid, store, backend)
+    assert [cell.seed for cell in backend.asked] == [2]
+    assert len(take_stock(grid, store).done) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    backend = Here(work=quick)
+    with pytest.raises(StoreError, match="cannot write to"):
+        finish(Grid(()), Store(tmp_path / "file" / "store"), backend)
+    assert not backend.asked
+
+
+# --- processes of this machine -----------------------------------------------------------------
+
+
+def test_a_number_of_processes() -> None:
+    with pytest.raises(ValueError, match="processes must be at least 1, got 0"):
+        LocalProcesses(0)
+    assert LocalProcesses(3).name == "this machine, processes: 3"
+
+
+def kill_children() -> None:
+    while not multiprocessing.active_children():
+        time.sleep(0.01)
+    for child in multiprocessing.active_children():
+        child.kill()
+
+
+def test_a_cell_whose_worker_dies_twice_fails_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    grid = Grid.from_facts({**SMALL, "seed": [1, 2]})
+    store = Store(tmp_path)
+    killer = threading.Thread(target=kill_children)
+    killer.start()  # the worker of seed 1
+    records = run_grid(grid, store, LocalProcesses(1))
+    first = next(records)
+    killer.join()
+    assert (first.setting["seed"], first.outcome.status) == (2, "done")
+    assert first.outcome.origin.threads == 1
+    kill_children()  # the one that is to try seed 1 again
+    [second] = records
+    assert (second.setting["seed"], second.outcome.status) == (1, "failed")
+    assert second.outcome.error is not None
+    assert "the worker process died 2 times (exit codes -9, -9" in second.outcome.error
+    assert not multiprocessing.active_children()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT], ids=["kill-9", "Ctrl-C"])
+def test_an_interrupted_sweep_resumes(blow: signal.Signals, tmp_path: Path) -> None:
+    grid_file = tmp_path / "grid.toml"
+    grid_file.write_text(
+        'train_size = 40\nunits = 3\nsteps = [1, 2, 100_000]\nseed = [1, 2]\nmodels = ["gd-gln"]\n'
+    )
+    command = [sys.executable, "-m", "implicit_bias"]
+    sweep = [*command, "sweep", str(grid_file), "--store", str(tmp_path / "store"), "--json"]
+    store = Store(tmp_path / "store")
+    running = subprocess.Popen(
+        [*sweep, "--processes", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore Ctrl-C, and so do their children if nobody resets it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    wait_until(lambda: len(snapshot(store)) >= 4)  # now in one of the long cells
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+    running.send_signal(blow)
+    _, errors = running.communicate()
+    assert running.returncode == (-blow if blow == signal.SIGKILL else 130)
+    assert blow == signal.SIGKILL or "the same command goes on from there" in errors
+    wait_until(lambda: not any(is_alive(int(child)) for child in children), 10)
+    kept = snapshot(store)
+    assert len(kept) == 4
+    # The long cells made short: a grid that shares the finished ones.
+    grid_file.write_text(grid_file.read_text().replace("100_000", "3"))
+    done = subprocess.run([*sweep, "--processes", "1"], capture_output=True, text=True, check=True)
+    facts = json.loads(done.stdout)
+    assert (facts["cells"], facts["computed"], facts["done"]) == (6, 2, 6)
+    assert kept.items() <= snapshot(store).items()
+
+
+# --- a cluster ---------------------------------------------------------------------------------
+
+
+def test_no_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicit_bias.runs.backends.CONNECT_TIMEOUT", 0.5)
+    with pytest.raises(BackendError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
+        finish(Grid.from_facts(SMALL), Store(tmp_path), DaskScheduler("tcp://127.0.0.1:9"))
+
+
+@dataclass
+class Cluster:
+    """A scheduler and the processes of its workers."""
+
+    address: str
+    workers: list[subprocess.Popen[bytes]]
+    scheduler: subprocess.Popen[bytes]
+
+
+def dask(*arguments: str, log: Path, **environment: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
+    with log.open("wb") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | environment)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Start a scheduler and two workers; the parameter is how often a cell may lose its worker."""
+    file = tmp_path / "scheduler.json"
+    there = ["--host", "127.0.0.1", "--scheduler-file", str(file)]
+    environment = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(request.param)}
+    scheduler = dask(
+        "scheduler", "--port", "0", *there, log=tmp_path / "scheduler.log", **environment
+    )
+    processes = [scheduler]
+    try:
+        wait_until(file.exists)
+        wait_until(lambda: file.read_text().rstrip().endswith("}"))
+        # Without nannies, which would start a killed worker again.
+        there = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny"]
+        address = json.loads(file.read_text())["address"]
+        for n in range(2):
+            local = ["--local-directory", str(tmp_path / f"worker{n}")]
+            processes.append(
+                dask("worker", address, *there, *local, log=tmp_path / f"worker{n}.log")
+            )
+        with distributed.Client(address) as client:
+            client.wait_for_workers(2, timeout=60)
+        yield Cluster(address, processes[1:], scheduler)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_dask_with_a_worker_that_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    facts = {**SMALL, "models": ["gd-gln", "svm-gln"], "steps": 300, "seed": list(range(12))}
+    grid = Grid.from_facts({**facts, "train_size": [40, TOO_MANY]})
+    store = Store(tmp_path / "store")
+    records = run_grid(grid, store, DaskScheduler(cluster.address))
+    first = [next(records) for _ in range(4)]
+    cluster.workers[0].kill()
+    rest = list(records)
+    assert len(first) + len(rest) == 24
+    stock = take_stock(grid, store)
+    assert len(stock.done) == 12
+    assert {record.setting["train_size"] for record in stock.failed.values()} == {TOO_MANY}
+    assert finish(grid, store, DaskScheduler(cluster.address)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [0], indirect=True)
+def test_dask_gives_up_a_cell_whose_workers_die(cluster: Cluster, tmp_path: Path) -> None:
+    facts = {**SMALL, "models": ["gd-gln"], "seed": list(range(6)), "steps": 2000}
+    grid, store = Grid.from_facts(facts), Store(tmp_path / "store")
+    records = run_grid(grid, store, DaskScheduler(cluster.address))
+    next(records)
+    cluster.workers[0].kill()
+    assert len(list(records)) == 5
+    stock = take_stock(grid, store)
+    assert stock.done
+    assert stock.failed
+    assert all("its workers died" in str(r.outcome.error) for r in stock.failed.values())
+    # Asked again, the worker that is left computes them.
+    retried = list(run_grid(grid, store, DaskScheduler(cluster.address), retry_failed=True))
+    assert len(retried) == len(stock.failed)
+    assert len(take_stock(grid, store).done) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_a_scheduler_that_goes_is_told(cluster: Cluster, tmp_path: Path) -> None:
+    grid = Grid.from_facts({**SMALL, "models": ["gd-gln"], "steps": [1, 200_000]})
+    store = Store(tmp_path / "store")
+    records = run_grid(grid, store, DaskScheduler(cluster.address))
+    next(records)
+    cluster.scheduler.kill()
+    with pytest.raises(BackendError, match="the scheduler has gone"):
+        next(records)
+    assert len(take_stock(grid, store).done) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_no_worker_and_one_of_several_threads(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for process in cluster.workers:
+        process.kill()
+        process.wait()
+    monkeypatch.setattr("implicit_bias.runs.backends.CONNECT_TIMEOUT", 2)
+    grid, store = Grid.from_facts({**SMALL, "seed": [1, 2, 3]}), Store(tmp_path / "store")
+    with pytest.raises(
+        BackendError, match=f"no worker: start one with `dask worker {cluster.address}"
+    ):
+        finish(grid, store, DaskScheduler(cluster.address))
+    monkeypatch.undo()
+    there = ["--host", "127.0.0.1", "--nthreads", "2", "--no-nanny"]
+    worker = dask("worker", cluster.address, *there, log=tmp_path / "worker.log")
+    try:
+        with pytest.warns(UserWarning, match="a worker has several threads"):
+            finish(grid, store, DaskScheduler(cluster.address))
+    finally:
+        worker.kill()
+        worker.wait()
+    assert len(take_stock(grid, store).done) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_a_worker_that_lacks_the_function_is_told(cluster: Cluster, tmp_path: Path) -> None:
+    def elsewhere(setting: Setting) -> Outcome:
+        raise AssertionError("pickled by name, and not found")
+
+    elsewhere.__module__ = "a_package_of_this_machine"
+    backend = DaskScheduler(cluster.address, elsewhere)
+    with pytest.raises(BackendError, match="a worker cannot compute"):
+        finish(Grid.from_facts(SMALL), Store(tmp_path / "store"), backend)

@@ -1,0 +1,191 @@
+"""The store: what is written comes back, damage is found, and a full disk loses nothing."""
+
+import errno
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from implicit_bias.runs.cell import Origin, Outcome, failure
+from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.export import tables, write_tables
+from implicit_bias.runs.grid import cell_key
+from implicit_bias.runs.store import DamagedRecord, Store, StoreError
+from implicit_bias.storage.atomic import write_atomically
+
+SETTING = Setting(train_size=60, models=("svm-gln", "svm-l2"))
+KEY = cell_key(SETTING)
+
+
+def outcome() -> Outcome:
+    return Outcome(
+        status="done",
+        origin=Origin.here(),
+        seconds=1.25,
+        models=(
+            {"model": "svm-gln", "norm": 1.1, "program_C": np.inf, "status": "optimal"},
+            {"model": "svm-l2", "norm": 0.1 + 0.2, "program_C": np.inf, "status": None},
+        ),
+        pairs=({"first": "svm-gln", "second": "svm-l2", "disagreement": 0.25, "kappa": np.nan},),
+        warnings=("some warning",),
+    )
+
+
+def test_what_is_written_comes_back(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    assert store.read(KEY) is None
+    store.prepare()
+    written = store.write(SETTING, outcome())
+    found = Store(tmp_path / "store").read(KEY)
+    assert found is not None
+    assert found.key == KEY == written.key
+    assert Setting.from_facts(found.setting) == SETTING
+    assert found.outcome.models == outcome().models  # to the last bit, and infinity
+    assert found.outcome.pairs[0]["kappa"] is None  # no number
+    assert found.outcome.warnings == ("some warning",)
+    assert found.outcome.origin == written.outcome.origin
+    assert found.outcome.origin.dependencies["numpy"] == np.__version__
+
+
+def test_files_are_strict_json(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(SETTING, outcome())
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    content = json.loads(store.file(KEY).read_text(), parse_constant=refuse)
+    assert content["record"]["outcome"]["models"][0]["program_C"] == "inf"
+
+
+def test_failures_are_kept_with_their_error(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(SETTING, replace(failure("ValueError: no", 0.5), traceback="Traceback ..."))
+    stock = store.inventory([KEY])
+    assert stock.failed[KEY].outcome.error == "ValueError: no"
+    assert stock.failed[KEY].outcome.traceback == "Traceback ..."
+    assert not stock.done
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda text: text[: len(text) // 2], "is damaged"),
+        (lambda text: "", "is damaged"),
+        (lambda text: text.replace("1.25", "1.26"), "checksum is wrong"),
+        (lambda text: "[]", "is damaged"),
+        (lambda text: "{}", "is damaged"),
+    ],
+    ids=["truncated", "empty", "changed", "list", "no-record"],
+)
+def test_damage_is_found(damage: Callable[[str], str], reason: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(SETTING, outcome())
+    text = store.file(KEY).read_text()
+    store.file(KEY).write_text(damage(text))
+    with pytest.raises(DamagedRecord, match=reason):
+        store.read(KEY)
+    stock = store.inventory([KEY, "other"])
+    assert KEY in stock.damaged
+    assert stock.missing == ("other",)
+    store.write(SETTING, outcome())
+    assert store.read(KEY) is not None
+
+
+def test_a_record_in_the_wrong_place_is_found(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(SETTING, outcome())
+    store.file(KEY).rename(store.file("other"))
+    with pytest.raises(DamagedRecord, match=f"holds another cell, {KEY}"):
+        store.read("other")
+
+
+def test_a_full_disk_keeps_what_there_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    store.write(SETTING, outcome())
+    before = store.file(KEY).read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match=r"No space left on device; the cells .* are kept"):
+        store.write(SETTING, failure("new", 0.0))
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.write(replace(SETTING, seed=2), outcome())
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "cells").iterdir()] == [f"{KEY}.json"]
+    assert store.file(KEY).read_bytes() == before
+
+
+def test_files_are_flushed_before_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = []
+    flush, rename = os.fsync, os.replace
+
+    def noted_flush(descriptor: int) -> None:
+        events.append("flush")
+        flush(descriptor)
+
+    def noted_rename(old: Path, new: Path) -> None:
+        events.append("rename")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_flush)
+    monkeypatch.setattr(os, "replace", noted_rename)
+    write_atomically(tmp_path / "file", lambda partial: partial.write_text("text"))
+    assert events == ["flush", "rename", "flush"]  # the file, its name, the folder
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear reader")
+    with pytest.raises(StoreError, match="is no store of results"):
+        Store(tmp_path)
+    with pytest.raises(StoreError, match="is no store of results"):
+        Store(tmp_path / "letter.txt")
+    (tmp_path / "store.json").write_text('{"format": "implicit-bias results 99"}')
+    with pytest.raises(StoreError, match="is in the format 'implicit-bias results 99'"):
+        Store(tmp_path)
+    (tmp_path / "store.json").write_text("{")
+    with pytest.raises(StoreError, match="does not say the format"):
+        Store(tmp_path)
+
+
+def test_a_store_that_was_killed_at_its_birth_is_one(tmp_path: Path) -> None:
+    (tmp_path / ".store.json.k2j3").write_text("{")
+    store = Store(tmp_path)
+    store.prepare()
+    assert Store(tmp_path).inventory([KEY]).missing == (KEY,)
+
+
+def test_tables(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    done = store.write(SETTING, outcome())
+    failed = store.write(replace(SETTING, units=4), failure("ValueError: no", 0.5))
+    read = [store.read(record.key) for record in (done, failed)]
+    frames = tables(record for record in read if record is not None)
+    files = write_tables(tmp_path / "tables", frames)
+    assert {file.suffix for file in files} == {".parquet", ".csv"}
+    for name, rows in {"cells": 2, "models": 2, "pairs": 1}.items():
+        csv = pd.read_csv(tmp_path / "tables" / f"{name}.csv")
+        parquet = pd.read_parquet(tmp_path / "tables" / f"{name}.parquet")
+        assert len(csv) == len(parquet) == rows
+        assert list(csv.columns) == list(parquet.columns)
+        assert len(set(csv.columns)) == len(csv.columns)
+    models = pd.read_parquet(tmp_path / "tables" / "models.parquet")
+    assert list(models["model"]) == ["svm-gln", "svm-l2"]
+    assert list(models["cell"]) == [KEY, KEY]
+    assert models["units"].eq(SETTING.units).all()
+    assert models["C"].eq(math.inf).all()
+    assert models["norm"][1] == 0.1 + 0.2
+    cells = pd.read_parquet(tmp_path / "tables" / "cells.parquet")
+    assert list(cells["status"]) == ["done", "failed"]
+    assert cells["error"][1] == "ValueError: no"

@@ -1,0 +1,86 @@
+"""SVM-LC along a training: against the same numbers from the parts."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from implicit_bias import GatedReLUSVC, GatedSVC, ReLUClassifier
+from implicit_bias.gating import UnitGates
+from implicit_bias.networks import ReLUNetwork
+from implicit_bias.report.page import write_trajectory
+from implicit_bias.runs.configuration import Builders, Data, Setting, fit_models, load_data
+from implicit_bias.runs.trajectory import TrajectoryPoint, context_trajectory
+
+SETTING = Setting(train_size=150, units=12, steps=300)
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return load_data(SETTING)
+
+
+@pytest.fixture(scope="module")
+def points(data: Data) -> list[TrajectoryPoint]:
+    return list(context_trajectory(SETTING, data, (0, 10, 300, 9999)))
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_models_of_a_setting_are_silent_unless_asked(
+    progress: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setting = Setting(train_size=40, units=4, steps=5, models=("gd-gln", "gd-relu"))
+    fitted = dict(fit_models(setting, load_data(setting), progress=progress))
+    assert list(fitted) == ["gd-gln", "gd-relu"]
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert errors.count("training") == 2 * progress
+
+
+def test_points_are_the_parts_numbers(points: list[TrajectoryPoint], data: Data) -> None:
+    assert [point.step for point in points] == [0, 10, 300]
+    assert points[0].gates_changed == 0.0
+    assert points[-1].gates_changed > 0.0
+    train, validation = data.parts.train, data.parts.validation
+    trained = Builders(SETTING, data).build("gd-relu").fit(train.X, train.y)
+    assert isinstance(trained, ReLUClassifier)
+    last = points[-1]
+    assert last.disagreement == last.disagreement_at_end
+    assert last.network_error == pytest.approx(1 - trained.score(validation.X, validation.y))
+    svm = GatedReLUSVC(gates=trained).fit(train.X, train.y)
+    assert last.dropped == 0
+    assert last.error == pytest.approx(1 - svm.score(validation.X, validation.y))
+    assert last.optimum == pytest.approx(svm.solution_.certificate.lower)
+
+
+def test_checkpoints_are_the_network_of_a_shorter_training(data: Data) -> None:
+    train = data.parts.train
+    long = ReLUClassifier(5, steps=40, random_state=0, checkpoints=(7, 40))
+    long.set_params(learning_rate=0.04).fit(train.X, train.y)
+    assert sorted(long.checkpoints_) == [7, 40]
+    np.testing.assert_array_equal(
+        long.checkpoints_[40].decision(train.X), long.network_.decision(train.X)
+    )
+    assert not np.array_equal(
+        long.checkpoints_[7].decision(train.X), long.network_.decision(train.X)
+    )
+
+
+def test_untrained_gates_are_random_gates(data: Data) -> None:
+    """SVM-LC of a network whose gates are random is SVM-RC with the same directions."""
+    train = data.parts.train
+    network = ReLUNetwork(train.n_features, [20], seed=3)
+    learned = GatedReLUSVC(gates=network, tol=1e-9).fit(train.X, train.y)
+    weights = network.hidden_weights[0].detach().numpy()
+    drawn = UnitGates(weights, np.zeros(20), ">")
+    random = GatedSVC(drawn, tol=1e-9).fit(train.X, train.y)
+    np.testing.assert_allclose(learned.coef_, random.coef_, atol=1e-9)
+
+
+def test_table_and_picture(points: list[TrajectoryPoint], tmp_path: Path) -> None:
+    frame = pd.DataFrame([vars(point) for point in points])
+    picture = write_trajectory(tmp_path, frame)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "trajectory.parquet"), frame)
+    assert len(pd.read_csv(tmp_path / "trajectory.csv")) == 3

@@ -1,0 +1,411 @@
+"""Paths and the active set: the answers of cold solves, from where the last one ended."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from cases import (
+    GAP_LIMIT,
+    HARD,
+    OBJECTIVE_RTOL,
+    ROUNDING,
+    SEPARABLE,
+    SOLVE_TOL,
+    build,
+    cloud,
+    free,
+    gln,
+    linear,
+    separable,
+    twin,
+    units,
+    xor,
+)
+from implicit_bias.certificate import Status
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import Progress, Solution, active_set, solve
+from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
+from implicit_bias.solvers.scaled_problem import Kernel, peak_memory
+from implicit_bias.validation import Array
+
+
+@cache
+def hard(name: str) -> Solution:
+    return solve(separable(name), tol=SOLVE_TOL)
+
+
+def assert_same(found: Solution, problem: MarginProblem) -> None:
+    """Check that a solution has the optimum that a solve without a start finds."""
+    cold = solve(problem, tol=GAP_LIMIT)
+    assert found.status is cold.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(cold.certificate.upper, rel=OBJECTIVE_RTOL)
+
+
+def fell_back(found: Solution) -> bool:
+    return found.stats.detail == active_set.FELL_BACK
+
+
+# --- the ends of a path over C ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_up_to_the_smallest_C_zero_is_a_solution(name: str) -> None:
+    C = smallest_C(separable(name))
+    below = replace(separable(name), C=0.999 * C)
+    found = solve(below, tol=GAP_LIMIT)
+    assert found.certificate.lower == pytest.approx(below.C * below.n_samples, rel=GAP_LIMIT)
+    above = replace(separable(name), C=1.05 * C)
+    found = solve(above, tol=GAP_LIMIT)
+    assert found.certificate.upper < above.C * above.n_samples * (1 - 1e-6)
+    assert found.group_scale.any()
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_from_the_largest_C_on_the_margin_is_hard(name: str) -> None:
+    C = largest_C(hard(name))
+    expected = hard(name).certificate
+    for factor in (1.0, 10.0):
+        found = solve(replace(separable(name), C=factor * C), tol=GAP_LIMIT)
+        assert found.certificate.upper == pytest.approx(expected.upper, rel=OBJECTIVE_RTOL)
+
+
+@pytest.mark.parametrize("name", ["gln", "linear", "svm-l2", "gated-relu"])
+def test_the_largest_C_is_tight(name: str) -> None:
+    """These have one optimal alpha: with less, some hinge loss is cheaper."""
+    C = largest_C(hard(name))
+    found = solve(replace(separable(name), C=0.9 * C), tol=GAP_LIMIT)
+    assert found.certificate.upper < hard(name).certificate.lower * (1 - OBJECTIVE_RTOL)
+
+
+def test_the_smallest_C_of_features_that_cancel() -> None:
+    problem = build(xor(), linear)
+    assert smallest_C(problem) == np.inf
+    assert solve(replace(problem, C=1e3)).certificate.lower == pytest.approx(4e3)
+
+
+def test_no_largest_C_without_a_hard_margin() -> None:
+    with pytest.raises(ValueError, match="not separable.*choose the largest C yourself"):
+        largest_C(solve(build(xor(), linear)))
+
+
+def test_grid_of_C() -> None:
+    problem, solution = separable("gln"), hard("gln")
+    grid = C_grid(replace(problem, C=3.0), solution)
+    assert len(grid) == 50
+    assert grid[0] == pytest.approx(smallest_C(problem))
+    assert grid[-1] == pytest.approx(largest_C(solution))
+    ratios = grid[1:] / grid[:-1]
+    np.testing.assert_allclose(ratios, ratios[0])
+    assert ratios[0] > 1
+    with pytest.raises(ValueError, match="2 values at least, got 1"):
+        C_grid(problem, solution, 1)
+
+
+# --- paths -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "descending"), [("gln", False), ("gln", True), ("gated-relu", False)]
+)
+def test_path_over_C(name: str, descending: bool) -> None:
+    problem = separable(name)
+    Cs = C_grid(problem, hard(name), 8)
+    Cs = Cs[::-1] if descending else Cs
+    values = []
+    for C, found in zip(Cs, path_over_C(problem, Cs, tol=GAP_LIMIT), strict=True):
+        assert_same(found, replace(problem, C=float(C)))
+        values.append(found.certificate.upper)
+    assert (np.diff(values) * (-1 if descending else 1) >= 0).all()  # the optimum rises with C
+
+
+@pytest.mark.parametrize("name", ["soft-not-separable", "soft-linear"])
+def test_path_over_C_where_no_margin_is_hard(name: str) -> None:
+    problem = separable(name)
+    Cs = smallest_C(problem) * np.geomspace(1, 300, 6)
+    for C, found in zip(Cs, path_over_C(problem, Cs, tol=GAP_LIMIT), strict=True):
+        assert_same(found, replace(problem, C=float(C)))
+
+
+def growing() -> list[MarginProblem]:
+    problem = build(cloud(120, 12), gln(6))
+    return [problem.subset(np.arange(n)) for n in range(60, 121, 10)]
+
+
+def drifting() -> list[MarginProblem]:
+    """Gates of any sign that change by a thousandth from one problem to the next."""
+    first, last = (
+        free(cloud(60, 10), [0, 0, 1, 1, 2]),
+        np.random.default_rng(9).normal(size=(60, 5)),
+    )
+    steps = 1e-3 * np.arange(6)
+    return [replace(first, gates=np.asarray(first.gates) + t * last) for t in steps]
+
+
+def other_gates() -> list[MarginProblem]:
+    """Unlike neighbours: thresholds drawn anew."""
+    X, y = cloud(40, 20)
+    rng = np.random.default_rng(0)
+    gates = [np.column_stack([rng.random((40, 4)) < 0.5, np.ones(40)]) for _ in range(3)]
+    return [MarginProblem(X, y, 1.0 * z, np.arange(5)) for z in gates]
+
+
+def margin_then_soft() -> list[MarginProblem]:
+    return [replace(separable("gln"), C=C) for C in (np.inf, 0.1, 1e-3, np.inf)]
+
+
+def duplicates() -> list[MarginProblem]:
+    """Growing data whose new samples are copies of the old ones."""
+    X, y = cloud()
+    problem = build((np.vstack([X, X, X]), np.tile(y, 3)), gln())
+    return [problem.subset(np.arange(n)) for n in (30, 45, 60, 90)]
+
+
+PATHS: dict[str, Callable[[], list[MarginProblem]]] = {
+    "growing": growing,
+    "drifting": drifting,
+    "other-gates": other_gates,
+    "margin-then-soft": margin_then_soft,
+    "duplicates": duplicates,
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_path(name: str) -> None:
+    problems = PATHS[name]()
+    for problem, found in zip(problems, solve_path(problems, tol=GAP_LIMIT), strict=True):
+        assert_same(found, problem)
+
+
+@pytest.mark.parametrize("name", ["growing", "drifting", "duplicates"])
+def test_newton_suffices_between_neighbours(name: str) -> None:
+    first, *others = solve_path(PATHS[name]())
+    assert first.stats.solver == "interior-point"
+    for found in others:
+        assert found.stats.solver == "active-set"
+        assert not fell_back(found)
+        assert found.stats.iterations <= 12
+
+
+def test_paths_are_lazy() -> None:
+    made: list[int] = []
+
+    def problems() -> Iterator[MarginProblem]:
+        for n, problem in enumerate(growing()):
+            made.append(n)
+            yield problem
+
+    path = solve_path(problems())
+    assert not made
+    next(path)
+    next(path)
+    assert made == [0, 1]
+
+
+def test_a_path_goes_on_after_data_that_are_not_separable() -> None:
+    problem = separable("gln")
+    broken = twin("gln")
+    repaired = MarginProblem(
+        broken.X, np.append(broken.y[:-1], -broken.y[-1]), broken.gates, broken.groups
+    )
+    statuses = [found.status for found in solve_path([problem, broken, repaired])]
+    assert statuses == [Status.OPTIMAL, Status.NOT_SEPARABLE, Status.OPTIMAL]
+
+
+def test_paths_refuse_what_is_no_neighbour() -> None:
+    problem = separable("gln")
+    fewer = problem.subset(np.arange(problem.n_samples - 1))
+    more_groups = build(cloud(), gln(5))
+    for other in (fewer, more_groups):
+        path = solve_path([problem, other])
+        next(path)
+        with pytest.raises(ValueError, match="as many groups, and no more samples"):
+            next(path)
+
+
+def test_a_path_ends_when_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = solve_path(growing())
+    next(path)
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(active_set, "_newton", interrupted)
+    found = next(path)
+    assert found.status is Status.INTERRUPTED
+    assert found.certificate.lower > 0
+    assert next(path, None) is None
+
+
+# --- the active set --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_from_its_own_solution(name: str) -> None:
+    problem = separable(name)
+    found = solve(problem, tol=GAP_LIMIT, start=solve(problem, tol=SOLVE_TOL))
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_from_the_solution_with_other_inputs(name: str) -> None:
+    """A hundredth of noise on the inputs, each of its own size."""
+    problem = separable(name)
+    noise = 1 + 0.01 * np.random.default_rng(4).normal(size=problem.X.shape)
+    start = solve(replace(problem, X=problem.X * noise), tol=SOLVE_TOL)
+    found = solve(problem, tol=GAP_LIMIT, start=start)
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
+
+
+def start_of(problem: MarginProblem, alpha: float, scale: float) -> SimpleNamespace:
+    rng = np.random.default_rng(8)
+    return SimpleNamespace(
+        alpha=alpha * rng.random(problem.n_samples),
+        group_scale=scale * rng.random(problem.n_groups),
+    )
+
+
+@pytest.mark.parametrize("solver", ["auto", "interior-point", "working-set"])
+@pytest.mark.parametrize(("alpha", "scale"), [(0, 0), (0, 1), (1, 0), (1e9, 1e-9)])
+@pytest.mark.parametrize("name", ["sparse-gates", "soft-not-separable"])
+def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, solver: str) -> None:
+    problem = separable(name)
+    found = solve(problem, solver, tol=GAP_LIMIT, start=start_of(problem, alpha, scale))
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
+
+
+def test_a_start_far_away_costs_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its V_g are large, of other gates say, the fall-back solves at once."""
+
+    def newton(*arguments: object) -> None:
+        raise AssertionError("a step of Newton's")
+
+    monkeypatch.setattr(active_set, "_newton", newton)
+    problem = separable("gln")
+    start = start_of(problem, 1e9, 1)
+    found = solve(problem, start=start)
+    other = solve(problem, "interior-point", start=start)
+    assert fell_back(found)
+    assert found.stats.iterations == other.stats.iterations
+    np.testing.assert_array_equal(found.coef, other.coef)
+
+
+def test_without_a_start_the_fallback_solves() -> None:
+    problem = separable("gln")
+    found, other = solve(problem, "active-set"), solve(problem)
+    np.testing.assert_array_equal(found.coef, other.coef)
+    assert found.stats.detail == ""
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
+    found = solve(twin(name), start=hard(name))
+    assert found.status is Status.NOT_SEPARABLE
+
+
+def neighbour() -> tuple[MarginProblem, Solution]:
+    *_, before, last = growing()
+    return last, solve(before, tol=SOLVE_TOL)
+
+
+@pytest.mark.parametrize("steps", [3, 100])
+def test_history_is_one_line_of_best_bounds(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Newton gives up after some steps: the fall-back's own bounds begin anew."""
+    problem, start = neighbour()
+    newton, calls = active_set._newton, itertools.count()
+    monkeypatch.setattr(
+        active_set,
+        "_newton",
+        lambda *arguments: newton(*arguments) if next(calls) < steps else None,
+    )
+    lines: list[Progress] = []
+    found = solve(problem, start=start, report=lines.append)
+    assert fell_back(found) == (steps == 3)
+    assert tuple(lines) == found.stats.history
+    assert [line.iteration for line in lines] == list(range(found.stats.iterations))
+    for before, after in itertools.pairwise(lines):
+        assert before.lower <= after.lower
+        assert before.upper >= after.upper
+    assert lines[-1].lower <= found.certificate.upper * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_iteration_limit(limit: int) -> None:
+    problem, start = neighbour()
+    found = solve(problem, start=start, max_iterations=limit)
+    assert found.status is Status.ITERATION_LIMIT
+    assert found.stats.iterations == limit
+    best = solve(problem, tol=SOLVE_TOL).certificate
+    assert found.certificate.lower <= best.upper
+    assert found.certificate.upper >= best.lower * (1 - ROUNDING)
+
+
+def test_the_fallback_inherits_the_iteration_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active_set, "_newton", lambda *arguments: None)
+    problem, start = neighbour()
+    found = solve(problem, start=start, max_iterations=4)
+    assert fell_back(found)
+    assert found.status is Status.ITERATION_LIMIT
+    assert found.stats.iterations == 4
+
+
+def test_ctrl_c_keeps_the_bounds() -> None:
+    problem, start = neighbour()
+
+    def press(line: Progress) -> None:
+        if line.iteration == 3:
+            raise KeyboardInterrupt
+
+    found = solve(problem, start=start, report=press)
+    assert found.status is Status.INTERRUPTED
+    # The best bounds so far, not those of the iterate at hand.
+    lower = found.stats.history[-1].lower
+    assert found.certificate.lower == pytest.approx(lower)
+    assert lower >= start.certificate.lower * (1 - GAP_LIMIT)
+
+
+def test_memory_for_the_support_vectors_alone() -> None:
+    """There is room for a Newton step, but not for the interior point's system."""
+    problem, start = neighbour()
+    n = problem.n_samples
+
+    def gib(n_system: int, n_squares: int) -> float:
+        size = peak_memory(n, problem, n_system, n_squares=n_squares)
+        return size / 2**30
+
+    needed, interior = gib(len(start.support) + 15, 3), gib(n, 2)
+    assert needed < interior
+    found = solve(problem, start=start, max_memory=needed)
+    assert found.status is Status.OPTIMAL
+    assert not fell_back(found)
+    for memory in (gib(1, 3), 1e-6):
+        with pytest.raises(MemoryError, match="GiB"):
+            solve(problem, start=start, max_memory=memory)
+
+
+def test_each_inner_product_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cached Gram matrix is that of the free samples, whichever came when."""
+    rng = np.random.default_rng(0)
+    problem = build(cloud(40, 5), units(3))
+    kernel = Kernel(problem, torch.device("cpu"))
+    gram = active_set._Gram(kernel.rows)
+    d = kernel.tensor(rng.random(problem.n_groups))
+    for size in (5, 12, 3, 40):
+        free = np.zeros(40, dtype=bool)
+        free[rng.permutation(40)[:size]] = True
+        mask = torch.tensor(free)
+        index = torch.nonzero(mask)[:, 0]
+        seen = gram.size_with(mask)
+        rows = kernel.rows.subset(index)
+        Q: Array = gram.curvature(index, rows, d).numpy()
+        assert gram.size_with(mask) == seen >= size
+        np.testing.assert_allclose(np.tril(Q), np.tril(rows.curvature(d)), atol=1e-12)
+        np.testing.assert_allclose(Q, Q.T, atol=1e-12)

@@ -1,0 +1,416 @@
+"""Reliability: extreme shapes, scales and margins, conflicts, memory, Ctrl-C, shortcuts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import (
+    GAP_LIMIT,
+    HARD,
+    NATIVE,
+    OBJECTIVE_RTOL,
+    PROOF_LIMIT,
+    SOLVE_TOL,
+    build,
+    cloud,
+    free,
+    gln,
+    linear,
+    separable,
+    twin,
+    units,
+)
+from implicit_bias.certificate import Status, gordan_ratio
+from implicit_bias.problem import MarginProblem
+from implicit_bias.runs.cell import compute
+from implicit_bias.runs.configuration import Setting
+from implicit_bias.solvers import Progress, Solution, interior_point, solve, working_set
+from implicit_bias.solvers.relaxation import relax
+from implicit_bias.solvers.scaled_problem import Kernel, peak_memory
+from implicit_bias.validation import Array
+
+GIB = 2**30
+
+
+def first_set(monkeypatch: pytest.MonkeyPatch, size: int = 10) -> None:
+    """Make the working set's first one smaller than the problem, so that there are rounds."""
+    monkeypatch.setattr(working_set, "FIRST_SIZE", size)
+
+
+def assert_optimal(found: Solution, tol: float = GAP_LIMIT) -> None:
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.gap <= tol
+
+
+def assert_proof(problem: MarginProblem, found: Solution) -> None:
+    assert found.status is Status.NOT_SEPARABLE
+    assert found.alpha.min() >= 0
+    assert found.alpha.sum() == pytest.approx(1)
+    assert gordan_ratio(problem, found.alpha) >= 1 / PROOF_LIMIT
+
+
+# --- shapes ----------------------------------------------------------------------------------
+
+
+def one_sample() -> MarginProblem:
+    return MarginProblem(np.array([[3.0, 4.0]]), np.ones(1), np.ones((1, 2)), np.arange(2))
+
+
+def one_wide_group() -> MarginProblem:
+    """Hold 1,000 gates in one group, most of them off."""
+    X, y = cloud(60, 5)
+    rng = np.random.default_rng(1)
+    gates = rng.normal(size=(60, 1000)) * (rng.random((60, 1000)) < 0.05)
+    gates[:, 0] = 1.0
+    return MarginProblem(X, y, gates, np.zeros(1000, dtype=int))
+
+
+def one_hot_group() -> MarginProblem:
+    """Hold 1,000 contexts in one group, one of them on; a second group ties the samples."""
+    X, y = cloud(60, 70)
+    gates = np.zeros((60, 1001))
+    gates[np.arange(60), np.random.default_rng(1).integers(1000, size=60)] = 1.0
+    gates[:, -1] = 1.0
+    return MarginProblem(X, y, gates, np.repeat([0, 1], [1000, 1]))
+
+
+def many_groups() -> MarginProblem:
+    return build(cloud(50, 6), gln(1000))
+
+
+def more_groups_than_samples() -> MarginProblem:
+    return free(cloud(12, 3), list(range(300)))
+
+
+def constant_columns() -> MarginProblem:
+    """Add columns of 0, of a constant, and one that is constant but for one sample."""
+    X, y = cloud()
+    nearly = np.zeros(30)
+    nearly[4] = 1.0
+    return build((np.column_stack([X, 0 * y, 5 + 0 * y, nearly]), y), gln())
+
+
+def duplicated_rows() -> MarginProblem:
+    """Repeat each of 20 samples 50 times: 1,000 rows."""
+    X, y = cloud(20, 8)
+    return build((np.tile(X, (50, 1)), np.tile(y, 50)), gln())
+
+
+SHAPES: dict[str, Callable[[], MarginProblem]] = {
+    "one-sample": one_sample,
+    "one-group-of-width-1000": one_wide_group,
+    "one-hot-group-of-width-1000": one_hot_group,
+    "1000-groups": many_groups,
+    "more-groups-than-samples": more_groups_than_samples,
+    "constant-columns": constant_columns,
+    "1000-duplicated-rows": duplicated_rows,
+}
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_set(monkeypatch)
+    assert_optimal(solve(SHAPES[name](), solver, tol=GAP_LIMIT))
+
+
+def test_one_sample_by_hand() -> None:
+    """One of two equal units suffices: zeta = x / ||x||^2, of norm 1/5."""
+    found = solve(one_sample(), tol=SOLVE_TOL)
+    assert found.certificate.upper == pytest.approx(1 / 5)
+    np.testing.assert_allclose(found.coef.sum(axis=0), [3 / 25, 4 / 25])
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+def test_duplicated_rows_change_nothing(solver: str) -> None:
+    once = solve(duplicated_rows().subset(np.arange(20)), tol=SOLVE_TOL).certificate.upper
+    assert solve(duplicated_rows(), solver, tol=GAP_LIMIT).certificate.upper == pytest.approx(
+        once, rel=OBJECTIVE_RTOL
+    )
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+@pytest.mark.parametrize("C", [np.inf, 0.3], ids=["hard", "soft"])
+def test_scaled_inputs(C: float, factor: float, solver: str) -> None:
+    data = cloud(200, 80)
+    plain = solve(build(data, gln(), C=C), tol=SOLVE_TOL).certificate.upper
+    scaled = build(data, gln(), scale=factor, C=C / factor)
+    found = solve(scaled, solver, tol=GAP_LIMIT)
+    assert_optimal(found)
+    assert factor * found.certificate.upper == pytest.approx(plain, rel=OBJECTIVE_RTOL)
+
+
+# --- nearly separable, and not separable -----------------------------------------------------
+
+
+def close_pairs(size: float) -> MarginProblem:
+    """Pair opposite samples, 2 * size apart in x_0 alone: the optimum is 1 / size."""
+    X, y = cloud(100, 6)
+    X[1::2] = X[::2]
+    X[:, 0] = size * y
+    return build((X, y), linear)
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("size", [1e-3, 1e-6])
+def test_nearly_separable(size: float, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends optimal, or with honest bounds."""
+    first_set(monkeypatch)
+    found = solve(close_pairs(size), solver)
+    assert found.status in (Status.OPTIMAL, Status.NUMERICAL_TROUBLE)
+    assert found.certificate.lower <= (1 + 1e-9) / size
+    assert found.certificate.upper >= (1 - 1e-9) / size
+    assert found.certificate.gap < 1e-3
+
+
+def between(problem: MarginProblem) -> MarginProblem:
+    """Add a sample of the other class between two that share the gates of sample 0."""
+    friend = problem.X[np.flatnonzero(problem.y == problem.y[0])[1]]
+    rows = [*range(problem.n_samples), 0, 0]
+    return MarginProblem(
+        np.vstack([problem.X, friend, 0.3 * problem.X[0] + 0.7 * friend]),
+        np.append(problem.y, [problem.y[0], -problem.y[0]]),
+        problem.gates[rows],
+        problem.groups,
+    )
+
+
+def flipped(problem: MarginProblem) -> MarginProblem:
+    """Add sample 0 once more, with the other label."""
+    rows = [*range(problem.n_samples), 0]
+    return MarginProblem(
+        problem.X[rows], np.append(problem.y, -problem.y[0]), problem.gates[rows], problem.groups
+    )
+
+
+def images(n: int, d: int) -> MarginProblem:
+    """Draw inputs about as separable as images."""
+    return build(cloud(n, d, shift=1.0), gln(10))
+
+
+def check_conflicts(problem: MarginProblem, solver: str) -> None:
+    plain = solve(problem, solver, tol=1e-4)
+    assert_optimal(plain, 1e-4)
+    twin_found = solve(flipped(problem), solver, tol=1e-4)
+    assert_proof(flipped(problem), twin_found)
+    assert twin_found.stats.conflict is not None
+    assert twin_found.stats.conflict.samples.tolist() == [0, problem.n_samples]
+    found = solve(between(problem), solver, tol=1e-4)
+    assert_proof(between(problem), found)
+    assert found.stats.conflict is None
+    assert found.stats.iterations <= 3 * plain.stats.iterations + 10
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+def test_conflicts_are_proven(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_set(monkeypatch, 100)
+    check_conflicts(images(600, 80), solver)
+
+
+@pytest.mark.slow
+def test_conflicts_among_20000_samples_are_proven() -> None:
+    check_conflicts(build(cloud(20_000, 30, shift=5.0), gln(5)), "auto")
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+def test_too_little_memory_is_refused_before_anything_is_allocated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def allocate(*arguments: object) -> None:
+        raise AssertionError("a kernel was built")
+
+    monkeypatch.setattr(interior_point, "Kernel", allocate)
+    problem = separable("gln")
+    for solver in NATIVE:
+        with pytest.raises(MemoryError, match=r"need \S+ GiB.*max_memory is 1e-06 GiB: raise it"):
+            solve(problem, solver, max_memory=1e-6)
+
+
+def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for fewer samples than the support vectors the bounds hold, but do not meet."""
+    first_set(monkeypatch)
+    problem = separable("gln-circles")
+    best = solve(problem, tol=SOLVE_TOL)
+    room = len(best.support) - 2
+    sizes: list[int] = []
+    run = interior_point.InteriorPoint.run
+
+    def spy(self: object, problem: MarginProblem, *arguments: object, **options: object) -> object:
+        sizes.append(problem.n_samples)
+        return run(self, problem, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(interior_point.InteriorPoint, "run", spy)
+    assert room > 10
+    found = solve(problem, "working-set", max_memory=peak_memory(room, problem) / GIB)
+    assert found.status is Status.MEMORY_LIMIT
+    assert max(sizes) <= room
+    assert 0 < found.certificate.lower <= best.certificate.upper * (1 + 1e-9)
+    assert found.certificate.upper >= best.certificate.lower * (1 - 1e-9)
+    with pytest.raises(MemoryError):
+        solve(problem, "interior-point", max_memory=peak_memory(room, problem) / GIB)
+    enough = solve(problem, "working-set", max_memory=peak_memory(90, problem) / GIB)
+    assert_optimal(enough, 1e-6)
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+def test_ctrl_c_while_reporting(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_set(monkeypatch)
+    lines: list[Progress] = []
+
+    def press(line: Progress) -> None:
+        lines.append(line)
+        if len(lines) == 3:
+            raise KeyboardInterrupt
+
+    check_interrupted(solver, press, lines)
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_set(monkeypatch)
+    steps: list[int] = []
+    direction = interior_point._Newton.direction
+
+    def press(self: object, *arguments: object) -> object:
+        steps.append(1)
+        if len(steps) == 20:
+            raise KeyboardInterrupt
+        return direction(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(interior_point._Newton, "direction", press)
+    lines: list[Progress] = []
+    check_interrupted(solver, lines.append, lines)
+
+
+def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found in float32 is kept."""
+
+    def press(problem: MarginProblem, *arguments: Any) -> Kernel:
+        if len(arguments) == 1:  # no dtype: float64
+            raise KeyboardInterrupt
+        return Kernel(problem, *arguments)
+
+    monkeypatch.setattr(interior_point, "Kernel", press)
+    problem, lines = separable("gln-circles"), list[Progress]()
+    found = solve(problem, "interior-point", report=lines.append)
+    assert found.status is Status.INTERRUPTED
+    assert found.certificate.gap < 0.1
+    assert found.certificate.lower >= lines[-1].lower * (1 - 1e-6)
+
+
+def check_interrupted(
+    solver: str, report: Callable[[Progress], None], lines: list[Progress]
+) -> None:
+    problem = separable("gln-circles")
+    found = solve(problem, solver, tol=SOLVE_TOL, report=report)
+    assert found.status is Status.INTERRUPTED
+    assert "Ctrl-C" in found.message
+    best = solve(problem, tol=SOLVE_TOL).certificate
+    assert 0 < found.certificate.lower <= best.upper * (1 + 1e-9)
+    assert found.certificate.upper >= best.lower * (1 - 1e-9)
+    assert found.certificate.lower >= lines[-1].lower * (1 - 1e-9)
+
+
+def test_no_samples_are_dropped_after_an_interrupted_relaxation() -> None:
+    """A soft margin cut short says nothing about which samples are in the way."""
+    problem = twin("gln")
+
+    def pressed(posed: MarginProblem) -> Solution:
+        if posed.hard_margin:
+            return solve(posed)
+
+        def press(line: Progress) -> None:
+            if line.iteration == 1:
+                raise KeyboardInterrupt
+
+        return solve(posed, report=press)
+
+    relaxed = relax(problem, pressed, "drop", None)
+    assert relaxed.solution.status is Status.INTERRUPTED
+    assert len(relaxed.dropped) == 0
+    assert "Ctrl-C" in relaxed.message
+
+
+def test_an_interrupted_cell_has_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bounds would be taken for results; without an outcome the cell is computed again."""
+
+    def press(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    setting = Setting(train_size=40, models=("svm-linear",))
+    assert compute(setting).status == "done"
+    monkeypatch.setattr(interior_point._Newton, "direction", press)
+    with pytest.raises(KeyboardInterrupt):
+        compute(setting)
+
+
+# --- shortcuts that must change nothing ------------------------------------------------------
+
+
+def wide() -> MarginProblem:
+    """Enough samples with clear margins that many become idle."""
+    return build(cloud(300, 10, shift=3.0), gln(5))
+
+
+def wide_soft() -> MarginProblem:
+    return build(cloud(300, 10, shift=1.0), units(5), C=0.1)
+
+
+def same(first: Solution, second: Solution) -> None:
+    assert_optimal(first)
+    assert_optimal(second)
+    assert first.certificate.upper == pytest.approx(second.certificate.upper, rel=OBJECTIVE_RTOL)
+    size = np.abs(second.coef).max()
+    np.testing.assert_allclose(first.coef / size, second.coef / size, atol=1e-4)
+
+
+@pytest.mark.parametrize("make", [wide, wide_soft])
+def test_idle_samples_change_nothing(
+    make: Callable[[], MarginProblem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = make()
+    orders: list[int] = []
+    factor = interior_point._factor
+
+    def spy(matrix: Callable[[], object], diagonal: Array) -> object:
+        orders.append(len(diagonal))
+        return factor(matrix, diagonal)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(interior_point, "_factor", spy)
+    split = solve(problem, tol=SOLVE_TOL)
+    assert min(n for n in orders if n > problem.n_groups) < 0.7 * problem.n_samples
+    monkeypatch.setattr(interior_point, "IDLE_GAP", 0.0)
+    orders.clear()
+    whole = solve(problem, tol=SOLVE_TOL)
+    assert {n for n in orders if n > problem.n_groups} == {problem.n_samples}
+    same(split, whole)
+
+
+@pytest.mark.parametrize("coarse", [0.9, 1e-6], ids=["hardly", "for-long"])
+@pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "small-margin", "soft-large-c"])
+def test_the_float32_phase_changes_nothing(
+    name: str, coarse: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does where it ends: at the first iterates, or beyond what float32 can do."""
+    problem = separable(name)
+    expected = solve(problem, tol=GAP_LIMIT)
+    monkeypatch.setattr(interior_point, "COARSE_GAP", coarse)
+    same(solve(problem, tol=GAP_LIMIT), expected)
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_float32_alone_claims_nothing_false(name: str) -> None:
+    """A loose tolerance ends within the float32 phase; the certificate is of float64."""
+    problem = separable(name)
+    loose, best = solve(problem, tol=0.05), solve(problem, tol=SOLVE_TOL).certificate
+    assert_optimal(loose, 0.05)
+    assert loose.certificate.lower <= best.upper * (1 + 1e-9)
+    assert loose.certificate.upper >= best.lower * (1 - 1e-9)

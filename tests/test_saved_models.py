@@ -1,0 +1,151 @@
+"""Saved models: what comes back is what was saved, and nothing in a file can run."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from implicit_bias import (
+    GLNSVC,
+    GatedReLUSVC,
+    GatedSVC,
+    GLNClassifier,
+    HiddenLayerSVC,
+    ReLUClassifier,
+)
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.saved_models import FileError, load_model, save_model
+from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
+from implicit_bias.training.losses import LOSSES, MarginLoss
+
+MOONS = make_toy("moons", 60, noise=0.05)
+LABELS = np.where(MOONS.y > 0, "up", "down")
+
+
+def fitted(model: BinaryClassifier) -> BinaryClassifier:
+    return model.fit(MOONS.X, LABELS)
+
+
+RELU = fitted(ReLUClassifier((12, 12), random_state=0, steps=3000, dtype="float32"))
+MODELS: list[BinaryClassifier] = [
+    fitted(GLNSVC(n_units=4, random_state=0)),
+    fitted(GLNSVC(n_units=4, norm="l2", threshold=np.zeros((4, 1)), random_state=0)),
+    fitted(GLNSVC(n_units=1, n_hyperplanes=3, random_state=0)),
+    fitted(GatedReLUSVC(n_units=6, random_state=0)),
+    fitted(GatedSVC(C=1.0)),
+    fitted(HiddenLayerSVC(RELU, C=10.0)),
+    fitted(GLNClassifier((4, 3), 2, random_state=0, steps=50)),
+    fitted(GLNClassifier(4, random_state=0, steps=50, readout_bias=True, dtype="float32")),
+    RELU,
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: repr(model)[:60])
+def test_round_trip(model: BinaryClassifier, tmp_path: Path) -> None:
+    file = tmp_path / "sub" / "model.safetensors"
+    save_model(file, model, {"seed": 1})
+    saved = load_model(file)
+    assert saved.facts == {"seed": 1}
+    assert type(saved.model) is type(model)
+    np.testing.assert_array_equal(
+        saved.model.decision_function(MOONS.X), model.decision_function(MOONS.X)
+    )
+    np.testing.assert_array_equal(saved.model.predict(MOONS.X), model.predict(MOONS.X))
+    assert saved.model.history() == model.history()
+    before, after = model.margin_view(), saved.model.margin_view()
+    if before is not None and before.solution is not None:
+        assert after is not None
+        assert after.solution is not None
+        assert after.solution.status is before.solution.status
+        assert after.solution.certificate.gap == before.solution.certificate.gap
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def to_limit(config: LimitConfig) -> GLNClassifier:
+    model = GLNClassifier(3, random_state=0)
+    return model.fit_by(
+        MOONS.X, LABELS, lambda network, X, y: train_to_limit(network, X, y, config)
+    )
+
+
+def test_a_training_towards_the_limit_is_kept(tmp_path: Path) -> None:
+    model = to_limit(LimitConfig(steps=30, loss=LOSSES["logistic"]))
+    file = tmp_path / "model.safetensors"
+    save_model(file, model)
+    before, after = model.training_, load_model(file).model
+    assert isinstance(after, GLNClassifier)
+    assert isinstance(before, LimitResult)
+    assert isinstance(after.training_, LimitResult)
+    assert after.training_.config == before.config
+    assert after.training_.ending is before.ending
+    assert after.training_.frame().equals(before.frame())
+    assert after.n_iter_ == 30
+
+
+def test_a_loss_of_ones_own_is_no_data(tmp_path: Path) -> None:
+    own = MarginLoss("exponential", lambda q: -2.0 * q)
+    with pytest.raises(TypeError, match="cannot save a MarginLoss"):
+        save_model(tmp_path / "model.safetensors", to_limit(LimitConfig(steps=3, loss=own)))
+
+
+def test_a_file_cannot_run_code(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (pytest.fail, ("unpickled",))
+
+    file = tmp_path / "bomb.safetensors"
+    file.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(FileError, match=r"bomb\.safetensors is no saved model"):
+        load_model(file)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"object": "Popen", "fields": {"args": "true"}},
+        {"classifier": "GLNSVC", "parameters": {"dict": []}, "fitted": {"dict": [["fit", 1]]}},
+        {"classifier": "GLNSVC", "parameters": {"dict": []}, "fitted": {"dict": [["_x_", 1]]}},
+        {"classifier": "BaseEstimator", "parameters": {"dict": []}, "fitted": {"dict": []}},
+        {"network": "Module", "options": {"dict": []}, "weights": {"dict": []}},
+        {"array": "7"},
+        {"other": 1},
+        3,
+    ],
+)
+def test_headers_of_strangers(model: Any, tmp_path: Path) -> None:
+    file = tmp_path / "stranger.safetensors"
+    header = {"format": "implicit-bias model 1", "version": "0", "model": model, "facts": {}}
+    safetensors.numpy.save_file({}, file, metadata={"header": json.dumps(header)})
+    with pytest.raises(FileError, match="no saved model"):
+        load_model(file)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    save_model(file, MODELS[0])
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:100], whole[:-50]):
+        file.write_bytes(damaged)
+        with pytest.raises(FileError, match="damaged"):
+            load_model(file)
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load_model(tmp_path / "absent")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    class Foreign(type(MODELS[0].structure_.gating)):  # type: ignore[misc]
+        """A gating that this package does not know."""
+
+    file = tmp_path / "model.safetensors"
+    save_model(file, MODELS[0])
+    old = file.read_bytes()
+    gating = MODELS[0].structure_.gating
+    foreign = GatedSVC(Foreign(gating.weights, gating.thresholds, gating.occurs))
+    with pytest.raises(TypeError, match="cannot save a Foreign"):
+        save_model(file, foreign.fit(MOONS.X, MOONS.y))
+    assert file.read_bytes() == old

@@ -1,0 +1,488 @@
+"""Predictors: against loops over all joint contexts, and norms against CVXPY."""
+
+import itertools
+from typing import TypeAlias
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cases import ROUNDING, cloud
+from implicit_bias.certificate import certify
+from implicit_bias.gating import HyperplaneContexts, l2_metric
+from implicit_bias.networks import GLN
+from implicit_bias.problem import MarginProblem, Structure, gated_linear
+from implicit_bias.solvers import solve
+from implicit_bias.theory.gln_predictors import (
+    AdditivePredictors,
+    first_layer_coef,
+    first_layer_gates,
+    free_predictors,
+    joint_contexts,
+    path_coef,
+    path_contexts,
+    path_norm,
+    predictors,
+)
+from implicit_bias.validation import Array
+
+Contexts: TypeAlias = NDArray[np.int64]
+
+X, Y = cloud(24, 4)
+# H, C and D of a two-layer network, and a seed of its coefficients.
+SIZES = {
+    "n_units": st.integers(1, 4),
+    "n_contexts": st.integers(1, 4),
+    "n_features": st.integers(1, 4),
+    "seed": st.integers(0, 1000),
+}
+# Units and hyperplanes a unit, of one to three hidden layers.
+LAYERS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=3)
+# What a conic solver leaves of the optimum.
+CONIC_RTOL = 1e-5
+
+
+def random_coef(n_units: int, n_contexts: int, n_features: int, seed: int) -> Array:
+    """Coefficients zeta (H * C, D); some units have no effect, some no coefficients at all."""
+    rng = np.random.default_rng(seed)
+    zeta = rng.normal(size=(n_units, n_contexts, n_features))
+    kind = rng.integers(4, size=n_units)
+    zeta[kind == 0] = zeta[kind == 0, :1]
+    zeta[kind == 1] = 0.0
+    return zeta.reshape(-1, n_features)
+
+
+def all_contexts(n_units: int, n_contexts: int) -> Contexts:
+    return np.array(list(itertools.product(range(n_contexts), repeat=n_units)))
+
+
+def loop_predictor(coef: Array, contexts: Contexts, n_contexts: int) -> Array:
+    """beta_gamma = sum_h zeta_{h, gamma_h}."""
+    beta = np.zeros(coef.shape[1])
+    for h, c in enumerate(contexts):
+        beta += coef[h * n_contexts + c]
+    return beta
+
+
+def group_norm(coef: Array, n_units: int) -> float:
+    """sum_h ||zeta_h||."""
+    return sum(float(np.linalg.norm(unit)) for unit in np.split(coef, n_units))
+
+
+def conic_norm(beta: Array, n_units: int, n_contexts: int) -> float:
+    """Solve for the norm of (20) by its definition; beta has one row for each of `all_contexts`."""
+    zeta = [cp.Variable((n_contexts, beta.shape[1])) for _ in range(n_units)]
+    equal = [
+        sum(zeta[h][int(c)] for h, c in enumerate(gamma)) == row
+        for gamma, row in zip(all_contexts(n_units, n_contexts), beta, strict=True)
+    ]
+    program = cp.Problem(cp.Minimize(sum(cp.norm(unit, "fro") for unit in zeta)), equal)
+    return float(program.solve(solver=cp.CLARABEL))
+
+
+def deep(layers: list[tuple[int, int]], seed: int, *, readout_bias: bool = False) -> GLN:
+    """GLN of hidden layers (units, hyperplanes) whose weights are Gaussian."""
+    gatings = [
+        HyperplaneContexts.random(X, units, hyperplanes, random_state=seed + layer)
+        for layer, (units, hyperplanes) in enumerate(layers)
+    ]
+    network = GLN(gatings, readout_bias=readout_bias)
+    generator = torch.Generator().manual_seed(seed)
+    for weights in network.parameters():
+        torch.nn.init.normal_(weights, generator=generator)
+    return network
+
+
+def random_contexts(network: GLN, n: int, rng: np.random.Generator) -> Contexts:
+    """Joint contexts (n, H_1 + H_2 + ...), most of which no input has."""
+    columns = [
+        rng.integers(gating.n_contexts, size=(n, gating.n_units)) for gating in network.gatings
+    ]
+    return np.hstack(columns)
+
+
+# --- two layers: which predictors there are --------------------------------------------------
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(**SIZES)
+def test_predictors_of_coefficients_are_their_sums(
+    n_units: int, n_contexts: int, n_features: int, seed: int
+) -> None:
+    coef = random_coef(n_units, n_contexts, n_features, seed)
+    found = AdditivePredictors.from_coef(coef, n_units)
+    contexts = all_contexts(n_units, n_contexts)
+    expected = [loop_predictor(coef, gamma, n_contexts) for gamma in contexts]
+    np.testing.assert_allclose(found.at(contexts), expected, atol=ROUNDING)
+    np.testing.assert_allclose(found.mean, np.mean(expected, axis=0), atol=ROUNDING)
+    assert found.effects.shape == (n_units, n_contexts, n_features)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(**SIZES)
+def test_free_predictors_are_free_and_determine_all(
+    n_units: int, n_contexts: int, n_features: int, seed: int
+) -> None:
+    free = free_predictors(n_units, n_contexts)
+    assert free.shape == (n_units * (n_contexts - 1) + 1, n_units)
+    assert len(np.unique(free, axis=0)) == len(free)
+    rng = np.random.default_rng(seed)
+    beta = rng.normal(size=(len(free), n_features))  # any at all
+    completed = AdditivePredictors.through(free, beta, n_contexts)
+    np.testing.assert_allclose(completed.at(free), beta, atol=ROUNDING)
+
+    contexts = all_contexts(n_units, n_contexts)
+    network = AdditivePredictors.from_coef(completed.coef(), n_units)
+    np.testing.assert_allclose(network.at(contexts), completed.at(contexts), atol=ROUNDING)
+    # The predictors of all joint contexts span a space of just as many dimensions.
+    one_hot = np.eye(n_contexts)[contexts].reshape(len(contexts), -1)
+    assert np.linalg.matrix_rank(one_hot) == len(free)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(**SIZES)
+def test_a_unit_moves_the_predictor_by_the_same_vector(
+    n_units: int, n_contexts: int, n_features: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    free = free_predictors(n_units, n_contexts)
+    beta = rng.normal(size=(len(free), n_features))
+    completed = AdditivePredictors.through(free, beta, n_contexts)
+    one, other = rng.integers(n_contexts, size=(2, 20, n_units))
+    for h in range(n_units):
+        a, b = rng.integers(n_contexts, size=2)
+        moves = []
+        for contexts in (one, other):
+            before, after = contexts.copy(), contexts.copy()
+            before[:, h], after[:, h] = a, b
+            moves.append(completed.at(after) - completed.at(before))
+        np.testing.assert_allclose(moves[0], moves[1], atol=ROUNDING)
+        np.testing.assert_allclose(moves[0], moves[0][:1].repeat(20, axis=0), atol=ROUNDING)
+
+
+def test_other_joint_contexts_determine_all_too() -> None:
+    # A chain: each differs from the one before it in one unit, and the last closes a square.
+    contexts = [[0, 0, 0], [1, 0, 0], [1, 2, 0], [1, 2, 1], [2, 2, 1], [2, 1, 1], [0, 1, 2]]
+    coef = np.random.default_rng(0).normal(size=(9, 2))
+    network = AdditivePredictors.from_coef(coef, 3)
+    completed = AdditivePredictors.through(contexts, network.at(contexts), 3)
+    everything = all_contexts(3, 3)
+    np.testing.assert_allclose(completed.at(everything), network.at(everything), atol=ROUNDING)
+
+
+# --- two layers: their norm ------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    n_units=st.integers(1, 3),
+    n_contexts=st.integers(1, 3),
+    n_features=st.integers(1, 3),
+    seed=st.integers(0, 1000),
+)
+def test_norm_is_the_least_of_all_coefficients(
+    n_units: int, n_contexts: int, n_features: int, seed: int
+) -> None:
+    coef = random_coef(n_units, n_contexts, n_features, seed)
+    found = AdditivePredictors.from_coef(coef, n_units)
+    least = conic_norm(found.at(all_contexts(n_units, n_contexts)), n_units, n_contexts)
+    assert found.norm() == pytest.approx(least, rel=CONIC_RTOL, abs=CONIC_RTOL)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(**SIZES)
+def test_coefficients_of_least_norm(
+    n_units: int, n_contexts: int, n_features: int, seed: int
+) -> None:
+    coef = random_coef(n_units, n_contexts, n_features, seed)
+    found = AdditivePredictors.from_coef(coef, n_units)
+    least = found.coef()
+    contexts = all_contexts(n_units, n_contexts)
+    same = AdditivePredictors.from_coef(least, n_units)
+    np.testing.assert_allclose(same.at(contexts), found.at(contexts), atol=ROUNDING)
+    assert group_norm(least, n_units) == pytest.approx(found.norm())
+    assert found.norm() <= group_norm(coef, n_units) * (1 + ROUNDING)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(**SIZES)
+def test_norm_is_that_of_svm_l2_and_a_price_on_pairs(
+    n_units: int, n_contexts: int, n_features: int, seed: int
+) -> None:
+    coef = random_coef(n_units, n_contexts, n_features, seed)
+    found = AdditivePredictors.from_coef(coef, n_units)
+    beta = found.at(all_contexts(n_units, n_contexts))
+    pairs = sum(a * b for a, b in itertools.combinations(found.effect_norms, 2))
+    l2_square = np.square(beta).sum() / n_contexts ** (n_units - 1)
+    assert found.norm() ** 2 == pytest.approx(l2_square + 2 * pairs)
+
+    metric = l2_metric(n_units, n_contexts)
+    gates = np.eye(n_units * n_contexts)  # the program is of no matter: only its norm is asked
+    problem = MarginProblem(
+        np.ones((len(gates), n_features)),
+        np.ones(len(gates)),
+        gates,
+        np.zeros(len(gates), dtype=int),
+        {0: metric},
+    )
+    (l2_norm,) = problem.group_norms(problem.projected(coef))
+    assert l2_norm**2 / n_contexts == pytest.approx(l2_square)
+
+
+def test_two_units_of_two_contexts() -> None:
+    """Eq. (21) of the source with the factor 1/2 that it lacks."""
+    beta_00, beta_10, beta_01 = np.random.default_rng(3).normal(size=(3, 5))
+    beta_11 = beta_10 + beta_01 - beta_00
+    beta = np.array([beta_00, beta_10, beta_01, beta_11])
+    found = AdditivePredictors.through([[0, 0], [1, 0], [0, 1], [1, 1]], beta, 2)
+    cross = np.linalg.norm(beta_00 - beta_10) * np.linalg.norm(beta_00 - beta_01)
+    published = np.sqrt(np.square(beta).sum() + 2 * cross)
+    assert found.norm() == pytest.approx(np.sqrt(0.5) * published)
+    assert conic_norm(found.at(all_contexts(2, 2)), 2, 2) == pytest.approx(
+        np.sqrt(0.5) * published, rel=CONIC_RTOL
+    )
+
+
+def test_optimal_coefficients_are_those_of_least_norm() -> None:
+    contexts = HyperplaneContexts.random(X, 4, 1, random_state=3)
+    solution = solve(Structure(contexts).problem(X, Y), tol=1e-9)
+    found = AdditivePredictors.from_coef(solution.coef, 4)
+    assert found.norm() == pytest.approx(solution.certificate.upper, rel=1e-6)
+    np.testing.assert_allclose(found.coef(), solution.coef, atol=1e-3 * found.norm())
+
+
+# --- more layers -----------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(layers=LAYERS, seed=st.integers(0, 1000), readout_bias=st.booleans())
+def test_predictors_predict(layers: list[tuple[int, int]], seed: int, readout_bias: bool) -> None:
+    network = deep(layers, seed, readout_bias=readout_bias)
+    beta = predictors(network, joint_contexts(network, X))
+    f = np.einsum("nd,nd->n", beta, X) + network.readout_bias_value
+    np.testing.assert_allclose(f, network.decision(X), rtol=1e-9, atol=1e-9)
+
+
+def test_predictors_of_contexts_that_no_input_has() -> None:
+    network = deep([(3, 1), (2, 2), (2, 1)], seed=4)
+    contexts = random_contexts(network, 50, np.random.default_rng(0))
+    first, second, third = (weights.detach().numpy() for weights in network.hidden_weights)
+    readout = network.readout.detach().numpy()[0]
+    for gamma, beta in zip(contexts, predictors(network, contexts), strict=True):
+        layers = zip((first, second, third), np.split(gamma, [3, 5]), (2, 4, 2), strict=True)
+        W_1, W_2, W_3 = (
+            np.array([weights[h * count + c] for h, c in enumerate(chosen)])
+            for weights, chosen, count in layers
+        )
+        np.testing.assert_allclose(beta, readout @ W_3 @ W_2 @ W_1, atol=ROUNDING)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(layers=LAYERS, seed=st.integers(0, 1000))
+def test_predictors_are_additive_in_each_layer(layers: list[tuple[int, int]], seed: int) -> None:
+    """With the other layers' contexts held, the layer is that of a two-layer network."""
+    network = deep(layers, seed)
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum([units for units, _ in layers])
+    for (units, hyperplanes), end in zip(layers, ends, strict=True):
+        count = 2**hyperplanes
+
+        def of_layer(own: Contexts, held: Contexts, stop: int = end, width: int = units) -> Array:
+            contexts = np.tile(held, (len(own), 1))
+            contexts[:, stop - width : stop] = own
+            return predictors(network, contexts)
+
+        (held,) = random_contexts(network, 1, rng)
+        free, some = free_predictors(units, count), rng.integers(count, size=(20, units))
+        completed = AdditivePredictors.through(free, of_layer(free, held), count)
+        expected = of_layer(some, held)
+        tolerance = ROUNDING * max(np.abs(expected).max(), 1.0)
+        np.testing.assert_allclose(completed.at(some), expected, atol=tolerance)
+
+
+def test_effects_of_a_layer_differ_with_the_other_layers() -> None:
+    network = deep([(3, 1), (3, 1)], seed=0)
+    moves = [
+        np.subtract(*predictors(network, [[1, 0, 0, *second], [0, 0, 0, *second]]))
+        for second in ([0, 0, 0], [1, 1, 1])
+    ]
+    assert np.abs(moves[0] - moves[1]).max() > 0.1
+    contexts = all_contexts(6, 2)
+    beta = predictors(network, contexts)
+    with pytest.raises(ValueError, match="no two-layer GLN"):
+        AdditivePredictors.through(contexts, beta, 2)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(layers=LAYERS, seed=st.integers(0, 1000))
+def test_a_deep_network_is_the_two_layer_network_of_its_paths(
+    layers: list[tuple[int, int]], seed: int
+) -> None:
+    network = deep(layers, seed)
+    paths, coef = path_contexts(network.gatings, X), path_coef(network)
+    assert paths.n_units == np.prod([units for units, _ in layers])
+    predicted = gated_linear(X, paths.gates(X), coef)
+    np.testing.assert_allclose(predicted, network.decision(X), rtol=1e-9, atol=1e-9)
+    assert path_norm(network) == pytest.approx(group_norm(coef, paths.n_units))
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(layers=LAYERS, seed=st.integers(0, 1000))
+def test_norm_of_the_paths_is_at_most_that_of_the_weights(
+    layers: list[tuple[int, int]], seed: int
+) -> None:
+    network = deep(layers, seed)
+    sizes = [float(weights.detach().norm()) for weights in network.parameters()]
+    by_layers = np.prod(sizes)
+    degree = len(sizes)
+    by_weights = (np.square(sizes).sum() / degree) ** (degree / 2)
+    assert path_norm(network) <= by_layers * (1 + ROUNDING)
+    assert by_layers <= by_weights * (1 + ROUNDING)
+    if degree == 2:
+        assert path_norm(network) == pytest.approx(network.norm())
+        np.testing.assert_allclose(path_coef(network), network.coef(), atol=ROUNDING)
+    else:
+        assert by_weights == pytest.approx(network.norm())
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(layers=LAYERS, seed=st.integers(0, 1000))
+def test_given_its_upper_layers_a_network_has_two_layers(
+    layers: list[tuple[int, int]], seed: int
+) -> None:
+    network = deep(layers, seed)
+    gates, coef = first_layer_gates(network, X), first_layer_coef(network)
+    groups = network.gatings[0].groups
+    predicted = gated_linear(X, gates, coef)
+    np.testing.assert_allclose(predicted, network.decision(X), rtol=1e-9, atol=1e-9)
+    # Each unit in the column of its context.
+    np.testing.assert_array_equal(gates != 0, network.gatings[0].gates(X).toarray() != 0)
+    leaving = [*network.hidden_weights, network.readout][1].detach().norm(dim=0).numpy()
+    units = np.split(network.hidden_weights[0].detach().numpy(), layers[0][0])
+    norms = [s * float(np.linalg.norm(unit)) for s, unit in zip(leaving, units, strict=True)]
+    found = MarginProblem(X, Y, gates, groups).group_norms(coef)
+    np.testing.assert_allclose(found, norms)
+    if len(layers) == 1:
+        assert np.all(np.isclose(np.abs(gates), network.gatings[0].gates(X).toarray()))
+
+
+def test_a_unit_that_nothing_leaves_is_off() -> None:
+    network = deep([(3, 1), (2, 1)], seed=1)
+    with torch.no_grad():
+        network.hidden_weights[1][:, 0] = 0.0
+    gates = first_layer_gates(network, X)
+    assert not gates[:, :2].any()
+    predicted = gated_linear(X, gates, first_layer_coef(network))
+    np.testing.assert_allclose(predicted, network.decision(X), atol=ROUNDING)
+
+
+def test_bound_by_paths_is_reached_by_weights_of_one_rank() -> None:
+    """Second layer |w| b': the paths of a unit weigh what it weighs, and nothing is lost."""
+    network = deep([(3, 1), (2, 1)], seed=1)
+    rng = np.random.default_rng(0)
+    first, second = network.hidden_weights
+    b = first.detach().reshape(3, -1).norm(dim=1)
+    w = network.readout.detach()[0].abs()
+    directions = rng.normal(size=(2, 2, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    with torch.no_grad():
+        second.copy_(torch.tensor(directions).mul(w[:, None, None] * b).reshape(4, 3))
+        for weights in network.parameters():
+            weights.div_(weights.norm())
+    assert path_norm(network) == pytest.approx(network.norm())
+    assert network.norm() == pytest.approx(1.0)
+
+
+def test_stationary_points_of_the_non_convex_program() -> None:
+    """Stationary points of program (6) against the SVM-GLN on the paths and on the first layer."""
+    network = deep([(2, 1), (2, 1)], seed=0)
+    problem = Structure(path_contexts(network.gatings, X)).problem(X, Y)
+    bound = solve(problem, tol=1e-8).certificate.lower
+    prepared = network.prepare(X)
+
+    def slack(theta: Array) -> Array:
+        torch.nn.utils.vector_to_parameters(torch.tensor(theta), network.parameters())
+        with torch.no_grad():
+            return np.asarray(Y * network(*prepared).numpy() - 1.0)
+
+    reached = []
+    for seed in range(4):
+        start = np.random.default_rng(seed).normal(
+            size=sum(weights.numel() for weights in network.parameters())
+        )
+        found = scipy.optimize.minimize(
+            lambda theta: 0.5 * theta @ theta,
+            start,
+            jac=lambda theta: theta,
+            constraints={"type": "ineq", "fun": slack},
+            method="SLSQP",
+            options={"maxiter": 1000, "ftol": 1e-10},
+        )
+        assert found.success, found.message
+        margin = 1.0 + slack(found.x).min()
+        reached.append(network.norm() / margin)
+        certificate = certify(problem, path_coef(network))
+        assert certificate.upper == pytest.approx(path_norm(network) / margin)
+        given = MarginProblem(X, Y, first_layer_gates(network, X), network.gatings[0].groups)
+        optimum = solve(given, tol=1e-8).certificate.lower
+        assert certify(given, first_layer_coef(network)).upper == pytest.approx(optimum, rel=1e-4)
+        # The layers have the same norm.
+        sizes = [float(weights.detach().norm()) for weights in network.parameters()]
+        assert sizes == pytest.approx([sizes[0]] * 3, rel=1e-3)
+    assert bound <= min(reached) <= 1.25 * bound  # far above it the test would show little
+    assert max(reached) > 2.0 * min(reached)  # there are several stationary points
+
+
+# --- refusals --------------------------------------------------------------------------------
+
+
+def test_too_few_joint_contexts() -> None:
+    with pytest.raises(ValueError, match="determine 2 of the 3 free predictors"):
+        AdditivePredictors.through([[0, 0], [1, 1]], np.ones((2, 3)), 2)
+
+
+def test_predictors_of_no_two_layer_network() -> None:
+    with pytest.raises(ValueError, match="no two-layer GLN.*differ by 0.25"):
+        AdditivePredictors.through(all_contexts(2, 2), np.eye(4, 1), 2)
+
+
+def test_a_layer_has_units_and_contexts() -> None:
+    for sizes in ((0, 2), (2, 0)):
+        with pytest.raises(ValueError, match="at least one unit and one context"):
+            free_predictors(*sizes)
+
+
+def test_bad_shapes() -> None:
+    with pytest.raises(ValueError, match="one row a joint context: 3, got 2"):
+        AdditivePredictors.through(free_predictors(2, 2), np.ones((2, 3)), 2)
+    with pytest.raises(ValueError, match="one column a unit"):
+        AdditivePredictors.through([0, 1], np.ones((2, 3)), 2)
+    with pytest.raises(ValueError, match=r"H \* C rows for H = 2 units, got 3"):
+        AdditivePredictors.from_coef(np.ones((3, 2)), 2)
+    with pytest.raises(ValueError, match=r"shape \(H, C, 2\)"):
+        AdditivePredictors(np.ones(2), np.zeros((3, 2, 1)))
+
+
+def test_contexts_that_are_none() -> None:
+    network = deep([(2, 1), (1, 2)], seed=0)
+    assert predictors(network, [[1, 1, 3]]).shape == (1, X.shape[1])
+    with pytest.raises(ValueError, match=r"unit 1 has contexts 0 .. 1, got 2 in row 0"):
+        predictors(network, [[1, 2, 3]])
+    with pytest.raises(ValueError, match=r"\(3 units\), got shape \(1, 2\)"):
+        predictors(network, [[1, 1]])
+    with pytest.raises(ValueError, match="whole numbers, got float64"):
+        predictors(network, [[1.0, 1.0, 3.0]])
+
+
+def test_paths_of_two_precisions() -> None:
+    double = HyperplaneContexts.random(X, 2, random_state=0)
+    single = HyperplaneContexts.published(X, 2, threshold="median", reference=X, seed=1)
+    with pytest.raises(ValueError, match="same precision"):
+        path_contexts([double, single], X)
+    with pytest.raises(ValueError, match="0 gatings"):
+        path_contexts([], X)

@@ -1,0 +1,134 @@
+"""Local learning: every unit of a GLN is an online logistic regression of its own."""
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, logit
+
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators.networks import GLNClassifier
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.networks import GLN, FrozenGateReLU, ReLUNetwork
+from implicit_bias.training.minibatch import TrainingConfig, _batches, train
+from implicit_bias.validation import Array
+
+DATA = make_toy("blobs", n_samples=40, random_state=0)
+X, Y = DATA.X, DATA.y
+LOCAL = TrainingConfig(steps=40, batch_size=1, learning_rate=0.1, rule="local")
+
+
+def gating(n_units: int, seed: int = 0) -> HyperplaneContexts:
+    return HyperplaneContexts.random(X, n_units, 1, random_state=seed)
+
+
+def parameters(network: GLN) -> Array:
+    return torch.nn.utils.parameters_to_vector(network.parameters()).detach().numpy()
+
+
+def test_an_online_epoch_is_geometric_mixing() -> None:
+    """The update of Veness et al., with probabilities and logits, one sample after another."""
+    network = GLN([gating(3), gating(2, seed=1)], seed=1)
+    layers = [*network.hidden_weights, network.readout]
+    by_hand = [weights.detach().numpy().copy() for weights in layers]
+    contexts = [layer.contexts(X) for layer in network.gatings]
+    contexts.append(np.zeros((len(X), 1), dtype=np.int64))  # the readout has one context
+    train(network, X, Y, LOCAL)
+
+    order = [int(np.asarray(batch)[0]) for batch in islice(_batches(len(X), LOCAL), LOCAL.steps)]
+    assert sorted(order) == list(range(40))
+    for step, n in enumerate(order):
+        target, previous = (Y[n] + 1) / 2, expit(X[n])
+        for weights, chosen in zip(by_hand, contexts, strict=True):
+            n_units = chosen.shape[1]
+            rows = np.arange(n_units) * (len(weights) // n_units) + chosen[n]
+            inputs = logit(previous)
+            previous = expit(weights[rows] @ inputs)
+            weights[rows] -= LOCAL.step_size(step) * np.outer(previous - target, inputs)
+
+    for trained, expected in zip(layers, by_hand, strict=True):
+        np.testing.assert_allclose(trained.detach().numpy(), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_a_unit_is_a_logistic_regression_of_its_own_context() -> None:
+    network = GLN([gating(2)], seed=1)
+    weights = network.hidden_weights[0].detach().numpy()[1].copy()  # unit 0, context 1
+    mine = network.gatings[0].contexts(X)[:, 0] == 1
+    config = replace(LOCAL, batch_size=None, momentum=0.5)
+    velocity = np.zeros_like(weights)
+    for step in range(config.steps):
+        errors = Y[mine] * expit(-Y[mine] * (X[mine] @ weights))
+        velocity = 0.5 * velocity + errors @ X[mine] / len(X)
+        weights += config.step_size(step) * velocity
+    train(network, X, Y, config)
+    np.testing.assert_allclose(network.hidden_weights[0].detach()[1], weights, rtol=1e-10)
+
+
+def test_units_of_a_layer_do_not_influence_each_other() -> None:
+    wide = gating(3)
+    alone = HyperplaneContexts.from_hyperplanes(X, wide.weights[1:2], wide.thresholds[1:2])
+    trio, single = GLN([wide], seed=1), GLN([alone], seed=2)
+    with torch.no_grad():
+        single.hidden_weights[0].copy_(trio.hidden_weights[0][2:4])  # unit 1, both contexts
+    train(trio, X, Y, LOCAL)
+    train(single, X, Y, LOCAL)
+    torch.testing.assert_close(single.hidden_weights[0], trio.hidden_weights[0][2:4])
+
+
+def test_later_layers_do_not_influence_earlier_ones() -> None:
+    shallow, deep = GLN([gating(3)], seed=1), GLN([gating(3), gating(2, seed=1)], seed=1)
+    assert torch.equal(shallow.hidden_weights[0], deep.hidden_weights[0])
+    train(shallow, X, Y, LOCAL)
+    train(deep, X, Y, LOCAL)
+    torch.testing.assert_close(shallow.hidden_weights[0], deep.hidden_weights[0])
+
+
+def test_local_learning_is_reproducible() -> None:
+    first, again, other = (GLN([gating(3)], seed=1) for _ in range(3))
+    train(first, X, Y, LOCAL)
+    train(again, X, Y, LOCAL)
+    train(other, X, Y, replace(LOCAL, seed=1))
+    np.testing.assert_array_equal(parameters(first), parameters(again))
+    assert not np.array_equal(parameters(first), parameters(other))
+
+
+def test_the_result_is_a_gln_like_any_other() -> None:
+    network = GLN([gating(4)], seed=1)
+    result = train(network, X, Y, replace(LOCAL, steps=400))
+    first, last = result.history[0], result.history[-1]
+    assert last.error == 0.0
+    assert last.loss < first.loss
+    assert last.gates_changed == 0.0
+    margins = Y * network.decision(X)
+    assert last.loss == pytest.approx(np.log1p(np.exp(-margins)).mean())
+    assert network.coef().shape == (8, X.shape[1])
+
+
+def test_local_learning_is_not_gradient_descent() -> None:
+    first, second = GLN([gating(4)], seed=1), GLN([gating(4)], seed=1)
+    train(first, X, Y, LOCAL)
+    train(second, X, Y, replace(LOCAL, rule="gradient"))
+    assert not np.allclose(first.coef(), second.coef(), rtol=0.1)
+
+
+def test_units_with_trained_gates_cannot_learn_locally() -> None:
+    network = ReLUNetwork(X.shape[1], [4])
+    with pytest.raises(ValueError, match="use a GLN"):
+        train(network, X, Y, LOCAL)
+    train(FrozenGateReLU(network), X, Y, LOCAL)
+
+
+def test_the_classifier_passes_the_rule_on() -> None:
+    model = GLNClassifier(
+        4, rule="local", steps=40, batch_size=1, learning_rate=0.1, random_state=0
+    )
+    by_gradient = GLNClassifier(4, steps=40, batch_size=1, learning_rate=0.1, random_state=0)
+    for classifier, rule in ((model, "local"), (by_gradient, "gradient")):
+        config = classifier.fit(X, Y).training_.config
+        assert isinstance(config, TrainingConfig)
+        assert config.rule == rule
+    assert not np.allclose(model.decision_function(X), by_gradient.decision_function(X))
+    with pytest.raises(ValueError, match="rule must be"):
+        GLNClassifier(rule="hebb").fit(X, Y)  # type: ignore[arg-type]

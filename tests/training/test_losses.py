@@ -1,0 +1,162 @@
+"""Losses: exact to enormous margins; and the check finds each condition that fails."""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from implicit_bias.training.losses import (
+    LOSSES,
+    TAIL,
+    LossError,
+    MarginLoss,
+    check_exponential_like,
+)
+
+MARGINS = [-1e6, -750.0, -40.0, -3.0, -1e-9, 0.0, 0.5, 7.0, TAIL - 1e-6, TAIL, 25.0, 40.0, 900.0]
+
+
+def decimal_log_loss(name: str, margin: float) -> Decimal:
+    """Compute log l(q) with enough digits to keep exp(-900) beside 1."""
+    with localcontext() as context:
+        context.prec = 900
+        context.Emax, context.Emin = 10**9, -(10**9)
+        tail = (-Decimal(margin)).exp()
+        return (1 + tail).ln().ln() if name == "logistic" else tail.ln()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("margin", [margin for margin in MARGINS if margin > -1e5])
+def test_log_loss_with_many_digits(name: str, margin: float) -> None:
+    found = LOSSES[name].log_loss(torch.tensor([margin], dtype=torch.float64)).item()
+    assert found == pytest.approx(float(decimal_log_loss(name, margin)), rel=1e-14, abs=1e-14)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_log_loss_of_enormous_margins(name: str) -> None:
+    margins = torch.tensor([1e5, 1e8, 1e300], dtype=torch.float64, requires_grad=True)
+    log_loss = LOSSES[name].log_loss(margins)
+    assert log_loss.tolist() == [-1e5, -1e8, -1e300]
+    (gradient,) = torch.autograd.grad(log_loss.sum(), margins)
+    assert gradient.tolist() == [-1.0, -1.0, -1.0]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_slope_of_the_log_loss(name: str) -> None:
+    """The logistic one is -sigmoid(-q) / log(1 + exp(-q))."""
+    q = torch.tensor(MARGINS, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(LOSSES[name].log_loss(q).sum(), q)
+    assert torch.isfinite(slope).all()
+    q = q.detach()
+    expected = -torch.ones_like(q)
+    if name == "logistic":
+        tail = torch.exp(-q)
+        by_hand = -torch.sigmoid(-q) / torch.where(q < -700, -q, torch.log1p(tail))
+        expected = torch.where(q > 700, expected, by_hand)
+    torch.testing.assert_close(slope, expected, rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_loss_is_the_exponential_of_its_logarithm(name: str) -> None:
+    loss = LOSSES[name]
+    margins = torch.linspace(-30, 30, 121, dtype=torch.float64)
+    torch.testing.assert_close(loss(margins), loss.log_loss(margins).exp(), rtol=1e-9, atol=0.0)
+    own = MarginLoss("own", loss.log_loss)
+    torch.testing.assert_close(own(margins), loss.log_loss(margins).exp())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_mean_of_losses_that_underflow(name: str) -> None:
+    margins = torch.tensor([1e5, 1e5 + 1.0], dtype=torch.float64)
+    assert LOSSES[name](margins).sum() == 0.0
+    expected = -1e5 + math.log((1 + math.exp(-1)) / 2)
+    assert LOSSES[name].log_mean(margins).item() == pytest.approx(expected, rel=1e-15)
+
+
+# --- the check -----------------------------------------------------------------------------------
+
+
+def power(exponent: float) -> Callable[[Tensor], Tensor]:
+    """f(q) = sign(q) ((1 + q^2)^(p/2) - 1) + q / (1 + |q|): like q^p, and monotone."""
+    return lambda q: -torch.sign(q) * ((1 + q.square()).pow(exponent / 2) - 1) - q / (1 + q.abs())
+
+
+@pytest.mark.parametrize(
+    ("loss", "constant"),
+    [
+        (LOSSES["exponential"], 1.0),
+        (LOSSES["logistic"], 1.0),
+        (MarginLoss("scaled", lambda q: -3.0 * q), 1.0),
+        # An exponential tail with a polynomial factor.
+        (MarginLoss("factor", lambda q: -q - 3.0 * torch.log1p(softplus(q))), 1.0),
+        # f' = 2 q, which halving the argument divides by 2.
+        (MarginLoss("square", power(2.0)), 2.0),
+        # f' = 3 q^2, which halving the argument divides by 4.
+        (MarginLoss("cube", power(3.0)), 4.0),
+        # f' = 1 / (2 sqrt(q)), g = x^2: g' at x / 2 is half of that at x.
+        (MarginLoss("root", power(0.5)), 2.0),
+    ],
+    ids=lambda value: value.name if isinstance(value, MarginLoss) else "",
+)
+def test_exponential_like_losses_pass(loss: MarginLoss, constant: float) -> None:
+    assert check_exponential_like(loss) == pytest.approx(constant, rel=0.1)
+
+
+def kinked(q: Tensor) -> Tensor:
+    return torch.where(q < 2.0, -q, 2.0 - 2.0 * q)
+
+
+@pytest.mark.parametrize(
+    ("log_loss", "condition", "measured"),
+    [
+        # A polynomial tail, l = (q + sqrt(1 + q^2))^-3: f'(q) q -> 3.
+        (lambda q: -3.0 * torch.asinh(q), "infinity", 0.0),
+        # It rises again.
+        (lambda q: torch.cos(q) * 2.0 - q, "positive", -1.0),
+        # Hinge squared: the loss is 0 from q = 1 on.
+        (lambda q: torch.log((1.0 - q).clamp(min=0.0).square()), "finite", math.inf),
+        # f' jumps from 1 to 2.
+        (kinked, "continuous", 0.5),
+        # f' is continuous in autograd's eyes, but f has a step of 1.
+        (lambda q: -q - (q > 3.0).double(), "integral", None),
+        # f'(q) q = q (1 + sin(log q) / 2 ...) falls again and again.
+        (lambda q: -2.0 * q - q * torch.sin(8 * torch.log1p(q.relu())) / 8, "decrease", None),
+        # f = log(q)^2: f'(q) q goes to infinity, but slower than any power.
+        (lambda q: -torch.asinh(q) * (1 + torch.asinh(q).abs()), "g'(x) <= K g'(theta x)", None),
+    ],
+)
+def test_other_losses_are_refused(
+    log_loss: Callable[[Tensor], Tensor], condition: str, measured: float | None
+) -> None:
+    with pytest.raises(LossError, match="'own' is not exponential-like") as caught:
+        check_exponential_like(MarginLoss("own", log_loss))
+    assert condition in caught.value.condition
+    if measured is not None:
+        assert caught.value.measured == pytest.approx(measured, abs=0.02)
+
+
+def test_a_loss_that_overflows_is_refused() -> None:
+    with pytest.raises(LossError, match="must be finite, but it is -?inf at q = 7"):
+        check_exponential_like(MarginLoss("own", lambda q: -torch.exp(q)))
+
+
+def test_a_loss_that_stays_above_1_is_refused() -> None:
+    with pytest.raises(LossError, match=r"f must be positive for large q, but it is -9\.99"):
+        check_exponential_like(MarginLoss("own", lambda q: 1e9 - q))
+
+
+def test_k_is_named() -> None:
+    """f'(y) <= K f'(theta y) fails for f that grows faster than any power."""
+
+    def log_loss(q: Tensor) -> Tensor:
+        return -q * torch.exp(torch.log1p(q.relu()).square() / 8)
+
+    with pytest.raises(LossError, match=r"f'\(y\) <= K f'\(theta y\)") as caught:
+        check_exponential_like(MarginLoss("own", log_loss))
+    assert np.isfinite(caught.value.measured)
+    assert caught.value.measured > 2.0
