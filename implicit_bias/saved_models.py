@@ -183,7 +183,8 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, losses.MarginLoss) and losses.LOSSES.get(value.name) is value:
         return {"loss": value.name}
     if DATACLASSES.get(name) is type(value) and is_dataclass(value):
-        named = {f.name: _encode(getattr(value, f.name), arrays) for f in fields(value)}
+        kept = [f.name for f in fields(value) if f.metadata.get("saved", True)]
+        named = {key: _encode(getattr(value, key), arrays) for key in kept}
         return {"object": name, "fields": named}
     if NETWORKS.get(name) is type(value):
         return {"network": name, **_encode_network(value, arrays)}

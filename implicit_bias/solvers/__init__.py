@@ -135,6 +135,7 @@ def solve(
     graded = _grade(problem, candidate, tolerances)
     group_scale = problem.group_norms(graded.coef)
     return Solution(
+        problem=problem,
         alpha=graded.alpha,
         group_scale=group_scale,
         coef=graded.coef,

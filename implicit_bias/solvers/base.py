@@ -82,12 +82,14 @@ class SolveStats:
     detail: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Solution:
     """A solved margin problem.
 
     Attributes
     ----------
+    problem : MarginProblem or None
+        What was solved; None in a solution that was read from a file, which keeps no samples.
     alpha : ndarray of shape (N,)
         Dual variables, scaled to be feasible; sum 1 where the data are not separable.
     group_scale : ndarray of shape (G,)
@@ -109,6 +111,9 @@ class Solution:
         Facts of the run.
     """
 
+    problem: MarginProblem | None = field(
+        default=None, repr=False, compare=False, metadata={"saved": False}
+    )
     alpha: Array
     group_scale: Array
     coef: Array
