@@ -458,7 +458,7 @@ def test_every_file_of_the_loaders_has_a_checksum() -> None:
 
 def test_import_needs_numpy_only() -> None:
     """Judge this module alone: an empty package stands in for what `implicit_bias` imports."""
-    package = Path(datasets.__file__).parents[1]
+    package = Path(files.__file__).parents[1]
     code = f"""
 import sys, types
 sys.modules["implicit_bias"] = types.ModuleType("implicit_bias")
