@@ -10,7 +10,7 @@ The names below are imported on first use, so that ``import implicit_bias`` is q
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias import _moved
+from implicit_bias import _deprecated
 
 if TYPE_CHECKING:
     from implicit_bias.certificate import Certificate, Status, certify
@@ -83,4 +83,4 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-_moved.redirect_old_names()
+_deprecated.redirect_old_names()

@@ -38,6 +38,7 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.gating import GateMatrix, Gating, dense
+from implicit_bias.masked_gram import masked_gram
 from implicit_bias.validation import Array, as_features, as_finite, as_labels
 
 # Rows handled at once where a product needs a temporary of shape (rows, D).
@@ -247,8 +248,7 @@ class MarginProblem:
         """Q_g = (y y') o (X X') o (Z_g P_g Z_g'), shape (N, N)."""
         columns = np.flatnonzero(self.plain_groups == group)
         Z = self.plain_gates[:, columns].toarray()
-        yX = self.y[:, None] * self.X
-        return np.asarray((yX @ yX.T) * (Z @ Z.T))
+        return masked_gram(self.y[:, None] * self.X, Z)
 
     # A metric is a change of gates: with P_g = R_g R_g' of full column rank, zeta_g = R_g u_g
     # has norm ||u_g||, and u_g's gates are Z_g R_g. So the solvers see plain groups only.

@@ -40,7 +40,7 @@ DATACLASSES: dict[str, type] = {
         problem.Structure,
         certificate.Certificate,
         certificate.Conflict,
-        base.Progress,
+        base.BoundsAt,
         base.Solution,
         base.SolveStats,
         training.TrainingConfig,
@@ -51,6 +51,8 @@ DATACLASSES: dict[str, type] = {
         limit.LimitResult,
     )
 }
+# What older files call them.
+DATACLASSES["Progress"] = base.BoundsAt
 # Networks are stored as gates or sizes, and weights.
 NETWORKS: dict[str, type[networks.Network]] = {
     "GLN": networks.GLN,

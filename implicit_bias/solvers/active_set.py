@@ -36,7 +36,9 @@ Source: Qi and Sun (1993), semismooth Newton; Hintermueller, Ito and Kunisch (20
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -44,11 +46,14 @@ from torch import Tensor
 
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import Candidate, Log, Report, Solver, Start, silent
+from implicit_bias.solvers.base import Start
+from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import Kernel, Rows, peak_memory
+from implicit_bias.validation import Array
 
 TINY = float(np.finfo(np.float64).tiny)
-# A start with a larger max_g ||V_g|| is of no neighbour: at its own problem that was 1.
+# A start with a larger max_g ||V_g|| is too far away to warm-start from: at its own problem that
+# was 1.
 FARTHEST = 2.0
 # By then the fall-back would have been the better choice.
 MAX_STEPS = 20
@@ -68,89 +73,112 @@ FELL_BACK = "no headway from the start: the fall-back solved"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActiveSet(Solver):
+class ActiveSet(NativeSolver):
     """The native solver where there is a start.
 
     Parameters
     ----------
-    fallback : Solver
-        Solves where there is no start, or Newton's method does not converge from it.
+    fallback : NativeSolver
+        Solves where there is no start, or Newton's method does not converge from it. Its limit
+        on iterations and its own tolerances are those of this solver.
     """
 
-    fallback: Solver
+    fallback: NativeSolver
 
-    def run(
-        self, problem: MarginProblem, report: Report = silent, start: Start | None = None
-    ) -> Candidate:
-        """Solve from ``start`` on ``device``; the module's head explains the method."""
-        log = Log(report)
-        found = None if start is None else self._approach(problem, start, log)
-        if found is not None:
-            return found
-        left = None if self.max_iterations is None else self.max_iterations - len(log.history)
-        solver = replace(self.fallback, max_iterations=left)
-        found = solver.run(problem, lambda line: _tell(log, line.lower, line.upper), start)
-        return replace(
-            found,
-            iterations=len(log.history),
-            history=tuple(log.history),
-            detail="" if start is None else FELL_BACK,
+    @property
+    def name(self) -> str:
+        """What `solve` calls it."""
+        return "active-set"
+
+    @property
+    def own_limit(self) -> int:
+        """Newton steps and iterations of the fall-back, at most."""
+        return MAX_STEPS + self.fallback.limit
+
+    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+        """Leave all to the steps: without a start or enough room the fall-back solves."""
+        return _ActiveSetRun(self, problem, start)
+
+
+class _ActiveSetRun(Run):
+    """Newton's method from the start, then the fall-back if need be."""
+
+    def __init__(self, solver: ActiveSet, problem: MarginProblem, start: Start | None) -> None:
+        self._solver, self._problem, self._start = solver, problem, start
+        zeta = np.zeros((problem.n_gates, problem.X.shape[1]))
+        self._answer: Callable[[], tuple[Array, Array]] = lambda: (
+            np.zeros(problem.n_samples),
+            zeta,
         )
+        self._lower, self._upper = 0.0, np.inf
 
-    def _approach(self, problem: MarginProblem, start: Start, log: Log) -> Candidate | None:
-        """Newton's method; None where it makes no headway, or its system has no room."""
-        if not self._has_room(problem, 0):
-            return None
-        kernel = Kernel(problem, torch.device(self.device))
+    def answer(self) -> tuple[Array, Array]:
+        """Return what attains the best bounds of the method that is at work."""
+        return self._answer()
+
+    def steps(self) -> Steps:
+        """Newton steps until they converge or make no headway, then those of the fall-back."""
+        if self._start is not None:
+            if (yield from self._approach(self._start)):
+                return Status.OPTIMAL
+            self.detail = FELL_BACK
+        fallback = self._solver.fallback.prepare(self._problem, self._start)
+        steps = fallback.steps()
+        while True:
+            try:
+                lower, upper = next(steps)
+            except StopIteration as end:
+                self._answer = fallback.answer
+                ended: Status = end.value
+                return ended
+            self._answer = fallback.answer
+            yield self._best_so_far(lower, upper)
+
+    def _approach(self, start: Start) -> Generator[tuple[float, float], None, bool]:
+        """Newton's method; False where it makes no headway, or its system has no room."""
+        if not self._has_room(0):
+            return False
+        kernel = Kernel(self._problem, torch.device(self._solver.device))
         gram = _Gram(kernel.rows)
         point = _Point.of(kernel, start)
         view = _View(kernel, point)
         if float(view.squares.max()) > FARTHEST**2:
-            return None
+            return False
         best = _Best(point, view)
-        try:
-            while len(log.history) < min(self.max_iterations or MAX_STEPS, MAX_STEPS):
-                best.update(point, view)
-                _tell(log, best.lower / kernel.scale, best.upper / kernel.scale)
-                if self._converged(best):
-                    return _candidate(kernel, best, Status.OPTIMAL, log)
-                if not self._has_room(problem, gram.size_with(view.free)):
-                    break
-                step = _newton(kernel, gram, point, view)
-                found = None if step is None else _search(kernel, point, view, step)
-                if found is None:
-                    break
-                point, view = found
-        except KeyboardInterrupt:
-            return _candidate(kernel, best, Status.INTERRUPTED, log)
-        if len(log.history) == self.max_iterations:
-            return _candidate(kernel, best, Status.ITERATION_LIMIT, log)
-        return None
+        self._answer = partial(_arrays, kernel, best)
+        for _ in range(MAX_STEPS):
+            best.update(point, view)
+            yield self._best_so_far(best.lower / kernel.scale, best.upper / kernel.scale)
+            if self._converged(best):
+                return True
+            if not self._has_room(gram.size_with(view.free)):
+                return False
+            step = _newton(kernel, gram, point, view)
+            found = None if step is None else _search(kernel, point, view, step)
+            if found is None:
+                return False
+            point, view = found
+        return False
 
-    def _has_room(self, problem: MarginProblem, n_system: int) -> bool:
-        return self.fits(peak_memory(problem.n_samples, problem, n_system, n_squares=3))
+    def _best_so_far(self, lower: float, upper: float) -> tuple[float, float]:
+        """Take bounds into account: those of the fall-back begin anew."""
+        self._lower, self._upper = max(lower, self._lower), min(upper, self._upper)
+        return self._lower, self._upper
+
+    def _has_room(self, n_system: int) -> bool:
+        n_samples = self._problem.n_samples
+        return self._solver.fits(peak_memory(n_samples, self._problem, n_system, n_squares=3))
 
     def _converged(self, best: _Best) -> bool:
-        feasible = best.violation <= self.tolerances.feasibility
-        return feasible and best.upper <= (1 + AIM * self.tolerances.gap) * best.lower
+        tolerances = self._solver.tolerances
+        feasible = best.violation <= tolerances.feasibility
+        return feasible and best.upper <= (1 + AIM * tolerances.gap) * best.lower
 
 
-def _tell(log: Log, lower: float, upper: float) -> None:
-    """Add bounds, or the best ones so far: the fall-back's own begin anew."""
-    if log.history:
-        lower = max(lower, log.history[-1].lower)
-        upper = min(upper, log.history[-1].upper)
-    log.add(lower, upper)
-
-
-def _candidate(kernel: Kernel, best: _Best, status: Status, log: Log) -> Candidate:
-    return Candidate(
-        alpha=(best.alpha / kernel.nu).cpu().numpy(),
-        coef=kernel.coef(best.V, best.d) / kernel.scale,
-        status=status,
-        iterations=len(log.history),
-        history=tuple(log.history),
-    )
+def _arrays(kernel: Kernel, best: _Best) -> tuple[Array, Array]:
+    """Return alpha (N,) and coefficients (M, D) of the best bounds, in the problem's units."""
+    alpha = (best.alpha / kernel.nu).cpu().numpy()
+    return alpha, kernel.coef(best.V, best.d) / kernel.scale
 
 
 @dataclass(frozen=True)
@@ -253,7 +281,7 @@ class _Gram:
         """Q(d) of some samples (indices) and their rows, shape (F, F), by columns."""
         self._add(index[self._place[index] < 0])
         place = self._place[index]
-        return rows.gate_products(d).mul_(self._K[place[:, None], place]).T
+        return rows.masked(self._K[place[:, None], place], d).T
 
     def _add(self, new: Tensor) -> None:
         before = len(self._seen)

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
@@ -46,8 +47,8 @@ class Tolerances:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """One line of a solver's history: bounds seen so far, in the units of the problem."""
+class BoundsAt:
+    """One point of a solver's history: the best bounds so far, in the units of the problem."""
 
     iteration: int
     lower: float
@@ -66,7 +67,7 @@ class SolveStats:
         Its iterations (rounds, for the working set).
     seconds : float
         Wall time of the solve, certificate included.
-    history : tuple of Progress
+    history : tuple of BoundsAt
         The solver's own bounds, where it reports them.
     conflict : Conflict or None
         The plain cause of non-separability, if that is what ended the solve.
@@ -77,7 +78,7 @@ class SolveStats:
     solver: str
     iterations: int
     seconds: float
-    history: tuple[Progress, ...] = ()
+    history: tuple[BoundsAt, ...] = ()
     conflict: Conflict | None = None
     detail: str = ""
 
@@ -151,19 +152,19 @@ class SolveError(RuntimeError):
 class Candidate:
     """What a solver hands to the certificate, which grades it.
 
-    ``status`` is how the solver thinks it ended; `solve` believes none of it unchecked.
+    ``status`` is how the solver thinks it ended; `solve` verifies it again.
     """
 
     alpha: Array
     coef: Array
     status: Status
     iterations: int
-    history: tuple[Progress, ...] = ()
+    history: tuple[BoundsAt, ...] = ()
     detail: str = ""
 
 
 class Start(Protocol):
-    """What a native solver may start from: a `Solution` of a problem nearby has it.
+    """What a native solver may start from: a `Solution` of a similar problem has it.
 
     ``alpha`` may be shorter than the problem: samples appended to it start at 0.
     """
@@ -177,67 +178,47 @@ class Start(Protocol):
         """||zeta_g|| of each group, shape (G,)."""
 
 
-Report: TypeAlias = Callable[[Progress], None]
+OnProgress: TypeAlias = Callable[[BoundsAt], None]
 
 
-def silent(progress: Progress) -> None:
+def no_report(bounds: BoundsAt) -> None:
     """Report nothing."""
-
-
-class Log:
-    """The history of bounds, reported as it grows."""
-
-    def __init__(self, report: Report, *, first: int = 0) -> None:
-        self.history: list[Progress] = []
-        self._report, self._first = report, first
-
-    def add(self, lower: float, upper: float) -> None:
-        """Append a line, numbered from ``first``, and report it."""
-        self.history.append(Progress(self._first + len(self.history), lower, upper))
-        self._report(self.history[-1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solver(ABC):
-    """A way to solve margin problems.
+    """A way to solve margin problems: an object that `solve` takes.
 
     Parameters
     ----------
     tolerances : Tolerances
         When to stop.
-    device : str
-        Where torch computes, for the solvers that use it.
     max_iterations : int or None
         Limit on iterations; None is the solver's own.
-    max_memory : float or None
-        GiB that the native solvers may allocate beside the problem; None sets no bound.
     """
 
     tolerances: Tolerances = field(default_factory=Tolerances)
-    device: str = "cpu"
     max_iterations: int | None = None
-    max_memory: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_iterations is not None and self.max_iterations < 1:
+            raise ValueError(f"max_iterations must be at least 1, got {self.max_iterations}")
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What `solve` calls it."""
 
     @abstractmethod
     def run(
-        self, problem: MarginProblem, report: Report = silent, start: Start | None = None
+        self,
+        problem: MarginProblem,
+        on_progress: OnProgress = no_report,
+        start: Start | None = None,
     ) -> Candidate:
         """Solve, reporting bounds on the way."""
 
-    def fits(self, needed: int) -> bool:
-        """Whether ``max_memory`` allows so many bytes."""
-        return self.max_memory is None or needed <= self.max_memory * GIB
 
-    def check_memory(self, needed: int) -> None:
-        """Refuse what does not fit, before anything is allocated.
-
-        Raises
-        ------
-        MemoryError
-            More than ``max_memory`` would be needed.
-        """
-        if not self.fits(needed):
-            raise MemoryError(
-                f"this solve would need {needed / GIB:.3g} GiB beside the data, but max_memory is "
-                f"{self.max_memory:g} GiB: raise it, use fewer samples, or solver='working-set'"
-            )
+__getattr__ = renamed(
+    __name__, {"Progress": "BoundsAt", "Report": "OnProgress", "silent": "no_report"}
+)

@@ -45,16 +45,17 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import Candidate, Report, Solver, Start, silent
+from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
 from implicit_bias.validation import Array
 
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
 
 
 @dataclass(frozen=True)
-class Backend:
+class CvxpyBackend:
     """How CVXPY calls a solver, its iteration option, and the options for a gap tolerance."""
 
     name: str
@@ -66,12 +67,14 @@ class Backend:
 
 
 BACKENDS = {
-    "ecos": Backend(
+    "ecos": CvxpyBackend(
         "ECOS", "max_iters", 200, ("abstol", "reltol", "feastol"), quadratic_objectives=False
     ),
-    "osqp": Backend("OSQP", "max_iter", 200_000, ("eps_abs", "eps_rel"), cones=False),
-    "clarabel": Backend("CLARABEL", "max_iter", 200, ("tol_gap_abs", "tol_gap_rel", "tol_feas")),
-    "scs": Backend("SCS", "max_iters", 200_000, ("eps_abs", "eps_rel")),
+    "osqp": CvxpyBackend("OSQP", "max_iter", 200_000, ("eps_abs", "eps_rel"), cones=False),
+    "clarabel": CvxpyBackend(
+        "CLARABEL", "max_iter", 200, ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+    ),
+    "scs": CvxpyBackend("SCS", "max_iters", 200_000, ("eps_abs", "eps_rel")),
 }
 # A primal-dual solver's own tolerance bounds the certified gap only up to a factor.
 SAFETY = 0.1
@@ -86,7 +89,7 @@ NO_SOLUTION = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference(Solver):
+class CvxpySolver(Solver):
     """One of CVXPY's solvers: "ecos", "osqp", "clarabel" or "scs".
 
     Parameters
@@ -100,10 +103,18 @@ class Reference(Solver):
     backend: str
     formulation: Formulation = "primal"
 
+    @property
+    def name(self) -> str:
+        """What `solve` calls it."""
+        return self.backend
+
     def run(
-        self, problem: MarginProblem, report: Report = silent, start: Start | None = None
+        self,
+        problem: MarginProblem,
+        on_progress: OnProgress = no_report,
+        start: Start | None = None,
     ) -> Candidate:
-        """Solve through CVXPY; ``report`` is not called, and ``start`` not used.
+        """Solve through CVXPY; ``on_progress`` is not called, and ``start`` not used.
 
         Raises
         ------
@@ -149,7 +160,7 @@ class Reference(Solver):
             detail=status,
         )
 
-    def _gordan(self, problem: MarginProblem, status: str, backend: Backend) -> Candidate:
+    def _gordan(self, problem: MarginProblem, status: str, backend: CvxpyBackend) -> Candidate:
         # Of the features themselves: a Cholesky factor is off by the root of the rounding error.
         blocks = [_features(problem, g).B for g in range(problem.n_groups)]
         alpha = cp.Variable(problem.n_samples, nonneg=True)
@@ -169,14 +180,16 @@ class Reference(Solver):
             detail=status,
         )
 
-    def _limit(self, backend: Backend) -> int:
+    def _limit(self, backend: CvxpyBackend) -> int:
         return self.max_iterations or backend.max_iterations
 
-    def _solve(self, program: cp.Problem, backend: Backend, tolerance: float) -> tuple[str, int]:
+    def _solve(
+        self, program: cp.Problem, backend: CvxpyBackend, tolerance: float
+    ) -> tuple[str, int]:
         options: dict[str, float] = {backend.iteration_option: self._limit(backend)}
         options |= dict.fromkeys(backend.tolerance_options, tolerance)
         with warnings.catch_warnings():
-            # An inaccurate solution is no news: the certificate tells how inaccurate.
+            # The warning of an inaccurate solution is redundant: `certify` measures the accuracy.
             warnings.simplefilter("ignore")
             try:
                 program.solve(solver=backend.name, **options)
@@ -307,7 +320,7 @@ def _norm(u: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Method:
+class Formulated:
     """A formulation: how a group is factored, and the program in these factors."""
 
     factor: Callable[[MarginProblem, int], Factor]
@@ -315,8 +328,10 @@ class Method:
     quadratic: Callable[[sp.csc_array], Posed]
 
 
-FORMULATIONS: dict[Formulation, Method] = {
-    "primal": Method(_features, _primal, _primal_quadratic),
-    "reduced": Method(_cholesky, _primal, _primal_quadratic),
-    "dual": Method(_cholesky, _dual, _dual_quadratic),
+FORMULATIONS: dict[Formulation, Formulated] = {
+    "primal": Formulated(_features, _primal, _primal_quadratic),
+    "reduced": Formulated(_cholesky, _primal, _primal_quadratic),
+    "dual": Formulated(_cholesky, _dual, _dual_quadratic),
 }
+
+__getattr__ = renamed(__name__, {"Backend": "CvxpyBackend", "Reference": "CvxpySolver"})

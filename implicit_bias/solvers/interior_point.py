@@ -46,8 +46,8 @@ A warm start begins at the solution of a problem nearby, moved into the interior
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -55,16 +55,10 @@ from torch import Tensor
 
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import (
-    Candidate,
-    Log,
-    Report,
-    Solver,
-    Start,
-    Tolerances,
-    silent,
-)
+from implicit_bias.solvers.base import Start, Tolerances
+from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import Kernel, Rows, peak_memory
+from implicit_bias.validation import Array
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.
@@ -90,7 +84,8 @@ LEAST_LEAVING = 0.1
 STILL_CLEAR = 0.1
 # The solver aims a little below the tolerance, because the certificate rounds differently.
 AIM = 0.9
-# So many steps without this relative progress in a bound or the gap, and rounding has won.
+# After this many steps without this relative progress in a bound or the gap, stagnation is
+# attributed to rounding.
 PATIENCE = 10
 CAUTIOUS_PATIENCE = 30
 LEAST_PROGRESS = 1e-3
@@ -99,65 +94,89 @@ ROUNDING = 1e-14
 
 
 @dataclass(frozen=True, kw_only=True)
-class InteriorPoint(Solver):
+class InteriorPoint(NativeSolver):
     """The native solver: a dozen Newton steps, each one Cholesky factorisation of order N."""
 
-    def run(
-        self, problem: MarginProblem, report: Report = silent, start: Start | None = None
-    ) -> Candidate:
-        """Solve on ``device``; the module's head explains the method."""
+    @property
+    def name(self) -> str:
+        """What `solve` calls it."""
+        return "interior-point"
+
+    @property
+    def own_limit(self) -> int:
+        """Newton steps, at most."""
+        return MAX_ITERATIONS
+
+    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+        """Check that there is room for the matrices of order N."""
         self.check_memory(peak_memory(problem.n_samples, problem))
-        device = torch.device(self.device)
-        log = Log(report)
-        fine = self.tolerances
+        return _InteriorPointRun(self, problem, start)
+
+
+class _InteriorPointRun(Run):
+    """The central path, followed first in float32 and then in float64."""
+
+    def __init__(self, solver: InteriorPoint, problem: MarginProblem, start: Start | None) -> None:
+        self._device, self._tolerances = torch.device(solver.device), solver.tolerances
+        self._problem, self._start = problem, start
+        zeta = np.zeros((problem.n_gates, problem.X.shape[1]))
+        self._settled = np.zeros(problem.n_samples), zeta
+        self._current: tuple[Kernel, _Best] | None = None
+
+    def answer(self) -> tuple[Array, Array]:
+        """Return what attains the best bounds of the present precision."""
+        if self._current is None:
+            return self._settled
+        kernel, best = self._current
+        alpha = (best.alpha / kernel.nu).cpu().double().numpy()
+        return alpha, kernel.coef(best.V, best.d) / kernel.scale
+
+    def steps(self) -> Steps:
+        """Compute steps in float32 until the gap is coarse, the others in float64."""
+        fine = self._tolerances
         coarse = Tolerances(
             gap=max(COARSE_GAP, fine.gap),
             feasibility=max(COARSE_GAP, fine.feasibility),
             infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
         )
-        kernel = Kernel(problem, device, torch.float32)
-        run = self._follow(kernel, _first(kernel, start), log, coarse)
-        found = _candidate(kernel, run, log)
-        stopped = run.status in (Status.INTERRUPTED, Status.ITERATION_LIMIT)
-        if stopped or (run.status is Status.OPTIMAL and coarse == fine):
-            return found
-        reached = run.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-        point = run.point.to(torch.float64) if reached else None
-        del kernel, run  # their memory is needed
-        try:
-            kernel = Kernel(problem, device)
-            run = self._follow(kernel, point or _first(kernel, start), log, fine)
-            if run.status is Status.NUMERICAL_TROUBLE:
-                run = self._follow(kernel, _cold(kernel), log, fine, run.best, cautious=True)
-            if len(log.history) > found.iterations:
-                found = _candidate(kernel, run, log)
-            return replace(found, status=run.status)
-        except KeyboardInterrupt:  # outside of the steps
-            return replace(found, status=Status.INTERRUPTED)
+        kernel = Kernel(self._problem, self._device, torch.float32)
+        path = yield from self._follow(kernel, _first(kernel, self._start), coarse)
+        if path.status is Status.OPTIMAL and coarse == fine:
+            return Status.OPTIMAL
+        reached = path.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
+        point = path.point.to(torch.float64) if reached else None
+        self._settled, self._current = self.answer(), None
+        del kernel, path  # their memory is needed
+        kernel = Kernel(self._problem, self._device)
+        path = yield from self._follow(kernel, point or _first(kernel, self._start), fine)
+        if path.status is Status.NUMERICAL_TROUBLE:
+            cold = _cold(kernel)
+            path = yield from self._follow(kernel, cold, fine, path.best, cautious=True)
+        return path.status
 
     def _follow(
         self,
         kernel: Kernel,
         point: _Point,
-        log: Log,
         tolerances: Tolerances,
         best: _Best | None = None,
         *,
         cautious: bool = False,
-    ) -> _Run:
+    ) -> Generator[tuple[float, float], None, _Path]:
         """Follow the central path from a point until `_stop` says why not further."""
         best = best or _Best(kernel)
         best.waited = 0
         split = _Split.none_idle(kernel)
         try:
-            while len(log.history) < (self.max_iterations or MAX_ITERATIONS):
+            while True:
                 view = _View(kernel, point, split)
                 best.update(point, view)
-                log.add(best.lower / kernel.scale, best.upper / kernel.scale)
+                self._current = kernel, best
+                yield best.lower / kernel.scale, best.upper / kernel.scale
                 if (stop := _stop(best, view, tolerances)) is not None:
-                    return _Run(stop, split.whole(kernel, point, view), best)
+                    return _Path(stop, split.whole(kernel, point, view), best)
                 if best.waited > (CAUTIOUS_PATIENCE if cautious else PATIENCE):
-                    return _Run(Status.NUMERICAL_TROUBLE, point, best)
+                    return _Path(Status.NUMERICAL_TROUBLE, point, best)
                 if best.gap < IDLE_GAP and not cautious:
                     point, split = split.renewed(kernel, point, view)
                 newton = _Newton(split, point, view)
@@ -177,10 +196,7 @@ class InteriorPoint(Solver):
                 point = point.moved(step, length)
                 split = split.moved(view, target, length)
         except _Breakdown:
-            return _Run(Status.NUMERICAL_TROUBLE, point, best)
-        except KeyboardInterrupt:
-            return _Run(Status.INTERRUPTED, point, best)
-        return _Run(Status.ITERATION_LIMIT, point, best)
+            return _Path(Status.NUMERICAL_TROUBLE, point, best)
 
 
 def _stop(best: _Best, view: _View, tolerances: Tolerances) -> Status | None:
@@ -193,23 +209,12 @@ def _stop(best: _Best, view: _View, tolerances: Tolerances) -> Status | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _Path:
     """How following the central path ended, and where."""
 
     status: Status
     point: _Point
     best: _Best
-
-
-def _candidate(kernel: Kernel, run: _Run, log: Log) -> Candidate:
-    best = run.best
-    return Candidate(
-        alpha=(best.alpha / kernel.nu).cpu().double().numpy(),
-        coef=kernel.coef(best.V, best.d) / kernel.scale,
-        status=run.status,
-        iterations=len(log.history),
-        history=tuple(log.history),
-    )
 
 
 class _Breakdown(ArithmeticError):

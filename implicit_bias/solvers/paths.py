@@ -19,13 +19,14 @@ import numpy as np
 
 from implicit_bias.certificate import Status, dual_scale
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Solution, solve
+from implicit_bias.solvers.base import Solution, Solver
+from implicit_bias.solvers.solve import solve
 from implicit_bias.validation import Array
 
 
 def solve_path(
     problems: Iterable[MarginProblem],
-    solver: str = "auto",
+    solver: str | Solver = "auto",
     tol: float = 1e-6,
     device: str = "cpu",
     *,
@@ -57,14 +58,16 @@ def solve_path(
         yield solution
         if solution.status is Status.INTERRUPTED:
             return
-        if solution.status is not Status.NOT_SEPARABLE:  # a proof is no place to start from
+        if (
+            solution.status is not Status.NOT_SEPARABLE
+        ):  # an infeasibility certificate is not used as a warm start
             start = solution
 
 
 def path_over_C(
     problem: MarginProblem,
     Cs: Iterable[float],
-    solver: str = "auto",
+    solver: str | Solver = "auto",
     tol: float = 1e-6,
     device: str = "cpu",
     *,

@@ -31,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from implicit_bias.masked_gram import mask_into
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
 
@@ -72,13 +73,14 @@ class Rows:
         """
         weighted = self.Z * self._weights(d)
         for rows, right in self._blocks():
-            out = self._Q[rows, right]
-            torch.mm(weighted[rows], self.Z[right].T, out=out).mul_(self._K[rows, right])
+            mask_into(self._Q[rows, right], self._K[rows, right], weighted[rows], self.Z[right])
         return self._Q.T
 
-    def gate_products(self, d: Tensor) -> Tensor:
-        """Z diag(d) Z', shape (N, N): without the inputs' part of Q(d)."""
-        return (self.Z * self._weights(d)) @ self.Z.T
+    def masked(self, K: Tensor, d: Tensor) -> Tensor:
+        """Q(d) of these samples from their K, shape (N, N)."""
+        Q = torch.empty_like(K)
+        mask_into(Q, K, self.Z * self._weights(d), self.Z)
+        return Q
 
     def curvature_diagonal(self, d: Tensor) -> Tensor:
         """Diagonal of Q(d), shape (N,)."""

@@ -21,14 +21,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, certify, primal_bound
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import GIB, Candidate, Log, Report, Solver, Start, silent
+from implicit_bias.solvers.base import Candidate, Start
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
+from implicit_bias.solvers.iteration import GIB, NativeSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import peak_memory
 from implicit_bias.validation import Array
 
@@ -46,59 +48,24 @@ INNER_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkingSet(Solver):
+class WorkingSet(NativeSolver):
     """The native solver beyond a few thousand samples; ``max_iterations`` counts rounds."""
 
-    def run(
-        self, problem: MarginProblem, report: Report = silent, start: Start | None = None
-    ) -> Candidate:
-        """Solve round by round, reporting the global bounds.
+    first_iteration: ClassVar[int] = 1
 
-        Raises
-        ------
-        MemoryError
-            Not even the first working set fits.
-        """
-        state = _State(problem, self._capacity(problem), start)
-        final = INNER_SHARE * self.tolerances.gap
-        inner_gap = max(COARSE_GAP, final)
-        log = Log(report, first=1)
-        status = Status.ITERATION_LIMIT
-        try:
-            while len(log.history) < (self.max_iterations or MAX_ROUNDS):
-                # Which margins fall short is seen below, on all samples.
-                feasibility = max(inner_gap, self.tolerances.feasibility)
-                tolerances = replace(self.tolerances, gap=inner_gap, feasibility=feasibility)
-                inner = InteriorPoint(tolerances=tolerances, device=self.device)
-                candidate = inner.run(problem.subset(state.samples), start=state.warm)
-                state.take(candidate)
-                if candidate.status is Status.NOT_SEPARABLE:
-                    status = Status.NOT_SEPARABLE
-                    break
-                log.add(state.lower, state.upper)
-                if candidate.status is Status.INTERRUPTED:
-                    status = Status.INTERRUPTED
-                    break
-                if state.gap <= self.tolerances.gap:
-                    status = Status.OPTIMAL
-                    break
-                changed, complete = state.advance()
-                if not changed and not complete:
-                    status = Status.MEMORY_LIMIT
-                    break
-                if not changed and inner_gap <= final:
-                    status = Status.NUMERICAL_TROUBLE
-                    break
-                inner_gap = max(final, min(0.1 * state.gap, inner_gap * (1.0 if changed else 0.1)))
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        return Candidate(
-            alpha=state.alpha,
-            coef=state.coef,
-            status=status,
-            iterations=len(log.history),
-            history=tuple(log.history),
-        )
+    @property
+    def name(self) -> str:
+        """What `solve` calls it."""
+        return "working-set"
+
+    @property
+    def own_limit(self) -> int:
+        """Rounds, at most."""
+        return MAX_ROUNDS
+
+    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+        """Choose the first working set; refuse where not even that one fits."""
+        return _WorkingSetRun(self, problem, self._capacity(problem), start)
 
     def _capacity(self, problem: MarginProblem) -> int:
         """Return the largest working set that the memory holds."""
@@ -117,10 +84,13 @@ class WorkingSet(Solver):
         )
 
 
-class _State:
+class _WorkingSetRun(Run):
     """The working set, and the best bounds so far with what attains them."""
 
-    def __init__(self, problem: MarginProblem, capacity: int, start: Start | None) -> None:
+    def __init__(
+        self, solver: WorkingSet, problem: MarginProblem, capacity: int, start: Start | None
+    ) -> None:
+        self._tolerances, self._device = solver.tolerances, solver.device
         self.problem, self.capacity = problem, capacity
         n = problem.n_samples
         self.alpha = np.zeros(n)  # the best one, padded
@@ -140,6 +110,35 @@ class _State:
             self._mean_alpha = float(self._alpha.mean())
             self.samples = np.zeros(0, dtype=np.int64)
             self.advance()
+
+    def answer(self) -> tuple[Array, Array]:
+        """Return what attains the best bounds."""
+        return self.alpha, self.coef
+
+    def steps(self) -> Steps:
+        """Solve on the working set, and choose the next one, round by round."""
+        final = INNER_SHARE * self._tolerances.gap
+        inner_gap = max(COARSE_GAP, final)
+        while True:
+            # Which margins fall short is seen below, on all samples.
+            feasibility = max(inner_gap, self._tolerances.feasibility)
+            tolerances = replace(self._tolerances, gap=inner_gap, feasibility=feasibility)
+            inner = InteriorPoint(tolerances=tolerances, device=self._device)
+            candidate = inner.run(self.problem.subset(self.samples), start=self.warm)
+            self.take(candidate)
+            if candidate.status is Status.NOT_SEPARABLE:
+                return Status.NOT_SEPARABLE
+            yield self.lower, self.upper
+            if candidate.status is Status.INTERRUPTED:
+                return Status.INTERRUPTED
+            if self.gap <= self._tolerances.gap:
+                return Status.OPTIMAL
+            changed, complete = self.advance()
+            if not changed and not complete:
+                return Status.MEMORY_LIMIT
+            if not changed and inner_gap <= final:
+                return Status.NUMERICAL_TROUBLE
+            inner_gap = max(final, min(0.1 * self.gap, inner_gap * (1.0 if changed else 0.1)))
 
     @property
     def gap(self) -> float:

@@ -42,6 +42,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.gating import GateMatrix, dense
+from implicit_bias.masked_gram import masked_gram
 from implicit_bias.problem import RANK_TOLERANCE
 from implicit_bias.validation import Array, as_features, as_finite
 
@@ -57,7 +58,7 @@ MAX_POWER = 10**5
 
 def gated_gram(X: Array, gates: GateMatrix) -> Array:
     """K = (X X') o (Z Z'), shape (m, m), of inputs X (m, D) and their gates Z (m, k)."""
-    return (X @ X.T) * dense(gates @ gates.T)
+    return masked_gram(X, dense(gates))
 
 
 def gated_features(X: Array, gates: Array) -> Array:

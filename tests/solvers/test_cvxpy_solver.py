@@ -24,7 +24,7 @@ from implicit_bias.certificate import Certificate, Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate
-from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, Formulation, Reference
+from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, CvxpySolver, Formulation
 
 # Each solver with the gap that it is asked for, and the certified one that it can be relied on
 # to reach then.
@@ -49,7 +49,7 @@ def answer(
     tol: float,
     max_iterations: int | None = None,
 ) -> Candidate:
-    return Reference(
+    return CvxpySolver(
         backend=backend,
         formulation=formulation,
         tolerances=Tolerances(gap=tol),

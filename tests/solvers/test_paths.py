@@ -29,7 +29,7 @@ from cases import (
 )
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Progress, Solution, active_set, solve
+from implicit_bias.solvers import BoundsAt, Solution, active_set, solve
 from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
 from implicit_bias.solvers.scaled_problem import Kernel, peak_memory
 from implicit_bias.validation import Array
@@ -326,8 +326,8 @@ def test_history_is_one_line_of_best_bounds(steps: int, monkeypatch: pytest.Monk
         "_newton",
         lambda *arguments: newton(*arguments) if next(calls) < steps else None,
     )
-    lines: list[Progress] = []
-    found = solve(problem, start=start, report=lines.append)
+    lines: list[BoundsAt] = []
+    found = solve(problem, start=start, on_progress=lines.append)
     assert fell_back(found) == (steps == 3)
     assert tuple(lines) == found.stats.history
     assert [line.iteration for line in lines] == list(range(found.stats.iterations))
@@ -360,11 +360,11 @@ def test_the_fallback_inherits_the_iteration_limit(monkeypatch: pytest.MonkeyPat
 def test_ctrl_c_keeps_the_bounds() -> None:
     problem, start = neighbour()
 
-    def press(line: Progress) -> None:
+    def press(line: BoundsAt) -> None:
         if line.iteration == 3:
             raise KeyboardInterrupt
 
-    found = solve(problem, start=start, report=press)
+    found = solve(problem, start=start, on_progress=press)
     assert found.status is Status.INTERRUPTED
     # The best bounds so far, not those of the iterate at hand.
     lower = found.stats.history[-1].lower

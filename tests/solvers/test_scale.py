@@ -26,7 +26,7 @@ from implicit_bias.certificate import Status, gordan_ratio
 from implicit_bias.problem import MarginProblem
 from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import Setting
-from implicit_bias.solvers import Progress, Solution, interior_point, solve, working_set
+from implicit_bias.solvers import BoundsAt, Solution, interior_point, solve, working_set
 from implicit_bias.solvers.relaxation import relax
 from implicit_bias.solvers.scaled_problem import Kernel, peak_memory
 from implicit_bias.validation import Array
@@ -263,9 +263,9 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("solver", NATIVE)
 def test_ctrl_c_while_reporting(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first_set(monkeypatch)
-    lines: list[Progress] = []
+    lines: list[BoundsAt] = []
 
-    def press(line: Progress) -> None:
+    def press(line: BoundsAt) -> None:
         lines.append(line)
         if len(lines) == 3:
             raise KeyboardInterrupt
@@ -286,7 +286,7 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
         return direction(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(interior_point._Newton, "direction", press)
-    lines: list[Progress] = []
+    lines: list[BoundsAt] = []
     check_interrupted(solver, lines.append, lines)
 
 
@@ -299,18 +299,18 @@ def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
         return Kernel(problem, *arguments)
 
     monkeypatch.setattr(interior_point, "Kernel", press)
-    problem, lines = separable("gln-circles"), list[Progress]()
-    found = solve(problem, "interior-point", report=lines.append)
+    problem, lines = separable("gln-circles"), list[BoundsAt]()
+    found = solve(problem, "interior-point", on_progress=lines.append)
     assert found.status is Status.INTERRUPTED
     assert found.certificate.gap < 0.1
     assert found.certificate.lower >= lines[-1].lower * (1 - 1e-6)
 
 
 def check_interrupted(
-    solver: str, report: Callable[[Progress], None], lines: list[Progress]
+    solver: str, report: Callable[[BoundsAt], None], lines: list[BoundsAt]
 ) -> None:
     problem = separable("gln-circles")
-    found = solve(problem, solver, tol=SOLVE_TOL, report=report)
+    found = solve(problem, solver, tol=SOLVE_TOL, on_progress=report)
     assert found.status is Status.INTERRUPTED
     assert "Ctrl-C" in found.message
     best = solve(problem, tol=SOLVE_TOL).certificate
@@ -327,11 +327,11 @@ def test_no_samples_are_dropped_after_an_interrupted_relaxation() -> None:
         if posed.hard_margin:
             return solve(posed)
 
-        def press(line: Progress) -> None:
+        def press(line: BoundsAt) -> None:
             if line.iteration == 1:
                 raise KeyboardInterrupt
 
-        return solve(posed, report=press)
+        return solve(posed, on_progress=press)
 
     relaxed = relax(problem, pressed, "drop", None)
     assert relaxed.solution.status is Status.INTERRUPTED

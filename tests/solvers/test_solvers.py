@@ -48,7 +48,7 @@ from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import (
     SOLVER_NAMES,
-    Progress,
+    BoundsAt,
     Solution,
     SolveError,
     Tolerances,
@@ -572,8 +572,8 @@ def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
 
 @pytest.mark.parametrize("solver", NATIVE)
 def test_progress_is_reported(solver: str) -> None:
-    lines: list[Progress] = []
-    found = solve(separable("gln"), solver, report=lines.append)
+    lines: list[BoundsAt] = []
+    found = solve(separable("gln"), solver, on_progress=lines.append)
     assert tuple(lines) == found.stats.history
     assert len(lines) == found.stats.iterations
     upper = found.certificate.upper

@@ -1,15 +1,16 @@
-"""Modules of version 0.1 under their old names: they still import, with a DeprecationWarning."""
+"""Names of version 0.1: old ones still work, with a DeprecationWarning that says the new one."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
+from typing import Any
 
 PACKAGE = "implicit_bias."
 # Old name to new name, below the package.
@@ -68,3 +69,25 @@ def redirect_old_names() -> None:
     """Let the old names import."""
     if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
         sys.meta_path.append(_OldNames())
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__`` that knows the old names of what is in it.
+
+    Parameters
+    ----------
+    module : str
+        ``__name__`` of the module.
+    names : mapping from old name to new name
+        The new one may be in another module: "module:name".
+    """
+
+    def getattr_of_module(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, _, new = names[name].rpartition(":")
+        home = home or module
+        warnings.warn(f"{module}.{name} is now {home}.{new}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(home), new)
+
+    return getattr_of_module

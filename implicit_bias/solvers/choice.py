@@ -1,0 +1,95 @@
+"""Which solver to take: by name, or by what the problem looks like."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers.base import Solver, Start, Tolerances
+from implicit_bias.solvers.iteration import NativeSolver
+from implicit_bias.validation import as_device
+
+SolverName: TypeAlias = Literal[
+    "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel", "scs"
+]
+SOLVER_NAMES: tuple[str, ...] = get_args(SolverName)
+# Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
+INTERIOR_POINT_LIMIT = 3000
+
+
+def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverName:
+    """Return the name of the solver that "auto" takes for a problem.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    start : Solution, optional
+        What it is to be solved from.
+
+    Returns
+    -------
+    str
+        "active-set" with a start, which falls back on the others; without one "interior-point"
+        up to 3,000 samples, and "working-set" beyond.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import MarginProblem
+    >>> problem = MarginProblem(np.eye(2), [1, -1], np.ones((2, 1)), [0])
+    >>> choose_solver(problem)
+    'interior-point'
+    """
+    if start is not None:
+        return "active-set"
+    return "interior-point" if problem.n_samples <= INTERIOR_POINT_LIMIT else "working-set"
+
+
+def make_solver(
+    name: str,
+    problem: MarginProblem,
+    *,
+    start: Start | None = None,
+    tolerances: Tolerances,
+    device: str = "cpu",
+    max_iterations: int | None = None,
+    max_memory: float | None = None,
+) -> Solver:
+    """Return a solver of this name for a problem, with these options.
+
+    Raises
+    ------
+    ValueError
+        No such solver, or no such device.
+    """
+    device = as_device(device)
+    if name not in SOLVER_NAMES:
+        raise ValueError(f"solver must be one of {', '.join(SOLVER_NAMES)}; got {name!r}")
+    if name == "auto":
+        name = choose_solver(problem, start)
+    # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
+    if name not in ("interior-point", "working-set", "active-set"):
+        from implicit_bias.solvers.cvxpy_solver import CvxpySolver
+
+        return CvxpySolver(backend=name, tolerances=tolerances, max_iterations=max_iterations)
+    from implicit_bias.solvers.active_set import ActiveSet
+    from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.working_set import WorkingSet
+
+    def native(method: type[NativeSolver], **more: NativeSolver) -> NativeSolver:
+        return method(
+            tolerances=tolerances,
+            device=device,
+            max_iterations=max_iterations,
+            max_memory=max_memory,
+            **more,
+        )
+
+    by_size = WorkingSet if choose_solver(problem) == "working-set" else InteriorPoint
+    match name:
+        case "interior-point":
+            return native(InteriorPoint)
+        case "working-set":
+            return native(WorkingSet)
+    return native(ActiveSet, fallback=native(by_size))

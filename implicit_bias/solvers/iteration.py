@@ -1,0 +1,128 @@
+"""The one loop around every native method: iterate, keep the history, stop, be interrupted.
+
+A method is a `Run`: an object that holds the state of one solve. Its ``steps`` yield the best
+bounds so far, once an iteration, and return the status with which they end; its ``answer`` is
+what attains these bounds, at any time. `NativeSolver.run` drives the steps, so that the limit on
+iterations, Ctrl-C and the history are the same for all methods.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias, final
+
+from implicit_bias.certificate import Status
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers.base import (
+    BoundsAt,
+    Candidate,
+    OnProgress,
+    Solver,
+    Start,
+    no_report,
+)
+from implicit_bias.validation import Array
+
+GIB = 2**30
+
+# Yields (lower, upper), the best bounds so far, once an iteration; returns how it ended.
+Steps: TypeAlias = Generator[tuple[float, float], None, Status]
+
+
+class Run(ABC):
+    """One solve by a native method, as far as it has come."""
+
+    detail: str = ""
+
+    @abstractmethod
+    def steps(self) -> Steps:
+        """Iterate until the method ends by itself."""
+
+    @abstractmethod
+    def answer(self) -> tuple[Array, Array]:
+        """Return the alpha (N,) and the coefficients (M, D) that attain the bounds so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeSolver(Solver):
+    """A solver of this package.
+
+    Parameters
+    ----------
+    tolerances, max_iterations
+        As in `Solver`.
+    device : str
+        Where torch computes: "cpu", "cuda", "cuda:1", ...
+    max_memory : float or None
+        GiB that it may allocate beside the problem; None sets no bound.
+    """
+
+    device: str = "cpu"
+    max_memory: float | None = None
+
+    # The number of the first point of the history.
+    first_iteration: ClassVar[int] = 0
+
+    @property
+    @abstractmethod
+    def own_limit(self) -> int:
+        """Iterations that are allowed where ``max_iterations`` sets no limit."""
+
+    @abstractmethod
+    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+        """Set up a run; refuse, with MemoryError, what does not fit."""
+
+    @final
+    def run(
+        self,
+        problem: MarginProblem,
+        on_progress: OnProgress = no_report,
+        start: Start | None = None,
+    ) -> Candidate:
+        """Solve from ``start`` on ``device``; the head of the method's module explains it.
+
+        Raises
+        ------
+        MemoryError
+            More than ``max_memory`` would be needed; raised before it is allocated.
+        """
+        run = self.prepare(problem, start)
+        history: list[BoundsAt] = []
+        status = Status.ITERATION_LIMIT
+        steps = run.steps()
+        try:
+            while len(history) < self.limit:
+                lower, upper = next(steps)
+                history.append(BoundsAt(self.first_iteration + len(history), lower, upper))
+                on_progress(history[-1])
+        except StopIteration as end:
+            status = end.value
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        alpha, coef = run.answer()
+        return Candidate(alpha, coef, status, len(history), tuple(history), run.detail)
+
+    @property
+    def limit(self) -> int:
+        """Iterations that are allowed."""
+        return self.max_iterations or self.own_limit
+
+    def fits(self, needed: int) -> bool:
+        """Whether ``max_memory`` allows this many bytes."""
+        return self.max_memory is None or needed <= self.max_memory * GIB
+
+    def check_memory(self, needed: int) -> None:
+        """Refuse what does not fit, before anything is allocated.
+
+        Raises
+        ------
+        MemoryError
+            More than ``max_memory`` would be needed.
+        """
+        if not self.fits(needed):
+            raise MemoryError(
+                f"this solve would need {needed / GIB:.3g} GiB beside the data, but max_memory is "
+                f"{self.max_memory:g} GiB: raise it, use fewer samples, or solver='working-set'"
+            )

@@ -1,0 +1,270 @@
+"""Solve a margin problem, and grade the answer: the same certificate for every solver."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_bias.certificate import (
+    Certificate,
+    Conflict,
+    Status,
+    certify,
+    dual_scale,
+    find_conflict,
+    gordan_ratio,
+    primal_scale,
+)
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers.base import (
+    Candidate,
+    OnProgress,
+    Solution,
+    Solver,
+    SolveStats,
+    Start,
+    Tolerances,
+    no_report,
+)
+from implicit_bias.solvers.choice import make_solver
+from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
+from implicit_bias.validation import Array
+
+# What `solve` asks for where the user does not say otherwise.
+DEFAULT = Tolerances()
+
+
+def solve(
+    problem: MarginProblem,
+    solver: str | Solver = "auto",
+    tol: float = DEFAULT.gap,
+    device: str = "cpu",
+    *,
+    feasibility_tol: float = DEFAULT.feasibility,
+    infeasibility_tol: float = DEFAULT.infeasibility,
+    max_iterations: int | None = None,
+    max_memory: float | None = None,
+    start: Start | None = None,
+    on_progress: OnProgress = no_report,
+    report: OnProgress | None = None,
+) -> Solution:
+    """Solve a margin problem, with a certificate of the result.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    solver : str or Solver
+        A name: "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel"
+        or "scs". "auto" is `choose_solver`; the last four go through CVXPY and are slow; OSQP
+        takes hard margins of one group only. Or an object, such as ``InteriorPoint(...)``, whose
+        own options then count, and none of those below but ``start`` and ``on_progress``.
+    tol : float
+        Relative gap between the certified bounds at which to stop.
+    device : str
+        Where the native solvers compute: "cpu", "cuda", "cuda:1", ...
+    feasibility_tol, infeasibility_tol : float
+        See `Tolerances`.
+    max_iterations : int, optional
+        Limit on the solver's iterations.
+    max_memory : float, optional
+        GiB that a native solver may allocate beside the problem.
+    start : Solution, optional
+        Of a similar problem, for the native solvers to start from: another C, other gates of the
+        same number of groups, or fewer samples (those of ``problem`` that it lacks come last).
+    on_progress : callable, optional
+        Called with the `BoundsAt` of each iteration of a native solver.
+    report : callable, optional
+        Deprecated name of ``on_progress``.
+
+    Returns
+    -------
+    Solution
+        Read its ``status``: only OPTIMAL means that the gap is at most ``tol``. The bounds in
+        its certificate hold in every case.
+
+    Raises
+    ------
+    TypeError
+        Not a `MarginProblem`.
+    ValueError
+        A solver that does not exist or cannot solve this problem.
+    ImportError
+        The solver's package is not installed.
+    MemoryError
+        More than ``max_memory`` would be needed; raised before it is allocated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import MarginProblem, solve
+    >>> problem = MarginProblem(np.eye(2), [1, -1], np.ones((2, 1)), [0])
+    >>> solution = solve(problem)
+    >>> solution.status.name, round(solution.certificate.upper, 6)
+    ('OPTIMAL', 1.414214)
+    """
+    if not isinstance(problem, MarginProblem):
+        raise TypeError(
+            f"solve takes a MarginProblem, not a {type(problem).__name__}: pass MarginProblem(X, "
+            "y, gates, groups), or fit one of the classes to X and y"
+        )
+    if report is not None:
+        warnings.warn("report= is now on_progress=", DeprecationWarning, stacklevel=2)
+        on_progress = report
+    began = time.perf_counter()
+    _check_start(problem, start)
+    tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
+    if isinstance(solver, str):
+        method = make_solver(
+            solver,
+            problem,
+            start=start,
+            tolerances=tolerances,
+            device=device,
+            max_iterations=max_iterations,
+            max_memory=max_memory,
+        )
+    else:
+        method = _checked(solver, tolerances, device, max_iterations, max_memory)
+    conflict = find_conflict(problem)
+    if conflict is None:
+        candidate = method.run(problem, on_progress, start)
+    else:
+        candidate = _proof(problem, conflict)
+    graded = _grade(problem, candidate, method.tolerances)
+    group_scale = problem.group_norms(graded.coef)
+    return Solution(
+        problem=problem,
+        alpha=graded.alpha,
+        group_scale=group_scale,
+        coef=graded.coef,
+        support=_support(problem, graded),
+        active=_above_mean(group_scale) > 1.0 - graded.certificate.dual_norms,
+        status=graded.status,
+        certificate=graded.certificate,
+        stats=SolveStats(
+            solver=method.name,
+            iterations=candidate.iterations,
+            seconds=time.perf_counter() - began,
+            history=candidate.history,
+            conflict=conflict,
+            detail=candidate.detail,
+        ),
+    )
+
+
+def solve_relaxed(
+    problem: MarginProblem,
+    on_failure: OnFailure = "raise",
+    soft_C: float | None = None,
+    *,
+    solver: str | Solver = "auto",
+    tol: float = DEFAULT.gap,
+    device: str = "cpu",
+) -> Relaxed:
+    """Solve a margin problem; where its samples are not separable, a relaxation of it.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    on_failure : {"raise", "warn", "soft", "drop"}
+        "raise" and "warn" (the caller does either) solve no relaxation; "soft" solves the soft
+        margin; "drop" leaves out the samples that the soft margin misclassifies, and solves the
+        hard margin on the rest.
+    soft_C : float or None
+        C of the soft margin, positive and finite; None is 100 over the root mean square of the
+        feature norms.
+    solver, tol, device
+        As in `solve`.
+    """
+
+    def run(posed: MarginProblem) -> Solution:
+        return solve(posed, solver, tol, device)
+
+    return relax(problem, run, on_failure, soft_C)
+
+
+def _checked(
+    solver: Solver,
+    tolerances: Tolerances,
+    device: str,
+    max_iterations: int | None,
+    max_memory: float | None,
+) -> Solver:
+    """Refuse what is no solver, and options that a solver object would ignore."""
+    if not isinstance(solver, Solver):
+        raise TypeError(
+            f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
+            "an object such as InteriorPoint()"
+        )
+    given = (tolerances, device, max_iterations, max_memory)
+    if given != (DEFAULT, "cpu", None, None):
+        raise ValueError(
+            "a solver object has its own options: pass them to it, as in "
+            "InteriorPoint(tolerances=Tolerances(gap=1e-8), device='cpu')"
+        )
+    return solver
+
+
+def _check_start(problem: MarginProblem, start: Start | None) -> None:
+    if start is None:
+        return
+    if len(start.alpha) > problem.n_samples or len(start.group_scale) != problem.n_groups:
+        raise ValueError(
+            f"start has {len(start.alpha)} samples and {len(start.group_scale)} groups, the "
+            f"problem {problem.n_samples} and {problem.n_groups}: it needs as many groups, and no "
+            "more samples"
+        )
+
+
+def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
+    zero = np.zeros((problem.n_gates, problem.X.shape[1]))
+    return Candidate(alpha=conflict.alpha, coef=zero, status=Status.NOT_SEPARABLE, iterations=0)
+
+
+@dataclass(frozen=True)
+class _Graded:
+    """A candidate, scaled to be feasible, with the status that its bounds earn."""
+
+    alpha: Array
+    coef: Array
+    certificate: Certificate
+    status: Status
+
+
+def _grade(problem: MarginProblem, candidate: Candidate, tolerances: Tolerances) -> _Graded:
+    alpha = np.maximum(candidate.alpha, 0.0)
+    dual_norms = problem.dual_norms(alpha)
+    if problem.hard_margin and alpha.any():
+        if gordan_ratio(problem, alpha, dual_norms) > 1.0 / tolerances.infeasibility:
+            proof = alpha / alpha.sum()
+            certificate = certify(problem, alpha=proof)
+            coef = np.zeros_like(candidate.coef)
+            return _Graded(proof, coef, certificate, Status.NOT_SEPARABLE)
+    scale = primal_scale(problem, candidate.coef)
+    # No scale makes a hard-margin candidate feasible that misclassifies: it stays as it is.
+    coef = candidate.coef * (scale if scale > 0 or not problem.hard_margin else 1.0)
+    if alpha.any():
+        alpha = alpha * dual_scale(problem, alpha, dual_norms)
+    certificate = certify(problem, coef=coef, alpha=alpha)
+    status = candidate.status
+    if certificate.gap <= tolerances.gap:
+        status = Status.OPTIMAL
+    elif status in (Status.OPTIMAL, Status.NOT_SEPARABLE):
+        status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
+    return _Graded(alpha, coef, certificate, status)
+
+
+def _support(problem: MarginProblem, graded: _Graded) -> NDArray[np.int64]:
+    excess = problem.y * problem.decision(graded.coef) - 1.0
+    return np.flatnonzero(_above_mean(graded.alpha) > np.maximum(excess, 0.0))
+
+
+def _above_mean(values: Array) -> Array:
+    """Non-negative values relative to their mean; zeros stay zero."""
+    return values / max(float(values.mean()), np.finfo(np.float64).tiny)

@@ -1,0 +1,94 @@
+"""Solvers as names and as objects, the automatic choice, and what the driver does for all."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cases import separable
+from implicit_bias import solve
+from implicit_bias.certificate import Status
+from implicit_bias.masked_gram import masked_gram
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
+from implicit_bias.solvers.active_set import ActiveSet
+from implicit_bias.solvers.base import Solver
+from implicit_bias.solvers.cvxpy_solver import CvxpySolver
+from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers.working_set import WorkingSet
+
+PROBLEM = separable("gln")
+TIGHT = Tolerances(gap=1e-9)
+OBJECTS: list[Solver] = [
+    InteriorPoint(tolerances=TIGHT),
+    WorkingSet(tolerances=TIGHT),
+    ActiveSet(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT)),
+    CvxpySolver(backend="clarabel", formulation="dual", tolerances=TIGHT),
+]
+
+
+@pytest.mark.parametrize("solver", OBJECTS, ids=lambda solver: solver.name)
+def test_an_object_solves_as_its_name_does(solver: Solver) -> None:
+    by_object, by_name = solve(PROBLEM, solver), solve(PROBLEM, solver.name, 1e-9)
+    assert by_object.stats.solver == by_name.stats.solver == solver.name
+    assert by_object.status is Status.OPTIMAL
+    assert by_object.certificate.gap <= 1e-9
+    assert by_object.certificate.upper == pytest.approx(by_name.certificate.upper, rel=1e-7)
+    assert by_object.problem is PROBLEM
+
+
+def test_an_object_has_its_own_options() -> None:
+    with pytest.raises(ValueError, match="its own options"):
+        solve(PROBLEM, InteriorPoint(), tol=1e-9)
+    with pytest.raises(TypeError, match="must be a name or a Solver"):
+        solve(PROBLEM, InteriorPoint)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 1"):
+        InteriorPoint(max_iterations=0)
+
+
+def test_the_automatic_choice() -> None:
+    assert choose_solver(PROBLEM) == "interior-point"
+    assert choose_solver(PROBLEM, solve(PROBLEM)) == "active-set"
+    X = np.random.default_rng(0).normal(size=(3001, 2))
+    many = MarginProblem(X, np.sign(X[:, 0]), np.ones((3001, 1)), [0])  # type: ignore[arg-type]
+    assert choose_solver(many) == "working-set"
+    assert solve(PROBLEM).stats.solver == "interior-point"
+
+
+@pytest.mark.parametrize("solver", OBJECTS[:3], ids=lambda solver: solver.name)
+def test_the_driver_counts_reports_and_stops(solver: Solver) -> None:
+    told: list[BoundsAt] = []
+    limited = solve(PROBLEM, replace(solver, max_iterations=2), on_progress=told.append)
+    assert tuple(told) == limited.stats.history
+    assert len(told) == limited.stats.iterations <= 2
+    numbers = [bounds.iteration for bounds in told]
+    assert numbers == list(range(numbers[0], numbers[0] + len(told)))
+
+    def press(bounds: BoundsAt) -> None:
+        raise KeyboardInterrupt
+
+    stopped = solve(PROBLEM, solver, on_progress=press)
+    assert stopped.status is Status.INTERRUPTED
+    assert stopped.stats.iterations == 1
+
+
+def test_the_old_name_of_on_progress() -> None:
+    told: list[BoundsAt] = []
+    with pytest.warns(DeprecationWarning, match="on_progress"):
+        solve(PROBLEM, report=told.append)
+    assert told
+
+
+def test_masked_gram_against_loops() -> None:
+    rng = np.random.default_rng(0)
+    X, Z, W, Y = (rng.normal(size=(n, d)) for n, d in ((4, 3), (4, 2), (5, 3), (5, 2)))
+    expected = [
+        [
+            sum(X[n, i] * W[m, i] for i in range(3)) * sum(Z[n, j] * Y[m, j] for j in range(2))
+            for m in range(5)
+        ]
+        for n in range(4)
+    ]
+    np.testing.assert_allclose(masked_gram(X, Z, (W, Y)), expected, rtol=1e-12)
+    phi = np.einsum("nm,nd->nmd", Z, X).reshape(4, -1)  # row-major in (m, d)
+    np.testing.assert_allclose(masked_gram(X, Z), phi @ phi.T, rtol=1e-12)
