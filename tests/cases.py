@@ -4,11 +4,14 @@ The functions of the last section recompute what `certify` says, from the defini
 they use the problem's data (X, y, gates, groups, metric, C) but none of its products.
 """
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
+from _pytest.mark import ParameterSet
 
 from implicit_bias.gating import (
     GateMatrix,
@@ -34,6 +37,30 @@ ROUNDING = 1e-9
 PROOF_LIMIT = 1e-9
 
 NATIVE = ("interior-point", "working-set")
+# With these cases every method is tested in the fast run; with all of them the default one.
+HANDFUL = (
+    "gln",
+    "gated-relu",
+    "sparse-gates",
+    "linear",
+    "one-group",
+    "svm-l2",
+    "metric-rank-deficient",
+    "soft-not-separable",
+    "scaled-up",
+)
+
+
+def case_table(
+    names: Iterable[str], methods: Sequence[str], some: Sequence[str] = HANDFUL
+) -> list[ParameterSet]:
+    """Pairs of a case and a method; of all methods but the first one, most cases are slow."""
+    return [
+        pytest.param(
+            name, method, marks=() if method == methods[0] or name in some else pytest.mark.slow
+        )
+        for name, method in itertools.product(names, methods)
+    ]
 
 
 # --- data ------------------------------------------------------------------------------------

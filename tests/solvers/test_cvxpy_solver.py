@@ -11,6 +11,7 @@ from cases import (
     ROUNDING,
     SEPARABLE,
     build,
+    case_table,
     cloud,
     gln,
     loop_decision,
@@ -68,8 +69,7 @@ def graded(problem: MarginProblem, found: Candidate) -> Certificate:
 # --- the case table --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("formulation", FORMULATIONS)
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize(("name", "formulation"), case_table(SEPARABLE, tuple(FORMULATIONS)))
 def test_formulations_agree_with_the_native_solver(name: str, formulation: Formulation) -> None:
     problem = separable(name)
     tol, reach = REACH["clarabel"]

@@ -17,6 +17,7 @@ from sklearn.svm import SVC
 from cases import (
     DECISION_ATOL,
     GAP_LIMIT,
+    HANDFUL,
     HARD,
     NATIVE,
     OBJECTIVE_RTOL,
@@ -25,6 +26,7 @@ from cases import (
     SEPARABLE,
     SOLVE_TOL,
     build,
+    case_table,
     cloud,
     dense,
     free,
@@ -90,24 +92,21 @@ def test_table_is_large_enough() -> None:
     assert len(SEPARABLE) >= 25
 
 
-@pytest.mark.parametrize("solver", NATIVE)
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, NATIVE))
 def test_objective_agrees_with_clarabel(name: str, solver: str) -> None:
     native, other = solution(name, solver), reference(name)
     assert native.certificate.gap <= GAP_LIMIT
     assert native.certificate.upper == pytest.approx(other.certificate.upper, rel=OBJECTIVE_RTOL)
 
 
-@pytest.mark.parametrize("solver", NATIVE)
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, NATIVE))
 def test_status_is_the_gap_against_the_tolerance(name: str, solver: str) -> None:
     found = solution(name, solver)
     assert (found.status is Status.OPTIMAL) == (found.certificate.gap <= SOLVE_TOL)
     assert solved(separable(name), solver, tol=GAP_LIMIT).status is Status.OPTIMAL
 
 
-@pytest.mark.parametrize("solver", NATIVE)
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, NATIVE))
 def test_certificate_recomputed_by_hand(name: str, solver: str) -> None:
     problem, found = separable(name), solution(name, solver)
     certificate, alpha, coef = found.certificate, found.alpha, found.coef
@@ -169,17 +168,6 @@ def test_solvers_agree_on_decisions(name: str) -> None:
 
 # Each reference with the certified gap that it can be relied on to reach.
 REACH = {"ecos": 1e-6, "clarabel": 1e-8, "scs": 1e-5, "osqp": 1e-7}
-HANDFUL = [
-    "gln",
-    "gated-relu",
-    "sparse-gates",
-    "linear",
-    "one-group",
-    "svm-l2",
-    "metric-rank-deficient",
-    "soft-not-separable",
-    "scaled-up",
-]
 
 
 def can_solve(solver: str, problem: MarginProblem) -> bool:
@@ -232,6 +220,10 @@ def test_working_set_beyond_its_first_set() -> None:
 # --- data that are not separable -------------------------------------------------------------
 
 
+# Of these every solver is tried in the fast run.
+SOME = ("xor", "random-labels")
+
+
 def assert_gordan(problem: MarginProblem, found: Solution) -> None:
     """Check that alpha >= 0, of sum 1, has every V_g practically 0, in loops."""
     assert found.status is Status.NOT_SEPARABLE
@@ -244,8 +236,7 @@ def assert_gordan(problem: MarginProblem, found: Solution) -> None:
     assert "not separable" in found.message
 
 
-@pytest.mark.parametrize("solver", [*NATIVE, "clarabel", "ecos"])
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(("name", "solver"), case_table(HARD, [*NATIVE, "clarabel", "ecos"]))
 def test_twins_are_not_separable(name: str, solver: str) -> None:
     assert_gordan(twin(name), solved(twin(name), solver, tol=1e-8))
 
@@ -302,8 +293,7 @@ HOPELESS: dict[str, tuple[Callable[[float], MarginProblem], list[int] | None]] =
 }
 
 
-@pytest.mark.parametrize("solver", [*NATIVE, "clarabel"])
-@pytest.mark.parametrize("name", HOPELESS)
+@pytest.mark.parametrize(("name", "solver"), case_table(HOPELESS, [*NATIVE, "clarabel"], SOME))
 def test_hopeless_data(name: str, solver: str) -> None:
     make, samples = HOPELESS[name]
     problem = make(np.inf)
@@ -319,9 +309,8 @@ def test_hopeless_data(name: str, solver: str) -> None:
         assert set(np.flatnonzero(found.alpha)) == set(samples)
 
 
-@pytest.mark.parametrize("solver", NATIVE)
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("name", HOPELESS)
+@pytest.mark.parametrize(("name", "solver"), case_table(HOPELESS, NATIVE, SOME))
 def test_soft_margin_forgives(name: str, C: float, solver: str) -> None:
     problem = HOPELESS[name][0](C)
     found = solved(problem, solver, tol=GAP_LIMIT)
@@ -560,8 +549,7 @@ def test_iteration_limit_keeps_the_bounds_that_were_reported(name: str, limit: i
     assert upper >= found.certificate.upper * (1 - SINGLE_RTOL)
 
 
-@pytest.mark.parametrize("solver", NATIVE)
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, NATIVE))
 def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
     found = solved(separable(name), solver, tol=1e-15)
     assert found.status in (Status.NUMERICAL_TROUBLE, Status.OPTIMAL)
