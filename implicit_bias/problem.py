@@ -117,6 +117,7 @@ class MarginProblem:
     groups: NDArray[np.int64] = field(repr=False)
     metric: Mapping[int, Array] | None = field(default=None, repr=False)
     C: float = np.inf
+    intercept: bool = False
 
     def __post_init__(self) -> None:
         X = as_finite(self.X, "X", 2)
@@ -297,7 +298,13 @@ class MarginProblem:
     def subset(self, samples: NDArray[np.int64]) -> MarginProblem:
         """Return the same problem on some of the samples (indices)."""
         return MarginProblem(
-            self.X[samples], self.y[samples], self.gates[samples], self.groups, self.metric, self.C
+            self.X[samples],
+            self.y[samples],
+            self.gates[samples],
+            self.groups,
+            self.metric,
+            self.C,
+            self.intercept,
         )
 
     def _group_sums(self, values: Array) -> Array:

@@ -12,7 +12,8 @@ and solves for the rest, to first order, y_n f(x_n) = 1 on F and ||V_g|| = 1 on 
         [ Q(d)_FF   U_FA ] [dalpha_F]   [b]
         [ U_AF'     0    ] [dd_A    ] = [c]
 
-by one Cholesky factorisation of order |F| and its Schur complement of order |A|. Along a step
+by one Cholesky factorisation of order |F| and its Schur complement of order |A|. (With an
+intercept beta, the equation e' alpha = 0 is one more row, and e one more column.) Along a step
 alpha, d, V and U are linear, so the residual of the projections costs nothing to search; and F
 changes by a few samples, so the inner products of its inputs are kept (`_Gram`). Once the sets
 are right two steps reach rounding, and all is certified as any other answer.
@@ -47,9 +48,8 @@ from torch import Tensor
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
+from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import Kernel, Rows, peak_memory
-from implicit_bias.validation import Array
 
 TINY = float(np.finfo(np.float64).tiny)
 # A start with a larger max_g ||V_g|| is too far away to warm-start from: at its own problem that
@@ -105,14 +105,10 @@ class _ActiveSetRun(Run):
 
     def __init__(self, solver: ActiveSet, problem: MarginProblem, start: Start | None) -> None:
         self._solver, self._problem, self._start = solver, problem, start
-        zeta = np.zeros((problem.n_gates, problem.X.shape[1]))
-        self._answer: Callable[[], tuple[Array, Array]] = lambda: (
-            np.zeros(problem.n_samples),
-            zeta,
-        )
+        self._answer: Callable[[], Answer] = partial(nothing_yet, problem)
         self._lower, self._upper = 0.0, np.inf
 
-    def answer(self) -> tuple[Array, Array]:
+    def answer(self) -> Answer:
         """Return what attains the best bounds of the method that is at work."""
         return self._answer()
 
@@ -175,10 +171,10 @@ class _ActiveSetRun(Run):
         return feasible and best.upper <= (1 + AIM * tolerances.gap) * best.lower
 
 
-def _arrays(kernel: Kernel, best: _Best) -> tuple[Array, Array]:
-    """Return alpha (N,) and coefficients (M, D) of the best bounds, in the problem's units."""
+def _arrays(kernel: Kernel, best: _Best) -> Answer:
+    """Return what attains the best bounds, in the problem's units."""
     alpha = (best.alpha / kernel.nu).cpu().numpy()
-    return alpha, kernel.coef(best.V, best.d) / kernel.scale
+    return Answer(alpha, kernel.coef(best.V, best.d) / kernel.scale, float(best.beta.sum()))
 
 
 @dataclass(frozen=True)
@@ -189,6 +185,7 @@ class _Point:
     d: Tensor
     V: Tensor
     U: Tensor
+    beta: Tensor  # (1,), or (0,) without an intercept
 
     @classmethod
     def of(cls, kernel: Kernel, start: Start) -> _Point:
@@ -197,7 +194,8 @@ class _Point:
         alpha *= kernel.nu
         V = kernel.rows.dual_vectors(alpha)
         d = kernel.scale * kernel.tensor(start.group_scale)
-        return cls(alpha, d, V, kernel.rows.group_products(V))
+        beta = kernel.full(kernel.e.shape[1], start.intercept)
+        return cls(alpha, d, V, kernel.rows.group_products(V), beta)
 
     def moved(self, step: _Point, length: float) -> _Point:
         return _Point(
@@ -205,6 +203,7 @@ class _Point:
             self.d + length * step.d,
             self.V + length * step.V,
             self.U + length * step.U,
+            self.beta + length * step.beta,
         )
 
 
@@ -214,7 +213,7 @@ class _View:
     def __init__(self, kernel: Kernel, point: _Point) -> None:
         alpha, d = point.alpha, point.d
         self.squares = kernel.rows.inner(point.V, point.V)  # (G,)
-        margins = point.U @ d
+        margins = point.U @ d + kernel.e @ point.beta
         self.excess = margins - kernel.b  # (N,)
         self.clipped = torch.minimum(alpha.clamp(min=0.0), kernel.C)
         value = float(kernel.b @ self.clipped)
@@ -246,6 +245,12 @@ class _View:
         outside = float((alpha - self.clipped).abs().sum())
         largest = float(self.squares.max().sqrt()) + outside
         self.lower = value / max(largest, 1.0 if kernel.soft else TINY)
+        # The equation e' alpha = 0: its residual, and what it makes of the bound.
+        imbalance = (kernel.e.T @ alpha).abs()
+        weight = kernel.e.abs().T @ alpha.abs() + TINY
+        self.residual += float((imbalance / weight).square().sum())
+        if (imbalance + outside > kernel.balance_tolerance * weight).any():
+            self.lower = 0.0
 
 
 class _Best:
@@ -254,13 +259,14 @@ class _Best:
     def __init__(self, point: _Point, view: _View) -> None:
         self.lower, self.alpha = view.lower, view.clipped
         self.upper, self.violation, self.V, self.d = view.upper, view.violation, point.V, point.d
+        self.beta = point.beta
 
     def update(self, point: _Point, view: _View) -> None:
         if view.lower > self.lower:
             self.lower, self.alpha = view.lower, view.clipped
         if view.upper < self.upper:
             self.upper, self.violation = view.upper, view.violation
-            self.V, self.d = point.V, point.d
+            self.V, self.d, self.beta = point.V, point.d, point.beta
 
 
 class _Gram:
@@ -304,18 +310,21 @@ def _newton(kernel: Kernel, gram: _Gram, point: _Point, view: _View) -> _Point |
     d = torch.where(active, 0.0, -point.d)
     moving = torch.nonzero(alpha)[:, 0]
     dV = everything.subset(moving).dual_vectors(alpha[moving])
+    beta = torch.zeros_like(point.beta)
     index = torch.nonzero(free)[:, 0]
     if len(index):
         rows, U = everything.subset(index), point.U[index]
         b = -view.excess[index] - rows.group_products(dV) @ point.d - U @ d
         c = (0.5 * (1.0 - view.squares) - everything.inner(point.V, dV))[active]
+        c = torch.cat([c, -kernel.e.T @ (point.alpha + alpha)])
         Q = gram.curvature(index, rows, view.floored * active)
-        solved = _saddle(Q, U[:, active], b, c)
+        solved = _saddle(Q, torch.hstack([U[:, active], kernel.e[index]]), b, c)
         if solved is None:
             return None
-        alpha[index], d[active] = solved
+        alpha[index], multipliers = solved
+        d[active], beta = multipliers[: int(active.sum())], multipliers[int(active.sum()) :]
         dV = dV + rows.dual_vectors(solved[0])
-    return _Point(alpha, d, dV, everything.group_products(dV))
+    return _Point(alpha, d, dV, everything.group_products(dV), beta)
 
 
 def _saddle(Q: Tensor, U: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -98,6 +98,8 @@ class Solution:
     coef : ndarray of shape (M, D)
         Coefficients zeta, scaled to smallest margin 1 (hard margin); zero where the data are
         not separable.
+    intercept : float
+        The free offset beta: the predictor is f(x) + beta. 0 where the problem has none.
     support : ndarray of int
         Support vectors: the samples for which alpha_n, relative to its mean, exceeds
         y_n f(x_n) - 1 (one of the two is 0 at the optimum).
@@ -118,6 +120,7 @@ class Solution:
     alpha: Array
     group_scale: Array
     coef: Array
+    intercept: float = 0.0
     support: NDArray[np.int64]
     active: NDArray[np.bool_]
     status: Status
@@ -161,6 +164,7 @@ class Candidate:
     iterations: int
     history: tuple[BoundsAt, ...] = ()
     detail: str = ""
+    intercept: float = 0.0
 
 
 class Start(Protocol):
@@ -176,6 +180,10 @@ class Start(Protocol):
     @property
     def group_scale(self) -> Array:
         """||zeta_g|| of each group, shape (G,)."""
+
+    @property
+    def intercept(self) -> float:
+        """The free offset; 0 where the problem has none."""
 
 
 OnProgress: TypeAlias = Callable[[BoundsAt], None]

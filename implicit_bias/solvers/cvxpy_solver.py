@@ -4,9 +4,11 @@ Each group enters as a factor B_g of its Gram matrix, Q_g = B_g B_g', and its co
 coordinates u_g with ||zeta_g|| = ||u_g|| and y_n f(x_n) = sum_g (B_g u_g)_n:
 
 Primal  minimise  sum_g ||u_g|| + C sum_n xi_n
-        subject to  sum_g B_g u_g >= 1 - xi,   xi >= 0
+        subject to  sum_g B_g u_g + e beta >= 1 - xi,   xi >= 0
 Dual    maximise  sum_n alpha_n
-        subject to  0 <= alpha <= C,   ||B_g' alpha|| <= 1
+        subject to  0 <= alpha <= C,   ||B_g' alpha|| <= 1,   e' alpha = 0
+
+with e = y, and e an empty matrix where the problem has no intercept beta.
 
 ===========  =======================================================================
 formulation  program
@@ -139,22 +141,24 @@ class CvxpySolver(Solver):
         factors = [method.factor(problem, g) for g in range(problem.n_groups)]
         blocks = [factor.B for factor in factors]
         if quadratic and backend.quadratic_objectives:
-            posed = method.quadratic(blocks[0])
+            posed = method.quadratic(blocks[0], _signs(problem))
         else:
-            posed = method.conic(blocks, problem.C * problem.scale)
+            posed = method.conic(blocks, problem.C * problem.scale, _signs(problem))
         tolerance = SAFETY * self.tolerances.gap
         status, iterations = self._solve(posed.program, backend, tolerance)
         if problem.hard_margin and status in NO_SOLUTION:
             return self._gordan(problem, status, backend)
         alpha = np.zeros(problem.n_samples)
         plain = np.zeros((len(problem.plain_groups), problem.X.shape[1]))
+        beta = np.zeros(0)
         if all(variable.value is not None for variable in posed.program.variables()):
-            alpha, coordinates = posed.read()
+            alpha, coordinates, beta = posed.read()
             for g, (factor, u) in enumerate(zip(factors, coordinates, strict=True)):
                 plain[problem.plain_groups == g] = factor.lift(u)
         return Candidate(
             alpha=np.maximum(alpha, 0.0) / problem.scale,
             coef=np.asarray(problem.root @ plain) / problem.scale,
+            intercept=float(beta.sum()),
             status=_status(status, iterations, self._limit(backend)),
             iterations=iterations,
             detail=status,
@@ -168,7 +172,8 @@ class CvxpySolver(Solver):
             largest = cp.maximum(*[cp.norm(B.T @ alpha) for B in blocks], 0.0)
         else:
             largest = cp.sum_squares(blocks[0].T @ alpha)
-        program = cp.Problem(cp.Minimize(largest), [cp.sum(alpha) == 1])
+        constraints = [cp.sum(alpha) == 1, *_balance(_signs(problem), alpha)]
+        program = cp.Problem(cp.Minimize(largest), constraints)
         tolerance = SAFETY * self.tolerances.infeasibility
         _, iterations = self._solve(program, backend, tolerance)
         found = np.zeros(problem.n_samples) if alpha.value is None else np.asarray(alpha.value)
@@ -265,52 +270,89 @@ def _cholesky(problem: MarginProblem, group: int) -> Factor:
 
 @dataclass(frozen=True)
 class Posed:
-    """A program; ``read`` gives alpha (N,) and the coordinates u_g (r_g,) once it is solved."""
+    """A program, and how to read its solution.
+
+    Attributes
+    ----------
+    program : cvxpy.Problem
+        The program.
+    read : callable
+        Returns alpha (N,), the coordinates u_g (r_g,) and beta (1,) or (0,), once it is solved.
+    """
 
     program: cp.Problem
-    read: Callable[[], tuple[Array, list[Array]]]
+    read: Callable[[], tuple[Array, list[Array], Array]]
 
 
-def _primal(blocks: Sequence[sp.csc_array], C: float) -> Posed:
+def _signs(problem: MarginProblem) -> Array:
+    """Return e: the labels as a column (N, 1) with an intercept, else an empty matrix (N, 0)."""
+    return problem.y[:, None][:, : int(problem.intercept)]
+
+
+def _balance(e: Array, alpha: cp.Variable) -> list[cp.Constraint]:
+    """E' alpha = 0, if there is an intercept."""
+    return [e.T @ alpha == 0] if e.shape[1] else []
+
+
+def _multipliers(constraints: list[cp.Constraint]) -> Array:
+    return np.concatenate([np.zeros(0), *(equation.dual_value for equation in constraints)])
+
+
+def _offset(e: Array) -> tuple[cp.Expression | float, Callable[[], Array]]:
+    """E beta, and how to read beta; nothing without an intercept, which CVXPY cannot pose."""
+    if not e.shape[1]:
+        return 0.0, lambda: np.zeros(0)
+    beta = cp.Variable(1)
+    return e @ beta, lambda: np.asarray(beta.value)
+
+
+def _primal(blocks: Sequence[sp.csc_array], C: float, e: Array) -> Posed:
     u = [cp.Variable(B.shape[1]) for B in blocks]
     objective, slack = sum(cp.norm(u_g) for u_g in u), 0.0
+    offset, beta = _offset(e)
     if np.isfinite(C):
         slack = cp.Variable(blocks[0].shape[0], nonneg=True)
         objective = objective + C * cp.sum(slack)
-    margins = sum(B @ u_g for B, u_g in zip(blocks, u, strict=True)) + slack >= 1
+    margins = sum(B @ u_g for B, u_g in zip(blocks, u, strict=True)) + offset + slack >= 1
     program = cp.Problem(cp.Minimize(objective), [margins])
-    return Posed(program, lambda: (margins.dual_value, [u_g.value for u_g in u]))
+    return Posed(program, lambda: (margins.dual_value, [u_g.value for u_g in u], beta()))
 
 
-def _primal_quadratic(B: sp.csc_array) -> Posed:
+def _primal_quadratic(B: sp.csc_array, e: Array) -> Posed:
     u = cp.Variable(B.shape[1])
-    margins = B @ u >= 1
+    offset, beta = _offset(e)
+    margins = B @ u + offset >= 1
     program = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(u)), [margins])
-    return Posed(program, lambda: (margins.dual_value / _norm(u.value), [u.value]))
+    return Posed(program, lambda: (margins.dual_value / _norm(u.value), [u.value], beta()))
 
 
-def _dual(blocks: Sequence[sp.csc_array], C: float) -> Posed:
+def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array) -> Posed:
     alpha = cp.Variable(blocks[0].shape[0], nonneg=True)
     norms = [cp.SOC(cp.Constant(1.0), B.T @ alpha) for B in blocks]
     box = [alpha <= C] if np.isfinite(C) else []
-    program = cp.Problem(cp.Minimize(-cp.sum(alpha)), norms + box)
-    return Posed(
-        program, lambda: (alpha.value, [-cone.dual_value[1].reshape(-1) for cone in norms])
-    )
+    balance = _balance(e, alpha)
+    program = cp.Problem(cp.Minimize(-cp.sum(alpha)), norms + box + balance)
+
+    def read() -> tuple[Array, list[Array], Array]:
+        u = [-cone.dual_value[1].reshape(-1) for cone in norms]
+        return alpha.value, u, _multipliers(balance)
+
+    return Posed(program, read)
 
 
-def _dual_quadratic(B: sp.csc_array) -> Posed:
+def _dual_quadratic(B: sp.csc_array, e: Array) -> Posed:
     n_samples, rank = B.shape
     multipliers = cp.Variable(n_samples, nonneg=True)
     if rank > n_samples / 2:  # Q is smaller than its factor and the variables B' lambda
         square = cp.quad_form(multipliers, cp.psd_wrap((B @ B.T).toarray()))
     else:
         square = cp.sum_squares(B.T @ multipliers)
-    program = cp.Problem(cp.Minimize(0.5 * square - cp.sum(multipliers)))
+    balance = _balance(e, multipliers)
+    program = cp.Problem(cp.Minimize(0.5 * square - cp.sum(multipliers)), balance)
 
-    def read() -> tuple[Array, list[Array]]:
+    def read() -> tuple[Array, list[Array], Array]:
         u = B.T @ multipliers.value
-        return multipliers.value / _norm(u), [u]
+        return multipliers.value / _norm(u), [u], _multipliers(balance)
 
     return Posed(program, read)
 
@@ -324,8 +366,8 @@ class Formulated:
     """A formulation: how a group is factored, and the program in these factors."""
 
     factor: Callable[[MarginProblem, int], Factor]
-    conic: Callable[[Sequence[sp.csc_array], float], Posed]
-    quadratic: Callable[[sp.csc_array], Posed]
+    conic: Callable[[Sequence[sp.csc_array], float, Array], Posed]
+    quadratic: Callable[[sp.csc_array, Array], Posed]
 
 
 FORMULATIONS: dict[Formulation, Formulated] = {

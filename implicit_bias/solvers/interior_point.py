@@ -1,16 +1,17 @@
 r"""Primal-dual interior point on the dual QCQP in N variables.
 
 Primal  minimise  sum_g ||zeta_g|| + C sum_n xi_n
-        subject to  y_n f(x_n) >= 1 - xi_n,   xi >= 0
+        subject to  y_n (f(x_n) + beta) >= 1 - xi_n,   xi >= 0
 
 Dual    maximise  sum_n alpha_n
-        subject to  0 <= alpha_n <= C,   ||V_g(alpha)||^2 / 2 <= 1/2
+        subject to  0 <= alpha_n <= C,   ||V_g(alpha)||^2 / 2 <= 1/2,   e' alpha = 0
 
-KKT     Q(d) alpha - b = s - r,   Q(d) = sum_g d_g Q_g
-        ||V_g(alpha)||^2 / 2 + t_g = 1/2
-        s_n alpha_n = mu,   r_n w_n = mu,   d_g t_g = mu,      b = 1, mu -> 0
+KKT     Q(d) alpha + e beta - b = s - r,   Q(d) = sum_g d_g Q_g
+        ||V_g(alpha)||^2 / 2 + t_g = 1/2,   e' alpha = 0
+        s_n alpha_n = mu,   r_n w_n = mu,   d_g t_g = mu,      b = 1, e = y, mu -> 0
 
-        Then zeta_g = d_g V_g and y_n f(x_n) = (Q(d) alpha)_n = b_n + s_n - r_n.
+        Then zeta_g = d_g V_g and y_n (f(x_n) + beta) = (Q(d) alpha + e beta)_n = b_n + s_n - r_n.
+        The intercept beta and the equation e' alpha = 0 are there only if the problem has one.
 
 ======  =======  ==========================================================================
 alpha   (N,)     dual variables of the margin problem
@@ -19,6 +20,7 @@ w       (N,)     C - alpha (soft margin only)
 r       (N,)     multipliers of alpha <= C: the hinge losses (soft margin only)
 t       (G,)     slacks of the norm constraints
 d       (G,)     their multipliers: the group scales
+beta    (1,)     multiplier of e' alpha = 0: the intercept; (0,) without one, and so e is (N, 0)
 V       (M, D)   V_m = sum_n alpha_n y_n z_mn x_n
 U       (N, G)   U_g = Q_g alpha = y o sum_(m in g) z_m o (X V_m): through feature space
 K       (N, N)   (y y') o (X X')
@@ -26,10 +28,11 @@ K       (N, N)   (y y') o (X X')
 
 A Newton step eliminates s, r, w and t and leaves
 
-        [ A   U         ] [dalpha]   [b]        A = K o (Z diag(d) Z') + diag(s/alpha + r/w)
-        [ U'  -diag(t/d)] [dd    ] = [c]
+        [ A   U           e ] [dalpha]   [b]        A = K o (Z diag(d) Z') + diag(s/alpha + r/w)
+        [ U'  -diag(t/d)  0 ] [dd    ] = [c]
+        [ e'  0           0 ] [dbeta ]   [-e' alpha]
 
-solved by one Cholesky factorisation of A and one of its Schur complement of order G. (Adding
+solved by one Cholesky factorisation of A and one of its Schur complement of order G + 1. (Adding
 U diag(d/t) U' to A instead costs as much and loses eight digits: d/t grows like 1/mu.)
 Mehrotra's predictor sets the centring; its second-order terms, those of ||V||^2 and Q(d) alpha
 included, enter the corrector, which uses the same factors. Typically 10 to 15 steps reach a gap
@@ -56,9 +59,8 @@ from torch import Tensor
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start, Tolerances
-from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
+from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import Kernel, Rows, peak_memory
-from implicit_bias.validation import Array
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.
@@ -119,17 +121,17 @@ class _InteriorPointRun(Run):
     def __init__(self, solver: InteriorPoint, problem: MarginProblem, start: Start | None) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
         self._problem, self._start = problem, start
-        zeta = np.zeros((problem.n_gates, problem.X.shape[1]))
-        self._settled = np.zeros(problem.n_samples), zeta
+        self._settled = nothing_yet(problem)
         self._current: tuple[Kernel, _Best] | None = None
 
-    def answer(self) -> tuple[Array, Array]:
+    def answer(self) -> Answer:
         """Return what attains the best bounds of the present precision."""
         if self._current is None:
             return self._settled
         kernel, best = self._current
         alpha = (best.alpha / kernel.nu).cpu().double().numpy()
-        return alpha, kernel.coef(best.V, best.d) / kernel.scale
+        coef = kernel.coef(best.V, best.d) / kernel.scale
+        return Answer(alpha, coef, float(best.beta.sum()))
 
     def steps(self) -> Steps:
         """Compute steps in float32 until the gap is coarse, the others in float64."""
@@ -223,7 +225,10 @@ class _Breakdown(ArithmeticError):
 
 @dataclass(frozen=True)
 class _Point:
-    """An iterate, or a direction. w and r have length 0 with the hard margin."""
+    """An iterate, or a direction.
+
+    w and r have length 0 with the hard margin, and beta without an intercept.
+    """
 
     alpha: Tensor
     t: Tensor
@@ -231,6 +236,7 @@ class _Point:
     s: Tensor
     d: Tensor
     r: Tensor
+    beta: Tensor
 
     @property
     def primal(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -256,36 +262,43 @@ class _Point:
         return 1.0 / max(1.0, *rates)
 
     def moved(self, direction: _Point, step: float) -> _Point:
-        values, changes = self.primal + self.dual, direction.primal + direction.dual
+        values, changes = self._all, direction._all
         return _Point(*(x + step * dx for x, dx in zip(values, changes, strict=True)))
 
     def of(self, samples: Tensor) -> _Point:
         """Restrict it to some samples (indices)."""
         parts = (x[samples] if len(x) else x for x in (self.alpha, self.w, self.s, self.r))
         alpha, w, s, r = parts
-        return _Point(alpha, self.t, w, s, self.d, r)
+        return _Point(alpha, self.t, w, s, self.d, r, self.beta)
 
     def to(self, dtype: torch.dtype) -> _Point:
-        return _Point(*(x.to(dtype) for x in self.primal + self.dual))
+        return _Point(*(x.to(dtype) for x in self._all))
+
+    @property
+    def _all(self) -> tuple[Tensor, ...]:
+        return (*self.primal, *self.dual, self.beta)
 
 
 def _cold(kernel: Kernel) -> _Point:
     """Equal alpha, half way to the nearest norm constraint (and to C); equal group scales."""
     ones = kernel.full(kernel.n_samples, 1.0)
-    V = kernel.rows.dual_vectors(ones)
+    equal = kernel.balanced(ones)
+    V = kernel.rows.dual_vectors(equal)
     largest = float(kernel.rows.inner(V, V).max().sqrt())
-    level = min(0.5 / largest if largest > 0 else 1.0, 0.5 * float(kernel.C.min()))
-    alpha = level * ones
+    within_box = 0.5 * float((kernel.C / equal).min())
+    level = min(0.5 / largest if largest > 0 else 1.0, within_box)
+    alpha = level * equal
     # Above the order of the lower bound, as sum(d) will be.
     total = 10.0 * level * float(kernel.b.sum())
     n_box = kernel.n_samples if kernel.soft else 0
     return _Point(
         alpha=alpha,
         t=0.5 * (1.0 - level**2 * kernel.rows.inner(V, V)),
-        w=(kernel.C - level)[:n_box],
+        w=(kernel.C - alpha)[:n_box],
         s=ones,
         d=kernel.full(kernel.n_groups, total / kernel.n_groups),
         r=ones[:n_box],
+        beta=kernel.full(kernel.e.shape[1], 0.0),
     )
 
 
@@ -307,7 +320,9 @@ def _warm(kernel: Kernel, start: Start) -> _Point:
         return _cold(kernel)
     alpha *= WARM_SHARE / largest
     d = kernel.scale * kernel.tensor(start.group_scale)
-    excess = kernel.rows.group_products(V) @ (d / largest) - kernel.b  # margins beyond 1
+    beta = kernel.full(kernel.e.shape[1], start.intercept)
+    # Margins beyond 1.
+    excess = kernel.rows.group_products(V) @ (d / largest) + kernel.e @ beta - kernel.b
     # What violations cost, at the price of the dearest sample.
     price = float(alpha.max())
     lower = float(kernel.b @ alpha)
@@ -317,6 +332,7 @@ def _warm(kernel: Kernel, start: Start) -> _Point:
     floor = float(alpha.mean()) * gap
     alpha = torch.maximum(alpha, mu / excess.clamp(min=mu / floor))
     alpha = alpha.clamp(max=WARM_SHARE * kernel.C)
+    alpha = kernel.balanced(alpha)
     s = torch.maximum(excess, mu / alpha)
     V = kernel.rows.dual_vectors(alpha)
     squares = kernel.rows.inner(V, V)
@@ -331,6 +347,7 @@ def _warm(kernel: Kernel, start: Start) -> _Point:
         s=s,
         d=torch.maximum(d, mu / t),
         r=torch.maximum(-excess[: len(w)], mu / w),
+        beta=beta,
     )
 
 
@@ -345,6 +362,7 @@ class _Split:
 
     everything: Rows
     rows: Rows
+    e: Tensor  # (N, 1) or (N, 0)
     free: Tensor  # (F,), indices of the samples in the system, in order
     idle: Tensor  # (N,), bool
     alpha: Tensor  # (N,), of the idle samples
@@ -353,22 +371,21 @@ class _Split:
     def none_idle(cls, kernel: Kernel) -> _Split:
         free = torch.arange(kernel.n_samples, device=kernel.device)
         nothing = kernel.full(kernel.n_samples, 0.0)
-        return cls(kernel.rows, kernel.rows, free, nothing > 0, nothing)
+        return cls(kernel.rows, kernel.rows, kernel.e, free, nothing > 0, nothing)
 
     def full_alpha(self, point: _Point) -> Tensor:
         """Return alpha of all samples, (N,)."""
         return self.alpha.index_copy(0, self.free, point.alpha)
 
     def drift(self, view: _View) -> tuple[Tensor, Tensor]:
-        """Change of V when the idle alpha go to mu / s, as its parts at mu = 0 and 1."""
+        """Change of the idle alpha (N,) when they go to mu / s, as its parts at mu = 0 and 1."""
         away = torch.where(self.idle, -self.alpha, 0.0)
-        inverse = torch.where(self.idle, 1.0 / view.excess, 0.0)
-        return self.everything.dual_vectors(away), self.everything.dual_vectors(inverse)
+        return away, torch.where(self.idle, 1.0 / view.excess, 0.0)
 
     def moved(self, view: _View, mu: float, step: float) -> _Split:
         """Idle samples on their way to their place on the central path at mu."""
         alpha = torch.where(self.idle, self.alpha + step * (mu / view.excess - self.alpha), 0.0)
-        return _Split(self.everything, self.rows, self.free, self.idle, alpha)
+        return _Split(self.everything, self.rows, self.e, self.free, self.idle, alpha)
 
     def whole(self, kernel: Kernel, point: _Point, view: _View) -> _Point:
         """Return the iterate of all samples."""
@@ -378,7 +395,7 @@ class _Split:
         if kernel.soft:
             w = (kernel.C - view.alpha).index_copy(0, self.free, w)
             r = (mu / w).index_copy(0, self.free, r)
-        return _Point(alpha=view.alpha, t=point.t, w=w, s=s, d=point.d, r=r)
+        return _Point(alpha=view.alpha, t=point.t, w=w, s=s, d=point.d, r=r, beta=point.beta)
 
     def renewed(self, kernel: Kernel, point: _Point, view: _View) -> tuple[_Point, _Split]:
         """Choose again who is idle, if many became so or some must come back."""
@@ -392,7 +409,7 @@ class _Split:
             return point, self
         free = torch.nonzero(~idle)[:, 0]
         rows = self.everything.subset(free)
-        return whole.of(free), _Split(self.everything, rows, free, idle, view.alpha)
+        return whole.of(free), _Split(self.everything, rows, self.e, free, idle, view.alpha)
 
 
 class _View:
@@ -403,8 +420,9 @@ class _View:
         self.V = kernel.rows.dual_vectors(self.alpha)
         self.U = kernel.rows.group_products(self.V)
         squares = kernel.rows.inner(self.V, self.V)
-        margins = self.U @ point.d
+        margins = self.U @ point.d + kernel.e @ point.beta
         self.excess = margins - kernel.b  # (N,)
+        self.imbalance = kernel.e.T @ self.alpha  # (1,) or (0,)
         self.primal_residual = 0.5 - point.t - 0.5 * squares  # (G,)
         norm = float(torch.dot(point.d, squares.sqrt()))
         smallest = float((margins / kernel.b).min())
@@ -420,6 +438,9 @@ class _View:
         self.gordan_ratio = 0.0 if kernel.soft else float(self.alpha.sum()) * growth
         within_box = float((kernel.C / self.alpha).min())
         self.lower = float(kernel.b @ self.alpha) * min(growth, within_box)
+        size = kernel.e.abs().T @ self.alpha
+        if (self.imbalance.abs() > kernel.balance_tolerance * size).any():
+            self.lower = self.gordan_ratio = 0.0  # of another problem, without the intercept
 
 
 class _Best:
@@ -429,6 +450,7 @@ class _Best:
         self.alpha = kernel.full(kernel.n_samples, 0.0)
         self.V = kernel.rows.dual_vectors(self.alpha)
         self.d = kernel.full(kernel.n_groups, 0.0)
+        self.beta = kernel.full(kernel.e.shape[1], 0.0)
         self.lower, self.upper, self.gap, self.waited = 0.0, np.inf, np.inf, 0
 
     def update(self, point: _Point, view: _View) -> None:
@@ -436,8 +458,8 @@ class _Best:
         if view.lower > self.lower:
             self.lower, self.alpha = view.lower, view.alpha
         if view.upper <= self.upper:
-            self.upper, self.V, self.d = view.upper, view.V, point.d
-        gap = max((self.upper - self.lower) / self.lower, ROUNDING)
+            self.upper, self.V, self.d, self.beta = view.upper, view.V, point.d, point.beta
+        gap = max((self.upper - self.lower) / self.lower, ROUNDING) if self.lower > 0 else np.inf
         better = better or gap < (1.0 - LEAST_PROGRESS) * self.gap
         self.waited = 0 if better else self.waited + 1
         self.gap = min(gap, self.gap)
@@ -450,11 +472,16 @@ class _Newton:
         self.rows, self.point, self.V = split.rows, point, view.V
         self.dual_residual = point.s - _lift(point.r) - view.excess[split.free]  # (F,)
         self.primal_residual = view.primal_residual  # (G,)
-        self.drift = split.drift(view)
+        self.imbalance = view.imbalance
+        drifts = split.drift(view)
+        self.drift = [split.everything.dual_vectors(alpha) for alpha in drifts]
+        self.drift_imbalance = [split.e.T @ alpha for alpha in drifts]
         barrier = point.s / point.alpha + _lift(point.r / point.w)
         self.L = _factor(lambda: split.rows.curvature(point.d), barrier)
-        W = torch.linalg.solve_triangular(self.L, view.U[split.free], upper=False)  # (F, G)
-        self.schur = _factor(lambda: W.T @ W, point.t / point.d)
+        border = torch.hstack([view.U, split.e])[split.free]  # (F, G) or (F, G + 1)
+        W = torch.linalg.solve_triangular(self.L, border, upper=False)
+        slack = torch.cat([point.t / point.d, torch.zeros_like(point.beta)])
+        self.schur = _factor(lambda: W.T @ W, slack)
         self.W = W
 
     def direction(self, mu: float, predictor: _Point | None = None, weight: float = 1.0) -> _Point:
@@ -477,8 +504,10 @@ class _Newton:
             curvature = rows.group_products(dV) @ predictor.d
             dual_residual = dual_residual - weight * curvature
         b = dual_residual + at_alpha / p.alpha - _lift(at_w / p.w)
-        c = primal_residual - at_t / p.d
-        alpha, d = self._solve(b, c)
+        imbalance = self.imbalance + self.drift_imbalance[0] + mu * self.drift_imbalance[1]
+        c = torch.cat([primal_residual - at_t / p.d, -imbalance])
+        alpha, multipliers = self._solve(b, c)
+        d, beta = multipliers[: len(p.d)], multipliers[len(p.d) :]
         return _Point(
             alpha=alpha,
             t=(at_t - p.t * d) / p.d,
@@ -486,6 +515,7 @@ class _Newton:
             s=(at_alpha - p.s * alpha) / p.alpha,
             d=d,
             r=(at_w + p.r * alpha[: len(p.w)]) / p.w,
+            beta=beta,
         )
 
     def _solve(self, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

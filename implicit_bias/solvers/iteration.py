@@ -13,6 +13,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, final
 
+import numpy as np
+
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import (
@@ -31,6 +33,20 @@ GIB = 2**30
 Steps: TypeAlias = Generator[tuple[float, float], None, Status]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What attains the bounds: alpha (N,), coefficients (M, D), and the intercept."""
+
+    alpha: Array
+    coef: Array
+    intercept: float = 0.0
+
+
+def nothing_yet(problem: MarginProblem) -> Answer:
+    """Return the answer of a method that has no bounds yet."""
+    return Answer(np.zeros(problem.n_samples), np.zeros((problem.n_gates, problem.X.shape[1])))
+
+
 class Run(ABC):
     """One solve by a native method, as far as it has come."""
 
@@ -41,8 +57,8 @@ class Run(ABC):
         """Iterate until the method ends by itself."""
 
     @abstractmethod
-    def answer(self) -> tuple[Array, Array]:
-        """Return the alpha (N,) and the coefficients (M, D) that attain the bounds so far."""
+    def answer(self) -> Answer:
+        """Return what attains the bounds so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +117,16 @@ class NativeSolver(Solver):
             status = end.value
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        alpha, coef = run.answer()
-        return Candidate(alpha, coef, status, len(history), tuple(history), run.detail)
+        answer = run.answer()
+        return Candidate(
+            alpha=answer.alpha,
+            coef=answer.coef,
+            intercept=answer.intercept,
+            status=status,
+            iterations=len(history),
+            history=tuple(history),
+            detail=run.detail,
+        )
 
     @property
     def limit(self) -> int:

@@ -11,6 +11,7 @@ Gates     So do the gates of a group. Where their sum is a constant S_g, as it i
 Q(d)      Symmetric, so one triangle is computed, in place of the last one.
 
 ======  ==========  ==========================================================================
+e       (N, 1)      y_n b_n: with an intercept beta, margins are (U d + e beta)_n, and e' alpha = 0
 yX      (N, D')     y_n x_n / nu_n, constant features merged
 Z       (N, M' + 1) rotated gates; the last column is the shared constant, 1
 share   (G,)        S_g^2 / C_g: weight of the shared column in group g; 0 where it has no part
@@ -126,6 +127,8 @@ class Kernel:
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))  # (N,)
         self.b = self.scale / self.nu
         self.C = problem.C * self.nu
+        # Of the equation e' alpha = 0 and the intercept: (N, 1), or (N, 0) where there is none.
+        self.e = (self.tensor(problem.y) * self.b)[:, None][:, : int(problem.intercept)]
         self.soft = not problem.hard_margin
         self.n_samples, self.n_groups = problem.n_samples, problem.n_groups
         self.n_pairs = self.n_samples * (1 + self.soft) + self.n_groups
@@ -139,6 +142,20 @@ class Kernel:
             torch.tensor(self._gates.groups, device=device),
             self.tensor(self._gates.share),
         )
+
+    @property
+    def balance_tolerance(self) -> float:
+        """Share of e' alpha that rounding alone may leave."""
+        return 100.0 * len(self.b) ** 0.5 * float(torch.finfo(self.dtype).eps)
+
+    def balanced(self, alpha: Tensor) -> Tensor:
+        """Scale the classes of alpha (N,), so that e' alpha = 0 where there is an intercept."""
+        if not self.e.shape[1]:
+            return alpha
+        positive = self.e[:, 0] > 0
+        sums = [float((self.e[:, 0] * alpha)[side].abs().sum()) for side in (positive, ~positive)]
+        target = min(sums)
+        return alpha * torch.where(positive, target / sums[0], target / sums[1])
 
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, shape (M, D), in units of 1 / scale."""

@@ -30,7 +30,7 @@ from implicit_bias.certificate import Status, certify, primal_bound
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Candidate, Start
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
-from implicit_bias.solvers.iteration import GIB, NativeSolver, Run, Steps
+from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import peak_memory
 from implicit_bias.validation import Array
 
@@ -95,6 +95,7 @@ class _WorkingSetRun(Run):
         n = problem.n_samples
         self.alpha = np.zeros(n)  # the best one, padded
         self.coef = np.zeros((problem.n_gates, problem.X.shape[1]))  # the best one
+        self.intercept = 0.0  # of the best coefficients
         self.lower, self.upper = 0.0, np.inf
         self.warm: Start | None = None
         self._has_left = np.zeros(n, dtype=bool)
@@ -106,14 +107,15 @@ class _WorkingSetRun(Run):
             self._alpha[: len(start.alpha)] = start.alpha
             self._group_scale = start.group_scale
             coef = problem.coef_of(self._alpha, self._group_scale)
-            self._margins = problem.y * problem.decision(coef)
+            self._intercept = start.intercept
+            self._margins = problem.y * (problem.decision(coef) + self._intercept)
             self._mean_alpha = float(self._alpha.mean())
             self.samples = np.zeros(0, dtype=np.int64)
             self.advance()
 
-    def answer(self) -> tuple[Array, Array]:
+    def answer(self) -> Answer:
         """Return what attains the best bounds."""
-        return self.alpha, self.coef
+        return Answer(self.alpha, self.coef, self.intercept)
 
     def steps(self) -> Steps:
         """Solve on the working set, and choose the next one, round by round."""
@@ -156,15 +158,17 @@ class _WorkingSetRun(Run):
         lower = certify(problem.subset(self.samples), alpha=candidate.alpha).lower
         if lower >= self.lower:
             self.lower, self.alpha = lower, self._alpha
-        margins = problem.y * problem.decision(candidate.coef)
+        margins = problem.y * (problem.decision(candidate.coef) + candidate.intercept)
         upper = primal_bound(problem, candidate.coef, margins)
         if upper <= self.upper:
             self.upper, self.coef = upper, candidate.coef
+            self.intercept = candidate.intercept
         smallest = float(margins[self.samples].min())
         scale = smallest if problem.hard_margin and smallest > 0 else 1.0
         self._margins = margins / scale
         self._mean_alpha = float(candidate.alpha.mean())
         self._group_scale = problem.group_norms(candidate.coef) / scale
+        self._intercept = candidate.intercept / scale
 
     def advance(self) -> tuple[bool, bool]:
         """Choose the next working set: whether it is another one, and has all that it should."""
@@ -179,7 +183,7 @@ class _WorkingSetRun(Run):
         self.samples = np.sort(np.concatenate([keep, worst]))
         self._stays[worst] = self._has_left[worst]
         self._has_left[np.setdiff1d(old, keep)] = True
-        self.warm = _Warm(self._alpha[self.samples], self._group_scale)
+        self.warm = _Warm(self._alpha[self.samples], self._group_scale, self._intercept)
         complete = len(worst) == len(violators) or room > 0
         return not np.array_equal(old, self.samples), complete
 
@@ -190,6 +194,7 @@ class _Warm:
 
     alpha: Array
     group_scale: Array
+    intercept: float
 
 
 def _spread(problem: MarginProblem) -> NDArray[np.int64]:
