@@ -1,15 +1,16 @@
-"""Modules of version 0.1 under their old names: they still import, with a DeprecationWarning."""
+"""Old names of version 0.1: they still work, with a DeprecationWarning."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
+from typing import Any
 
 PACKAGE = "implicit_bias."
 # Old name to new name, below the package.
@@ -68,3 +69,27 @@ def redirect_old_names() -> None:
     """Let the old names import."""
     if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
         sys.meta_path.append(_OldNames())
+
+
+def renamed(module: str, new_names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module, some of whose names have changed."""
+
+    def find(name: str) -> Any:
+        if name not in new_names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        new = new_names[name]
+        warnings.warn(f"{module}.{name} is now {new}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(module), new)
+
+    return find
+
+
+def moved_classmethod(new: str) -> Any:
+    """Return a class method that calls the function of this package which replaces it."""
+
+    def call(cls: type, *arguments: Any, **options: Any) -> Any:
+        warnings.warn(f"this is now {PACKAGE}{new}", DeprecationWarning, stacklevel=2)
+        module, _, name = new.rpartition(".")
+        return getattr(import_module(PACKAGE + module), name)(*arguments, **options)
+
+    return classmethod(call)

@@ -18,7 +18,7 @@ from implicit_bias import GLNClassifier
 from implicit_bias import stationarity as tested
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.problem import MarginProblem, Structure
+from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.stationarity import (
     HomogeneityError,
@@ -51,7 +51,7 @@ GATED: dict[str, Callable[[], Network]] = {
 
 
 def program(network: Network, X: Array = X, y: Array = Y) -> MarginProblem:
-    return Structure(network.gating()).problem(X, y)
+    return network.architecture().problem(X, y)
 
 
 def set_weights(network: Network, coef: Array) -> None:
@@ -120,7 +120,7 @@ def test_the_certificate_of_the_limit(name: str) -> None:
     assert found.certificate.gap < KKT_TOLERANCE
     assert found.certificate.upper == pytest.approx(solution.certificate.upper)
     assert found.balance < ROUNDING
-    np.testing.assert_allclose(found.dual_norms[found.live], 1.0, atol=1e-3)
+    np.testing.assert_allclose(found.dual_norms[found.active], 1.0, atol=1e-3)
     assert (found.dual_norms < 1.001).all()
     np.testing.assert_array_equal(found.dead, np.flatnonzero(solution.group_scale < 1e-6))
 
@@ -534,7 +534,7 @@ def test_a_deep_network_has_no_certificate() -> None:
 
 
 @pytest.mark.parametrize("name", GATED)
-def test_balance_is_the_largest_deviation_of_a_live_unit(name: str) -> None:
+def test_balance_is_the_largest_deviation_of_an_active_unit(name: str) -> None:
     network, solution = at_limit(GATED[name]())
     assert balance(network) < ROUNDING
     unit, dead = int(solution.group_scale.argmax()), int(solution.group_scale.argmin())

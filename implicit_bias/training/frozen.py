@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
+from implicit_bias.training.configuration import TrainingConfig
+from implicit_bias.training.history import HistoryPoint
+from implicit_bias.training.minibatch import TrainingResult, train
 from implicit_bias.validation import Array, as_features
 
 if TYPE_CHECKING:
     import pandas as pd
-from implicit_bias.training.history import HistoryPoint
-from implicit_bias.training.minibatch import TrainingConfig, TrainingResult, train
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ def train_beside_frozen(
         shares = chain.from_iterable(apart)
         divergence.append(Divergence(point.step, live_point.gates_changed, *shares))
 
-    trained = train(live, X, y, config, progress=progress, record=keep)
-    beside = train(frozen, X, y, config, progress=progress, record=compare)
+    trained = train(live, X, y, config, progress=progress, on_point=keep)
+    beside = train(frozen, X, y, config, progress=progress, on_point=compare)
     return FrozenComparison(trained, beside, tuple(divergence))
 
 
