@@ -72,24 +72,23 @@ def redirect_old_names() -> None:
 
 
 def renamed(module: str, new_names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module, some of whose names have changed."""
+    """Return the ``__getattr__`` of a module some of whose names are elsewhere in the package."""
 
     def find(name: str) -> Any:
         if name not in new_names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        new = new_names[name]
-        warnings.warn(f"{module}.{name} is now {new}", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(module), new)
+        return _now(f"{module}.{name}", new_names[name])
 
     return find
 
 
-def moved_classmethod(new: str) -> Any:
-    """Return a class method that calls the function of this package which replaces it."""
+def moved_classmethod(old: str, new: str) -> Any:
+    """Return a class method that calls the function of the package which replaces it."""
+    return classmethod(lambda cls, *values, **options: _now(old, new)(*values, **options))
 
-    def call(cls: type, *arguments: Any, **options: Any) -> Any:
-        warnings.warn(f"this is now {PACKAGE}{new}", DeprecationWarning, stacklevel=2)
-        module, _, name = new.rpartition(".")
-        return getattr(import_module(PACKAGE + module), name)(*arguments, **options)
 
-    return classmethod(call)
+def _now(old: str, new: str) -> Any:
+    """Return what has a new name, with a warning to whoever used the old one."""
+    warnings.warn(f"{old} is now {PACKAGE}{new}", DeprecationWarning, stacklevel=3)
+    module, _, name = new.rpartition(".")
+    return getattr(import_module(PACKAGE + module), name)

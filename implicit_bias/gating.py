@@ -208,7 +208,9 @@ class HyperplaneContexts(Gating):
         thresholds = _thresholds(threshold, weights, drawn, reference)
         return cls.from_hyperplanes(X, weights, thresholds)
 
-    published = moved_classmethod("protocols.lippl2022.draw_contexts")
+    published = moved_classmethod(
+        "HyperplaneContexts.published", "protocols.lippl2022.draw_contexts"
+    )
 
     @property
     def n_features(self) -> int:
@@ -392,7 +394,7 @@ class UnitGates(Gating):
             weights = _orthogonal(weights)
         return cls(weights, _thresholds(threshold, weights, drawn, X), firing, always_on)
 
-    published = moved_classmethod("protocols.lippl2022.draw_unit_gates")
+    published = moved_classmethod("UnitGates.published", "protocols.lippl2022.draw_unit_gates")
 
     @property
     def n_features(self) -> int:

@@ -415,7 +415,7 @@ def active_units(norms: Array) -> NDArray[np.bool_]:
     return active
 
 
-__getattr__ = renamed(__name__, {"live_units": "active_units", "LIVE_SHARE": "ACTIVE_SHARE"})
+__getattr__ = renamed(__name__, {"live_units": "stationarity.active_units"})
 
 
 class _Margins:

@@ -19,27 +19,12 @@ from numpy.typing import NDArray
 
 from implicit_bias.storage.atomic import write_atomically
 
-Header: TypeAlias = Mapping[str, Any]
 Tensors: TypeAlias = Mapping[str, NDArray[Any]]
 T = TypeVar("T")
 
 
 class FileError(ValueError):
     """A file that is not of the format asked for, or damaged; the message names it."""
-
-
-# What an untrusted file can raise while it is read and its header is decoded.
-DAMAGE = (
-    safetensors.SafetensorError,
-    AttributeError,
-    IndexError,
-    KeyError,
-    MemoryError,
-    OverflowError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 
 @dataclass(frozen=True)
@@ -64,7 +49,7 @@ class TensorFormat:
     cure: str
     error: type[FileError] = FileError
 
-    def write(self, path: str | Path, tensors: Tensors, header: Header) -> None:
+    def write(self, path: str | Path, tensors: Tensors, header: Mapping[str, Any]) -> None:
         """Write a file, replacing one of that name only once all is written.
 
         Parameters
@@ -104,7 +89,7 @@ class TensorFormat:
             if header["format"] not in (self.name, *self.older):
                 raise ValueError(f"its format is {header['format']!r}, not {self.name!r}")
             return decode(header, tensors)
-        except DAMAGE as error:
+        except Exception as error:  # an untrusted file can make these steps raise anything
             raise self.error(
                 f"{path} is no {self.what}, or is damaged ({error}): {self.cure}"
             ) from error

@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint, Observer, history_frame
     from implicit_bias.training.minibatch import TrainingDiverged, TrainingResult, train
 
-_MODULES = {
-    "configuration": ("LimitConfig", "TrainingConfig"),
-    "frozen": ("Divergence", "FrozenComparison", "train_beside_frozen"),
-    "history": ("HistoryPoint", "Observer", "history_frame"),
-    "minibatch": ("TrainingDiverged", "TrainingResult", "train"),
-}
-
 __all__ = [
     "Divergence",
     "FrozenComparison",
@@ -48,7 +41,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
+    if name in __all__:
+        for module in ("configuration", "history", "minibatch", "frozen"):
+            if found := vars(import_module(f"{__name__}.{module}")).get(name):
+                return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -90,7 +90,7 @@ class TrainingConfig:
         if self.rule not in get_args(Rule):
             raise ValueError(f"rule must be one of {list(get_args(Rule))}, got {self.rule!r}")
 
-    published = moved_classmethod("protocols.lippl2022.training_config")
+    published = moved_classmethod("TrainingConfig.published", "protocols.lippl2022.training_config")
 
     def step_size(self, step: int) -> float:
         """Step size of the update that follows ``step`` updates."""

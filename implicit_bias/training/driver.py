@@ -46,14 +46,12 @@ class Run(Protocol[MeasuredPoint]):
     def step(self) -> int:
         """Steps done."""
 
-    def is_recorded(self) -> bool:
-        """Whether the history has a point here."""
+    @property
+    def detail(self) -> str:
+        """What the progress bar shows beside the step."""
 
     def point(self) -> MeasuredPoint:
         """Measure the network as it is."""
-
-    def detail(self) -> str:
-        """Return what the progress bar shows beside the step."""
 
     def advance(self) -> Ending | None:
         """Do one step; or none, and return why the training has ended."""
@@ -67,6 +65,7 @@ def drive(
     steps: int,
     history: list[Point],
     *,
+    is_recorded: Callable[[int], bool],
     on_point: Callable[[Point], None] | None,
     progress: bool,
 ) -> tuple[Ending, float]:
@@ -81,6 +80,8 @@ def drive(
     history : list
         Its points so far; those to come are appended. The last one describes the network as it
         is, even where the training ended between two recorded steps.
+    is_recorded : callable
+        Whether the history has a point at a step.
     on_point : callable or None
         Called with each recorded point as it is measured, but not with such an extra last one.
     progress : bool
@@ -97,12 +98,12 @@ def drive(
     try:
         with progress_bar(steps) if progress else nullcontext() as show:
             while ending is None:
-                if run.is_recorded() and _is_behind(history, run.step):
+                if is_recorded(run.step) and _is_behind(history, run.step):
                     history.append(run.point())
                     if on_point is not None:
                         on_point(history[-1])
                 if show is not None:
-                    show(run.step, run.detail())
+                    show(run.step, run.detail)
                 ending = run.advance()
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED

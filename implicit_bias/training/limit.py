@@ -60,7 +60,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import InitVar, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -276,7 +276,7 @@ def train_to_limit(
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
     run = _Run(
-        _Descent(network, X, y, config),
+        descent=_Descent(network, X, y, config),
         optimum=optimum,
         until_excess=until_excess,
         reference=reference,
@@ -284,7 +284,14 @@ def train_to_limit(
         checkpoint=None if checkpoint is None else Path(checkpoint),
         resume=resume,
     )
-    ending, seconds = drive(run, config.steps, run.history, on_point=on_point, progress=progress)
+    ending, seconds = drive(
+        run,
+        config.steps,
+        run.history,
+        is_recorded=config.is_recorded,
+        on_point=on_point,
+        progress=progress,
+    )
     run.descent.set_weights(run.state.weights)
     return LimitResult(
         network=network, config=config, history=tuple(run.history), seconds=seconds, ending=ending
@@ -409,43 +416,37 @@ class _Descent:
         return digest.hexdigest()
 
 
+@dataclass(eq=False, kw_only=True)
 class _Run:
     """A training towards the limit, as `drive` sees it: its state, its history, its checkpoint."""
 
-    def __init__(
-        self,
-        descent: _Descent,
-        *,
-        optimum: float | None,
-        until_excess: float | None,
-        reference: ComparisonPredictor | None,
-        measure: Measure | None,
-        checkpoint: Path | None,
-        resume: bool,
-    ) -> None:
-        network = descent.network
-        self.descent, self.config = descent, descent.config
-        self.optimum, self.until_excess, self.measure = optimum, until_excess, measure
+    descent: _Descent
+    optimum: float | None
+    until_excess: float | None
+    reference: InitVar[ComparisonPredictor | None]
+    measure: Measure | None
+    checkpoint: Path | None
+    resume: InitVar[bool]
+
+    def __post_init__(self, reference: ComparisonPredictor | None, resume: bool) -> None:
+        descent, network = self.descent, self.descent.network
         self.observe = Observer(network, descent.inputs, descent.labels, descent.loss)
         self.predictions: Tensor | None = None
         if reference is not None:
             self.inputs = network.prepare(as_features(reference.X, network.n_features))
             self.predictions = torch.tensor(reference.decision > 0, device=network.device)
-        self.state, self.history = descent.start(), list[LimitPoint]()
-        self.checkpoint, self.saved = checkpoint, -1
-        if checkpoint is not None and checkpoint.exists():
+        self.state, self.history, self.saved = descent.start(), list[LimitPoint](), -1
+        if self.checkpoint is not None and self.checkpoint.exists():
             if not resume:
                 raise FileExistsError(
-                    f"{checkpoint} is there already: continue it with resume=True, or delete it"
+                    f"{self.checkpoint} is there already: continue it with resume=True, or delete "
+                    "it"
                 )
-            self.state, self.history = _load(checkpoint, descent)
+            self.state, self.history = _load(self.checkpoint, descent)
 
     @property
     def step(self) -> int:
         return self.state.step
-
-    def is_recorded(self) -> bool:
-        return self.config.is_recorded(self.step)
 
     def excess(self) -> float:
         """Excess of the norm over the optimum; nan without one."""
@@ -480,16 +481,18 @@ class _Run:
             measures={name: float(value) for name, value in measures.items()},
         )
 
+    @property
     def detail(self) -> str:
         excess = "" if self.optimum is None else f", excess {100 * self.excess():.3g} %"
         return f"log loss {self.state.log_loss:.4g}{excess}"
 
     def advance(self) -> Ending | None:
+        config = self.descent.config
         if self.until_excess is not None and self.excess() <= self.until_excess:
             return Ending.REACHED
-        if self.step >= self.config.steps:
+        if self.step >= config.steps:
             return Ending.STEPS
-        if self.step % self.config.checkpoint_every == 0:
+        if self.step % config.checkpoint_every == 0:
             self.close()
         following = self.descent.advance(self.state)
         if following is None:
@@ -539,4 +542,4 @@ def _load(path: Path, descent: _Descent) -> tuple[_State, list[LimitPoint]]:
     return state, history
 
 
-__getattr__ = renamed(__name__, {"Reference": "ComparisonPredictor"})
+__getattr__ = renamed(__name__, {"Reference": "training.limit.ComparisonPredictor"})

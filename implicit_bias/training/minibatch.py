@@ -125,7 +125,14 @@ def train(
             on_point(point)
 
     with _threads(1 if config.batch_size is not None else torch.get_num_threads()):
-        ending, seconds = drive(run, config.steps, history, on_point=checked, progress=progress)
+        ending, seconds = drive(
+            run,
+            config.steps,
+            history,
+            is_recorded=config.recorded_steps().__contains__,
+            on_point=checked,
+            progress=progress,
+        )
     return TrainingResult(
         network=network,
         config=config,
@@ -138,6 +145,8 @@ def train(
 class _Run:
     """The training of a network by mini-batches, as `drive` sees it."""
 
+    detail = ""
+
     def __init__(
         self, network: Network, X: ArrayLike, y: ArrayLike, config: TrainingConfig
     ) -> None:
@@ -146,20 +155,13 @@ class _Run:
         self.labels = torch.tensor(as_labels(y, len(self.inputs[0]))).to(self.inputs[0])
         self.loss, self.outputs = as_loss(config.loss), RULES[config.rule]
         self.observe = Observer(network, self.inputs, self.labels, self.loss)
-        self.recorded_steps = config.recorded_steps()
         self.batches = _batches(len(self.labels), config)
         self.optimiser = torch.optim.SGD(
             network.parameters(), lr=config.learning_rate, momentum=config.momentum
         )
 
-    def is_recorded(self) -> bool:
-        return self.step in self.recorded_steps
-
     def point(self) -> HistoryPoint:
         return self.observe(self.step)
-
-    def detail(self) -> str:
-        return ""
 
     def advance(self) -> Ending | None:
         if self.step == self.config.steps:

@@ -13,21 +13,15 @@ OnProgress: TypeAlias = Callable[[int, str], object]
 @contextmanager
 def progress_bar(steps: int) -> Iterator[OnProgress]:
     """Show a bar of this many steps, and yield the function that moves it."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
 
-    with Progress(
-        TextColumn("{task.completed:,} / {task.total:,} steps"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[detail]}"),
+    with progress.Progress(
+        progress.TextColumn("{task.completed:,} / {task.total:,} steps"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.fields[detail]}"),
         console=Console(stderr=True),
     ) as bar:
         task = bar.add_task("", total=steps, detail="")
