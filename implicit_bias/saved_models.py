@@ -23,6 +23,7 @@ from implicit_bias.solvers import base
 from implicit_bias.storage.tensors import FileError as FileError
 from implicit_bias.storage.tensors import TensorFormat, Tensors
 from implicit_bias.training import limit, losses
+from implicit_bias.training.driver import Ending
 
 MODELS = TensorFormat(
     "implicit-bias model 2",
@@ -152,7 +153,7 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return {"dict": [[_encode(k, arrays), _encode(v, arrays)] for k, v in value.items()]}
     if isinstance(value, certificate.Status):
         return {"status": value.name}
-    if isinstance(value, limit.Ending):
+    if isinstance(value, Ending):
         return {"ending": value.name}
     if isinstance(value, losses.MarginLoss) and losses.LOSSES.get(value.name) is value:
         return {"loss": value.name}
@@ -194,11 +195,15 @@ def _decode(value: Any, arrays: Tensors) -> Any:
         case {"status": name}:
             return certificate.Status[name]
         case {"ending": name}:
-            return limit.Ending[name]
+            return Ending[name]
         case {"loss": name}:
             return losses.LOSSES[name]
         case {"object": name, "fields": named}:
-            return DATACLASSES[name](**{k: _decode(v, arrays) for k, v in named.items()})
+            values = {key: _decode(item, arrays) for key, item in named.items()}
+            if "interrupted" in values:  # of a training in a file of version 0.1
+                stopped = values.pop("interrupted")
+                values["ending"] = Ending.INTERRUPTED if stopped else Ending.STEPS
+            return DATACLASSES[name](**values)
         case {"network": name}:
             return _decode_network(NETWORKS[name], value, arrays)
         case {"classifier": name, "parameters": parameters, "fitted": fitted}:

@@ -24,6 +24,7 @@ from implicit_bias.stationarity import (
     HomogeneityError,
     SeparationError,
     Stationarity,
+    active_units,
     balance,
     certify_network,
     kkt_measure,
@@ -117,6 +118,9 @@ def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
 def test_the_certificate_of_the_limit(name: str) -> None:
     network, solution = at_limit(GATED[name]())
     found = certify_network(network, X, Y)
+    assert found.certificate is found.by_multipliers
+    assert (found.given.lower, found.given.upper) == (0.0, found.certificate.upper)
+    np.testing.assert_array_equal(found.problem.group_norms(network.coef()), found.unit_norms)
     assert found.certificate.gap < KKT_TOLERANCE
     assert found.certificate.upper == pytest.approx(solution.certificate.upper)
     assert found.balance < ROUNDING
@@ -174,6 +178,23 @@ def test_a_dead_unit_is_the_mark_of_another_stationary_point() -> None:
     tighter = certify_network(network, X, Y, alpha=whole.alpha)
     assert tighter.certificate.gap == pytest.approx(excess, abs=KKT_TOLERANCE)
     np.testing.assert_array_equal(tighter.dual_norms, found.dual_norms)
+
+
+def test_a_certificate_without_multipliers() -> None:
+    network, solution = at_limit(GATED["gln"]())
+    found = certify_network(network, X, Y, alpha=solution.alpha, multipliers=False)
+    assert found.certificate is found.given
+    assert (found.by_multipliers, found.stationarity, found.obstacle) == (None, None, "")
+    assert np.isnan(found.dual_norms).all()
+    assert found.certificate.lower == pytest.approx(solution.certificate.lower)
+
+
+def test_old_names_of_active_units() -> None:
+    found = certify_network(GATED["gln"](), X, Y, multipliers=False)
+    with pytest.warns(DeprecationWarning, match="active"):
+        np.testing.assert_array_equal(found.live, found.active)
+    with pytest.warns(DeprecationWarning, match="active_units"):
+        assert tested.live_units is active_units
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -69,11 +70,9 @@ class TrainingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        counts = {"steps": 1, "batch_size": 1, "record": 2}
-        if self.batch_size is None:
-            del counts["batch_size"]
-        if isinstance(self.record, tuple):
-            del counts["record"]
+        counts = {"steps": 1}
+        counts |= {} if self.batch_size is None else {"batch_size": 1}
+        counts |= {} if isinstance(self.record, tuple) else {"record": 2}
         _check_ranges(self, counts, positive=("learning_rate", "decay"))
         if isinstance(self.record, tuple) and not all(
             _is_whole(step) and 0 <= step <= self.steps for step in self.record
@@ -95,6 +94,14 @@ class TrainingConfig:
     def step_size(self, step: int) -> float:
         """Step size of the update that follows ``step`` updates."""
         return self.learning_rate * (self.decay if step >= self.decay_at * self.steps else 1.0)
+
+    def is_recorded(self, step: int) -> bool:
+        """Whether the history has a point at this step."""
+        return step in self._recorded_steps
+
+    @cached_property
+    def _recorded_steps(self) -> frozenset[int]:
+        return self.recorded_steps()
 
     def recorded_steps(self) -> frozenset[int]:
         """Return the steps at which the history has a point."""

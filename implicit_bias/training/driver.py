@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from implicit_bias.networks import Network
 from implicit_bias.training.configuration import LimitConfig, TrainingConfig
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Config = TypeVar("Config", TrainingConfig, LimitConfig)
 Point = TypeVar("Point", bound=HistoryPoint)
-MeasuredPoint = TypeVar("MeasuredPoint", bound=HistoryPoint, covariant=True)
 
 
 class Ending(Enum):
@@ -39,84 +38,6 @@ class Ending(Enum):
         return self.value
 
 
-class Run(Protocol[MeasuredPoint]):
-    """A training as the loop sees it. Its state is whole whenever Ctrl-C may come."""
-
-    @property
-    def step(self) -> int:
-        """Steps done."""
-
-    @property
-    def detail(self) -> str:
-        """What the progress bar shows beside the step."""
-
-    def point(self) -> MeasuredPoint:
-        """Measure the network as it is."""
-
-    def advance(self) -> Ending | None:
-        """Do one step; or none, and return why the training has ended."""
-
-    def close(self) -> None:
-        """Keep what is to be kept; called once, however the training ended."""
-
-
-def drive(
-    run: Run[Point],
-    steps: int,
-    history: list[Point],
-    *,
-    is_recorded: Callable[[int], bool],
-    on_point: Callable[[Point], None] | None,
-    progress: bool,
-) -> tuple[Ending, float]:
-    """Advance a training until it ends or Ctrl-C ends it.
-
-    Parameters
-    ----------
-    run : Run
-        The training.
-    steps : int
-        Its length, for the progress bar.
-    history : list
-        Its points so far; those to come are appended. The last one describes the network as it
-        is, even where the training ended between two recorded steps.
-    is_recorded : callable
-        Whether the history has a point at a step.
-    on_point : callable or None
-        Called with each recorded point as it is measured, but not with such an extra last one.
-    progress : bool
-        Show a progress bar on standard error.
-
-    Returns
-    -------
-    ending : Ending
-    seconds : float
-        Wall time.
-    """
-    started = time.perf_counter()
-    ending = None
-    try:
-        with progress_bar(steps) if progress else nullcontext() as show:
-            while ending is None:
-                if is_recorded(run.step) and _is_behind(history, run.step):
-                    history.append(run.point())
-                    if on_point is not None:
-                        on_point(history[-1])
-                if show is not None:
-                    show(run.step, run.detail)
-                ending = run.advance()
-    except KeyboardInterrupt:
-        ending = Ending.INTERRUPTED
-    run.close()
-    if _is_behind(history, run.step):
-        history.append(run.point())
-    return ending, time.perf_counter() - started
-
-
-def _is_behind(history: list[Point], step: int) -> bool:
-    return not history or history[-1].step < step
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result(Generic[Config, Point]):
     """A finished or interrupted training.
@@ -129,6 +50,8 @@ class Result(Generic[Config, Point]):
         How it was trained.
     history : tuple of HistoryPoint
         In the order of the steps; the last point describes the network as it is.
+    ending : Ending
+        Why it ended.
     seconds : float
         Wall time, without that before a resumption.
     """
@@ -136,12 +59,18 @@ class Result(Generic[Config, Point]):
     network: Network
     config: Config
     history: tuple[Point, ...]
+    ending: Ending
     seconds: float
 
     @property
     def steps(self) -> int:
         """Steps done."""
         return self.history[-1].step
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C stopped it before the end."""
+        return self.ending is Ending.INTERRUPTED
 
     @property
     def local(self) -> bool:
@@ -151,3 +80,89 @@ class Result(Generic[Config, Point]):
     def frame(self) -> pd.DataFrame:
         """Return the history as a table: a row a point, the caller's measures as last columns."""
         return history_frame(self.history)
+
+
+AnyResult = TypeVar("AnyResult", bound=Result[Any, Any])
+
+
+class Run(Protocol[Config, Point]):
+    """A training as the loop sees it. Its state is whole whenever Ctrl-C may come.
+
+    Attributes
+    ----------
+    network, config
+        As in `Result`.
+    history : list of HistoryPoint
+        The points so far.
+    """
+
+    network: Network
+    config: Config
+    history: list[Point]
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+
+    @property
+    def detail(self) -> str:
+        """What the progress bar shows beside the step."""
+
+    def point(self) -> Point:
+        """Measure the network as it is."""
+
+    def advance(self) -> Ending | None:
+        """Do one step; or none, and return why the training has ended."""
+
+    def close(self) -> None:
+        """Keep what is to be kept; called once, however the training ended."""
+
+
+def drive(
+    run: Run[Config, Point],
+    result: type[AnyResult],
+    *,
+    on_point: Callable[[Point], None] | None,
+    progress: bool,
+) -> AnyResult:
+    """Advance a training until it ends or Ctrl-C ends it.
+
+    Parameters
+    ----------
+    run : Run
+        The training.
+    result : type of Result
+        What to return.
+    on_point : callable or None
+        Called with each recorded point as it is measured, but not with the extra one that
+        describes a network whose training ended between two recorded steps.
+    progress : bool
+        Show a progress bar on standard error.
+    """
+    started, config, history, ending = time.perf_counter(), run.config, run.history, None
+
+    def is_behind() -> bool:
+        return not history or history[-1].step < run.step
+
+    try:
+        with progress_bar(config.steps) if progress else nullcontext() as show:
+            while ending is None:
+                if config.is_recorded(run.step) and is_behind():
+                    history.append(run.point())
+                    if on_point is not None:
+                        on_point(history[-1])
+                if show is not None:
+                    show(run.step, run.detail)
+                ending = run.advance()
+    except KeyboardInterrupt:
+        ending = Ending.INTERRUPTED
+    run.close()
+    if is_behind():
+        history.append(run.point())
+    return result(
+        network=run.network,
+        config=config,
+        history=tuple(history),
+        ending=ending,
+        seconds=time.perf_counter() - started,
+    )

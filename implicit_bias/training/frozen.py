@@ -53,7 +53,7 @@ class Divergence:
 
 @dataclass(frozen=True, eq=False)
 class FrozenComparison:
-    """A ReLU network and its twin with frozen gates, trained side by side.
+    """A ReLU network and its copy with frozen gates, trained side by side.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def train_beside_frozen(
     """Train a ReLU network with and without its gates frozen as they are, and compare.
 
     To freeze the gates after some steps, `train` the network so far and then call this. Both
-    twins start from the network's present weights, at step 0 of the configuration, at rest (no
+    networks start from the network's present weights, at step 0 of the configuration, at rest (no
     momentum is carried over). Ctrl-C ends the one of the two trainings that is running.
 
     Parameters

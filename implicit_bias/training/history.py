@@ -90,7 +90,7 @@ class Observer:
 
     @torch.no_grad()
     def __call__(self, step: int) -> HistoryPoint:
-        """Measure the network as it is now, after so many steps."""
+        """Measure the network as it is now, after this many steps."""
         outputs = self.network(*self.inputs)
         margins = self.labels * outputs
         changed = torch.count_nonzero(self.network.gate_pattern(*self.inputs) != self.first_gates)

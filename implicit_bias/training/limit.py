@@ -149,7 +149,7 @@ class LimitPoint(HistoryPoint):
     step_size : float
         The one to be tried next.
     balance : float
-        Largest relative deviation from |w_h| = ||W_h||, eq. (18), over the live units.
+        Largest relative deviation from |w_h| = ||W_h||, eq. (18), over the active units.
     excess : float
         norm / min_margin / optimum - 1; inf before the samples are separated, nan without an
         optimum.
@@ -175,20 +175,7 @@ OWN_COLUMNS = {"normalised_margin", *(column.name for column in fields(LimitPoin
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LimitResult(Result[LimitConfig, LimitPoint]):
-    """A training towards the limit; the other fields are those of `Result`.
-
-    Attributes
-    ----------
-    ending : Ending
-        Why it ended.
-    """
-
-    ending: Ending
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C stopped it before the end."""
-        return self.ending is Ending.INTERRUPTED
+    """A training towards the limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,18 +271,7 @@ def train_to_limit(
         checkpoint=None if checkpoint is None else Path(checkpoint),
         resume=resume,
     )
-    ending, seconds = drive(
-        run,
-        config.steps,
-        run.history,
-        is_recorded=config.is_recorded,
-        on_point=on_point,
-        progress=progress,
-    )
-    run.descent.set_weights(run.state.weights)
-    return LimitResult(
-        network=network, config=config, history=tuple(run.history), seconds=seconds, ending=ending
-    )
+    return drive(run, LimitResult, on_point=on_point, progress=progress)
 
 
 def _check_excess(network: Network, optimum: float | None, until_excess: float | None) -> None:
@@ -430,6 +406,7 @@ class _Run:
 
     def __post_init__(self, reference: ComparisonPredictor | None, resume: bool) -> None:
         descent, network = self.descent, self.descent.network
+        self.network, self.config = network, descent.config
         self.observe = Observer(network, descent.inputs, descent.labels, descent.loss)
         self.predictions: Tensor | None = None
         if reference is not None:
@@ -455,10 +432,10 @@ class _Run:
         if self.state.min_margin <= 0:
             return math.inf
         self.descent.set_weights(self.state.weights)
-        return self.descent.network.norm() / self.state.min_margin / self.optimum - 1.0
+        return self.network.norm() / self.state.min_margin / self.optimum - 1.0
 
     def point(self) -> LimitPoint:
-        network, state = self.descent.network, self.state
+        network, state = self.network, self.state
         self.descent.set_weights(state.weights)
         disagreement = math.nan
         if self.predictions is not None:
@@ -487,13 +464,12 @@ class _Run:
         return f"log loss {self.state.log_loss:.4g}{excess}"
 
     def advance(self) -> Ending | None:
-        config = self.descent.config
         if self.until_excess is not None and self.excess() <= self.until_excess:
             return Ending.REACHED
-        if self.step >= config.steps:
+        if self.step >= self.config.steps:
             return Ending.STEPS
-        if self.step % config.checkpoint_every == 0:
-            self.close()
+        if self.step % self.config.checkpoint_every == 0:
+            self.save()
         following = self.descent.advance(self.state)
         if following is None:
             return Ending.STALLED
@@ -501,6 +477,10 @@ class _Run:
         return None
 
     def close(self) -> None:
+        self.save()
+        self.descent.set_weights(self.state.weights)
+
+    def save(self) -> None:
         """Write the checkpoint, unless it holds this step already."""
         if self.checkpoint is not None and self.saved < self.step:
             _save(self.checkpoint, self.descent, self.state, self.history)

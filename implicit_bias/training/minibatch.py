@@ -20,7 +20,7 @@ then cancel, f is a gated linear network like any other, with gates and coeffici
 weights may grow as they must if their direction is to have a limit. The layers have no bias input
 beside what the data bring, and start from the network's present weights.
 
-`train_beside_frozen` trains a ReLU network and a twin whose gates are frozen, and records how far
+`train_beside_frozen` trains a ReLU network and a copy whose gates are frozen, and records how far
 they part.
 
 Source: Lippl, Abbott, Chung (2022), section 4, and their published code; Veness et al. (2017),
@@ -60,15 +60,7 @@ class TrainingDiverged(RuntimeError):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingResult(Result[TrainingConfig, HistoryPoint]):
-    """A training by mini-batches; the other fields are those of `Result`.
-
-    Attributes
-    ----------
-    interrupted : bool
-        Whether Ctrl-C stopped it before the end.
-    """
-
-    interrupted: bool
+    """A training by mini-batches."""
 
 
 def train(
@@ -117,7 +109,7 @@ def train(
             "rule='local' lets every unit predict the label by itself, which takes units that are "
             "linear in their weights: use a GLN, or rule='gradient'"
         )
-    run, history = _Run(network, X, y, config), list[HistoryPoint]()
+    run = _Run(network, X, y, config)
 
     def checked(point: HistoryPoint) -> None:
         _check_finite(point.loss, point.step)
@@ -125,21 +117,7 @@ def train(
             on_point(point)
 
     with _threads(1 if config.batch_size is not None else torch.get_num_threads()):
-        ending, seconds = drive(
-            run,
-            config.steps,
-            history,
-            is_recorded=config.recorded_steps().__contains__,
-            on_point=checked,
-            progress=progress,
-        )
-    return TrainingResult(
-        network=network,
-        config=config,
-        history=tuple(history),
-        seconds=seconds,
-        interrupted=ending is Ending.INTERRUPTED,
-    )
+        return drive(run, TrainingResult, on_point=checked, progress=progress)
 
 
 class _Run:
@@ -151,6 +129,7 @@ class _Run:
         self, network: Network, X: ArrayLike, y: ArrayLike, config: TrainingConfig
     ) -> None:
         self.network, self.config, self.step = network, config, 0
+        self.history: list[HistoryPoint] = []
         self.inputs = network.prepare(X)
         self.labels = torch.tensor(as_labels(y, len(self.inputs[0]))).to(self.inputs[0])
         self.loss, self.outputs = as_loss(config.loss), RULES[config.rule]
@@ -184,7 +163,7 @@ class _Run:
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Lend torch so many threads: on small batches they would only wait for each other."""
+    """Lend torch this many threads: on small batches they would only wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

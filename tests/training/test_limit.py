@@ -30,6 +30,7 @@ from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.protocols import lippl2022
 from implicit_bias.saved_models import load_model
 from implicit_bias.solvers import Solution, solve
+from implicit_bias.training import limit
 from implicit_bias.training.limit import (
     GROWTH,
     CheckpointError,
@@ -53,6 +54,7 @@ CLOUD = cloud()
 CLOUD_GATING = HyperplaneContexts.random(CLOUD[0], 4, 1, random_state=0)
 SHORT = LimitConfig(steps=60, checkpoint_every=10)
 OWN_LOSS = MarginLoss("own", lambda q: -q - 3.0 * torch.log1p(torch.nn.functional.softplus(q)))
+LOGISTIC = LOSSES["logistic"]
 METHODS: tuple[Method, ...] = ("plain", "momentum", "accelerated")
 NETWORKS: dict[str, Callable[[], Network]] = {
     "GLN": lambda: GLN([GATING]),
@@ -483,6 +485,18 @@ def test_a_damaged_checkpoint_is_named(content: bytes | None, tmp_path: Path) ->
 def test_configuration_out_of_range(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=name):
         LimitConfig(**{name: value})  # type: ignore[arg-type]
+
+
+def test_a_loss_has_a_name() -> None:
+    named, given = (
+        train_to_limit(gln(), X, Y, replace(SHORT, loss=loss)) for loss in ("logistic", LOGISTIC)
+    )
+    assert named.history == given.history
+
+
+def test_the_old_name_of_a_comparison_predictor() -> None:
+    with pytest.warns(DeprecationWarning, match="ComparisonPredictor"):
+        assert limit.Reference is ComparisonPredictor
 
 
 def test_a_loss_without_an_implicit_bias_is_refused() -> None:

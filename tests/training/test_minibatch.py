@@ -111,7 +111,7 @@ def test_permuting_hidden_units_permutes_their_training() -> None:
 # --- frozen gates ----------------------------------------------------------------------------
 
 
-def test_the_divergence_from_the_frozen_twin() -> None:
+def test_the_divergence_from_the_frozen_copy() -> None:
     network = ReLUNetwork(X.shape[1], [8, 4], seed=1)
     before, gates = network.decision(X), relu_gates(network)
     config = replace(SHORT, learning_rate=0.5, momentum=0.5)
@@ -135,7 +135,7 @@ def test_the_divergence_from_the_frozen_twin() -> None:
     assert last.gates_changed == np.mean(relu_gates(live) != gates) > 0.0
 
 
-def test_the_twins_are_trained_as_each_would_be_alone() -> None:
+def test_both_copies_are_trained_as_each_would_be_alone() -> None:
     network = ReLUNetwork(X.shape[1], [8, 4], seed=1)
     result = train_beside_frozen(network, X, Y, SHORT)
     alone = train(FrozenGateReLU(network), X, Y, SHORT)
@@ -143,7 +143,7 @@ def test_the_twins_are_trained_as_each_would_be_alone() -> None:
     assert result.live.history == train(network, X, Y, SHORT).history
 
 
-def test_the_twins_are_one_while_no_gate_changes() -> None:
+def test_both_copies_are_one_while_no_gate_changes() -> None:
     inputs = np.column_stack([X, np.full(len(X), 50.0)])
     network = ReLUNetwork(4, [2])
     with torch.no_grad():
@@ -172,7 +172,7 @@ def test_divergence_as_a_table() -> None:
     assert table["eval_distance"].isna().all()
 
 
-def test_twins_are_compared_at_the_steps_that_both_reached(
+def test_copies_are_compared_at_the_steps_that_both_reached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def loss_then_interrupt(margins: torch.Tensor) -> torch.Tensor:
@@ -228,6 +228,7 @@ def test_recorded_steps(steps: int, record: int | tuple[int, ...], expected: set
         ("decay_at", 1.1),
         ("momentum", 1.0),
         ("loss", "hinge"),
+        ("loss", 1.0),
         ("rule", "hebb"),
         ("record", 1),
         ("record", [0, 10]),
@@ -240,6 +241,13 @@ def test_recorded_steps(steps: int, record: int | tuple[int, ...], expected: set
 def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):
         TrainingConfig(**{name: value})
+
+
+def test_a_loss_of_ones_own() -> None:
+    steep = MarginLoss("steep", lambda margins: -2.0 * margins)
+    result = train(gln(), X, Y, replace(SHORT, loss=steep))
+    margins = Y * result.network.decision(X)
+    assert result.history[-1].loss == pytest.approx(np.exp(-2.0 * margins).mean())
 
 
 # --- history ---------------------------------------------------------------------------------
