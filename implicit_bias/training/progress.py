@@ -17,7 +17,7 @@ def progress_bar(steps: int) -> Iterator[OnProgress]:
     from rich.console import Console
 
     with progress.Progress(
-        progress.TextColumn("{task.completed:,} / {task.total:,} steps"),
+        progress.TextColumn("training: {task.completed:,} / {task.total:,} steps"),
         progress.BarColumn(),
         progress.TaskProgressColumn(),
         progress.TimeElapsedColumn(),
