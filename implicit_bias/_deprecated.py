@@ -1,4 +1,4 @@
-"""Names of version 0.1: old ones still work, with a DeprecationWarning that says the new one."""
+"""Old names of version 0.1: they still work, with a DeprecationWarning."""
 
 from __future__ import annotations
 
@@ -71,23 +71,24 @@ def redirect_old_names() -> None:
         sys.meta_path.append(_OldNames())
 
 
-def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__`` that knows the old names of what is in it.
+def renamed(module: str, new_names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module some of whose names are elsewhere in the package."""
 
-    Parameters
-    ----------
-    module : str
-        ``__name__`` of the module.
-    names : mapping from old name to new name
-        The new one may be in another module: "module:name".
-    """
-
-    def getattr_of_module(name: str) -> Any:
-        if name not in names:
+    def find(name: str) -> Any:
+        if name not in new_names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        home, _, new = names[name].rpartition(":")
-        home = home or module
-        warnings.warn(f"{module}.{name} is now {home}.{new}", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(home), new)
+        return _now(f"{module}.{name}", new_names[name])
 
-    return getattr_of_module
+    return find
+
+
+def moved_classmethod(old: str, new: str) -> Any:
+    """Return a class method that calls the function of the package which replaces it."""
+    return classmethod(lambda cls, *values, **options: _now(old, new)(*values, **options))
+
+
+def _now(old: str, new: str) -> Any:
+    """Return what has a new name, with a warning to whoever used the old one."""
+    warnings.warn(f"{old} is now {PACKAGE}{new}", DeprecationWarning, stacklevel=3)
+    module, _, name = new.rpartition(".")
+    return getattr(import_module(PACKAGE + module), name)

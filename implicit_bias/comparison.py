@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.certificate import Certificate, Status, certify
 from implicit_bias.estimators.base import BinaryClassifier, MarginView
 from implicit_bias.problem import MarginProblem
-from implicit_bias.stationarity import live_units
+from implicit_bias.stationarity import active_units
 from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
@@ -355,7 +355,7 @@ def _margin_result(
     total = float(group_norms.sum())
     norm = total if total > 0 else 1.0
     solution = view.solution
-    active = live_units(group_norms) if solution is None else solution.active
+    active = active_units(group_norms) if solution is None else solution.active
     separated = solution is not None and solution.status is not Status.NOT_SEPARABLE
     return MarginResult(
         program=program,

@@ -29,6 +29,7 @@ import scipy.sparse as sp
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias._deprecated import moved_classmethod
 from implicit_bias.validation import Array, as_features, as_finite
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class HyperplaneContexts(Gating):
             Seed of the draws.
         """
         X = as_finite(X, "X", 2)
-        _check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
+        check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
         rng = np.random.default_rng(random_state)
         shape = (n_units, n_hyperplanes)
         weights = rng.normal(0.0, WEIGHT_SCALE, (*shape, X.shape[1]))
@@ -207,58 +208,9 @@ class HyperplaneContexts(Gating):
         thresholds = _thresholds(threshold, weights, drawn, reference)
         return cls.from_hyperplanes(X, weights, thresholds)
 
-    @classmethod
-    def published(
-        cls,
-        X: ArrayLike,
-        n_units: int,
-        n_hyperplanes: int = 1,
-        *,
-        threshold: Literal["median", "random"],
-        reference: ArrayLike,
-        seed: int,
-    ) -> HyperplaneContexts:
-        """Repeat the draws of the published code to the bit (Lippl et al. 2022).
-
-        Parameters
-        ----------
-        X : array_like of shape (n, D)
-            Training inputs.
-        n_units, n_hyperplanes : int
-            H and k.
-        threshold : {"median", "random"}
-            Their option; the median is the 0.5-quantile over ``reference``.
-        reference : array_like of shape (n', D)
-            In the published code all 60,000 images, validation images included.
-        seed : int
-            The context seed of the published tables.
-        """
-        import torch
-
-        X = as_finite(X, "X", 2)
-        _check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
-        n_features, rows = X.shape[1], n_units * n_hyperplanes
-        generator = torch.Generator().manual_seed(seed)
-        # They construct a torch Linear first; its default initialisation consumes these draws.
-        bound = 1.0 / math.sqrt(n_features)
-        torch.empty(rows, n_features).uniform_(-bound, bound, generator=generator)
-        weights = torch.empty(rows, n_features).normal_(0.0, WEIGHT_SCALE, generator=generator)
-        drawn = torch.empty(rows).normal_(0.0, THRESHOLD_SCALE, generator=generator)
-        if threshold == "median":
-            reference = as_features(reference, n_features)
-            offsets = _single_precision_projections(reference, weights)
-            for row, column in enumerate(offsets.unbind(1)):  # quantile refuses large tensors
-                drawn[row] = column.quantile(0.5)
-        elif threshold != "random":
-            raise ValueError(f"threshold must be 'median' or 'random', got {threshold!r}")
-        # Row-major: row h * k + j is hyperplane j of unit h.
-        shape = (n_units, n_hyperplanes)
-        return cls.from_hyperplanes(
-            X,
-            weights.double().numpy().reshape(*shape, n_features),
-            drawn.double().numpy().reshape(shape),
-            single_precision=True,
-        )
+    published = moved_classmethod(
+        "HyperplaneContexts.published", "protocols.lippl2022.draw_contexts"
+    )
 
     @property
     def n_features(self) -> int:
@@ -430,7 +382,7 @@ class UnitGates(Gating):
             Seed of the draws.
         """
         X = as_finite(X, "X", 2)
-        _check_counts(n_units=n_units)
+        check_counts(n_units=n_units)
         if init not in ("normal", "orthogonal"):
             raise ValueError(f"init must be 'normal' or 'orthogonal', got {init!r}")
         rng = np.random.default_rng(random_state)
@@ -442,33 +394,7 @@ class UnitGates(Gating):
             weights = _orthogonal(weights)
         return cls(weights, _thresholds(threshold, weights, drawn, X), firing, always_on)
 
-    @classmethod
-    def published(
-        cls, n_units: int, *, reference: ArrayLike, seed: int, always_on: bool = True
-    ) -> UnitGates:
-        """Repeat the gates of the published SVM-RC: orthogonal, lower median, and one unit on.
-
-        Parameters
-        ----------
-        n_units : int
-            H, without the always-on unit.
-        reference : array_like of shape (n', D)
-            The inputs whose lower median (torch.median) is taken: all 60,000 images.
-        seed : int
-            Seed of the published tables.
-        always_on : bool
-            Without this unit some samples have all gates off.
-        """
-        import torch
-
-        reference = as_finite(reference, "reference", 2)
-        _check_counts(n_units=n_units)
-        generator = torch.Generator().manual_seed(seed)
-        drawn = torch.empty(n_units, reference.shape[1])
-        torch.nn.init.orthogonal_(drawn, generator=generator)
-        thresholds = _single_precision_projections(reference, drawn).median(dim=0).values
-        weights = drawn.double().numpy()
-        return cls(weights, thresholds.double().numpy(), ">=", always_on, single_precision=True)
+    published = moved_classmethod("UnitGates.published", "protocols.lippl2022.draw_unit_gates")
 
     @property
     def n_features(self) -> int:
@@ -540,7 +466,8 @@ def l2_metric(n_units: int, n_contexts: int) -> Array:
     return (np.eye(size) - block / n_contexts) / n_contexts + 1.0 / size**2
 
 
-def _check_counts(**counts: int) -> None:
+def check_counts(**counts: int) -> None:
+    """Refuse counts of units and hyperplanes that are no whole numbers, or out of range."""
     for name, count in counts.items():
         least = 1 if name == "n_units" else 0  # no hyperplane: one context, no gates at all
         if not isinstance(count, (int, np.integer)) or count < least:
@@ -558,14 +485,14 @@ def _projections(X: Array, weights: Array, single_precision: bool = False) -> Ar
     if single_precision:
         import torch
 
-        single = _single_precision_projections(X, torch.tensor(flat, dtype=torch.float32))
+        single = single_precision_projections(X, torch.tensor(flat, dtype=torch.float32))
         projections = single.double().numpy()
     else:
         projections = X @ flat.T
     return projections.reshape(len(X), *weights.shape[:-1])
 
 
-def _single_precision_projections(X: Array, weights: torch.Tensor) -> torch.Tensor:
+def single_precision_projections(X: Array, weights: torch.Tensor) -> torch.Tensor:
     """Projections of X (n, D) on float32 weights (H, D), as torch rounds them: (n, H)."""
     import torch
 

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.gating import Gating, HyperplaneContexts, UnitGates
-from implicit_bias.problem import BLOCK
+from implicit_bias.problem import BLOCK, Structure
 from implicit_bias.validation import Array, as_features
 
 Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
@@ -242,6 +242,16 @@ class Network(nn.Module, ABC):
         self._check_margin_structure()
         return self._first_layer_gating()
 
+    def architecture(self) -> Structure:
+        """Gates, groups and metric of a network with one hidden layer: all but the coefficients.
+
+        Raises
+        ------
+        ValueError
+            More than one hidden layer.
+        """
+        return Structure(self.gating())
+
     def coef(self) -> Array:
         """Coefficients zeta, shape (M, D), of a network with one hidden layer, as they are now.
 
@@ -272,6 +282,14 @@ class Network(nn.Module, ABC):
             weights = (*self.hidden_weights, self.readout)
             squares = sum(layer.square().sum().item() for layer in weights)
             return float((squares / self.n_layers) ** (self.n_layers / 2))
+
+    def smallest_margin(self, outputs: Tensor, labels: Tensor) -> float:
+        """Smallest y_n f(x_n) of outputs (n,) and labels (n,).
+
+        The readout's bias is left out, as it is in `norm`, so that their ratio has the SVM's as
+        its bound.
+        """
+        return (labels * (outputs - self.readout_bias_value)).min().item()
 
     def _read(self, hidden: Tensor) -> Tensor:
         """Readout (n,) of the last hidden layer (n, H)."""

@@ -1,22 +1,18 @@
 """Save and load fitted models as data, never as pickles.
 
-A file is in the safetensors format: the arrays, and a JSON header that names what they belong
-to. Loading builds objects of the classes listed in `DATACLASSES`, `NETWORKS` and `CLASSIFIERS`
-only, so a file from a stranger cannot run code; but its numbers are its author's claims, which
-`certify` checks.
+A file holds the arrays, and a JSON header that names what they belong to (`storage.tensors`).
+Loading builds objects of the classes listed in `DATACLASSES`, `NETWORKS` and `CLASSIFIERS` only, so
+an untrusted file cannot run code; but its numbers are its author's claims, which `certify` checks.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 import torch
 from numpy.typing import NDArray
 
@@ -24,10 +20,17 @@ import implicit_bias
 from implicit_bias import certificate, estimators, gating, networks, problem, training
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.solvers import base
-from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.storage.tensors import FileError as FileError
+from implicit_bias.storage.tensors import TensorFormat, Tensors
 from implicit_bias.training import limit, losses
+from implicit_bias.training.driver import Ending
 
-FORMAT = "implicit-bias model 1"
+MODELS = TensorFormat(
+    "implicit-bias model 2",
+    older=("implicit-bias model 1",),
+    what="saved model of this package",
+    cure="save it again with `implicit-bias fit`, `implicit-bias train` or save_model",
+)
 
 # What a file may name. Dataclasses are stored field by field.
 DATACLASSES: dict[str, type] = {
@@ -73,10 +76,6 @@ CLASSIFIERS: dict[str, type[BinaryClassifier]] = {
 }
 
 
-class FileError(ValueError):
-    """A file that is no saved model, or damaged; the message names it."""
-
-
 @dataclass(frozen=True)
 class SavedModel:
     """A loaded model, the facts saved with it, and the version that wrote it."""
@@ -107,15 +106,11 @@ def save_model(
     """
     arrays: dict[str, NDArray[Any]] = {}
     header = {
-        "format": FORMAT,
         "version": implicit_bias.__version__,
         "model": _encode(model, arrays),
         "facts": dict(facts or {}),
     }
-    metadata = {"header": json.dumps(header)}
-    write_atomically(
-        path, lambda partial: safetensors.numpy.save_file(arrays, partial, metadata=metadata)
-    )
+    MODELS.write(path, arrays, header)
 
 
 def load_model(path: str | Path) -> SavedModel:
@@ -128,37 +123,17 @@ def load_model(path: str | Path) -> SavedModel:
     FileNotFoundError
         No such file.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no such file: {path}")
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {})["header"])
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if header["format"] != FORMAT:
-            raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
-        model = _decode(header["model"], arrays)
-        if not isinstance(model, BinaryClassifier):
-            raise ValueError("it holds no classifier")
-        model.margin_view()  # fails now, not later, where an attribute is missing
-        if not isinstance(header["facts"], dict):
-            raise ValueError("its facts are not a mapping")
-        return SavedModel(model, header["facts"], str(header["version"]))
-    except (
-        safetensors.SafetensorError,
-        AttributeError,
-        IndexError,
-        KeyError,
-        MemoryError,
-        OverflowError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise FileError(
-            f"{path} is no saved model of this package, or is damaged ({error}): save it again "
-            "with `implicit-bias fit`, `implicit-bias train` or save_model"
-        ) from error
+    return MODELS.read(path, _decode_model)
+
+
+def _decode_model(header: dict[str, Any], arrays: Tensors) -> SavedModel:
+    model = _decode(header["model"], arrays)
+    if not isinstance(model, BinaryClassifier):
+        raise ValueError("it holds no classifier")
+    model.margin_view()  # fails now, not later, where an attribute is missing
+    if not isinstance(header["facts"], dict):
+        raise ValueError("its facts are not a mapping")
+    return SavedModel(model, header["facts"], str(header["version"]))
 
 
 def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -180,7 +155,7 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return {"dict": [[_encode(k, arrays), _encode(v, arrays)] for k, v in value.items()]}
     if isinstance(value, certificate.Status):
         return {"status": value.name}
-    if isinstance(value, limit.Ending):
+    if isinstance(value, Ending):
         return {"ending": value.name}
     if isinstance(value, losses.MarginLoss) and losses.LOSSES.get(value.name) is value:
         return {"loss": value.name}
@@ -204,7 +179,7 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     )
 
 
-def _decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def _decode(value: Any, arrays: Tensors) -> Any:
     """Undo `_encode`."""
     if not isinstance(value, dict):
         return value
@@ -222,11 +197,15 @@ def _decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         case {"status": name}:
             return certificate.Status[name]
         case {"ending": name}:
-            return limit.Ending[name]
+            return Ending[name]
         case {"loss": name}:
             return losses.LOSSES[name]
         case {"object": name, "fields": named}:
-            return DATACLASSES[name](**{k: _decode(v, arrays) for k, v in named.items()})
+            values = {key: _decode(item, arrays) for key, item in named.items()}
+            if "interrupted" in values:  # of a training in a file of version 0.1
+                stopped = values.pop("interrupted")
+                values["ending"] = Ending.INTERRUPTED if stopped else Ending.STEPS
+            return DATACLASSES[name](**values)
         case {"network": name}:
             return _decode_network(NETWORKS[name], value, arrays)
         case {"classifier": name, "parameters": parameters, "fitted": fitted}:
@@ -255,11 +234,11 @@ def _encode_network(network: networks.Network, arrays: dict[str, NDArray[Any]]) 
 
 
 def _decode_network(
-    cls: type[networks.Network], value: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    cls: type[networks.Network], value: Mapping[str, Any], arrays: Tensors
 ) -> networks.Network:
     options = _decode(value["options"], arrays)
     options["dtype"] = {"float32": torch.float32, "float64": torch.float64}[options["dtype"]]
-    if cls is networks.FrozenGateReLU:  # made from a live network; its own gates come next
+    if cls is networks.FrozenGateReLU:  # made from a ReLU network; its own gates come next
         network: networks.Network = cls(networks.ReLUNetwork(**options))
     else:
         network = cls(**options)

@@ -42,9 +42,9 @@ Where f has a kink (a ReLU at 0), autograd's derivative stands for the whole sub
 
 **To the convex program.** With one hidden layer f(x) = sum_h w_h <W_h, z_h(x) x'>, L = 2, zeta_h =
 w_h W_h, and the gradients of sum_n lambda_n q_n are w_h V_h in W_h and <W_h, V_h> in w_h. At a KKT
-point therefore W_h = w_h V_h and w_h = <W_h, V_h>, so that a live unit (zeta_h != 0) has |w_h| =
+point therefore W_h = w_h V_h and w_h = <W_h, V_h>, so that an active unit (zeta_h != 0) has |w_h| =
 ||W_h||, which is eq. (18), and ||V_h(lambda)|| = 1: lambda is alpha, the dual variables of the
-margin problem, with no factor between them, wherever no dead unit stands in the way. For at a dead
+margin problem, with no factor between them, unless there is a dead unit. For at a dead
 unit both conditions hold whatever V_h is, while the margin problem also asks ||V_h|| <= 1. A dead
 unit of a larger dual norm is the mark of another stationary point than the SVM.
 
@@ -56,6 +56,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -70,13 +71,14 @@ from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vjp, vmap
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Certificate, certify
 from implicit_bias.networks import Network
-from implicit_bias.problem import BLOCK, Structure
+from implicit_bias.problem import BLOCK, MarginProblem
 from implicit_bias.validation import Array, as_labels
 
-# A hidden unit is live if its norm is at least this share of the largest one.
-LIVE_SHARE = 0.01
+# A hidden unit is active if its norm is at least this share of the largest one, else dead.
+ACTIVE_SHARE = 0.01
 # Largest share by which a homogeneous module may miss c^L, by rounding.
 HOMOGENEITY_TOLERANCE = 1e-6
 # Entries of a block of per-sample gradients (512 MiB); at most a few blocks exist at a time.
@@ -165,39 +167,58 @@ class NetworkCertificate:
 
     Attributes
     ----------
-    certificate : Certificate
-        Upper bound from the network, lower bound from the best dual variables at hand. Its ``gap``
-        is the share within which the network is of the limit.
+    problem : MarginProblem
+        The margin problem.
+    given : Certificate
+        Upper bound from the network, lower bound from the dual variables that were given.
+    by_multipliers : Certificate or None
+        The same upper bound, lower bound from the network's own multipliers.
     stationarity : Stationarity or None
-        None where ``obstacle`` says why.
+        None where ``obstacle`` says why, or where the multipliers were not asked for.
     obstacle : str
         Why the network has no multipliers, and so gives no lower bound; else empty.
     unit_norms : ndarray of shape (H,)
         ||zeta_h|| of each hidden unit, as the network is.
     dual_norms : ndarray of shape (H,)
-        ||V_h(lambda)||: 1 at live units of a KKT point; nan without multipliers.
-    live : ndarray of bool, shape (H,)
-        Units with at least 1 % of the largest norm.
+        ||V_h(lambda)||: 1 at active units of a KKT point; nan without multipliers.
     balance : float
         See `balance`.
     """
 
-    certificate: Certificate
+    problem: MarginProblem
+    given: Certificate
+    by_multipliers: Certificate | None
     stationarity: Stationarity | None
     obstacle: str
     unit_norms: Array
     dual_norms: Array
-    live: NDArray[np.bool_]
     balance: float
 
     @property
+    def certificate(self) -> Certificate:
+        """The better of the two lower bounds; its ``gap`` is how near the limit the network is."""
+        own = self.by_multipliers
+        return self.given if own is None or own.lower <= self.given.lower else own
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Units (H,) with at least 1 % of the largest norm."""
+        return active_units(self.unit_norms)
+
+    @property
+    def live(self) -> NDArray[np.bool_]:
+        """Old name of `active`."""
+        warnings.warn("NetworkCertificate.live is now active", DeprecationWarning, stacklevel=2)
+        return self.active
+
+    @property
     def dead(self) -> NDArray[np.int64]:
-        """The units that are not live.
+        """The units that are not active.
 
         Where `Stationarity.gap` is near 0 and one of them has a dual norm above 1, the network is
         near another stationary point than the SVM: with that unit the norm could be lower.
         """
-        return np.flatnonzero(~self.live)
+        return np.flatnonzero(~self.active)
 
 
 def stationarity(
@@ -274,7 +295,12 @@ def stationarity(
 
 
 def certify_network(
-    network: Network, X: ArrayLike, y: ArrayLike, *, alpha: ArrayLike | None = None
+    network: Network,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    alpha: ArrayLike | None = None,
+    multipliers: bool = True,
 ) -> NetworkCertificate:
     """Bound how far a network of one hidden layer is from the limit, without solving the SVM.
 
@@ -292,6 +318,9 @@ def certify_network(
     alpha : array_like of shape (N,), optional
         Dual variables of the network's margin problem, of `solve` say; they count where their
         lower bound is above that of the multipliers.
+    multipliers : bool
+        Find the network's multipliers, which takes long with many more samples than
+        `FEW_SAMPLES`.
 
     Returns
     -------
@@ -309,28 +338,25 @@ def certify_network(
             f"certify_network takes a network of this package, not a {type(network).__name__}: of "
             "a classifier pass classifier.network_; for another torch module use stationarity"
         )
-    problem = Structure(network.gating()).problem(X, y)
-    coef = network.coef()
-    unit_norms = problem.group_norms(coef)
+    problem, coef = network.architecture().problem(X, y), network.coef()
     dual_norms = np.full(problem.n_groups, np.nan)
-    certificate = certify(problem, coef, alpha)
-    measures, obstacle = None, ""
-    try:
-        measures = stationarity(network, network.prepare(X), problem.y)
-    except (HomogeneityError, SeparationError) as error:
-        obstacle = str(error)
-    else:
-        dual_norms = problem.dual_norms(measures.multipliers)
-        by_multipliers = certify(problem, coef, measures.multipliers)
-        if by_multipliers.lower > certificate.lower:
-            certificate = by_multipliers
+    measures, by_multipliers, obstacle = None, None, ""
+    if multipliers:
+        try:
+            measures = stationarity(network, network.prepare(X), problem.y)
+        except (HomogeneityError, SeparationError) as error:
+            obstacle = str(error)
+        else:
+            dual_norms = problem.dual_norms(measures.multipliers)
+            by_multipliers = certify(problem, coef, measures.multipliers)
     return NetworkCertificate(
-        certificate=certificate,
+        problem=problem,
+        given=certify(problem, coef, alpha),
+        by_multipliers=by_multipliers,
         stationarity=measures,
         obstacle=obstacle,
-        unit_norms=unit_norms,
+        unit_norms=problem.group_norms(coef),
         dual_norms=dual_norms,
-        live=live_units(unit_norms),
         balance=balance(network),
     )
 
@@ -354,28 +380,42 @@ def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, flo
     return measure
 
 
-def balance(network: Network) -> float:
-    """Largest deviation from |w_h| = ||W_h||, eq. (18), over the live hidden units of any layer.
+def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
+    """Norms (H_l,) of the weights into each unit (of all its contexts), and out of it.
 
-    Of a unit with norm a of the weights into it (of all its contexts) and norm b of those out of
-    it the deviation is |a - b| / max(a, b), in [0, 1]. It goes to 0 in the limit; a unit is live
-    if its product a b is at least 1 % of the largest one in its layer.
+    Yields
+    ------
+    inward, outward : ndarray of shape (H_l,)
+        Of one hidden layer after the other; their product is the units' norm.
     """
-    largest = 0.0
     for layer, following in pairwise([*network.hidden_weights, network.readout]):
         outward = _double(following).norm(dim=0).cpu().numpy()
         # Row-major: the C weight vectors of a unit lie together.
-        inward = _double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy()
-        live = live_units(inward * outward)
-        a, b = inward[live], outward[live]
+        yield _double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy(), outward
+
+
+def balance(network: Network) -> float:
+    """Largest deviation from |w_h| = ||W_h||, eq. (18), over the active units of any layer.
+
+    Of a unit with norm a of the weights into it (of all its contexts) and norm b of those out of
+    it the deviation is |a - b| / max(a, b), in [0, 1]. It goes to 0 in the limit; a unit is active
+    if its product a b is at least 1 % of the largest one in its layer.
+    """
+    largest = 0.0
+    for inward, outward in layer_norms(network):
+        active = active_units(inward * outward)
+        a, b = inward[active], outward[active]
         largest = max([largest, *(np.abs(a - b) / np.maximum(a, b))])
     return float(largest)
 
 
-def live_units(norms: Array) -> NDArray[np.bool_]:
+def active_units(norms: Array) -> NDArray[np.bool_]:
     """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
-    live: NDArray[np.bool_] = (norms > 0) & (norms >= LIVE_SHARE * norms.max())
-    return live
+    active: NDArray[np.bool_] = (norms > 0) & (norms >= ACTIVE_SHARE * norms.max())
+    return active
+
+
+__getattr__ = renamed(__name__, {"live_units": "stationarity.active_units"})
 
 
 class _Margins:

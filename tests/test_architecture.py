@@ -57,6 +57,19 @@ def test_import_is_light() -> None:
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("module", ["training.configuration", "protocols.lippl2022"])
+def test_configurations_need_no_torch(module: str) -> None:
+    code = (
+        f"import sys, implicit_bias.{module}\n"
+        "from implicit_bias.training import LimitConfig, TrainingConfig\n"
+        "LimitConfig(), TrainingConfig(), print('torch' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "False"
+
+
 def test_native_solve_needs_no_cvxpy() -> None:
     code = (
         "import sys, numpy as np, implicit_bias as ib;"

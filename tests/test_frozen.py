@@ -19,6 +19,7 @@ from implicit_bias.cli.app import app
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.gating import HyperplaneContexts, UnitGates
 from implicit_bias.networks import GLN, ReLUNetwork
+from implicit_bias.protocols import lippl2022
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.runner import take_stock
 from implicit_bias.runs.store import Store
@@ -88,10 +89,10 @@ def numbers(weights: Array, thresholds: Array) -> list[float]:
 def draws() -> dict[str, list[float]]:
     X = MOONS.X
     contexts = HyperplaneContexts.random(X, 5, 2, random_state=3)
-    published = HyperplaneContexts.published(X, 5, 2, threshold="random", reference=X, seed=2)
+    published = lippl2022.draw_contexts(X, 5, 2, threshold="random", reference=X, seed=2)
     gates = UnitGates.random(X, 5, random_state=3)
     orthogonal = UnitGates.random(X, 2, init="orthogonal", random_state=3)
-    published_gates = UnitGates.published(2, reference=X, seed=2)
+    published_gates = lippl2022.draw_unit_gates(2, reference=X, seed=2)
 
     def first(weights: torch.Tensor) -> list[float]:
         return [*weights.detach().numpy().ravel()[:4].tolist(), 0.0, 0.0]

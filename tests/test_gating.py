@@ -1,4 +1,4 @@
-"""Gates: against loops and dicts, seeds, thresholds, and the published draws to the bit."""
+"""Gates: against loops and dicts, seeds, thresholds."""
 
 import itertools
 import math
@@ -22,6 +22,7 @@ from implicit_bias.gating import (
     UnitGates,
     _median,
 )
+from implicit_bias.protocols import lippl2022
 from implicit_bias.validation import Array
 
 X, _ = cloud(40, 5)
@@ -36,10 +37,8 @@ GATINGS: dict[str, Callable[[], Gating]] = {
     ),
     "units": lambda: UnitGates.random(X, 6, random_state=0),
     "sigmoid": lambda: UnitGates.random(X, 6, firing="sigmoid", random_state=0),
-    "published": lambda: HyperplaneContexts.published(
-        X, 4, 1, threshold="median", reference=X, seed=1
-    ),
-    "published-units": lambda: UnitGates.published(4, reference=X, seed=1),
+    "published": lambda: lippl2022.draw_contexts(X, 4, 1, threshold="median", reference=X, seed=1),
+    "published-units": lambda: lippl2022.draw_unit_gates(4, reference=X, seed=1),
 }
 
 
@@ -317,73 +316,6 @@ def test_scales_of_the_draws() -> None:
     assert drawn.weights.std() == pytest.approx(1 / math.sqrt(5), rel=0.02)
 
 
-# --- the published draws ---------------------------------------------------------------------
-
-IMAGES = np.random.default_rng(0).uniform(-1, 1, (301, 30))
-
-
-@pytest.fixture
-def global_rng() -> Any:
-    """Give the literal re-implementations torch's global generator, and restore it."""
-    with torch.random.fork_rng():
-        yield
-
-
-@pytest.mark.usefixtures("global_rng")
-@pytest.mark.parametrize("threshold", ["median", "random"])
-@pytest.mark.parametrize(("n_units", "k"), [(10, 1), (4, 2), (1, 5)])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_published_contexts(seed: int, n_units: int, k: int, threshold: Any) -> None:
-    """Against the published draws, literally: from torch's global generator."""
-    train = IMAGES[:100]
-    torch.manual_seed(seed)
-    layer = torch.nn.Linear(30, n_units * k, bias=False)
-    torch.nn.init.normal_(layer.weight, std=36)
-    thresholds = torch.empty(n_units * k)
-    torch.nn.init.normal_(thresholds, std=9)
-    with torch.no_grad():
-        if threshold == "median":
-            all_projections = layer(torch.tensor(IMAGES, dtype=torch.float32))
-            thresholds = torch.quantile(all_projections, 0.5, dim=0)
-        projections = layer(torch.tensor(train, dtype=torch.float32))
-        fires = (projections > thresholds).numpy().reshape(100, n_units, k)
-    state = torch.get_rng_state()
-    fitted = HyperplaneContexts.published(
-        train, n_units, k, threshold=threshold, reference=IMAGES, seed=seed
-    )
-    assert torch.equal(state, torch.get_rng_state())
-    weights = layer.weight.detach().double().numpy().reshape(n_units, k, 30)
-    np.testing.assert_array_equal(fitted.weights, weights)
-    np.testing.assert_array_equal(
-        fitted.thresholds, thresholds.double().numpy().reshape(n_units, k)
-    )
-    np.testing.assert_array_equal(fitted.fires(train), fires)
-
-
-@pytest.mark.usefixtures("global_rng")
-@pytest.mark.parametrize("n_units", [5, 30, 40])
-@pytest.mark.parametrize("n", [300, 301])
-def test_published_units(n: int, n_units: int) -> None:
-    images = IMAGES[:n]
-    inputs = torch.tensor(images, dtype=torch.float32)
-    torch.manual_seed(3)
-    weights = torch.empty(n_units, 30)
-    torch.nn.init.orthogonal_(weights)
-    projections = inputs @ weights.T
-    thresholds = torch.stack([torch.median(column) for column in projections.unbind(1)])
-    on = (projections >= thresholds).double().numpy()
-    state = torch.get_rng_state()
-    fitted = UnitGates.published(n_units, reference=images, seed=3)
-    assert torch.equal(state, torch.get_rng_state())
-    np.testing.assert_array_equal(fitted.weights, weights.double().numpy())
-    np.testing.assert_array_equal(fitted.thresholds, thresholds.double().numpy())
-    np.testing.assert_array_equal(fitted.gates(images), np.column_stack([on, np.ones(n)]))
-    # The lower median fires at itself: one sample more than half are on.
-    assert set(on.sum(axis=0)) == {n // 2 + 1}
-    bare = UnitGates.published(n_units, reference=images, seed=3, always_on=False)
-    np.testing.assert_array_equal(bare.gates(images), on)
-
-
 # --- errors ----------------------------------------------------------------------------------
 
 ERRORS: dict[str, tuple[Callable[[], object], str]] = {
@@ -404,10 +336,6 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
     "threshold-nan": (
         lambda: draw_units(threshold=np.full(4, np.nan)),
         "threshold contains NaN.*impute or drop",
-    ),
-    "published-threshold": (
-        lambda: HyperplaneContexts.published(X, 2, threshold="zero", reference=X, seed=1),  # type: ignore[arg-type]
-        "threshold must be 'median' or 'random', got 'zero'",
     ),
     "reference": (lambda: draw_contexts(reference=X[:, :3]), "X has 3 features.* 5"),
     "init": (lambda: draw_units(init="uniform"), "init must be 'normal' or 'orthogonal'"),

@@ -189,7 +189,7 @@ def test_a_frozen_network_starts_as_the_live_one() -> None:
         )
 
 
-def test_neither_twin_follows_the_other() -> None:
+def test_neither_copy_follows_the_other() -> None:
     live = ReLUNetwork(N_FEATURES, [4], seed=1)
     frozen = FrozenGateReLU(live)
     values, gates = frozen.decision(X), frozen.gating().gates(X)

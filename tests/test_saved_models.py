@@ -117,8 +117,8 @@ def test_a_file_cannot_run_code(tmp_path: Path) -> None:
         3,
     ],
 )
-def test_headers_of_strangers(model: Any, tmp_path: Path) -> None:
-    file = tmp_path / "stranger.safetensors"
+def test_untrusted_headers(model: Any, tmp_path: Path) -> None:
+    file = tmp_path / "untrusted.safetensors"
     header = {"format": "implicit-bias model 1", "version": "0", "model": model, "facts": {}}
     safetensors.numpy.save_file({}, file, metadata={"header": json.dumps(header)})
     with pytest.raises(FileError, match="no saved model"):

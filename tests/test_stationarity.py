@@ -18,12 +18,13 @@ from implicit_bias import GLNClassifier
 from implicit_bias import stationarity as tested
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.problem import MarginProblem, Structure
+from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.stationarity import (
     HomogeneityError,
     SeparationError,
     Stationarity,
+    active_units,
     balance,
     certify_network,
     kkt_measure,
@@ -51,7 +52,7 @@ GATED: dict[str, Callable[[], Network]] = {
 
 
 def program(network: Network, X: Array = X, y: Array = Y) -> MarginProblem:
-    return Structure(network.gating()).problem(X, y)
+    return network.architecture().problem(X, y)
 
 
 def set_weights(network: Network, coef: Array) -> None:
@@ -117,10 +118,13 @@ def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
 def test_the_certificate_of_the_limit(name: str) -> None:
     network, solution = at_limit(GATED[name]())
     found = certify_network(network, X, Y)
+    assert found.certificate is found.by_multipliers
+    assert (found.given.lower, found.given.upper) == (0.0, found.certificate.upper)
+    np.testing.assert_array_equal(found.problem.group_norms(network.coef()), found.unit_norms)
     assert found.certificate.gap < KKT_TOLERANCE
     assert found.certificate.upper == pytest.approx(solution.certificate.upper)
     assert found.balance < ROUNDING
-    np.testing.assert_allclose(found.dual_norms[found.live], 1.0, atol=1e-3)
+    np.testing.assert_allclose(found.dual_norms[found.active], 1.0, atol=1e-3)
     assert (found.dual_norms < 1.001).all()
     np.testing.assert_array_equal(found.dead, np.flatnonzero(solution.group_scale < 1e-6))
 
@@ -174,6 +178,23 @@ def test_a_dead_unit_is_the_mark_of_another_stationary_point() -> None:
     tighter = certify_network(network, X, Y, alpha=whole.alpha)
     assert tighter.certificate.gap == pytest.approx(excess, abs=KKT_TOLERANCE)
     np.testing.assert_array_equal(tighter.dual_norms, found.dual_norms)
+
+
+def test_a_certificate_without_multipliers() -> None:
+    network, solution = at_limit(GATED["gln"]())
+    found = certify_network(network, X, Y, alpha=solution.alpha, multipliers=False)
+    assert found.certificate is found.given
+    assert (found.by_multipliers, found.stationarity, found.obstacle) == (None, None, "")
+    assert np.isnan(found.dual_norms).all()
+    assert found.certificate.lower == pytest.approx(solution.certificate.lower)
+
+
+def test_old_names_of_active_units() -> None:
+    found = certify_network(GATED["gln"](), X, Y, multipliers=False)
+    with pytest.warns(DeprecationWarning, match="active"):
+        np.testing.assert_array_equal(found.live, found.active)
+    with pytest.warns(DeprecationWarning, match="active_units"):
+        assert tested.live_units is active_units
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -534,7 +555,7 @@ def test_a_deep_network_has_no_certificate() -> None:
 
 
 @pytest.mark.parametrize("name", GATED)
-def test_balance_is_the_largest_deviation_of_a_live_unit(name: str) -> None:
+def test_balance_is_the_largest_deviation_of_an_active_unit(name: str) -> None:
     network, solution = at_limit(GATED[name]())
     assert balance(network) < ROUNDING
     unit, dead = int(solution.group_scale.argmax()), int(solution.group_scale.argmin())

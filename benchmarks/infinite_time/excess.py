@@ -35,13 +35,19 @@ from rich.table import Table
 
 from implicit_bias.networks import GLN
 from implicit_bias.problem import MarginProblem, Structure
+from implicit_bias.protocols import lippl2022
 from implicit_bias.report.figures.limit import decay_exponent, logarithmic
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, style
 from implicit_bias.runs.configuration import Builders, Setting, load_data
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.stationarity import certify_network, kkt_measure
-from implicit_bias.training.limit import LimitConfig, LimitPoint, Reference, train_to_limit
-from implicit_bias.training.minibatch import TrainingConfig, train
+from implicit_bias.training.limit import (
+    ComparisonPredictor,
+    LimitConfig,
+    LimitPoint,
+    train_to_limit,
+)
+from implicit_bias.training.minibatch import train
 
 # Steps at which the table has a row, where a training gets that far.
 SHOWN = (1_000, 2_000, 5_000, 10_000, 30_000)
@@ -89,7 +95,7 @@ def main(
     problem = structure.problem(samples.X, samples.y)
     solution = _solved(problem)
     optimum = solution.certificate.lower
-    reference = Reference(validation.X, structure.decision(validation.X, solution.coef))
+    reference = ComparisonPredictor(validation.X, structure.decision(validation.X, solution.coef))
     largest = int(problem.group_norms(solution.coef).argmax())
     others = problem.groups != largest
     without = MarginProblem(
@@ -104,7 +110,7 @@ def main(
     console.print(f"Optimum {optimum:.9g}; without unit {largest} {100 * level:.2f} % more")
     for momentum in (0.0, 0.9):
         network = GLN([contexts], seed=setting.seed)
-        train(network, samples.X, samples.y, TrainingConfig.published(momentum=momentum))
+        train(network, samples.X, samples.y, lippl2022.training_config(momentum=momentum))
         ended = certify_network(network, samples.X, samples.y, alpha=solution.alpha)
         differs = (network.decision(reference.X) > 0) != (reference.decision > 0)
         console.print(

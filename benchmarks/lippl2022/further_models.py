@@ -27,7 +27,6 @@ from implicit_bias.estimators.base import BinaryClassifier, MarginView
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.gating import GlobalContexts, HyperplaneContexts
 from implicit_bias.networks import GLN, Network
-from implicit_bias.problem import Structure
 from implicit_bias.runs.cell import Fitted
 from implicit_bias.runs.configuration import Builders, Setting
 from implicit_bias.training.history import HistoryPoint
@@ -126,7 +125,7 @@ class NetworkModel(BinaryClassifier):
 
     def margin_view(self) -> MarginView:
         """Gates and coefficients of the network."""
-        return MarginView(Structure(self.network.gating()), self.network.coef())
+        return MarginView(self.network.architecture(), self.network.coef())
 
     def history(self) -> tuple[HistoryPoint, ...]:
         """Return what the training recorded."""

@@ -100,7 +100,7 @@ class Base:
         relu.set_params(checkpoints=steps).fit(train.X, train.y)
         assert isinstance(relu, ReLUClassifier)
         for network in relu.checkpoints_.values():
-            yield Structure(network.gating()).problem(train.X, train.y)
+            yield network.architecture().problem(train.X, train.y)
 
     def over_thresholds(self) -> Iterator[MarginProblem]:
         """Drifting in directions of their own."""

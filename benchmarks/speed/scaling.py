@@ -50,6 +50,7 @@ from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import split_indices
 from implicit_bias.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.problem import MarginProblem
+from implicit_bias.protocols import lippl2022
 from implicit_bias.report.gallery import kept_in
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, Progress, solve
 from implicit_bias.storage.atomic import write_atomically
@@ -125,7 +126,7 @@ def _samples(
     order = np.concatenate(split_indices(n, n - 1, 1, SEED))[:N]
     X, y = everything.X[order], everything.y[order]
     if dataset == "mnist":
-        contexts = HyperplaneContexts.published(
+        contexts = lippl2022.draw_contexts(
             X, H, n_hyperplanes, threshold="median", reference=everything.X, seed=SEED
         )
     else:

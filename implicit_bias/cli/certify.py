@@ -160,11 +160,10 @@ def _network_facts(
     import numpy as np
 
     from implicit_bias import certificate, stationarity
-    from implicit_bias.problem import Structure
     from implicit_bias.solvers import solve as solve_problem
 
     X, y, network = samples.X, samples.y, model.network_
-    problem, coef = Structure(network.gating()).problem(X, y), network.coef()
+    problem, coef = network.architecture().problem(X, y), network.coef()
     solution = None
     if solve:
         solution = solve_problem(problem, setting.solver, setting.tol, setting.device)

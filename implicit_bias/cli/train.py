@@ -147,13 +147,17 @@ def _train_to_limit(
 ) -> None:
     """Descend on the log of the loss beside the certified SVM, if the gates are fixed."""
     from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
-    from implicit_bias.problem import Structure
     from implicit_bias.report.page import write_limit
     from implicit_bias.runs.configuration import Builders
     from implicit_bias.saved_models import save_model
     from implicit_bias.solvers import solve
     from implicit_bias.stationarity import FEW_SAMPLES, kkt_measure
-    from implicit_bias.training.limit import LimitConfig, LimitResult, Reference, train_to_limit
+    from implicit_bias.training.limit import (
+        ComparisonPredictor,
+        LimitConfig,
+        LimitResult,
+        train_to_limit,
+    )
 
     loaded = load_data(setting)
     samples, validation = loaded.parts.train, loaded.parts.validation
@@ -163,12 +167,12 @@ def _train_to_limit(
     def descend(network: Network, X: Array, y: Array) -> LimitResult:
         optimum, reference = None, None
         if network.fixed_gates:
-            structure = Structure(network.gating())
+            structure = network.architecture()
             solution = solve(structure.problem(X, y), setting.solver, setting.tol, setting.device)
             solution.raise_for_status()
             optimum = solution.certificate.lower
             decision = structure.decision(validation.X, solution.coef)
-            reference = Reference(validation.X, decision)
+            reference = ComparisonPredictor(validation.X, decision)
         return train_to_limit(
             network,
             X,

@@ -24,7 +24,6 @@ from implicit_bias.gating import (
     HyperplaneContexts,
     Threshold,
 )
-from implicit_bias.problem import Structure
 from implicit_bias.validation import Array, as_device
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class _NetworkClassifier(BinaryClassifier, ABC):
                 self.checkpoints_[point.step] = deepcopy(network)
 
         config = replace(config, record=steps)
-        self.training_ = train(network, X, signs, config, progress=self.progress, record=keep)
+        self.training_ = train(network, X, signs, config, progress=self.progress, on_point=keep)
         return self._warned()
 
     def fit_by(self, X: ArrayLike, y: ArrayLike, trainer: Trainer) -> Self:
@@ -180,7 +179,7 @@ class _NetworkClassifier(BinaryClassifier, ABC):
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
-        structure = Structure(self.network_.gating())
+        structure = self.network_.architecture()
         return MarginView(structure, self.network_.coef(), local=self.training_.local)
 
     def history(self) -> tuple[HistoryPoint, ...]:

@@ -36,8 +36,9 @@ from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
 from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.networks import Network
+from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import SOLVER_NAMES, Tolerances
-from implicit_bias.training.minibatch import TrainingConfig
+from implicit_bias.training.configuration import TrainingConfig
 
 PROTOCOLS: tuple[str, ...] = ("default", "lippl2022")
 MODEL_NAMES: tuple[str, ...] = (
@@ -313,7 +314,7 @@ class Builders:
     def _draw_contexts(self) -> HyperplaneContexts:
         setting, X = self.setting, self.data.parts.train.X
         if self.published:
-            return HyperplaneContexts.published(
+            return lippl2022.draw_contexts(
                 X,
                 setting.units,
                 setting.hyperplanes,
@@ -334,7 +335,7 @@ class Builders:
         setting = self.setting
         if self.published:
             reference = self.data.everything.X
-            return UnitGates.published(setting.units, reference=reference, seed=setting.seed)
+            return lippl2022.draw_unit_gates(setting.units, reference=reference, seed=setting.seed)
         return UnitGates.random(
             self.data.parts.train.X,
             setting.units,

@@ -52,4 +52,4 @@ __all__ = [
     "solve_relaxed",
 ]
 
-__getattr__ = renamed(__name__, {"Progress": "implicit_bias.solvers.base:BoundsAt"})
+__getattr__ = renamed(__name__, {"Progress": "solvers.base.BoundsAt"})

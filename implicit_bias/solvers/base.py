@@ -228,5 +228,10 @@ class Solver(ABC):
 
 
 __getattr__ = renamed(
-    __name__, {"Progress": "BoundsAt", "Report": "OnProgress", "silent": "no_report"}
+    __name__,
+    {
+        "Progress": "solvers.base.BoundsAt",
+        "Report": "solvers.base.OnProgress",
+        "silent": "solvers.base.no_report",
+    },
 )

@@ -376,4 +376,10 @@ FORMULATIONS: dict[Formulation, Formulated] = {
     "dual": Formulated(_cholesky, _dual, _dual_quadratic),
 }
 
-__getattr__ = renamed(__name__, {"Backend": "CvxpyBackend", "Reference": "CvxpySolver"})
+__getattr__ = renamed(
+    __name__,
+    {
+        "Backend": "solvers.cvxpy_solver.CvxpyBackend",
+        "Reference": "solvers.cvxpy_solver.CvxpySolver",
+    },
+)

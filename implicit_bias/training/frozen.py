@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
+from implicit_bias.training.configuration import TrainingConfig
+from implicit_bias.training.history import HistoryPoint
+from implicit_bias.training.minibatch import TrainingResult, train
 from implicit_bias.validation import Array, as_features
 
 if TYPE_CHECKING:
     import pandas as pd
-from implicit_bias.training.history import HistoryPoint
-from implicit_bias.training.minibatch import TrainingConfig, TrainingResult, train
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Divergence:
 
 @dataclass(frozen=True, eq=False)
 class FrozenComparison:
-    """A ReLU network and its twin with frozen gates, trained side by side.
+    """A ReLU network and its copy with frozen gates, trained side by side.
 
     Attributes
     ----------
@@ -86,7 +87,7 @@ def train_beside_frozen(
     """Train a ReLU network with and without its gates frozen as they are, and compare.
 
     To freeze the gates after some steps, `train` the network so far and then call this. Both
-    twins start from the network's present weights, at step 0 of the configuration, at rest (no
+    networks start from the network's present weights, at step 0 of the configuration, at rest (no
     momentum is carried over). Ctrl-C ends the one of the two trainings that is running.
 
     Parameters
@@ -126,8 +127,8 @@ def train_beside_frozen(
         shares = chain.from_iterable(apart)
         divergence.append(Divergence(point.step, live_point.gates_changed, *shares))
 
-    trained = train(live, X, y, config, progress=progress, record=keep)
-    beside = train(frozen, X, y, config, progress=progress, record=compare)
+    trained = train(live, X, y, config, progress=progress, on_point=keep)
+    beside = train(frozen, X, y, config, progress=progress, on_point=compare)
     return FrozenComparison(trained, beside, tuple(divergence))
 
 

@@ -90,16 +90,15 @@ class Observer:
 
     @torch.no_grad()
     def __call__(self, step: int) -> HistoryPoint:
-        """Measure the network as it is now, after so many steps."""
+        """Measure the network as it is now, after this many steps."""
         outputs = self.network(*self.inputs)
         margins = self.labels * outputs
-        smallest = (self.labels * (outputs - self.network.readout_bias_value)).min()
         changed = torch.count_nonzero(self.network.gate_pattern(*self.inputs) != self.first_gates)
         return HistoryPoint(
             step=step,
             loss=self.loss(margins).mean().item(),
             error=(margins <= 0).double().mean().item(),
-            min_margin=smallest.item(),
+            min_margin=self.network.smallest_margin(outputs, self.labels),
             norm=self.network.norm(),
             gates_changed=changed.item() / self.first_gates.numel(),
         )

@@ -22,7 +22,7 @@ k                 steps since the velocity was last 0
 =========  =====  ================================================================================
 
 Without the second bound the scale runs away where F is concave: on a line through 0 and theta, as
-F falls like -||theta||^L there. On easy data s then grows for ever, 100 steps bring F to -1e100,
+F falls like -||theta||^L there. On easy data s then grows without end, 100 steps bring F to -1e100,
 and the direction is frozen where it was, in the kinks of a soft minimum that has become hard.
 
 Each step extrapolates along the velocity and descends from there,
@@ -59,34 +59,28 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from enum import Enum
+from dataclasses import InitVar, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from numpy.typing import ArrayLike
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.networks import Network
 from implicit_bias.stationarity import balance
-from implicit_bias.storage.atomic import write_atomically
-from implicit_bias.training.history import HistoryPoint, Observer, history_frame
-from implicit_bias.training.losses import LOSSES, MarginLoss, check_exponential_like
+from implicit_bias.storage.tensors import FileError, TensorFormat, Tensors
+from implicit_bias.training.configuration import LimitConfig as LimitConfig
+from implicit_bias.training.configuration import Method as Method
+from implicit_bias.training.driver import Ending as Ending
+from implicit_bias.training.driver import Result, drive
+from implicit_bias.training.history import HistoryPoint, Observer
+from implicit_bias.training.losses import as_loss
 from implicit_bias.validation import Array, as_features, as_finite, as_labels
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-Method: TypeAlias = Literal["plain", "momentum", "accelerated"]
 Measure: TypeAlias = Callable[[Network], Mapping[str, float]]
 
 # Step size before the first step, and what it is multiplied by after each.
@@ -95,104 +89,30 @@ FIRST_STEP_SIZE, GROWTH = 1.0, 1.1
 MOST_GAINED = 1.0
 # A decrease below this share of F is rounding.
 ROUNDING = 1e-15
-FORMAT = "implicit-bias limit checkpoint 1"
 
 # Extrapolation across and along the weights, a and b, after k steps without a restart.
-METHODS: dict[str, Callable[[LimitConfig, int], tuple[float, float]]] = {
+METHODS: dict[Method, Callable[[LimitConfig, int], tuple[float, float]]] = {
     "plain": lambda config, k: (0.0, 0.0),
     "momentum": lambda config, k: (config.momentum, config.momentum),
     "accelerated": lambda config, k: (k / (k + config.friction), k / (k + config.scale_friction)),
 }
 
 
-class CheckpointError(ValueError):
+class CheckpointError(FileError):
     """A checkpoint that is damaged or of another training; the message names it."""
 
 
-class Ending(Enum):
-    """Why a training ended; each member carries its message."""
-
-    STEPS = "all steps are done"
-    REACHED = "the excess asked for is reached"
-    STALLED = (
-        "no step size lowers the log loss any more: the weights are stationary, or what is left "
-        "to gain is below rounding"
-    )
-    INTERRUPTED = "it was interrupted"
-
-    @property
-    def message(self) -> str:
-        """One sentence for people."""
-        return self.value
-
-
-@dataclass(frozen=True, kw_only=True)
-class LimitConfig:
-    """How to train towards the limit.
-
-    Parameters
-    ----------
-    steps : int
-        Gradients, at most.
-    method : {"plain", "momentum", "accelerated"}
-        See the module.
-    loss : MarginLoss
-        Checked numerically to be exponential-like.
-    momentum : float
-        mu of the momentum method, in [0, 1).
-    friction, scale_friction : float
-        r and R of the accelerated method, positive.
-    record : int
-        Points of the history a factor of ten in the steps. Which steps these are does not depend
-        on ``steps``.
-    checkpoint_every : int
-        Steps between two checkpoints.
-
-    Raises
-    ------
-    ValueError
-        A value out of its range.
-    LossError
-        The loss is not exponential-like.
-    """
-
-    steps: int = 10_000
-    method: Method = "accelerated"
-    loss: MarginLoss = LOSSES["exponential"]
-    momentum: float = 0.9
-    friction: float = 2.0
-    scale_friction: float = 15.0
-    record: int = 20
-    checkpoint_every: int = 1000
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "record", "checkpoint_every"):
-            count = getattr(self, name)
-            if not isinstance(count, int | np.integer) or count < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}")
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {list(METHODS)}, got {self.method!r}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}")
-        for name in ("friction", "scale_friction"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value!r}")
-        if not isinstance(self.loss, MarginLoss):
-            raise ValueError(f"loss must be a MarginLoss, as those of LOSSES, got {self.loss!r}")
-        check_exponential_like(self.loss)
-
-    def is_recorded(self, step: int) -> bool:
-        """Whether the history has a point at this step: log-spaced, and step 0."""
-        if step == 0:
-            return True
-        index = round(self.record * math.log10(step))
-        # Early points coincide, so the neighbours of the nearest one count too.
-        return any(round(10 ** (i / self.record)) == step for i in (index - 1, index, index + 1))
+CHECKPOINTS = TensorFormat(
+    "implicit-bias limit checkpoint 2",
+    older=("implicit-bias limit checkpoint 1",),
+    what="checkpoint",
+    cure="delete it to start anew",
+    error=CheckpointError,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
+class ComparisonPredictor:
     """A predictor to compare with along the training.
 
     Parameters
@@ -229,7 +149,7 @@ class LimitPoint(HistoryPoint):
     step_size : float
         The one to be tried next.
     balance : float
-        Largest relative deviation from |w_h| = ||W_h||, eq. (18), over the live units.
+        Largest relative deviation from |w_h| = ||W_h||, eq. (18), over the active units.
     excess : float
         norm / min_margin / optimum - 1; inf before the samples are separated, nan without an
         optimum.
@@ -253,48 +173,9 @@ class LimitPoint(HistoryPoint):
 OWN_COLUMNS = {"normalised_margin", *(column.name for column in fields(LimitPoint))}
 
 
-@dataclass(frozen=True, eq=False)
-class LimitResult:
-    """A training towards the limit.
-
-    Attributes
-    ----------
-    network : Network
-        The trained network, the one that was given.
-    config : LimitConfig
-        How it was trained.
-    history : tuple of LimitPoint
-        In the order of the steps; the last point describes the network as it is.
-    ending : Ending
-        Why it ended.
-    seconds : float
-        Wall time, without that before a resumption.
-    """
-
-    network: Network
-    config: LimitConfig
-    history: tuple[LimitPoint, ...]
-    ending: Ending
-    seconds: float
-
-    @property
-    def steps(self) -> int:
-        """Steps done."""
-        return self.history[-1].step
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C stopped it before the end."""
-        return self.ending is Ending.INTERRUPTED
-
-    @property
-    def local(self) -> bool:
-        """Never: the network learns as a whole."""
-        return False
-
-    def frame(self) -> pd.DataFrame:
-        """Return the history as a table: a row a point, the caller's measures as last columns."""
-        return history_frame(self.history)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LimitResult(Result[LimitConfig, LimitPoint]):
+    """A training towards the limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,12 +201,12 @@ def train_to_limit(
     *,
     optimum: float | None = None,
     until_excess: float | None = None,
-    reference: Reference | None = None,
+    reference: ComparisonPredictor | None = None,
     measure: Measure | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     progress: bool = False,
-    record: Callable[[LimitPoint], None] | None = None,
+    on_point: Callable[[LimitPoint], None] | None = None,
 ) -> LimitResult:
     """Train a float64 network in place, on its device, from its present weights.
 
@@ -348,7 +229,7 @@ def train_to_limit(
         that of a problem which the network leaves.
     until_excess : float, optional
         Stop where the excess is at most this; needs ``optimum``.
-    reference : Reference, optional
+    reference : ComparisonPredictor, optional
         Predictor to compare with.
     measure : callable, optional
         More to record: a function of the network to numbers by name (`kkt_measure`, say).
@@ -360,7 +241,7 @@ def train_to_limit(
         ``gates_changed`` counts from the gates of the network that is given.
     progress : bool
         Show step, log loss and excess on standard error.
-    record : callable, optional
+    on_point : callable, optional
         Called with each new point of the history.
 
     Returns
@@ -381,54 +262,16 @@ def train_to_limit(
     _check_excess(network, optimum, until_excess)
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
-    descent = _Descent(network, X, y, config)
-    observe = _LimitObserver(descent, optimum, reference, measure)
-    state = descent.start()
-    history: list[LimitPoint] = []
-    if checkpoint is not None and Path(checkpoint).exists():
-        if not resume:
-            raise FileExistsError(
-                f"{checkpoint} is there already: continue it with resume=True (--resume), or "
-                "delete it"
-            )
-        state, history = _load(Path(checkpoint), descent)
-    started, saved = time.perf_counter(), -1
-    ending = Ending.STEPS
-    try:
-        with _bar(progress) as bar:
-            task = bar.add_task("", total=config.steps, log_loss=math.nan, excess="")
-            while True:
-                if config.is_recorded(state.step) and (
-                    not history or history[-1].step < state.step
-                ):
-                    history.append(observe.point(state))
-                    if record is not None:
-                        record(history[-1])
-                excess = observe.excess(state)
-                shown = "" if math.isnan(excess) else f"excess {100 * excess:.3g} %"
-                bar.update(task, completed=state.step, log_loss=state.log_loss, excess=shown)
-                if until_excess is not None and excess <= until_excess:
-                    ending = Ending.REACHED
-                    break
-                if state.step >= config.steps:
-                    break
-                if checkpoint is not None and state.step % config.checkpoint_every == 0:
-                    _save(Path(checkpoint), descent, state, history)
-                    saved = state.step
-                following = descent.advance(state)
-                if following is None:
-                    ending = Ending.STALLED
-                    break
-                state = following  # at once: an interruption leaves a state that is whole
-    except KeyboardInterrupt:
-        ending = Ending.INTERRUPTED
-    if checkpoint is not None and saved < state.step:
-        _save(Path(checkpoint), descent, state, history)
-    if not history or history[-1].step < state.step:
-        # Not in the checkpoint: a training that goes on from there has no point here.
-        history = [*history, observe.point(state)]
-    descent.set_weights(state.weights)
-    return LimitResult(network, config, tuple(history), ending, time.perf_counter() - started)
+    run = _Run(
+        descent=_Descent(network, X, y, config),
+        optimum=optimum,
+        until_excess=until_excess,
+        reference=reference,
+        measure=measure,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+        resume=resume,
+    )
+    return drive(run, LimitResult, on_point=on_point, progress=progress)
 
 
 def _check_excess(network: Network, optimum: float | None, until_excess: float | None) -> None:
@@ -458,6 +301,7 @@ class _Descent:
                 "training towards the limit needs float64: build the network with "
                 "dtype=torch.float64 (dtype='float64'), or call network.double()"
             )
+        self.loss = as_loss(config.loss)
         self.inputs = network.prepare(X)
         self.labels = torch.tensor(as_labels(y, len(self.inputs[0]))).to(self.inputs[0])
 
@@ -484,14 +328,13 @@ class _Descent:
         """F and the smallest margin (without the readout's bias) at weights (P,)."""
         self.set_weights(weights)
         outputs = self.network(*self.inputs)
-        log_loss = self.config.loss.log_mean(self.labels * outputs)
-        smallest = (self.labels * (outputs - self.network.readout_bias_value)).min()
-        return log_loss.item(), smallest.item()
+        log_loss = self.loss.log_mean(self.labels * outputs)
+        return log_loss.item(), self.network.smallest_margin(outputs, self.labels)
 
     def gradient(self, weights: Tensor) -> tuple[float, Tensor]:
         """F and its gradient (P,) at weights (P,)."""
         self.set_weights(weights)
-        log_loss = self.config.loss.log_mean(self.labels * self.network(*self.inputs))
+        log_loss = self.loss.log_mean(self.labels * self.network(*self.inputs))
         gradients = torch.autograd.grad(log_loss, self.parameters)
         return log_loss.item(), torch.cat([g.reshape(-1) for g in gradients])
 
@@ -541,7 +384,7 @@ class _Descent:
         """Digest of all that a checkpoint must share with the training that continues it."""
         config = {key: value for key, value in vars(self.config).items() if key != "steps"}
         probes = torch.tensor([-3.0, 0.0, 1.0, 30.0], dtype=torch.float64)
-        config["loss"] = [self.config.loss.name, self.config.loss.log_loss(probes).tolist()]
+        config["loss"] = [self.loss.name, self.loss.log_loss(probes).tolist()]
         shapes = [list(w.shape) for w in self.parameters]
         digest = hashlib.blake2b(json.dumps([config, shapes]).encode(), digest_size=16)
         for tensor in (*self.inputs, self.labels):  # the gates are among them
@@ -549,54 +392,59 @@ class _Descent:
         return digest.hexdigest()
 
 
-class _LimitObserver:
-    """What the history says of a state."""
+@dataclass(eq=False, kw_only=True)
+class _Run:
+    """A training towards the limit, as `drive` sees it: its state, its history, its checkpoint."""
 
-    def __init__(
-        self,
-        descent: _Descent,
-        optimum: float | None,
-        reference: Reference | None,
-        measure: Measure | None,
-    ) -> None:
-        self.descent, self.optimum, self.measure = descent, optimum, measure
-        self.observe = Observer(
-            descent.network, descent.inputs, descent.labels, descent.config.loss
-        )
+    descent: _Descent
+    optimum: float | None
+    until_excess: float | None
+    reference: InitVar[ComparisonPredictor | None]
+    measure: Measure | None
+    checkpoint: Path | None
+    resume: InitVar[bool]
+
+    def __post_init__(self, reference: ComparisonPredictor | None, resume: bool) -> None:
+        descent, network = self.descent, self.descent.network
+        self.network, self.config = network, descent.config
+        self.observe = Observer(network, descent.inputs, descent.labels, descent.loss)
         self.predictions: Tensor | None = None
         if reference is not None:
-            network = descent.network
             self.inputs = network.prepare(as_features(reference.X, network.n_features))
             self.predictions = torch.tensor(reference.decision > 0, device=network.device)
+        self.state, self.history, self.saved = descent.start(), list[LimitPoint](), -1
+        if self.checkpoint is not None and self.checkpoint.exists():
+            if not resume:
+                raise FileExistsError(
+                    f"{self.checkpoint} is there already: continue it with resume=True, or delete "
+                    "it"
+                )
+            self.state, self.history = _load(self.checkpoint, descent)
 
-    def excess(self, state: _State) -> float:
+    @property
+    def step(self) -> int:
+        return self.state.step
+
+    def excess(self) -> float:
         """Excess of the norm over the optimum; nan without one."""
         if self.optimum is None:
             return math.nan
-        if state.min_margin <= 0:
+        if self.state.min_margin <= 0:
             return math.inf
-        self.descent.set_weights(state.weights)
-        return self.descent.network.norm() / state.min_margin / self.optimum - 1.0
+        self.descent.set_weights(self.state.weights)
+        return self.network.norm() / self.state.min_margin / self.optimum - 1.0
 
-    def measured(self) -> dict[str, float]:
-        """Return the caller's own measures as plain numbers, which a checkpoint can keep."""
-        if self.measure is None:
-            return {}
-        measures = self.measure(self.descent.network)
-        if clashes := sorted(OWN_COLUMNS & measures.keys()):
-            raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
-        return {name: float(value) for name, value in measures.items()}
-
-    def point(self, state: _State) -> LimitPoint:
-        """Measure everything."""
-        network = self.descent.network
-        excess = self.excess(state)
+    def point(self) -> LimitPoint:
+        network, state = self.network, self.state
         self.descent.set_weights(state.weights)
         disagreement = math.nan
         if self.predictions is not None:
             with torch.no_grad():
                 differs = (network(*self.inputs) > 0) != self.predictions
             disagreement = differs.double().mean().item()
+        measures = {} if self.measure is None else self.measure(network)
+        if clashes := sorted(OWN_COLUMNS & measures.keys()):
+            raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
         return LimitPoint(
             **vars(self.observe(state.step)),
             evaluations=state.evaluations,
@@ -604,21 +452,39 @@ class _LimitObserver:
             log_loss=state.log_loss,
             step_size=state.step_size,
             balance=balance(network),
-            excess=excess,
+            excess=self.excess(),
             disagreement=disagreement,
-            measures=self.measured(),
+            # As plain numbers, which a checkpoint can keep.
+            measures={name: float(value) for name, value in measures.items()},
         )
 
+    @property
+    def detail(self) -> str:
+        excess = "" if self.optimum is None else f", excess {100 * self.excess():.3g} %"
+        return f"log loss {self.state.log_loss:.4g}{excess}"
 
-def _bar(shown: bool) -> Progress:
-    return Progress(
-        TextColumn("{task.completed:,} / {task.total:,} steps"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("log loss {task.fields[log_loss]:.4g} {task.fields[excess]}"),
-        console=Console(stderr=True),
-        disable=not shown,
-    )
+    def advance(self) -> Ending | None:
+        if self.until_excess is not None and self.excess() <= self.until_excess:
+            return Ending.REACHED
+        if self.step >= self.config.steps:
+            return Ending.STEPS
+        if self.step % self.config.checkpoint_every == 0:
+            self.save()
+        following = self.descent.advance(self.state)
+        if following is None:
+            return Ending.STALLED
+        self.state = following  # at once: an interruption leaves a state that is whole
+        return None
+
+    def close(self) -> None:
+        self.save()
+        self.descent.set_weights(self.state.weights)
+
+    def save(self) -> None:
+        """Write the checkpoint, unless it holds this step already."""
+        if self.checkpoint is not None and self.saved < self.step:
+            _save(self.checkpoint, self.descent, self.state, self.history)
+            self.saved = self.step
 
 
 # --- checkpoints -------------------------------------------------------------------------------
@@ -628,38 +494,32 @@ def _save(path: Path, descent: _Descent, state: _State, history: list[LimitPoint
     """Write weights and velocity as tensors, all numbers as JSON, which keeps every bit."""
     numbers = {key: value for key, value in vars(state).items() if not isinstance(value, Tensor)}
     header = {
-        "format": FORMAT,
         "fingerprint": descent.fingerprint,
         "state": numbers,
         "history": [asdict(point) for point in history],
     }
-    tensors = {"weights": state.weights.cpu(), "velocity": state.velocity.cpu()}
-    metadata = {"header": json.dumps(header)}
-    write_atomically(
-        path, lambda partial: safetensors.torch.save_file(tensors, partial, metadata=metadata)
-    )
+    tensors = {"weights": state.weights.cpu().numpy(), "velocity": state.velocity.cpu().numpy()}
+    CHECKPOINTS.write(path, tensors, header)
 
 
 def _load(path: Path, descent: _Descent) -> tuple[_State, list[LimitPoint]]:
     """Undo `_save`."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["header"])
-            tensors = {
-                key: file.get_tensor(key).to(descent.network.device)
-                for key in ("weights", "velocity")
-            }
-        if header["format"] != FORMAT:
-            raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
-        state = _State(**tensors, **header["state"])
-        history = [LimitPoint(**point) for point in header["history"]]
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{path} is no checkpoint, or is damaged ({error}): delete it to start anew"
-        ) from error
-    if header["fingerprint"] != descent.fingerprint:
+
+    def decode(header: dict[str, Any], arrays: Tensors) -> tuple[str, _State, list[LimitPoint]]:
+        weights, velocity = (
+            torch.tensor(arrays[key], device=descent.network.device)
+            for key in ("weights", "velocity")
+        )
+        state = _State(weights=weights, velocity=velocity, **header["state"])
+        return header["fingerprint"], state, [LimitPoint(**point) for point in header["history"]]
+
+    fingerprint, state, history = CHECKPOINTS.read(path, decode)
+    if fingerprint != descent.fingerprint:
         raise CheckpointError(
             f"{path} is a checkpoint of another training (other samples, gates, sizes, method or "
             "loss): give those it was made with, or name another file"
         )
     return state, history
+
+
+__getattr__ = renamed(__name__, {"Reference": "training.limit.ComparisonPredictor"})

@@ -24,16 +24,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from implicit_bias.training.configuration import LossName as LossName
 from implicit_bias.validation import Array
-
-LossName: TypeAlias = Literal["logistic", "exponential"]
 
 # From here on log(1 + e) = e - e^2 / 2 to the last bit of float64, e = exp(-margin).
 TAIL = 20.0
@@ -117,6 +115,21 @@ LOSSES: dict[str, MarginLoss] = {
     "logistic": MarginLoss("logistic", _log_logistic, lambda margins: softplus(-margins)),
     "exponential": MarginLoss("exponential", lambda margins: -margins),
 }
+
+
+def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
+    """Return the loss of this name, or the loss itself.
+
+    Raises
+    ------
+    ValueError
+        Neither.
+    """
+    if isinstance(loss, MarginLoss):
+        return loss
+    if loss not in LOSSES:
+        raise ValueError(f"loss must be one of {list(LOSSES)} or a MarginLoss, got {loss!r}")
+    return LOSSES[loss]
 
 
 @cache

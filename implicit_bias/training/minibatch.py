@@ -20,7 +20,7 @@ then cancel, f is a gated linear network like any other, with gates and coeffici
 weights may grow as they must if their direction is to have a limit. The layers have no bias input
 beside what the data bring, and start from the network's present weights.
 
-`train_beside_frozen` trains a ReLU network and a twin whose gates are frozen, and records how far
+`train_beside_frozen` trains a ReLU network and a copy whose gates are frozen, and records how far
 they part.
 
 Source: Lippl, Abbott, Chung (2022), section 4, and their published code; Veness et al. (2017),
@@ -31,30 +31,24 @@ Fiat, Malach, Shalev-Shwartz (2019).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from rich.console import Console
-from rich.progress import Progress
 from torch import Tensor
 
 from implicit_bias.networks import Network
-from implicit_bias.training.losses import LOSSES, LossName
+from implicit_bias.training.configuration import Rule
+from implicit_bias.training.configuration import TrainingConfig as TrainingConfig
+from implicit_bias.training.driver import Ending, Result, drive
+from implicit_bias.training.history import HistoryPoint, Observer
+from implicit_bias.training.losses import as_loss
 from implicit_bias.validation import as_labels
 
-if TYPE_CHECKING:
-    import pandas as pd
-from implicit_bias.training.history import HistoryPoint, Observer, history_frame
-
-Rule: TypeAlias = Literal["gradient", "local"]
 # Outputs (n, units) that predict the label: the network's, or those of all units, each by itself.
-RULES: dict[str, Callable[[Network, tuple[Tensor, ...]], Tensor]] = {
+RULES: dict[Rule, Callable[[Network, tuple[Tensor, ...]], Tensor]] = {
     "gradient": lambda network, inputs: network(*inputs)[:, None],
     "local": lambda network, inputs: network.unit_outputs(*inputs),
 }
@@ -64,148 +58,9 @@ class TrainingDiverged(RuntimeError):
     """The loss is no longer finite; the message names the step and the cure."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """How to train; the defaults are the published protocol without momentum.
-
-    Parameters
-    ----------
-    steps : int
-        Updates of the weights.
-    batch_size : int or None
-        Samples a step, in a new random order each epoch (an epoch's last batch may be smaller);
-        None for all samples in each step.
-    learning_rate : float
-        Step size at the start.
-    decay, decay_at : float
-        The step size is multiplied by ``decay`` once, after the share ``decay_at`` of the steps.
-    momentum : float
-        Heavy-ball momentum, in [0, 1).
-    loss : {"logistic", "exponential"}
-        Loss of a margin; the mean over the batch is minimised.
-    rule : {"gradient", "local"}
-        What learns from the loss: the network as a whole, or each unit by itself (see the
-        module; only networks with fixed gates).
-    record : int or tuple of int
-        The number of points in the history, at most: evenly spaced in the logarithm of the step
-        (early ones coincide), step 0 and the last included. Or the steps themselves, to which
-        step 0 and the last are added.
-    seed : int
-        Seed of the order of the samples.
-
-    Raises
-    ------
-    ValueError
-        A value out of its range.
-    """
-
-    steps: int = 3200
-    batch_size: int | None = 128
-    learning_rate: float = 0.04
-    decay: float = 0.25
-    decay_at: float = 0.5
-    momentum: float = 0.0
-    loss: LossName = "logistic"
-    rule: Rule = "gradient"
-    record: int | tuple[int, ...] = 50
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch_size", 1), ("record", 2)):
-            count = getattr(self, name)
-            if (name == "batch_size" and count is None) or (
-                name == "record" and isinstance(count, tuple)
-            ):
-                continue
-            if not _whole(count) or count < least:
-                raise ValueError(f"{name} must be a whole number, at least {least}, got {count!r}")
-        if isinstance(self.record, tuple) and not all(
-            _whole(step) and 0 <= step <= self.steps for step in self.record
-        ):
-            raise ValueError(
-                f"record must name whole steps from 0 to {self.steps}, got {self.record!r}"
-            )
-        for name in ("learning_rate", "decay"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value!r}")
-        if not 0 <= self.decay_at <= 1:
-            raise ValueError(f"decay_at is a share of the steps, in [0, 1], got {self.decay_at!r}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}")
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {list(LOSSES)}, got {self.loss!r}")
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be one of {list(RULES)}, got {self.rule!r}")
-
-    @classmethod
-    def published(cls, *, momentum: float = 0.0, seed: int = 0) -> TrainingConfig:
-        """Return the protocol of the published experiments (momentum 0 and 0.9, float32 networks).
-
-        Mini-batch SGD, not the gradient descent of the theory: 3,200 steps, batch 128, binary
-        cross-entropy, step size 0.04, times 0.25 halfway.
-        """
-        return cls(
-            steps=3200,
-            batch_size=128,
-            learning_rate=0.04,
-            decay=0.25,
-            decay_at=0.5,
-            momentum=momentum,
-            loss="logistic",
-            seed=seed,
-        )
-
-    def step_size(self, step: int) -> float:
-        """Step size of the update that follows ``step`` updates."""
-        return self.learning_rate * (self.decay if step >= self.decay_at * self.steps else 1.0)
-
-    def recorded_steps(self) -> frozenset[int]:
-        """Return the steps at which the history has a point."""
-        if isinstance(self.record, tuple):
-            return frozenset({0, self.steps, *map(int, self.record)})
-        # Downwards, so that a single point is the last step.
-        spaced = np.geomspace(self.steps, 1, self.record - 1)
-        return frozenset({0, *np.rint(spaced).astype(int).tolist()})
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingResult:
-    """A finished or interrupted training.
-
-    Attributes
-    ----------
-    network : Network
-        The trained network, the one that was given.
-    config : TrainingConfig
-        How it was trained.
-    history : tuple of HistoryPoint
-        In the order of the steps; the last point describes the network as it is.
-    interrupted : bool
-        Whether Ctrl-C stopped it before the end.
-    seconds : float
-        Wall time.
-    """
-
-    network: Network
-    config: TrainingConfig
-    history: tuple[HistoryPoint, ...]
-    interrupted: bool
-    seconds: float
-
-    @property
-    def steps(self) -> int:
-        """Steps done."""
-        return self.history[-1].step
-
-    @property
-    def local(self) -> bool:
-        """Whether each unit learned by itself, so that no SVM is known to be the limit."""
-        return self.config.rule == "local"
-
-    def frame(self) -> pd.DataFrame:
-        """Return the history as a table: a row for each point."""
-        return history_frame(self.history)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingResult(Result[TrainingConfig, HistoryPoint]):
+    """A training by mini-batches."""
 
 
 def train(
@@ -215,7 +70,7 @@ def train(
     config: TrainingConfig,
     *,
     progress: bool = False,
-    record: Callable[[HistoryPoint], None] | None = None,
+    on_point: Callable[[HistoryPoint], None] | None = None,
 ) -> TrainingResult:
     """Train a network in place, on the device and in the precision of its weights.
 
@@ -233,7 +88,7 @@ def train(
         How to train.
     progress : bool
         Show a progress bar on standard error.
-    record : callable, optional
+    on_point : callable, optional
         Called with each point of the history as it is measured, but not with the extra point
         that an interruption leaves.
 
@@ -254,52 +109,61 @@ def train(
             "rule='local' lets every unit predict the label by itself, which takes units that are "
             "linear in their weights: use a GLN, or rule='gradient'"
         )
-    inputs = network.prepare(X)
-    labels = torch.tensor(as_labels(y, len(inputs[0]))).to(inputs[0])
-    loss_of, outputs_of = LOSSES[config.loss], RULES[config.rule]
-    observe = Observer(network, inputs, labels, loss_of)
-    optimiser = torch.optim.SGD(
-        network.parameters(), lr=config.learning_rate, momentum=config.momentum
-    )
-    recorded_steps = config.recorded_steps()
-    history: list[HistoryPoint] = []
-    step, interrupted, started = 0, False, time.perf_counter()
-    try:
-        with (
-            _threads(1 if config.batch_size is not None else torch.get_num_threads()),
-            Progress(console=Console(stderr=True), disable=not progress) as bar,
-        ):
-            task = bar.add_task("training", total=config.steps)
-            for step, batch in enumerate(_batches(len(labels), config)):
-                bar.update(task, completed=step)
-                if step in recorded_steps:
-                    history.append(observe(step))
-                    _check_finite(history[-1].loss, step)
-                    if record is not None:
-                        record(history[-1])
-                if step == config.steps:
-                    break
-                for group in optimiser.param_groups:
-                    group["lr"] = config.step_size(step)
-                outputs = outputs_of(network, tuple(t[batch] for t in inputs))
-                loss = loss_of(labels[batch, None] * outputs).mean(dim=0).sum()
-                _check_finite(loss.item(), step)
-                optimiser.zero_grad()
-                torch.autograd.backward(loss)
-                optimiser.step()
-                step += 1  # an interruption from here on is after this update
-    except KeyboardInterrupt:
-        interrupted = True
-        if not history or history[-1].step < step:
-            history.append(observe(step))
-    return TrainingResult(
-        network, config, tuple(history), interrupted, time.perf_counter() - started
-    )
+    run = _Run(network, X, y, config)
+
+    def checked(point: HistoryPoint) -> None:
+        _check_finite(point.loss, point.step)
+        if on_point is not None:
+            on_point(point)
+
+    with _threads(1 if config.batch_size is not None else torch.get_num_threads()):
+        return drive(run, TrainingResult, on_point=checked, progress=progress)
+
+
+class _Run:
+    """The training of a network by mini-batches, as `drive` sees it."""
+
+    detail = ""
+
+    def __init__(
+        self, network: Network, X: ArrayLike, y: ArrayLike, config: TrainingConfig
+    ) -> None:
+        self.network, self.config, self.step = network, config, 0
+        self.history: list[HistoryPoint] = []
+        self.inputs = network.prepare(X)
+        self.labels = torch.tensor(as_labels(y, len(self.inputs[0]))).to(self.inputs[0])
+        self.loss, self.outputs = as_loss(config.loss), RULES[config.rule]
+        self.observe = Observer(network, self.inputs, self.labels, self.loss)
+        self.batches = _batches(len(self.labels), config)
+        self.optimiser = torch.optim.SGD(
+            network.parameters(), lr=config.learning_rate, momentum=config.momentum
+        )
+
+    def point(self) -> HistoryPoint:
+        return self.observe(self.step)
+
+    def advance(self) -> Ending | None:
+        if self.step == self.config.steps:
+            return Ending.STEPS
+        batch = next(self.batches)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.config.step_size(self.step)
+        outputs = self.outputs(self.network, tuple(t[batch] for t in self.inputs))
+        loss = self.loss(self.labels[batch, None] * outputs).mean(dim=0).sum()
+        _check_finite(loss.item(), self.step)
+        self.optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimiser.step()
+        self.step += 1  # an interruption from here on is after this update
+        return None
+
+    def close(self) -> None:
+        """Nothing is kept but the network itself."""
 
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Lend torch so many threads: on small batches they would only wait for each other."""
+    """Lend torch this many threads: on small batches they would only wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -309,7 +173,7 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]:
-    """Batches for ever: all samples, or epoch after epoch in random order."""
+    """Batches without end: all samples, or epoch after epoch in random order."""
     generator = torch.Generator().manual_seed(config.seed)
     while True:
         if config.batch_size is None:
@@ -317,10 +181,6 @@ def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]
         else:
             order = torch.randperm(n_samples, generator=generator)
             yield from torch.split(order, config.batch_size)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer))
 
 
 def _check_finite(loss: float, step: int) -> None:

@@ -17,6 +17,7 @@ from implicit_bias.certificate import certify
 from implicit_bias.gating import HyperplaneContexts, l2_metric
 from implicit_bias.networks import GLN
 from implicit_bias.problem import MarginProblem, Structure, gated_linear
+from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import solve
 from implicit_bias.theory.gln_predictors import (
     AdditivePredictors,
@@ -481,7 +482,7 @@ def test_contexts_that_are_none() -> None:
 
 def test_paths_of_two_precisions() -> None:
     double = HyperplaneContexts.random(X, 2, random_state=0)
-    single = HyperplaneContexts.published(X, 2, threshold="median", reference=X, seed=1)
+    single = lippl2022.draw_contexts(X, 2, threshold="median", reference=X, seed=1)
     with pytest.raises(ValueError, match="same precision"):
         path_contexts([double, single], X)
     with pytest.raises(ValueError, match="0 gatings"):

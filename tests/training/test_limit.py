@@ -27,16 +27,18 @@ from implicit_bias.datasets.toys import make_toy
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.protocols import lippl2022
 from implicit_bias.saved_models import load_model
 from implicit_bias.solvers import Solution, solve
+from implicit_bias.training import limit
 from implicit_bias.training.limit import (
     GROWTH,
     CheckpointError,
+    ComparisonPredictor,
     Ending,
     LimitConfig,
     LimitPoint,
     Method,
-    Reference,
     _Descent,
     _State,
     train_to_limit,
@@ -52,6 +54,7 @@ CLOUD = cloud()
 CLOUD_GATING = HyperplaneContexts.random(CLOUD[0], 4, 1, random_state=0)
 SHORT = LimitConfig(steps=60, checkpoint_every=10)
 OWN_LOSS = MarginLoss("own", lambda q: -q - 3.0 * torch.log1p(torch.nn.functional.softplus(q)))
+LOGISTIC = LOSSES["logistic"]
 METHODS: tuple[Method, ...] = ("plain", "momentum", "accelerated")
 NETWORKS: dict[str, Callable[[], Network]] = {
     "GLN": lambda: GLN([GATING]),
@@ -211,7 +214,7 @@ def test_a_gln_goes_to_its_svm() -> None:
         *CLOUD,
         LimitConfig(steps=2000),
         optimum=solution.certificate.lower,
-        reference=Reference(unseen, decision),
+        reference=ComparisonPredictor(unseen, decision),
     )
     first, last = result.history[0], result.history[-1]
     bounds = certify(problem, coef=network.coef(), alpha=solution.alpha)
@@ -295,7 +298,7 @@ def test_history() -> None:
     seen: list[LimitPoint] = []
     network = gln()
     result = train_to_limit(
-        network, X, Y, SHORT, measure=lambda n: {"largest": n.coef().max()}, record=seen.append
+        network, X, Y, SHORT, measure=lambda n: {"largest": n.coef().max()}, on_point=seen.append
     )
     assert result.ending is Ending.STEPS
     steps = [point.step for point in result.history]
@@ -350,11 +353,11 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def stop_at(step: int) -> Callable[[LimitPoint], None]:
-    def record(point: LimitPoint) -> None:
+    def on_point(point: LimitPoint) -> None:
         if point.step >= step:
             raise KeyboardInterrupt
 
-    return record
+    return on_point
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -363,7 +366,7 @@ def test_resumption_is_bit_identical(method: Method, tmp_path: Path) -> None:
     complete, network, file = gln(), gln(), tmp_path / "state.safetensors"
     options: dict[str, Any] = {"optimum": 1.0, "measure": lambda n: {"own": np.float32(n.norm())}}
     expected = train_to_limit(complete, X, Y, config, **options)
-    part = train_to_limit(network, X, Y, config, checkpoint=file, record=stop_at(28), **options)
+    part = train_to_limit(network, X, Y, config, checkpoint=file, on_point=stop_at(28), **options)
     assert part.ending is Ending.INTERRUPTED
     assert part.history[-1].step == 28
     # The weights of the network that resumes do not count: those of the checkpoint do.
@@ -394,7 +397,7 @@ def kill(point):
     if point.step >= 36:
         os.kill(os.getpid(), signal.SIGKILL)
 
-train_to_limit(gln(), X, Y, SHORT, checkpoint={file!r}, record=kill)
+train_to_limit(gln(), X, Y, SHORT, checkpoint={file!r}, on_point=kill)
 """
 
 
@@ -413,7 +416,7 @@ def test_a_killed_training_loses_only_what_is_since_the_checkpoint(tmp_path: Pat
         SHORT,
         checkpoint=file,
         resume=True,
-        record=lambda point: done.append(point.step),
+        on_point=lambda point: done.append(point.step),
     )
     assert min(done) > 30  # the last multiple of 10 before 36
     train_to_limit(complete, X, Y, SHORT)
@@ -472,7 +475,8 @@ def test_a_damaged_checkpoint_is_named(content: bytes | None, tmp_path: Path) ->
         ("record", 0.5),
         ("checkpoint_every", 0),
         ("method", "newton"),
-        ("loss", "logistic"),
+        ("loss", "hinge"),
+        ("loss", 1.0),
         ("momentum", 1.0),
         ("friction", 0.0),
         ("scale_friction", math.inf),
@@ -481,6 +485,18 @@ def test_a_damaged_checkpoint_is_named(content: bytes | None, tmp_path: Path) ->
 def test_configuration_out_of_range(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=name):
         LimitConfig(**{name: value})  # type: ignore[arg-type]
+
+
+def test_a_loss_has_a_name() -> None:
+    named, given = (
+        train_to_limit(gln(), X, Y, replace(SHORT, loss=loss)) for loss in ("logistic", LOGISTIC)
+    )
+    assert named.history == given.history
+
+
+def test_the_old_name_of_a_comparison_predictor() -> None:
+    with pytest.warns(DeprecationWarning, match="ComparisonPredictor"):
+        assert limit.Reference is ComparisonPredictor
 
 
 def test_a_loss_without_an_implicit_bias_is_refused() -> None:
@@ -496,7 +512,7 @@ def test_a_loss_without_an_implicit_bias_is_refused() -> None:
         (gln, {"optimum": 0.0}, "optimum must be positive"),
         (gln, {"optimum": 1.0, "until_excess": 0.0}, "until_excess must be positive"),
         (lambda: GLN([GATING, GATING]), {"optimum": 1.0}, "no convex program"),
-        (gln, {"reference": Reference(X[:, :1], Y)}, "features"),
+        (gln, {"reference": ComparisonPredictor(X[:, :1], Y)}, "features"),
         (gln, {"resume": True}, "resume needs the checkpoint"),
         (gln, {"measure": lambda n: {"norm": 1.0}}, r"\['norm'\] of its own"),
     ],
@@ -510,7 +526,7 @@ def test_bad_use_is_refused(
 
 def test_a_reference_has_one_decision_an_input() -> None:
     with pytest.raises(ValueError, match="40 inputs and 39 decisions"):
-        Reference(X, Y[:-1])
+        ComparisonPredictor(X, Y[:-1])
 
 
 def test_weights_that_are_not_finite_are_refused() -> None:
@@ -613,7 +629,7 @@ def test_published_cell() -> None:
     """N=500, H=10, C=2: it is finite time that keeps the network from its SVM."""
     mnist = load_mnist()
     data = split(mnist, 500, 12_000, seed=1)
-    gating = HyperplaneContexts.published(
+    gating = lippl2022.draw_contexts(
         data.train.X, 10, 1, threshold="median", reference=mnist.X, seed=1
     )
     problem = MarginProblem(data.train.X, data.train.y, gating.gates(data.train.X), gating.groups)
@@ -625,7 +641,7 @@ def test_published_cell() -> None:
         data.train.y,
         LimitConfig(steps=4000),
         optimum=solution.certificate.lower,
-        reference=Reference(
+        reference=ComparisonPredictor(
             validation, gated_linear(validation, gating.gates(validation), solution.coef)
         ),
     )

@@ -17,6 +17,7 @@ from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.datasets.images import load_mnist
 from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts, NoGates, UnitGates
 from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.validation import Array
 
@@ -68,7 +69,7 @@ def test_split_is_published() -> None:
 
 @cache
 def contexts() -> HyperplaneContexts:
-    return HyperplaneContexts.published(
+    return lippl2022.draw_contexts(
         published_split(500).train.X, 10, 1, threshold="median", reference=mnist().X, seed=1
     )
 
@@ -125,7 +126,7 @@ def svm_rc(gating: UnitGates, gates: Array) -> float:
     ("n_units", "seed", "published"), [cell for cell in RC_CELLS if cell[:2] != ON_THE_EDGE]
 )
 def test_svm_rc(n_units: int, seed: int, published: float) -> None:
-    gating = UnitGates.published(n_units, reference=mnist().X, seed=seed)
+    gating = lippl2022.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
     found = svm_rc(gating, gating.gates(published_split(500).train.X))
     assert found == pytest.approx(published, abs=ACCURACY_ATOL)
 
@@ -139,7 +140,7 @@ def test_svm_rc_on_the_edge_of_a_gate(gate: float, exact: float) -> None:
     """
     n_units, seed = ON_THE_EDGE
     published = PUBLISHED_RC[n_units][seed - 1]
-    gating = UnitGates.published(n_units, reference=mnist().X, seed=seed)
+    gating = lippl2022.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
     X = published_split(500).train.X
     inputs = torch.tensor(X, dtype=torch.float32)
     weights = torch.tensor(gating.weights, dtype=torch.float32)

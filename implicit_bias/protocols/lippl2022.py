@@ -1,0 +1,143 @@
+"""The published experiments of Lippl, Abbott, Chung (2022): their draws and training, to the bit.
+
+Order of the published draws, each from a torch generator of its own:
+
+=============  ===================================================================================
+what           draws, in this order
+=============  ===================================================================================
+split          a permutation of the samples, by the data seed (`datasets.dataset.split`)
+contexts       weights of a torch Linear, never used; hyperplanes N(0, 36^2); thresholds N(0, 9^2)
+gates          an orthogonal matrix (SVM-RC)
+networks       each hidden layer's weights, then the readout (`networks`), all in float32
+training       a permutation of the samples for each epoch
+=============  ===================================================================================
+
+The data are the 60,000 training images of MNIST; medians are taken over all of them, the
+validation images included.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from implicit_bias.gating import (
+    THRESHOLD_SCALE,
+    WEIGHT_SCALE,
+    HyperplaneContexts,
+    UnitGates,
+    check_counts,
+    single_precision_projections,
+)
+from implicit_bias.training.configuration import TrainingConfig
+from implicit_bias.validation import as_features, as_finite
+
+
+def draw_contexts(
+    X: ArrayLike,
+    n_units: int,
+    n_hyperplanes: int = 1,
+    *,
+    threshold: Literal["median", "random"],
+    reference: ArrayLike,
+    seed: int,
+) -> HyperplaneContexts:
+    """Repeat the draws of the published gated linear networks.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, D)
+        Training inputs.
+    n_units, n_hyperplanes : int
+        H and k.
+    threshold : {"median", "random"}
+        The published option; the median is the 0.5-quantile over ``reference``.
+    reference : array_like of shape (n', D)
+        In the published code all 60,000 images, validation images included.
+    seed : int
+        The context seed of the published tables.
+
+    Raises
+    ------
+    ValueError
+        Counts out of range, another threshold, NaN or shapes that do not fit.
+    """
+    import torch
+
+    X = as_finite(X, "X", 2)
+    check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
+    n_features, rows = X.shape[1], n_units * n_hyperplanes
+    generator = torch.Generator().manual_seed(seed)
+    # The published code constructs a torch Linear first, whose default initialisation draws this.
+    bound = 1.0 / math.sqrt(n_features)
+    torch.empty(rows, n_features).uniform_(-bound, bound, generator=generator)
+    weights = torch.empty(rows, n_features).normal_(0.0, WEIGHT_SCALE, generator=generator)
+    drawn = torch.empty(rows).normal_(0.0, THRESHOLD_SCALE, generator=generator)
+    if threshold == "median":
+        projections = single_precision_projections(as_features(reference, n_features), weights)
+        for row, column in enumerate(projections.unbind(1)):  # quantile refuses large tensors
+            drawn[row] = column.quantile(0.5)
+    elif threshold != "random":
+        raise ValueError(f"threshold must be 'median' or 'random', got {threshold!r}")
+    # Row-major: row h * k + j is hyperplane j of unit h.
+    shape = (n_units, n_hyperplanes)
+    return HyperplaneContexts.from_hyperplanes(
+        X,
+        weights.double().numpy().reshape(*shape, n_features),
+        drawn.double().numpy().reshape(shape),
+        single_precision=True,
+    )
+
+
+def draw_unit_gates(
+    n_units: int, *, reference: ArrayLike, seed: int, always_on: bool = True
+) -> UnitGates:
+    """Repeat the gates of the published SVM-RC: orthogonal, lower median, and one unit on.
+
+    Parameters
+    ----------
+    n_units : int
+        H, without the always-on unit.
+    reference : array_like of shape (n', D)
+        The inputs whose lower median (torch.median) is taken: all 60,000 images.
+    seed : int
+        Seed of the published tables.
+    always_on : bool
+        Without this unit some samples have all gates off.
+
+    Raises
+    ------
+    ValueError
+        A count out of range, NaN or shapes that do not fit.
+    """
+    import torch
+
+    reference = as_finite(reference, "reference", 2)
+    check_counts(n_units=n_units)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.empty(n_units, reference.shape[1])
+    torch.nn.init.orthogonal_(drawn, generator=generator)
+    thresholds = single_precision_projections(reference, drawn).median(dim=0).values
+    return UnitGates(
+        drawn.double().numpy(), thresholds.double().numpy(), ">=", always_on, single_precision=True
+    )
+
+
+def training_config(*, momentum: float = 0.0, seed: int = 0) -> TrainingConfig:
+    """Return the training of the published experiments (momentum 0 and 0.9, float32 networks).
+
+    Mini-batch SGD, not the gradient descent of the theory: 3,200 steps, batch 128, binary
+    cross-entropy, step size 0.04, times 0.25 halfway.
+    """
+    return TrainingConfig(
+        steps=3200,
+        batch_size=128,
+        learning_rate=0.04,
+        decay=0.25,
+        decay_at=0.5,
+        momentum=momentum,
+        loss="logistic",
+        seed=seed,
+    )

@@ -1,0 +1,111 @@
+"""Files of tensors with a JSON header that says what they are: models and checkpoints.
+
+A file is in the safetensors format, so reading it runs no code. The header is strict JSON:
+infinities and NaN, which JSON lacks, are written as {"nonfinite": "inf"}.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from implicit_bias.storage.atomic import write_atomically
+
+Tensors: TypeAlias = Mapping[str, NDArray[Any]]
+T = TypeVar("T")
+
+
+class FileError(ValueError):
+    """A file that is not of the format asked for, or damaged; the message names it."""
+
+
+@dataclass(frozen=True)
+class TensorFormat:
+    """A kind of file.
+
+    Parameters
+    ----------
+    name : str
+        Format that the header names.
+    older : tuple of str
+        Names of formats that are read, too.
+    what, cure : str
+        How an error calls such a file, and what it advises.
+    error : type of FileError
+        Raised where a file is damaged.
+    """
+
+    name: str
+    older: tuple[str, ...]
+    what: str
+    cure: str
+    error: type[FileError] = FileError
+
+    def write(self, path: str | Path, tensors: Tensors, header: Mapping[str, Any]) -> None:
+        """Write a file, replacing one of that name only once all is written.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; its folder is made if need be.
+        tensors : mapping from str to ndarray
+            Row-major arrays of numbers or bools.
+        header : mapping
+            What JSON can hold, and floats that it cannot.
+        """
+        text = json.dumps(_strict({"format": self.name, **header}), allow_nan=False)
+        metadata = {"header": text}
+        write_atomically(
+            path,
+            lambda partial: safetensors.numpy.save_file(dict(tensors), partial, metadata=metadata),
+        )
+
+    def read(self, path: str | Path, decode: Callable[[dict[str, Any], Tensors], T]) -> T:
+        """Read a file that `write` wrote, and return what ``decode`` makes of header and tensors.
+
+        Raises
+        ------
+        FileError
+            Not such a file, or a damaged one: whatever ``decode`` raises counts as damage.
+        FileNotFoundError
+            No such file.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"no such file: {path}")
+        try:
+            with safetensors.safe_open(path, framework="numpy") as file:
+                text = (file.metadata() or {})["header"]
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            header = json.loads(text, object_hook=_number)
+            if header["format"] not in (self.name, *self.older):
+                raise ValueError(f"its format is {header['format']!r}, not {self.name!r}")
+            return decode(header, tensors)
+        except Exception as error:  # an untrusted file can make these steps raise anything
+            raise self.error(
+                f"{path} is no {self.what}, or is damaged ({error}): {self.cure}"
+            ) from error
+
+
+def _strict(value: Any) -> Any:
+    """Replace the floats that JSON lacks."""
+    if isinstance(value, Mapping):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"nonfinite": str(float(value))}
+    return value
+
+
+def _number(entry: dict[str, Any]) -> Any:
+    """Undo `_strict`, for each object of a header."""
+    return float(entry["nonfinite"]) if entry.keys() == {"nonfinite"} else entry

@@ -1,0 +1,168 @@
+"""What every training shares: its loop, which Ctrl-C ends, and the fields of its result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from implicit_bias.networks import Network
+from implicit_bias.training.configuration import LimitConfig, TrainingConfig
+from implicit_bias.training.history import HistoryPoint, history_frame
+from implicit_bias.training.progress import progress_bar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Config = TypeVar("Config", TrainingConfig, LimitConfig)
+Point = TypeVar("Point", bound=HistoryPoint)
+
+
+class Ending(Enum):
+    """Why a training ended; each member carries its message."""
+
+    STEPS = "all steps are done"
+    REACHED = "the excess asked for is reached"
+    STALLED = (
+        "no step size lowers the log loss any more: the weights are stationary, or what is left "
+        "to gain is below rounding"
+    )
+    INTERRUPTED = "it was interrupted"
+
+    @property
+    def message(self) -> str:
+        """One sentence for people."""
+        return self.value
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Result(Generic[Config, Point]):
+    """A finished or interrupted training.
+
+    Attributes
+    ----------
+    network : Network
+        The trained network, the one that was given.
+    config : TrainingConfig or LimitConfig
+        How it was trained.
+    history : tuple of HistoryPoint
+        In the order of the steps; the last point describes the network as it is.
+    ending : Ending
+        Why it ended.
+    seconds : float
+        Wall time, without that before a resumption.
+    """
+
+    network: Network
+    config: Config
+    history: tuple[Point, ...]
+    ending: Ending
+    seconds: float
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self.history[-1].step
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C stopped it before the end."""
+        return self.ending is Ending.INTERRUPTED
+
+    @property
+    def local(self) -> bool:
+        """Whether each unit learned by itself, so that no SVM is known to be the limit."""
+        return self.config.rule == "local"
+
+    def frame(self) -> pd.DataFrame:
+        """Return the history as a table: a row a point, the caller's measures as last columns."""
+        return history_frame(self.history)
+
+
+AnyResult = TypeVar("AnyResult", bound=Result[Any, Any])
+
+
+class Run(Protocol[Config, Point]):
+    """A training as the loop sees it. Its state is whole whenever Ctrl-C may come.
+
+    Attributes
+    ----------
+    network, config
+        As in `Result`.
+    history : list of HistoryPoint
+        The points so far.
+    """
+
+    network: Network
+    config: Config
+    history: list[Point]
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+
+    @property
+    def detail(self) -> str:
+        """What the progress bar shows beside the step."""
+
+    def point(self) -> Point:
+        """Measure the network as it is."""
+
+    def advance(self) -> Ending | None:
+        """Do one step; or none, and return why the training has ended."""
+
+    def close(self) -> None:
+        """Keep what is to be kept; called once, however the training ended."""
+
+
+def drive(
+    run: Run[Config, Point],
+    result: type[AnyResult],
+    *,
+    on_point: Callable[[Point], None] | None,
+    progress: bool,
+) -> AnyResult:
+    """Advance a training until it ends or Ctrl-C ends it.
+
+    Parameters
+    ----------
+    run : Run
+        The training.
+    result : type of Result
+        What to return.
+    on_point : callable or None
+        Called with each recorded point as it is measured, but not with the extra one that
+        describes a network whose training ended between two recorded steps.
+    progress : bool
+        Show a progress bar on standard error.
+    """
+    started, config, history, ending = time.perf_counter(), run.config, run.history, None
+
+    def is_behind() -> bool:
+        return not history or history[-1].step < run.step
+
+    try:
+        with progress_bar(config.steps) if progress else nullcontext() as show:
+            while ending is None:
+                if config.is_recorded(run.step) and is_behind():
+                    history.append(run.point())
+                    if on_point is not None:
+                        on_point(history[-1])
+                if show is not None:
+                    show(run.step, run.detail)
+                ending = run.advance()
+    except KeyboardInterrupt:
+        ending = Ending.INTERRUPTED
+    run.close()
+    if is_behind():
+        history.append(run.point())
+    return result(
+        network=run.network,
+        config=config,
+        history=tuple(history),
+        ending=ending,
+        seconds=time.perf_counter() - started,
+    )

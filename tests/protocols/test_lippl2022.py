@@ -1,0 +1,135 @@
+"""The published draws and training of Lippl, Abbott, Chung (2022), to the bit."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from implicit_bias.datasets.dataset import Split, split
+from implicit_bias.datasets.images import load_mnist
+from implicit_bias.gating import HyperplaneContexts, UnitGates
+from implicit_bias.networks import GLN
+from implicit_bias.protocols import lippl2022
+from implicit_bias.training.configuration import TrainingConfig
+from implicit_bias.training.minibatch import train
+
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (301, 30))
+
+
+@pytest.fixture
+def global_rng() -> Any:
+    """Give the literal re-implementations torch's global generator, and restore it."""
+    with torch.random.fork_rng():
+        yield
+
+
+@pytest.mark.usefixtures("global_rng")
+@pytest.mark.parametrize("threshold", ["median", "random"])
+@pytest.mark.parametrize(("n_units", "k"), [(10, 1), (4, 2), (1, 5)])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_published_contexts(seed: int, n_units: int, k: int, threshold: Any) -> None:
+    """Against the published draws, literally: from torch's global generator."""
+    train = IMAGES[:100]
+    torch.manual_seed(seed)
+    layer = torch.nn.Linear(30, n_units * k, bias=False)
+    torch.nn.init.normal_(layer.weight, std=36)
+    thresholds = torch.empty(n_units * k)
+    torch.nn.init.normal_(thresholds, std=9)
+    with torch.no_grad():
+        if threshold == "median":
+            all_projections = layer(torch.tensor(IMAGES, dtype=torch.float32))
+            thresholds = torch.quantile(all_projections, 0.5, dim=0)
+        projections = layer(torch.tensor(train, dtype=torch.float32))
+        fires = (projections > thresholds).numpy().reshape(100, n_units, k)
+    state = torch.get_rng_state()
+    fitted = lippl2022.draw_contexts(
+        train, n_units, k, threshold=threshold, reference=IMAGES, seed=seed
+    )
+    assert torch.equal(state, torch.get_rng_state())
+    weights = layer.weight.detach().double().numpy().reshape(n_units, k, 30)
+    np.testing.assert_array_equal(fitted.weights, weights)
+    np.testing.assert_array_equal(
+        fitted.thresholds, thresholds.double().numpy().reshape(n_units, k)
+    )
+    np.testing.assert_array_equal(fitted.fires(train), fires)
+
+
+@pytest.mark.usefixtures("global_rng")
+@pytest.mark.parametrize("n_units", [5, 30, 40])
+@pytest.mark.parametrize("n", [300, 301])
+def test_published_units(n: int, n_units: int) -> None:
+    images = IMAGES[:n]
+    inputs = torch.tensor(images, dtype=torch.float32)
+    torch.manual_seed(3)
+    weights = torch.empty(n_units, 30)
+    torch.nn.init.orthogonal_(weights)
+    projections = inputs @ weights.T
+    thresholds = torch.stack([torch.median(column) for column in projections.unbind(1)])
+    on = (projections >= thresholds).double().numpy()
+    state = torch.get_rng_state()
+    fitted = lippl2022.draw_unit_gates(n_units, reference=images, seed=3)
+    assert torch.equal(state, torch.get_rng_state())
+    np.testing.assert_array_equal(fitted.weights, weights.double().numpy())
+    np.testing.assert_array_equal(fitted.thresholds, thresholds.double().numpy())
+    np.testing.assert_array_equal(fitted.gates(images), np.column_stack([on, np.ones(n)]))
+    # The lower median fires at itself: one sample more than half are on.
+    assert set(on.sum(axis=0)) == {n // 2 + 1}
+    bare = lippl2022.draw_unit_gates(n_units, reference=images, seed=3, always_on=False)
+    np.testing.assert_array_equal(bare.gates(images), on)
+
+
+def test_published_thresholds_are_two() -> None:
+    with pytest.raises(ValueError, match="threshold"):
+        lippl2022.draw_contexts(IMAGES, 2, threshold="zero", reference=IMAGES, seed=1)  # type: ignore[arg-type]
+
+
+def test_published_protocol() -> None:
+    config = lippl2022.training_config(momentum=0.9, seed=3)
+    assert config == TrainingConfig(momentum=0.9, seed=3)
+    assert [config.step_size(step) for step in (0, 1599, 1600, 3199)] == [0.04, 0.04, 0.01, 0.01]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (HyperplaneContexts.published, lippl2022.draw_contexts),
+        (UnitGates.published, lippl2022.draw_unit_gates),
+        (TrainingConfig.published, lippl2022.training_config),
+    ],
+)
+def test_old_names_still_draw(old: Callable[..., Any], new: Callable[..., Any]) -> None:
+    arguments: dict[str, Any] = {"seed": 1}
+    if new is not lippl2022.training_config:
+        arguments |= {"n_units": 2, "reference": IMAGES}
+    if new is lippl2022.draw_contexts:
+        arguments |= {"X": IMAGES, "threshold": "random"}
+    with pytest.warns(DeprecationWarning, match=new.__name__):
+        found = old(**arguments)
+    assert repr(found) == repr(new(**arguments))
+
+
+# --- publication -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mnist() -> Split:
+    return split(load_mnist(), 500, 12_000, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("momentum", "published"), [(0.0, 0.8225), (0.9, 0.8215)])
+def test_published_accuracy(mnist: Split, momentum: float, published: float) -> None:
+    """Mean validation accuracy over the seeds: N=500, H=10, k=1, random thresholds."""
+    accuracies = []
+    for seed in (1, 2, 3):
+        gating = lippl2022.draw_contexts(
+            mnist.train.X, 10, 1, threshold="random", reference=mnist.train.X, seed=seed
+        )
+        network = GLN([gating], readout_bias=True, dtype=torch.float32, seed=seed)
+        config = lippl2022.training_config(momentum=momentum, seed=seed)
+        train(network, mnist.train.X, mnist.train.y, config)
+        margins = mnist.validation.y * network.decision(mnist.validation.X)
+        accuracies.append(np.mean(margins > 0))
+    assert np.mean(accuracies) == pytest.approx(published, abs=0.01)
