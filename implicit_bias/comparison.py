@@ -328,7 +328,7 @@ def _margin_results(
             continue
         problem = view.problem(X, model.signs(y))
         views[name], problems[name] = view, problem
-        certificates[name] = certify(problem, coef=view.coef, alpha=view.alpha(X, model.signs(y)))
+        certificates[name] = certify(problem, coef=view.coef, alpha=view.alpha(problem))
     names = list(problems)
     results = {}
     for name, problem in problems.items():
