@@ -20,10 +20,9 @@ from implicit_bias.comparison import Predicts
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.report.figures.questions import programs
 from implicit_bias.report.figures.training import _log_ticks
-from implicit_bias.report.page import headlines, write_report
-from implicit_bias.report.words import percent
+from implicit_bias.report.page import write_report
+from implicit_bias.report.words import headlines, percent
 
 ATTACK = "<script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -300,7 +299,7 @@ def test_headline_of_a_network_beside_its_svm(plane: Report) -> None:
         f"{percent(margin.excess)}; it disagrees with SVM-GLN on "
     )
     assert f"{comparison.n_samples} unseen samples" in sentence
-    assert "training samples" in headlines(comparison, unseen=False)[0]
+    assert "training samples" in headlines(comparison, held_out=False)[0]
 
 
 def test_headline_of_a_network_that_does_not_separate(digits: Report) -> None:
@@ -356,7 +355,7 @@ def test_headline_where_nothing_separates() -> None:
 
 
 def test_programs_are_those_of_compare(digits: Report) -> None:
-    names = [[twin.name for twin in twins] for twins in programs(digits.comparison)]
+    names = [[model.name for model in same] for same in digits.comparison.programs()]
     assert names == [["SVM-GLN", ATTACK], ["_$x_"]]
 
 
