@@ -156,9 +156,9 @@ class ModelResult:
     train_error : float
         The same on the training samples; nan where they were not given.
     fitted : FittedMargin or None
-        The margin problem's side of a model that has one.
+        The model as a solution of a margin problem; None for a model that is none.
     margin : MarginResult or None
-        The same on the training samples; None where they were not given, too.
+        The same on the training samples; None also where these were not given.
     history : tuple of HistoryPoint
         Training history of a network; empty for an SVM.
     unseen : int
@@ -348,32 +348,28 @@ def compare(
             model.signs(labels)  # refuses labels that it does not know
     fitted = {name: _fitted_margin(model) for name, model in models.items()}
     predictions = {name: _predictions(model, X) for name, model in models.items()}
-    errors = {name: _error(fitted[name], predictions[name], labels) for name in models}
-    margins: dict[str, MarginResult] = {}
-    train_errors: dict[str, float] = {}
+    margins, train_errors = dict[str, MarginResult](), dict[str, float]()
     if train is not None:
         margins = _margin_results(models, fitted, *train)
-        train_labels = np.asarray(train[1])
         train_errors = {
-            name: _error(fitted[name], _predictions(model, train[0]), train_labels)
+            name: _error(fitted[name], _predictions(model, train[0]), np.asarray(train[1]))
             for name, model in models.items()
         }
+    results = tuple(
+        ModelResult(
+            name=name,
+            error=_error(fitted[name], predictions[name], labels),
+            train_error=train_errors.get(name, np.nan),
+            fitted=fitted[name],
+            margin=margins.get(name),
+            history=model.history() if isinstance(model, BinaryClassifier) else (),
+            unseen=_unseen(fitted[name], X),
+        )
+        for name, model in models.items()
+    )
     return Comparison(
-        models=tuple(
-            ModelResult(
-                name=name,
-                error=errors[name],
-                train_error=train_errors.get(name, np.nan),
-                fitted=fitted[name],
-                margin=margins.get(name),
-                history=model.history() if isinstance(model, BinaryClassifier) else (),
-                unseen=_unseen(fitted[name], X),
-            )
-            for name, model in models.items()
-        ),
-        pairs=tuple(
-            _pair(first, second, predictions, errors) for first, second in combinations(models, 2)
-        ),
+        models=results,
+        pairs=tuple(_pair(a, b, predictions) for a, b in combinations(results, 2)),
         n_samples=len(labels),
         n_train=0 if train is None else len(np.asarray(train[1])),
     )
@@ -406,24 +402,17 @@ def _error(fitted: FittedMargin | None, predicted: NDArray[Any], labels: NDArray
 
 
 def _pair(
-    first: str,
-    second: str,
-    predictions: Mapping[str, NDArray[Any]],
-    errors: Mapping[str, float],
+    first: ModelResult, second: ModelResult, predictions: Mapping[str, NDArray[Any]]
 ) -> PairResult:
-    p, q = errors[first], errors[second]
+    p, q = first.error, second.error
     if np.isnan(p) or np.isnan(q):
-        return PairResult(first, second, np.nan, np.nan, np.nan, np.nan)
-    disagreement = float((predictions[first] != predictions[second]).mean())
+        return PairResult(first.name, second.name, np.nan, np.nan, np.nan, np.nan)
+    ours, theirs = predictions[first.name], predictions[second.name]
+    disagreement = float((ours != theirs).mean())
     by_chance = p * (1 - q) + q * (1 - p)
-    return PairResult(
-        first=first,
-        second=second,
-        disagreement=disagreement,
-        by_chance=by_chance,
-        ratio=disagreement / by_chance if by_chance > 0 else np.nan,
-        kappa=_kappa(predictions[first], predictions[second]),
-    )
+    ratio = disagreement / by_chance if by_chance > 0 else np.nan
+    kappa = _kappa(ours, theirs)
+    return PairResult(first.name, second.name, disagreement, by_chance, ratio, kappa)
 
 
 def _kappa(first: NDArray[Any], second: NDArray[Any]) -> float:
@@ -441,29 +430,29 @@ def _margin_results(
     X: ArrayLike,
     y: ArrayLike,
 ) -> dict[str, MarginResult]:
-    sides = {name: side for name, side in fitted.items() if side is not None}
+    solutions = {name: found for name, found in fitted.items() if found is not None}
     problems = {
-        name: sides[name].problem(X, model.signs(y))
+        name: solutions[name].problem(X, model.signs(y))
         for name, model in models.items()
-        if name in sides and isinstance(model, BinaryClassifier)
+        if name in solutions and isinstance(model, BinaryClassifier)
     }
-    certificates = {name: _certificate(sides[name], problem) for name, problem in problems.items()}
+    certificates = {name: _certificate(solutions[name], posed) for name, posed in problems.items()}
     names = list(problems)
     results = {}
     for name, problem in problems.items():
         alike = [n for n in names if problem is problems[n] or problem.has_gates_of(problems[n])]
         same = [other for other in alike if _same_norm(problem, problems[other])]
-        group_norms = problem.group_norms(sides[name].coef)
+        group_norms = problem.group_norms(solutions[name].coef)
         norm = float(group_norms.sum()) or 1.0
         results[name] = MarginResult(
-            fitted=sides[name],
+            fitted=solutions[name],
             gates=names.index(alike[0]),
             program=names.index(same[0]),
-            inseparable=not all(sides[other].has_predictor for other in same),
+            inseparable=not all(solutions[other].has_predictor for other in same),
             certificate=certificates[name],
             optimum=max(certificates[other].lower for other in same),
             unit_norms=group_norms / norm,
-            margins=problem.y * problem.decision(sides[name].coef) / norm,
+            margins=problem.y * problem.decision(solutions[name].coef) / norm,
         )
     return results
 

@@ -15,13 +15,32 @@ from implicit_bias.report.words import INFINITE, UNKNOWN, number, percent
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: where its values are, its heading, what it means, how to write it."""
+    """A column of a table.
+
+    Attributes
+    ----------
+    key : str
+        Where its values are in the frame; the heading, if it has no other name.
+    meaning : str
+        What its values are.
+    write : callable
+        Turns a value into text.
+    name : str
+        Heading that is not the key.
+    numeric : bool
+        Whether its values are numbers.
+    """
 
     key: str
-    heading: str
     meaning: str
     write: Callable[[Any], str]
+    name: str = ""
     numeric: bool = True
+
+    @property
+    def heading(self) -> str:
+        """What stands above the column."""
+        return self.name or self.key.replace("_", " ")
 
 
 @dataclass(frozen=True)
@@ -53,23 +72,22 @@ def _text(value: Any) -> str:
 
 
 MODEL_COLUMNS = (
-    Column("model", "model", "As it was named.", _text, numeric=False),
-    Column("error", "error", "Share of the evaluation samples that are misclassified.", percent),
+    Column("model", "As it was named.", _text, numeric=False),
+    Column("error", "Share of the evaluation samples that are misclassified.", percent),
     Column(
         "train_error",
-        "training error",
         "Share of the training samples that are misclassified.",
         percent,
+        "training error",
     ),
     Column(
         "min_margin",
-        "smallest margin",
         "Smallest y f(x) over the training samples, divided by the norm: at most 1 / optimum; "
         "negative where a sample is misclassified.",
         number,
+        "smallest margin",
     ),
     Column(
-        "norm",
         "norm",
         "Norm of the weights once they are scaled to smallest margin 1; ∞ where the training "
         "samples are not separated.",
@@ -77,60 +95,44 @@ MODEL_COLUMNS = (
     ),
     Column(
         "optimum",
-        "certified optimum",
         "No weights of this program have a smaller norm at margin 1: a proven lower bound.",
         _known,
+        "certified optimum",
     ),
     Column(
-        "excess",
-        "excess",
-        "How much the norm exceeds the certified optimum: norm / optimum − 1.",
-        percent,
+        "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
     ),
     Column(
-        "gap",
         "gap",
         "Relative distance of the two proven bounds on the optimum, both from this model alone; "
         "a network proves one of them only.",
         _gap,
     ),
-    Column("active_units", "active units", "Units that the norm has not switched off.", _count),
-    Column("units", "units", "Groups in the norm.", _count),
-    Column(
-        "support_vectors",
-        "support vectors",
-        "Training samples that hold the margin in place.",
-        _count,
-    ),
-    Column(
-        "status", "status", "How the solve ended, or how long it was trained.", _text, numeric=False
-    ),
+    Column("active_units", "Units that the norm has not switched off.", _count),
+    Column("units", "Groups in the norm.", _count),
+    Column("support_vectors", "Training samples that hold the margin in place.", _count),
+    Column("status", "How the solve ended, or how long it was trained.", _text, numeric=False),
 )
 PAIR_COLUMNS = (
-    Column("first", "model", "The first of the two.", _text, numeric=False),
-    Column("second", "and model", "The second of the two.", _text, numeric=False),
+    Column("first", "The first of the two.", _text, "model", numeric=False),
+    Column("second", "The second of the two.", _text, "and model", numeric=False),
     Column(
-        "disagreement",
         "disagreement",
         "Share of the evaluation samples on which their predictions differ.",
         percent,
     ),
     Column(
         "by_chance",
-        "by chance",
         "What independent models with errors p and q would show: p (1 − q) + q (1 − p).",
         percent,
     ),
     Column(
         "ratio",
-        "ratio",
         "Disagreement over the level of chance: 1 is no more alike than their errors make them, "
         "0 is one and the same classifier.",
         number,
     ),
-    Column(
-        "kappa", "kappa", "Cohen's kappa: 1 is full agreement, 0 is none beyond chance.", number
-    ),
+    Column("kappa", "Cohen's kappa: 1 is full agreement, 0 is none beyond chance.", number),
 )
 
 
@@ -179,9 +181,6 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 def _table(caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:
     shown = tuple(c for c in columns if c.key in frame and frame[c.key].notna().any())
-    return Table(caption, shown, tuple(_rows(shown, frame)))
-
-
-def _rows(columns: Sequence[Column], frame: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    for record in frame.to_dict("records"):
-        yield tuple(column.write(record[column.key]) for column in columns)
+    records = frame.to_dict("records")
+    rows = tuple(tuple(column.write(row[column.key]) for column in shown) for row in records)
+    return Table(caption, shown, rows)

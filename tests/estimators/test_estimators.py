@@ -1,5 +1,6 @@
 """Classifiers: scikit-learn's contract, the failures a hard margin may have, and equivalences."""
 
+import inspect
 import pickle
 import re
 from dataclasses import replace
@@ -138,6 +139,48 @@ def test_linear_svm_is_scikit_learns() -> None:
     np.testing.assert_allclose(
         ours.decision_function(blobs.X), theirs.decision_function(blobs.X), atol=DECISION_ATOL
     )
+
+
+@pytest.mark.parametrize("model", HARD + NETWORKS, ids=name)
+def test_every_parameter_is_documented_in_its_class(model: BinaryClassifier) -> None:
+    documented = set(re.findall(r"\w+", inspect.getdoc(type(model)) or ""))
+    assert set(model.get_params()) <= documented
+
+
+def test_parameters_by_position() -> None:
+    assert GLNSVC(7, 2, "l2", "zero").get_params()["threshold"] == "zero"
+    assert GatedReLUSVC(7, "random", False).get_params()["always_on"] is False
+    gating = UnitGates(np.ones((1, 3)), np.ones(1))
+    assert GatedSVC(gating).gating is gating
+    assert GLNClassifier((3, 2), 2, "zero").get_params()["n_units"] == (3, 2)
+    assert ReLUClassifier(7).n_units == 7
+    with pytest.raises(TypeError, match="positional"):
+        ReLUClassifier(7, 100)
+
+
+def test_models_of_one_kind_share_their_defaults() -> None:
+    for models in (HARD, NETWORKS):
+        shared = set.intersection(*(set(model.get_params()) for model in models))
+        defaults = [type(model)().get_params() for model in models]
+        assert all(
+            {k: one[k] for k in shared} == {k: defaults[0][k] for k in shared} for one in defaults
+        )
+
+
+def test_a_gln_keeps_checkpoints_and_a_relu_network_has_one_rule() -> None:
+    model = GLNClassifier(2, steps=5, checkpoints=(0, 5), random_state=0).fit(MOONS.X, MOONS.y)
+    assert set(model.checkpoints_) == {0, 5}
+    assert "rule" not in ReLUClassifier().get_params()
+
+
+def test_a_fitted_model_keeps_its_problem() -> None:
+    model = GLNSVC(5, random_state=0).fit(MOONS.X, MOONS.y)
+    problem = model.solution_.problem
+    assert problem is not None
+    np.testing.assert_array_equal(problem.X, MOONS.X)
+    assert model.margin_view().problem(MOONS.X, MOONS.y) is problem
+    again = pickle.loads(pickle.dumps(model)).margin_view()
+    assert again.problem(MOONS.X, MOONS.y) is again.solution.problem
 
 
 def test_fitted_attributes() -> None:

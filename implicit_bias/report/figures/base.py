@@ -5,10 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.comparison import Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
@@ -71,7 +73,7 @@ class Subject:
 
     @property
     def fitted(self) -> dict[str, FittedMargin]:
-        """The margin problem's side of the models that have one, by name."""
+        """The models that are solutions of a margin problem, by name."""
         return {m.name: m.fitted for m in self.comparison.models if m.fitted is not None}
 
     def look(self, name: str) -> Look:
@@ -79,13 +81,19 @@ class Subject:
         i = [model.name for model in self.comparison.models].index(name)
         return Look(*(cycle[i % len(cycle)] for cycle in (COLOURS, LINES, MARKERS)))
 
+    def draw(self, ax: Axes, name: str, x: ArrayLike, y: ArrayLike, **options: Any) -> None:
+        """Draw a curve of the model of this name."""
+        look = self.look(name)
+        (line,) = ax.plot(x, y, look.line, color=look.colour, marker=look.marker, **options)
+        line.set_label(short_label(name))
+
     def support(self, name: str) -> NDArray[np.int64]:
         """Support vectors of a model, as indices of the training samples; none for a network."""
-        fitted = self.comparison.model(name).fitted
-        if fitted is None or fitted.solution is None:
+        fitted = self.fitted.get(name)
+        solution = None if fitted is None else fitted.solution
+        if fitted is None or solution is None or len(solution.alpha) != len(self.train):
             return np.empty(0, dtype=np.int64)
-        is_of_these = len(fitted.solution.alpha) == len(self.train)
-        return fitted.support if is_of_these else np.empty(0, dtype=np.int64)
+        return fitted.support
 
 
 def short_label(name: str) -> str:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from implicit_bias.comparison import ModelResult
-from implicit_bias.report.figures.base import Plot, Subject, short_label
+from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.margins import largest_margins
 from implicit_bias.report.style import BLACK, GREY, legend, panel
 from implicit_bias.report.words import names_of
@@ -103,17 +103,9 @@ def _curves(
 ) -> Figure:
     figure, ax = panel()
     for network in networks:
-        look = subject.look(network.name)
-        ax.plot(
-            [point.step for point in network.history],
-            [value(network, point) for point in network.history],
-            color=look.colour,
-            linestyle=look.line,
-            marker=look.marker,
-            markersize=3.5,
-            markevery=4,
-            label=short_label(network.name),
-        )
+        steps = [point.step for point in network.history]
+        values = [value(network, point) for point in network.history]
+        subject.draw(ax, network.name, steps, values, markersize=3.5, markevery=4)
     ax.set_xscale("symlog", linthresh=1)  # a logarithm that has room for step 0
     ax.set_xlim(left=0)
     for level in levels:

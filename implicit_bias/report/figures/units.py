@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from implicit_bias.comparison import Comparison, ModelResult, first_svm
-from implicit_bias.report.figures.base import Plot, Subject, short_label
+from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.style import GREY, legend, panel
 
 # Where the norm does not tell units apart.
@@ -51,18 +51,10 @@ def unit_plots(subject: Subject) -> Iterator[Plot]:
 def _unit_shares(subject: Subject, models: Sequence[ModelResult], first: ModelResult) -> Figure:
     order = np.argsort(-first.known_margin.unit_norms, kind="stable")
     figure, ax = panel()
+    rank = np.arange(1, len(order) + 1)
     for model in models:
-        look = subject.look(model.name)
-        ax.plot(
-            np.arange(1, len(order) + 1),
-            100 * model.known_margin.unit_norms[order],
-            color=look.colour,
-            linestyle=look.line,
-            marker=look.marker,
-            markersize=4,
-            linewidth=1.2,
-            label=short_label(model.name),
-        )
+        shares = 100 * model.known_margin.unit_norms[order]
+        subject.draw(ax, model.name, rank, shares, markersize=4, linewidth=1.2)
     ax.axhline(100 / len(order), color=GREY, linestyle=":", linewidth=1.2)
     ax.set_ylim(bottom=0)
     ax.set(xlabel="unit, by rank", ylabel="share of the norm, %")
