@@ -11,7 +11,7 @@ Source: Lippl, Abbott, Chung (2022), section 4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import Certificate, Status, certify
-from implicit_bias.estimators.base import BinaryClassifier, MarginView
+from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.problem import MarginProblem
 from implicit_bias.stationarity import active_units
 from implicit_bias.validation import Array
@@ -38,59 +38,108 @@ class Predicts(Protocol):
         """Class of each input."""
 
 
+def excess(norm: float, optimum: float) -> float:
+    """How far a norm is above its optimum, norm / optimum - 1; nan where no optimum is known."""
+    return norm / optimum - 1.0 if 0 < optimum < np.inf else np.nan
+
+
 @dataclass(frozen=True, eq=False)
 class MarginResult:
     """A model as a solution of its margin problem on the training samples.
 
     Attributes
     ----------
+    fitted : FittedMargin
+        Its coefficients and, for an SVM, its solution.
+    gates : int
+        Equal for models that have the same gates and groups.
     program : int
         Equal for models that solve one and the same program (gates, groups, metric, C).
+    inseparable : bool
+        Whether an SVM of the same program has proven that nothing separates the samples.
     certificate : Certificate
         Bounds from the model's coefficients and, for an SVM, its dual variables.
     optimum : float
         Largest certified lower bound on the optimal norm among the compared models of the same
-        structure; 0 where none has dual variables.
-    min_margin : float
-        min_n y_n f(x_n) / norm: with a hard margin at most 1 / optimum; negative where a sample
-        is misclassified.
-    norm : float
-        Norm at smallest margin 1 (with C finite: the primal value); inf where not separated.
-    excess : float
-        norm / optimum - 1; nan where no optimum is known.
+        program; 0 where none has dual variables.
     unit_norms : ndarray of shape (G,)
         Share of each group in the norm.
-    active_units : int
-        Groups that the norm has not switched off: for an SVM by its multipliers, for a network
-        those with at least 1 % of the largest norm.
-    support_vectors : int or None
-        For an SVM that separates its training samples.
-    status : Status or None
-        How the solve ended, for an SVM.
-    C : float
-        Weight of the hinge loss in its program.
-    dropped : int
-        Training samples left out of its program, because they cannot be separated with the rest.
     margins : ndarray of shape (N,)
-        y_n f(x_n) / norm of each training sample.
-    local : bool
-        For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
+        y_n f(x_n) / norm of each training sample in the program.
     """
 
+    fitted: FittedMargin
+    gates: int
     program: int
+    inseparable: bool
     certificate: Certificate
     optimum: float
-    min_margin: float
-    norm: float
-    excess: float
     unit_norms: Array
-    active_units: int
-    support_vectors: int | None
-    status: Status | None
-    C: float
-    dropped: int
     margins: Array
-    local: bool
+
+    @property
+    def min_margin(self) -> float:
+        """min_n y_n f(x_n) / norm: with a hard margin at most 1 / optimum.
+
+        Negative where a sample is misclassified.
+        """
+        return float(self.margins.min())
+
+    @property
+    def norm(self) -> float:
+        """Norm at smallest margin 1 (with C finite: the primal value); inf where not separated."""
+        return self.certificate.upper
+
+    @property
+    def excess(self) -> float:
+        """Norm / optimum - 1; nan where no optimum is known."""
+        return excess(self.norm, self.optimum)
+
+    def excess_at(self, point: HistoryPoint) -> float:
+        """Excess at a point of the history; nan where the network did not separate its samples."""
+        if point.min_margin <= 0:
+            return np.nan
+        return excess(point.norm / point.min_margin, self.optimum)
+
+    @property
+    def largest_margin(self) -> float | None:
+        """1 / optimum: no predictor of this program has a larger smallest margin.
+
+        None where the optimum is not known, is one of a soft margin, or nothing separates.
+        """
+        known = not self.inseparable and np.isinf(self.C) and 0 < self.optimum < np.inf
+        return 1.0 / self.optimum if known else None
+
+    @property
+    def active_units(self) -> int:
+        """Groups that the norm has not switched off.
+
+        For an SVM by its multipliers, for a network those with at least 1 % of the largest norm.
+        """
+        solution = self.fitted.solution
+        active = active_units(self.unit_norms) if solution is None else solution.active
+        return int(np.count_nonzero(active))
+
+    @property
+    def support_vectors(self) -> int | None:
+        """Their number, for an SVM that separates its training samples."""
+        is_solved = self.fitted.solution is not None and self.fitted.has_predictor
+        return len(self.fitted.support) if is_solved else None
+
+    @property
+    def status(self) -> Status | None:
+        """How the solve ended, for an SVM."""
+        return None if self.fitted.solution is None else self.fitted.solution.status
+
+    @property
+    def C(self) -> float:
+        """Weight of the hinge loss in the program."""
+        return self.fitted.C
+
+    @property
+    def dropped(self) -> int:
+        """Training samples left out, because they cannot be separated with the rest."""
+        return len(self.fitted.dropped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +155,10 @@ class ModelResult:
         that found no predictor, because its training samples are not separable.
     train_error : float
         The same on the training samples; nan where they were not given.
+    fitted : FittedMargin or None
+        The model as a solution of a margin problem; None for a model that is none.
     margin : MarginResult or None
-        For models with a margin structure, where training samples were given.
+        The same on the training samples; None also where these were not given.
     history : tuple of HistoryPoint
         Training history of a network; empty for an SVM.
     unseen : int
@@ -117,9 +168,38 @@ class ModelResult:
     name: str
     error: float
     train_error: float
+    fitted: FittedMargin | None
     margin: MarginResult | None
     history: tuple[HistoryPoint, ...]
     unseen: int = 0
+
+    @property
+    def known_margin(self) -> MarginResult:
+        """`margin`, of a model that has one.
+
+        Raises
+        ------
+        ValueError
+            It has none.
+        """
+        if self.margin is None:
+            raise ValueError(f"{self.name} has no margin on training samples")
+        return self.margin
+
+    @property
+    def has_predictor(self) -> bool:
+        """False for an SVM that has proven its training samples not separable."""
+        return self.fitted is None or self.fitted.has_predictor
+
+    @property
+    def inseparable(self) -> bool:
+        """Whether an SVM of its program has proven that nothing separates the samples."""
+        return self.margin is not None and self.margin.inseparable
+
+    @property
+    def gates_moved(self) -> bool:
+        """Whether training changed any gate, so that the program is that of the last step only."""
+        return any(point.gates_changed > 0 for point in self.history)
 
 
 @dataclass(frozen=True)
@@ -179,6 +259,30 @@ class Comparison:
         pairs = {frozenset((pair.first, pair.second)): pair for pair in self.pairs}
         return pairs[frozenset((first, second))]
 
+    def programs(self) -> list[list[ModelResult]]:
+        """Models with a margin, those of one and the same program together."""
+        grouped: dict[int, list[ModelResult]] = {}
+        for model in self.models:
+            if model.margin is not None:
+                grouped.setdefault(model.margin.program, []).append(model)
+        return list(grouped.values())
+
+    def svm_of(self, network: ModelResult) -> ModelResult | None:
+        """Return the (first) SVM whose program is the network's; None if there is none."""
+        return next((first_svm(same) for same in self.programs() if network in same), None)
+
+    def soft_svms_of(self, network: ModelResult) -> list[ModelResult]:
+        """SVMs of the network's gates and groups with a finite C: they solve another program."""
+        return [
+            model
+            for model in self.models
+            if model.margin is not None
+            and network.margin is not None
+            and model.margin.gates == network.margin.gates
+            and model.margin.status is not None
+            and np.isfinite(model.margin.C)
+        ]
+
     def model_frame(self) -> pd.DataFrame:
         """One row a model: scalars only."""
         import pandas as pd
@@ -190,6 +294,20 @@ class Comparison:
         import pandas as pd
 
         return pd.DataFrame([asdict(pair) for pair in self.pairs])
+
+    def history_frame(self) -> pd.DataFrame:
+        """One row a point of a training history, with the name of its model."""
+        from implicit_bias.training.history import history_frame
+
+        points = [(model.name, point) for model in self.models for point in model.history]
+        frame = history_frame(point for _, point in points)
+        frame.insert(0, "model", [name for name, _ in points])
+        return frame
+
+
+def first_svm(models: Iterable[ModelResult]) -> ModelResult | None:
+    """Return the first SVM among models that have a margin; None if there is none."""
+    return next((model for model in models if model.known_margin.status is not None), None)
 
 
 def compare(
@@ -228,83 +346,73 @@ def compare(
     for model in models.values():
         if isinstance(model, BinaryClassifier):
             model.signs(labels)  # refuses labels that it does not know
+    fitted = {name: _fitted_margin(model) for name, model in models.items()}
     predictions = {name: _predictions(model, X) for name, model in models.items()}
-    errors = {name: _error(model, predictions[name], labels) for name, model in models.items()}
-    margins: dict[str, MarginResult] = {}
-    train_errors: dict[str, float] = {}
+    margins, train_errors = dict[str, MarginResult](), dict[str, float]()
     if train is not None:
-        margins = _margin_results(models, *train)
+        margins = _margin_results(models, fitted, *train)
         train_errors = {
-            name: _error(model, _predictions(model, train[0]), np.asarray(train[1]))
+            name: _error(fitted[name], _predictions(model, train[0]), np.asarray(train[1]))
             for name, model in models.items()
         }
+    results = tuple(
+        ModelResult(
+            name=name,
+            error=_error(fitted[name], predictions[name], labels),
+            train_error=train_errors.get(name, np.nan),
+            fitted=fitted[name],
+            margin=margins.get(name),
+            history=model.history() if isinstance(model, BinaryClassifier) else (),
+            unseen=_unseen(fitted[name], X),
+        )
+        for name, model in models.items()
+    )
     return Comparison(
-        models=tuple(
-            ModelResult(
-                name=name,
-                error=errors[name],
-                train_error=train_errors.get(name, np.nan),
-                margin=margins.get(name),
-                history=model.history() if isinstance(model, BinaryClassifier) else (),
-                unseen=_unseen(model, X),
-            )
-            for name, model in models.items()
-        ),
-        pairs=tuple(
-            _pair(first, second, predictions, errors) for first, second in combinations(models, 2)
-        ),
+        models=results,
+        pairs=tuple(_pair(a, b, predictions) for a, b in combinations(results, 2)),
         n_samples=len(labels),
         n_train=0 if train is None else len(np.asarray(train[1])),
     )
 
 
-def margin_view(model: Predicts) -> MarginView | None:
-    """Return the margin problem's side of a model; None for models that have none."""
+def _fitted_margin(model: Predicts) -> FittedMargin | None:
     return model.margin_view() if isinstance(model, BinaryClassifier) else None
 
 
 def _predictions(model: Predicts, X: ArrayLike) -> NDArray[Any]:
     """Classes (n,); None, which no label equals, where the model is undecided (f = 0)."""
-    predicted = np.asarray(model.predict(X), dtype=object)
-    if isinstance(model, BinaryClassifier):
-        predicted[model.decision_function(X) == 0] = None
+    if not isinstance(model, BinaryClassifier):
+        return np.asarray(model.predict(X), dtype=object)
+    decision = model.decision_function(X)
+    predicted = model.classes_of(decision).astype(object)
+    predicted[decision == 0] = None
     return predicted
 
 
-def _unseen(model: Predicts, X: ArrayLike) -> int:
-    view = margin_view(model)
-    if view is None:
+def _unseen(fitted: FittedMargin | None, X: ArrayLike) -> int:
+    if fitted is None:
         return 0
-    return int(np.count_nonzero(view.structure.gating.unseen(view.structure.inputs(X))))
+    return int(np.count_nonzero(fitted.structure.gating.unseen(fitted.structure.inputs(X))))
 
 
-def _error(model: Predicts, predicted: NDArray[Any], labels: NDArray[Any]) -> float:
-    view = margin_view(model)
-    solution = None if view is None else view.solution
-    if solution is not None and solution.status is Status.NOT_SEPARABLE:
+def _error(fitted: FittedMargin | None, predicted: NDArray[Any], labels: NDArray[Any]) -> float:
+    if fitted is not None and not fitted.has_predictor:
         return np.nan
     return float((predicted != labels).mean())
 
 
 def _pair(
-    first: str,
-    second: str,
-    predictions: Mapping[str, NDArray[Any]],
-    errors: Mapping[str, float],
+    first: ModelResult, second: ModelResult, predictions: Mapping[str, NDArray[Any]]
 ) -> PairResult:
-    p, q = errors[first], errors[second]
+    p, q = first.error, second.error
     if np.isnan(p) or np.isnan(q):
-        return PairResult(first, second, np.nan, np.nan, np.nan, np.nan)
-    disagreement = float((predictions[first] != predictions[second]).mean())
+        return PairResult(first.name, second.name, np.nan, np.nan, np.nan, np.nan)
+    ours, theirs = predictions[first.name], predictions[second.name]
+    disagreement = float((ours != theirs).mean())
     by_chance = p * (1 - q) + q * (1 - p)
-    return PairResult(
-        first=first,
-        second=second,
-        disagreement=disagreement,
-        by_chance=by_chance,
-        ratio=disagreement / by_chance if by_chance > 0 else np.nan,
-        kappa=_kappa(predictions[first], predictions[second]),
-    )
+    ratio = disagreement / by_chance if by_chance > 0 else np.nan
+    kappa = _kappa(ours, theirs)
+    return PairResult(first.name, second.name, disagreement, by_chance, ratio, kappa)
 
 
 def _kappa(first: NDArray[Any], second: NDArray[Any]) -> float:
@@ -317,72 +425,51 @@ def _kappa(first: NDArray[Any], second: NDArray[Any]) -> float:
 
 
 def _margin_results(
-    models: Mapping[str, Predicts], X: ArrayLike, y: ArrayLike
+    models: Mapping[str, Predicts],
+    fitted: Mapping[str, FittedMargin | None],
+    X: ArrayLike,
+    y: ArrayLike,
 ) -> dict[str, MarginResult]:
-    views: dict[str, MarginView] = {}
-    problems: dict[str, MarginProblem] = {}
-    certificates: dict[str, Certificate] = {}
-    for name, model in models.items():
-        view = margin_view(model)
-        if view is None or not isinstance(model, BinaryClassifier):
-            continue
-        problem = view.problem(X, model.signs(y))
-        views[name], problems[name] = view, problem
-        certificates[name] = certify(problem, coef=view.coef, alpha=view.alpha(X, model.signs(y)))
+    solutions = {name: found for name, found in fitted.items() if found is not None}
+    problems = {
+        name: solutions[name].problem(X, model.signs(y))
+        for name, model in models.items()
+        if name in solutions and isinstance(model, BinaryClassifier)
+    }
+    certificates = {name: _certificate(solutions[name], posed) for name, posed in problems.items()}
     names = list(problems)
     results = {}
     for name, problem in problems.items():
-        twins = [other for other in names if _same_program(problem, problems[other])]
-        results[name] = _margin_result(
-            views[name],
-            problem,
-            certificates[name],
-            program=names.index(twins[0]),
-            optimum=max(certificates[twin].lower for twin in twins),
+        alike = [n for n in names if problem is problems[n] or problem.has_gates_of(problems[n])]
+        same = [other for other in alike if _same_norm(problem, problems[other])]
+        group_norms = problem.group_norms(solutions[name].coef)
+        norm = float(group_norms.sum()) or 1.0
+        results[name] = MarginResult(
+            fitted=solutions[name],
+            gates=names.index(alike[0]),
+            program=names.index(same[0]),
+            inseparable=not all(solutions[other].has_predictor for other in same),
+            certificate=certificates[name],
+            optimum=max(certificates[other].lower for other in same),
+            unit_norms=group_norms / norm,
+            margins=problem.y * problem.decision(solutions[name].coef) / norm,
         )
     return results
 
 
-def _margin_result(
-    view: MarginView,
-    problem: MarginProblem,
-    certificate: Certificate,
-    *,
-    program: int,
-    optimum: float,
-) -> MarginResult:
-    group_norms = problem.group_norms(view.coef)
-    total = float(group_norms.sum())
-    norm = total if total > 0 else 1.0
-    solution = view.solution
-    active = active_units(group_norms) if solution is None else solution.active
-    separated = solution is not None and solution.status is not Status.NOT_SEPARABLE
-    return MarginResult(
-        program=program,
-        certificate=certificate,
-        optimum=optimum,
-        min_margin=certificate.min_margin / norm,
-        norm=certificate.upper,
-        excess=certificate.upper / optimum - 1.0 if 0 < optimum < np.inf else np.nan,
-        unit_norms=group_norms / norm,
-        active_units=int(np.count_nonzero(active)),
-        support_vectors=len(solution.support) if solution is not None and separated else None,
-        status=None if solution is None else solution.status,
-        C=view.C,
-        dropped=len(view.dropped),
-        margins=problem.y * problem.decision(view.coef) / norm,
-        local=view.local,
-    )
+def _certificate(fitted: FittedMargin, problem: MarginProblem) -> Certificate:
+    """Bounds of a model's coefficients and dual variables; those of a kept solution are known."""
+    solution = fitted.solution
+    if solution is not None and solution.problem is problem:
+        return solution.certificate
+    return certify(problem, coef=fitted.coef, alpha=fitted.alpha(problem))
 
 
-def _same_program(a: MarginProblem, b: MarginProblem) -> bool:
-    """Whether two problems on the same samples are one and the same program."""
-    if a is b:
-        return True
+def _same_norm(a: MarginProblem, b: MarginProblem) -> bool:
+    """Whether two problems of the same gates and groups are one and the same program."""
     metric_a, metric_b = a.metric or {}, b.metric or {}
     return (
         a.C == b.C
-        and a.has_gates_of(b)
         and metric_a.keys() == metric_b.keys()
         and all(np.array_equal(metric_a[g], metric_b[g]) for g in metric_a)
     )

@@ -1,12 +1,15 @@
 """Comparison: every number by hand on small cases."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, compare
+from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
+from implicit_bias.comparison import excess, first_svm
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.gating import HyperplaneContexts
 
@@ -139,3 +142,51 @@ def test_a_reduced_solution_is_judged_on_the_samples_it_kept() -> None:
 def test_labels_that_a_model_does_not_know_are_refused() -> None:
     with pytest.raises(ValueError, match="labels must be among the fitted classes"):
         compare(MODELS, TEST.X, np.where(TEST.y > 0, "a", "b"))
+
+
+def test_excess_of_a_norm() -> None:
+    assert excess(3.0, 2.0) == 0.5
+    assert excess(np.inf, 2.0) == np.inf
+    for unknown in (0.0, np.inf):
+        assert np.isnan(excess(3.0, unknown))
+
+
+def test_questions_to_a_comparison() -> None:
+    soft = GLNSVC(n_units=4, random_state=0, C=2.0).fit(TRAIN.X, TRAIN.y)
+    models = {"soft": soft, **MODELS}
+    result = compare(models, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
+    network = result.model("network")
+    names = [[model.name for model in same] for same in result.programs()]
+    assert names == [["soft"], ["svm", "network"], ["l2"]]
+    assert result.svm_of(network) is result.model("svm")
+    assert [model.name for model in result.soft_svms_of(network)] == ["soft"]
+    assert result.svm_of(result.model("neighbours")) is None
+    assert result.soft_svms_of(result.model("neighbours")) == []
+    assert first_svm([network]) is None
+    assert network.known_margin.largest_margin == 1 / network.known_margin.optimum
+    assert result.model("soft").known_margin.largest_margin is None
+    last = network.history[-1]
+    assert network.known_margin.excess_at(last) == pytest.approx(network.known_margin.excess)
+    assert np.isnan(network.known_margin.excess_at(replace(last, min_margin=-1.0)))
+    with pytest.raises(ValueError, match="no margin"):
+        result.model("logistic").known_margin  # noqa: B018
+    assert set(result.history_frame()["model"]) == {"network"}
+
+
+def test_what_an_svm_proves_inseparable_holds_for_its_program() -> None:
+    X, y = np.vstack([TRAIN.X, TRAIN.X[:1]]), np.append(TRAIN.y, -TRAIN.y[0])
+    with pytest.warns(UserWarning, match="not separable"):
+        svm = GLNSVC(4, random_state=0, on_failure="warn").fit(X, y)
+    network = GLNClassifier(4, random_state=0, steps=5).fit(X, y)
+    result = compare({"svm": svm, "network": network}, TEST.X, TEST.y, train=(X, y))
+    assert [model.has_predictor for model in result.models] == [False, True]
+    assert all(model.inseparable for model in result.models)
+    assert result.model("network").known_margin.largest_margin is None
+
+
+def test_a_kept_solution_is_not_certified_again() -> None:
+    margin = RESULT.model("svm").known_margin
+    assert margin.certificate is MODELS["svm"].solution_.certificate
+    problem, solution = MODELS["svm"].solution_.problem, MODELS["svm"].solution_
+    again = certify(problem, coef=solution.coef, alpha=solution.alpha)
+    assert (again.lower, again.upper) == (margin.certificate.lower, margin.certificate.upper)

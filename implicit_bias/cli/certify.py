@@ -132,7 +132,7 @@ def _svm_facts(
     assert view is not None
     assert view.solution is not None
     problem = view.problem(samples.X, samples.y)
-    alpha, status = view.alpha(samples.X, samples.y), view.solution.status
+    alpha, status = view.alpha(problem), view.solution.status
     if solve:
         solution = solve_problem(problem, setting.solver, setting.tol, setting.device)
         alpha, status = solution.alpha, solution.status

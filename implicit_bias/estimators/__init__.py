@@ -15,17 +15,25 @@ exactly 0 (an input whose gates are all off) goes to ``classes_[0]``.
 Source: Lippl, Abbott, Chung (2022), sections 3 to 5.
 """
 
-from implicit_bias.estimators.base import BinaryClassifier, MarginView
-from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
-from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
+from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
+from implicit_bias.estimators.networks import GLNClassifier, NetworkClassifier, ReLUClassifier
+from implicit_bias.estimators.svm import (
+    GLNSVC,
+    GatedReLUSVC,
+    GatedSVC,
+    HiddenLayerSVC,
+    MarginSVC,
+)
 
 __all__ = [
     "GLNSVC",
     "BinaryClassifier",
+    "FittedMargin",
     "GLNClassifier",
     "GatedReLUSVC",
     "GatedSVC",
     "HiddenLayerSVC",
-    "MarginView",
+    "MarginSVC",
+    "NetworkClassifier",
     "ReLUClassifier",
 ]

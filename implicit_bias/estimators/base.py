@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Self,
-    TypeAlias,
-)
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,24 +12,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem, Structure
 from implicit_bias.solvers import Solution
 from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
-    from implicit_bias.networks import Network
     from implicit_bias.training.history import HistoryPoint
-    from implicit_bias.training.limit import LimitResult
-    from implicit_bias.training.minibatch import TrainingResult
-
-    Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
-
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
 @dataclass(frozen=True, eq=False)
-class MarginView:
+class FittedMargin:
     """A fitted classifier as a solution, good or bad, of a margin problem.
 
     Attributes
@@ -51,8 +39,6 @@ class MarginView:
         inf for a network.
     dropped : ndarray of int
         Training samples left out of the problem.
-    samples : str
-        Fingerprint of the training samples; empty for a network.
     local : bool
         For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
     """
@@ -62,35 +48,59 @@ class MarginView:
     solution: Solution | None = None
     C: float = np.inf
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    samples: str = ""
     local: bool = False
 
     def problem(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
         """Margin problem on samples X (n, D) with labels (n,) in {-1, +1}.
 
-        On the training samples themselves, those that fitting left out are left out again.
+        On the samples that the model was fitted to it is the problem that was solved, without
+        those that fitting left out. A model from a file has not kept its samples: there, as many
+        samples as it was fitted to count as those.
         """
-        posed = self.structure.problem(X, signs, self.C)
-        if len(self.dropped) == 0 or not self._fitted_to(X, signs):
-            return posed
-        return posed.subset(np.setdiff1d(np.arange(posed.n_samples), self.dropped))
+        solution = self.solution
+        if solution is None or len(np.asarray(signs)) != len(solution.alpha):
+            return self.structure.problem(X, signs, self.C)
+        if solution.problem is None:
+            posed = self.structure.problem(X, signs, self.C)
+            return posed.subset(self._kept) if len(self.dropped) else posed
+        inputs, labels = self.structure.inputs(X), np.asarray(signs)
+        if len(self.dropped):
+            inputs, labels = inputs[self._kept], labels[self._kept]
+        if np.array_equal(labels, solution.problem.y) and np.array_equal(
+            inputs, solution.problem.X
+        ):
+            return solution.problem
+        return self.structure.problem(X, signs, self.C)
 
-    def alpha(self, X: ArrayLike, signs: ArrayLike) -> Array | None:
-        """Dual variables of `problem`; None unless these are the training samples."""
-        if self.solution is None or not self._fitted_to(X, signs):
+    def alpha(self, problem: MarginProblem) -> Array | None:
+        """Dual variables of a problem that `problem` posed; None unless their number fits it.
+
+        They need not be of these samples: any alpha >= 0 proves a lower bound on the optimum.
+        """
+        if self.solution is None or problem.n_samples != len(self._kept):
             return None
-        return np.delete(self.solution.alpha, self.dropped)
+        return self.solution.alpha[self._kept]
 
-    def _fitted_to(self, X: ArrayLike, signs: ArrayLike) -> bool:
-        return self.samples == fingerprint(np.asarray(X), np.asarray(signs))
+    @property
+    def has_predictor(self) -> bool:
+        """Whether there are coefficients; False for an SVM whose samples are not separable."""
+        return self.solution is None or self.solution.status is not Status.NOT_SEPARABLE
+
+    @property
+    def support(self) -> NDArray[np.int64]:
+        """Support vectors, as indices of the training samples; none for a network."""
+        if self.solution is None or not self.has_predictor:
+            return np.zeros(0, dtype=np.int64)
+        return self.solution.support
+
+    @property
+    def _kept(self) -> NDArray[np.int64]:
+        """Training samples that the problem of an SVM has, shape (N,)."""
+        n_fitted = 0 if self.solution is None else len(self.solution.alpha)
+        return np.delete(np.arange(n_fitted), self.dropped)
 
 
-def fingerprint(X: Array, signs: Array) -> str:
-    """Digest of samples: equal for equal inputs (n, D) and labels (n,)."""
-    digest = blake2b(digest_size=16)
-    for array in (X, signs):
-        digest.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
-    return digest.hexdigest()
+MarginView = FittedMargin  # its name in version 0.1
 
 
 class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -104,7 +114,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         """Fit to inputs X (n, D) and labels y (n,)."""
 
     @abstractmethod
-    def margin_view(self) -> MarginView | None:
+    def margin_view(self) -> FittedMargin | None:
         """Return the margin problem's side of the model; None where it has none."""
 
     @abstractmethod
@@ -122,8 +132,11 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each input, shape (n,)."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
+        return self.classes_of(self.decision_function(X))
+
+    def classes_of(self, decision: Array) -> NDArray[Any]:
+        """Class (n,) of each value of the predictor."""
+        return self.classes_[(decision > 0).astype(int)]
 
     def signs(self, y: ArrayLike) -> Array:
         """Labels (n,) as -1 and +1, by the classes seen in fitting.

@@ -6,24 +6,16 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import replace
-from typing import (
-    TYPE_CHECKING,
-    Literal,
-    Self,
-    TypeAlias,
-)
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from implicit_bias.gating import (
-    Gating,
-    HyperplaneContexts,
-    Threshold,
-)
+from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, RandomState, as_generator
+from implicit_bias.gating import Gating, HyperplaneContexts, Threshold
 from implicit_bias.validation import Array, as_device
 
 if TYPE_CHECKING:
@@ -35,7 +27,6 @@ if TYPE_CHECKING:
     from implicit_bias.training.minibatch import TrainingResult
 
     Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
-from implicit_bias.estimators.base import BinaryClassifier, MarginView, RandomState, as_generator
 
 UNFITTED_NETWORK = (
     "this %(name)s is not fitted, so it has no gates or activations yet: fit it first; and where "
@@ -43,8 +34,24 @@ UNFITTED_NETWORK = (
 )
 
 
-class _NetworkClassifier(BinaryClassifier, ABC):
+@dataclass(eq=False, repr=False, kw_only=True)
+class NetworkClassifier(BinaryClassifier, ABC):
     """A classifier that trains one network; subclasses say which.
+
+    Parameters
+    ----------
+    steps, batch_size, learning_rate, momentum, loss
+        See `TrainingConfig`.
+    checkpoints : tuple of int
+        Steps at which to keep a copy of the network, in ``checkpoints_``.
+    dtype : {"float32", "float64"}
+        Precision of the network.
+    device : str
+        Where torch computes.
+    random_state : int, Generator, RandomState or None
+        Seed of all random draws: of hyperplanes, of weights, and of the order of the samples.
+    progress : bool
+        Show a progress bar on standard error.
 
     Attributes
     ----------
@@ -56,19 +63,23 @@ class _NetworkClassifier(BinaryClassifier, ABC):
         Copies of the network as it was at the steps in ``checkpoints``.
     """
 
-    training_: TrainingResult | LimitResult
-    checkpoints_: dict[int, Network]
-    steps: int
-    batch_size: int | None
-    learning_rate: float
-    momentum: float
-    loss: Literal["logistic", "exponential"]
-    rule: Literal["gradient", "local"] = "gradient"
+    steps: int = 3200
+    batch_size: int | None = 128
+    learning_rate: float = 0.04
+    momentum: float = 0.0
+    loss: Literal["logistic", "exponential"] = "logistic"
     checkpoints: tuple[int, ...] = ()
-    dtype: Literal["float32", "float64"]
-    device: str
-    random_state: RandomState
-    progress: bool
+    dtype: Literal["float32", "float64"] = "float64"
+    device: str = "cpu"
+    random_state: RandomState = None
+    progress: bool = False
+    training_: TrainingResult | LimitResult = field(init=False)
+    checkpoints_: dict[int, Network] = field(init=False)
+
+    @property
+    @abstractmethod
+    def rule(self) -> Literal["gradient", "local"]:
+        """What learns from the loss: the network as a whole, or each unit by itself."""
 
     @abstractmethod
     def _network(self, X: Array, seed: int) -> Network:
@@ -174,13 +185,13 @@ class _NetworkClassifier(BinaryClassifier, ABC):
         check_is_fitted(self, msg=UNFITTED_NETWORK)
         return self.network_.hidden_activations(X)
 
-    def margin_view(self) -> MarginView | None:
+    def margin_view(self) -> FittedMargin | None:
         """Gates and zeta of a network of one hidden layer (a readout bias is left out)."""
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
         structure = self.network_.architecture()
-        return MarginView(structure, self.network_.coef(), local=self.training_.local)
+        return FittedMargin(structure, self.network_.coef(), local=self.training_.local)
 
     def history(self) -> tuple[HistoryPoint, ...]:
         """Loss, error, smallest margin and norm at chosen steps."""
@@ -191,7 +202,8 @@ class _NetworkClassifier(BinaryClassifier, ABC):
         return self.network_.decision(X)
 
 
-class GLNClassifier(_NetworkClassifier):
+@dataclass(eq=False, repr=False)
+class GLNClassifier(NetworkClassifier):
     """A gated linear network, trained by gradient descent or unit by unit.
 
     Parameters
@@ -199,61 +211,28 @@ class GLNClassifier(_NetworkClassifier):
     n_units : int or sequence of int
         Hidden units; a sequence has one entry a hidden layer.
     n_hyperplanes, threshold
-        As in `GLNSVC`.
-    steps, batch_size, learning_rate, momentum, loss
-        As in `TrainingConfig`.
+        See `GLNSVC`, which draws the same hyperplanes from the same ``random_state``.
     rule : {"gradient", "local"}
         Gradient descent on the network's loss, or local learning: each unit predicts the class
         by online logistic regression on the outputs of the layer before it, as GLNs are usually
         trained (Veness et al. 2017, 2021; online is ``batch_size=1``).
     readout_bias : bool
         Give the readout a bias, as the published protocol does; it breaks homogeneity.
-    dtype : {"float32", "float64"}
-        Precision of the network.
-    device : str
-        Where torch computes.
-    random_state : int, Generator, RandomState or None
-        Seed of hyperplanes, weights and batches; `GLNSVC` draws the same hyperplanes from it.
     contexts : HyperplaneContexts, optional
         Contexts of one hidden layer to use instead of drawing any.
-    progress : bool
-        Show a progress bar on standard error.
+    steps, batch_size, learning_rate, momentum, loss
+        See `TrainingConfig`.
+    checkpoints, dtype, device, random_state, progress
+        See `NetworkClassifier`.
     """
 
-    def __init__(
-        self,
-        n_units: int | Sequence[int] = 50,
-        n_hyperplanes: int = 1,
-        threshold: Threshold = "median",
-        *,
-        steps: int = 3200,
-        batch_size: int | None = 128,
-        learning_rate: float = 0.04,
-        momentum: float = 0.0,
-        loss: Literal["logistic", "exponential"] = "logistic",
-        rule: Literal["gradient", "local"] = "gradient",
-        readout_bias: bool = False,
-        dtype: Literal["float32", "float64"] = "float64",
-        device: str = "cpu",
-        random_state: RandomState = None,
-        contexts: HyperplaneContexts | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.n_units = n_units
-        self.n_hyperplanes = n_hyperplanes
-        self.threshold = threshold
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.loss = loss
-        self.rule = rule
-        self.readout_bias = readout_bias
-        self.dtype = dtype
-        self.device = device
-        self.random_state = random_state
-        self.contexts = contexts
-        self.progress = progress
+    n_units: int | Sequence[int] = 50
+    n_hyperplanes: int = 1
+    threshold: Threshold = "median"
+    _: KW_ONLY
+    rule: Literal["gradient", "local"] = "gradient"
+    readout_bias: bool = False
+    contexts: HyperplaneContexts | None = None
 
     def _network(self, X: Array, seed: int) -> Network:
         from implicit_bias.networks import GLN
@@ -272,48 +251,25 @@ class GLNClassifier(_NetworkClassifier):
         return GLN(layers, readout_bias=self.readout_bias, dtype=_dtype(self.dtype), seed=seed)
 
 
-class ReLUClassifier(_NetworkClassifier):
+@dataclass(eq=False, repr=False)
+class ReLUClassifier(NetworkClassifier):
     """A ReLU network without bias units, trained by gradient descent.
+
+    For SVM-LC with the gates of an earlier step pass ``gates=classifier.checkpoints_[step]`` to
+    `GatedReLUSVC`.
 
     Parameters
     ----------
     n_units : int or sequence of int
         Hidden units; a sequence has one entry a hidden layer.
     steps, batch_size, learning_rate, momentum, loss
-        As in `TrainingConfig`.
-    dtype, device, random_state, progress
-        As in `GLNClassifier`.
-    checkpoints : tuple of int
-        Steps at which to keep a copy of the network, in ``checkpoints_``: for SVM-LC with the
-        gates of that time, pass ``gates=classifier.checkpoints_[step]`` to `GatedReLUSVC`.
+        See `TrainingConfig`.
+    checkpoints, dtype, device, random_state, progress
+        See `NetworkClassifier`.
     """
 
-    def __init__(
-        self,
-        n_units: int | Sequence[int] = 50,
-        *,
-        steps: int = 3200,
-        batch_size: int | None = 128,
-        learning_rate: float = 0.04,
-        momentum: float = 0.0,
-        loss: Literal["logistic", "exponential"] = "logistic",
-        dtype: Literal["float32", "float64"] = "float64",
-        device: str = "cpu",
-        random_state: RandomState = None,
-        progress: bool = False,
-        checkpoints: tuple[int, ...] = (),
-    ) -> None:
-        self.n_units = n_units
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.loss = loss
-        self.dtype = dtype
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
-        self.checkpoints = checkpoints
+    n_units: int | Sequence[int] = 50
+    rule: ClassVar[Literal["gradient"]] = "gradient"
 
     def _network(self, X: Array, seed: int) -> Network:
         from implicit_bias.networks import ReLUNetwork

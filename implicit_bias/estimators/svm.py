@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import (
-    TYPE_CHECKING,
-    Literal,
-    Protocol,
-    Self,
-    TypeAlias,
-    get_args,
-    runtime_checkable,
-)
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, RandomState, as_generator
 from implicit_bias.gating import (
     Gating,
     GlobalContexts,
@@ -31,22 +24,11 @@ from implicit_bias.gating import (
 )
 from implicit_bias.problem import HasHiddenLayer, Structure
 from implicit_bias.solvers import OnFailure, Solution, solve_relaxed
+from implicit_bias.solvers.base import Solver
 from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
-    from implicit_bias.networks import Network
     from implicit_bias.training.history import HistoryPoint
-    from implicit_bias.training.limit import LimitResult
-    from implicit_bias.training.minibatch import TrainingResult
-
-    Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
-from implicit_bias.estimators.base import (
-    BinaryClassifier,
-    MarginView,
-    RandomState,
-    as_generator,
-    fingerprint,
-)
 
 
 @runtime_checkable
@@ -57,8 +39,26 @@ class HasGating(Protocol):
         """Gates of the hidden units."""
 
 
-class _MarginSVC(BinaryClassifier, ABC):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MarginSVC(BinaryClassifier, ABC):
     """A classifier that solves one margin problem; subclasses say which.
+
+    Parameters
+    ----------
+    C : float
+        Weight of the hinge loss; inf is the hard margin.
+    solver : str or solver
+        "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel", "scs",
+        or any object that `implicit_bias.solve` takes as its solver.
+    tol : float
+        Relative gap between the certified bounds.
+    device : str
+        Where the native solvers compute.
+    on_failure : {"raise", "warn", "soft", "drop"}
+        What to do where the solve does not end optimal; see `solve_relaxed`.
+    soft_C : float or None
+        C of the soft margin that "soft" and "drop" then solve; None is 100 over the root mean
+        square of the feature norms.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class _MarginSVC(BinaryClassifier, ABC):
     structure_ : Structure
         Gates, groups and metric.
     solution_ : Solution
-        Dual variables, status and certificate.
+        Dual variables, status and certificate, and the problem that was solved.
     failure_ : Solution or None
         The proof that the hard margin has no solution, where ``on_failure`` then asked for
         another one.
@@ -76,24 +76,22 @@ class _MarginSVC(BinaryClassifier, ABC):
         ``on_failure="soft"``.
     dropped_ : ndarray of int
         Training samples that ``on_failure="drop"`` left out.
-    samples_ : str
-        Fingerprint of the training samples.
     dual_coef_ : ndarray of shape (1, n_support)
         y_n alpha_n of the support vectors, as in scikit-learn's SVC.
     """
 
-    structure_: Structure
-    solution_: Solution
-    failure_: Solution | None
-    fitted_C_: float
-    dropped_: NDArray[np.int64]
-    samples_: str
-    C: float
-    solver: str
-    tol: float
-    device: str
-    on_failure: OnFailure
-    soft_C: float | None
+    C: float = np.inf
+    solver: str | Solver = "auto"
+    tol: float = 1e-6
+    device: str = "cpu"
+    on_failure: OnFailure = "raise"
+    soft_C: float | None = None
+    structure_: Structure = field(init=False)
+    solution_: Solution = field(init=False)
+    failure_: Solution | None = field(init=False)
+    fitted_C_: float = field(init=False)
+    dropped_: NDArray[np.int64] = field(init=False)
+    dual_coef_: Array = field(init=False)
 
     @abstractmethod
     def _structure(self, X: Array) -> Structure:
@@ -135,7 +133,6 @@ class _MarginSVC(BinaryClassifier, ABC):
         self.failure_ = relaxed.failure
         self.fitted_C_ = relaxed.C
         self.dropped_ = relaxed.dropped
-        self.samples_ = fingerprint(X, signs)
         self.dual_coef_ = (signs * self.solution_.alpha)[None, self.support_]
         if self.on_failure == "raise":
             self.solution_.raise_for_status()
@@ -163,16 +160,11 @@ class _MarginSVC(BinaryClassifier, ABC):
         """Iterations of the solver, at least 1."""
         return max(1, self.solution_.stats.iterations)
 
-    def margin_view(self) -> MarginView:
+    def margin_view(self) -> FittedMargin:
         """Structure, coefficients and solution."""
         check_is_fitted(self)
-        return MarginView(
-            self.structure_,
-            self.coef_,
-            self.solution_,
-            self.fitted_C_,
-            self.dropped_,
-            self.samples_,
+        return FittedMargin(
+            self.structure_, self.coef_, self.solution_, self.fitted_C_, self.dropped_
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:
@@ -183,7 +175,8 @@ class _MarginSVC(BinaryClassifier, ABC):
         return self.structure_.decision(X, self.coef_)
 
 
-class GatedSVC(_MarginSVC):
+@dataclass(eq=False, repr=False)
+class GatedSVC(MarginSVC):
     """SVM under the group norm of any gating; without a gating, the linear SVM.
 
     Parameters
@@ -192,41 +185,13 @@ class GatedSVC(_MarginSVC):
         Gates and groups; None is the constant gate 1.
     metric : mapping from group to ndarray, optional
         See `MarginProblem`.
-    C : float
-        Weight of the hinge loss; inf is the hard margin.
-    solver : str
-        "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel" or "scs".
-    tol : float
-        Relative gap between the certified bounds.
-    device : str
-        Where the native solvers compute.
-    on_failure : {"raise", "warn", "soft", "drop"}
-        What to do where the solve does not end optimal; see `solve_relaxed`.
-    soft_C : float or None
-        C of the soft margin that "soft" and "drop" then solve; None is 100 over the root mean
-        square of the feature norms.
+    C, solver, tol, device, on_failure, soft_C
+        See `MarginSVC`.
     """
 
-    def __init__(
-        self,
-        gating: Gating | None = None,
-        *,
-        metric: dict[int, Array] | None = None,
-        C: float = np.inf,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        device: str = "cpu",
-        on_failure: OnFailure = "raise",
-        soft_C: float | None = None,
-    ) -> None:
-        self.gating = gating
-        self.metric = metric
-        self.C = C
-        self.solver = solver
-        self.tol = tol
-        self.device = device
-        self.on_failure = on_failure
-        self.soft_C = soft_C
+    gating: Gating | None = None
+    _: KW_ONLY
+    metric: dict[int, Array] | None = None
 
     def _structure(self, X: Array) -> Structure:
         gating = NoGates(X.shape[1]) if self.gating is None else self.gating
@@ -238,7 +203,8 @@ class GatedSVC(_MarginSVC):
         return Structure(gating, metric=self.metric)
 
 
-class GLNSVC(_MarginSVC):
+@dataclass(eq=False, repr=False)
+class GLNSVC(MarginSVC):
     """Where a gated linear network goes: SVM-GLN (norm="gln") or SVM-L2 (norm="l2").
 
     With one unit both are the shallow GLN, whose contexts that no training sample is in
@@ -253,7 +219,7 @@ class GLNSVC(_MarginSVC):
     threshold : {"median", "random", "zero"} or array of shape (H, k)
         See `HyperplaneContexts.random`; the median is that of the training inputs.
     C, solver, tol, device, on_failure, soft_C
-        As in `GatedSVC`.
+        See `MarginSVC`.
     random_state : int, Generator, RandomState or None
         Seed of the hyperplanes; `GLNClassifier` draws the same ones from the same seed.
     contexts : HyperplaneContexts, optional
@@ -261,34 +227,13 @@ class GLNSVC(_MarginSVC):
         ignored.
     """
 
-    def __init__(
-        self,
-        n_units: int = 50,
-        n_hyperplanes: int = 1,
-        norm: Literal["gln", "l2"] = "gln",
-        threshold: Threshold = "median",
-        C: float = np.inf,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        device: str = "cpu",
-        random_state: RandomState = None,
-        *,
-        contexts: HyperplaneContexts | None = None,
-        on_failure: OnFailure = "raise",
-        soft_C: float | None = None,
-    ) -> None:
-        self.n_units = n_units
-        self.n_hyperplanes = n_hyperplanes
-        self.norm = norm
-        self.threshold = threshold
-        self.C = C
-        self.solver = solver
-        self.tol = tol
-        self.device = device
-        self.random_state = random_state
-        self.contexts = contexts
-        self.on_failure = on_failure
-        self.soft_C = soft_C
+    n_units: int = 50
+    n_hyperplanes: int = 1
+    norm: Literal["gln", "l2"] = "gln"
+    threshold: Threshold = "median"
+    _: KW_ONLY
+    random_state: RandomState = None
+    contexts: HyperplaneContexts | None = None
 
     def _structure(self, X: Array) -> Structure:
         if self.norm not in ("gln", "l2"):
@@ -308,7 +253,8 @@ class GLNSVC(_MarginSVC):
         return Structure(contexts, one_group, {0: l2_metric(contexts.n_units, contexts.n_contexts)})
 
 
-class GatedReLUSVC(_MarginSVC):
+@dataclass(eq=False, repr=False)
+class GatedReLUSVC(MarginSVC):
     """Where a ReLU network with frozen gates goes: SVM-RC, or SVM-LC for learned gates.
 
     Parameters
@@ -322,7 +268,7 @@ class GatedReLUSVC(_MarginSVC):
     always_on : bool
         Append a unit that is always on to random gates, so that no sample has all gates off.
     C, solver, tol, device, on_failure, soft_C
-        As in `GatedSVC`.
+        See `MarginSVC`.
     random_state : int, Generator, RandomState or None
         Seed of random gates.
     init : {"normal", "orthogonal"}
@@ -331,34 +277,13 @@ class GatedReLUSVC(_MarginSVC):
         Thresholds of random gates.
     """
 
-    def __init__(
-        self,
-        n_units: int = 50,
-        gates: Literal["random"] | HasGating = "random",
-        always_on: bool = True,
-        C: float = np.inf,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        device: str = "cpu",
-        random_state: RandomState = None,
-        *,
-        init: Literal["normal", "orthogonal"] = "normal",
-        threshold: Threshold = "median",
-        on_failure: OnFailure = "raise",
-        soft_C: float | None = None,
-    ) -> None:
-        self.n_units = n_units
-        self.gates = gates
-        self.always_on = always_on
-        self.C = C
-        self.solver = solver
-        self.tol = tol
-        self.device = device
-        self.random_state = random_state
-        self.init = init
-        self.threshold = threshold
-        self.on_failure = on_failure
-        self.soft_C = soft_C
+    n_units: int = 50
+    gates: Literal["random"] | HasGating = "random"
+    always_on: bool = True
+    _: KW_ONLY
+    random_state: RandomState = None
+    init: Literal["normal", "orthogonal"] = "normal"
+    threshold: Threshold = "median"
 
     def _structure(self, X: Array) -> Structure:
         if isinstance(self.gates, HasGating):
@@ -379,7 +304,8 @@ class GatedReLUSVC(_MarginSVC):
         )
 
 
-class HiddenLayerSVC(_MarginSVC):
+@dataclass(eq=False, repr=False)
+class HiddenLayerSVC(MarginSVC):
     """SVM-HL: a linear SVM on the hidden activations of a network.
 
     Parameters
@@ -388,31 +314,14 @@ class HiddenLayerSVC(_MarginSVC):
         None is the linear SVM on the inputs. In grid searches and cross-validation pass
         ``classifier.network_``: scikit-learn un-fits a classifier that it clones.
     C, solver, tol, device, on_failure, soft_C
-        As in `GatedSVC`.
+        See `MarginSVC`.
 
     Notes
     -----
     ``coef_`` has shape (1, H): one weight a hidden unit.
     """
 
-    def __init__(
-        self,
-        network: HasHiddenLayer | None = None,
-        *,
-        C: float = np.inf,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        device: str = "cpu",
-        on_failure: OnFailure = "raise",
-        soft_C: float | None = None,
-    ) -> None:
-        self.network = network
-        self.C = C
-        self.solver = solver
-        self.tol = tol
-        self.device = device
-        self.on_failure = on_failure
-        self.soft_C = soft_C
+    network: HasHiddenLayer | None = None
 
     def _structure(self, X: Array) -> Structure:
         if self.network is None:

@@ -1,7 +1,9 @@
 """Classifiers: scikit-learn's contract, the failures a hard margin may have, and equivalences."""
 
+import inspect
 import pickle
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,13 @@ from implicit_bias import (
     ReLUClassifier,
     SolveError,
     Status,
+    certify,
     training,
 )
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.gating import GlobalContexts, HyperplaneContexts, UnitGates
+from implicit_bias.solvers import solve
 
 DECISION_ATOL = 1e-5
 MOONS = make_toy("moons", 60, noise=0.05)
@@ -135,6 +139,48 @@ def test_linear_svm_is_scikit_learns() -> None:
     np.testing.assert_allclose(
         ours.decision_function(blobs.X), theirs.decision_function(blobs.X), atol=DECISION_ATOL
     )
+
+
+@pytest.mark.parametrize("model", HARD + NETWORKS, ids=name)
+def test_every_parameter_is_documented_in_its_class(model: BinaryClassifier) -> None:
+    documented = set(re.findall(r"\w+", inspect.getdoc(type(model)) or ""))
+    assert set(model.get_params()) <= documented
+
+
+def test_parameters_by_position() -> None:
+    assert GLNSVC(7, 2, "l2", "zero").get_params()["threshold"] == "zero"
+    assert GatedReLUSVC(7, "random", False).get_params()["always_on"] is False
+    gating = UnitGates(np.ones((1, 3)), np.ones(1))
+    assert GatedSVC(gating).gating is gating
+    assert GLNClassifier((3, 2), 2, "zero").get_params()["n_units"] == (3, 2)
+    assert ReLUClassifier(7).n_units == 7
+    with pytest.raises(TypeError, match="positional"):
+        ReLUClassifier(7, 100)
+
+
+def test_models_of_one_kind_share_their_defaults() -> None:
+    for models in (HARD, NETWORKS):
+        shared = set.intersection(*(set(model.get_params()) for model in models))
+        defaults = [type(model)().get_params() for model in models]
+        assert all(
+            {k: one[k] for k in shared} == {k: defaults[0][k] for k in shared} for one in defaults
+        )
+
+
+def test_a_gln_keeps_checkpoints_and_a_relu_network_has_one_rule() -> None:
+    model = GLNClassifier(2, steps=5, checkpoints=(0, 5), random_state=0).fit(MOONS.X, MOONS.y)
+    assert set(model.checkpoints_) == {0, 5}
+    assert "rule" not in ReLUClassifier().get_params()
+
+
+def test_a_fitted_model_keeps_its_problem() -> None:
+    model = GLNSVC(5, random_state=0).fit(MOONS.X, MOONS.y)
+    problem = model.solution_.problem
+    assert problem is not None
+    np.testing.assert_array_equal(problem.X, MOONS.X)
+    assert model.margin_view().problem(MOONS.X, MOONS.y) is problem
+    again = pickle.loads(pickle.dumps(model)).margin_view()
+    assert again.problem(MOONS.X, MOONS.y) is again.solution.problem
 
 
 def test_fitted_attributes() -> None:
@@ -343,7 +389,7 @@ def test_cross_validation_on_a_networks_gates() -> None:
 
 def test_gates_of_single_samples_are_no_gating() -> None:
     with pytest.raises(ValueError, match="gating must be a Gating.*MarginProblem"):
-        GatedSVC(np.ones((60, 3))).fit(MOONS.X, MOONS.y)  # type: ignore[arg-type]
+        GatedSVC(np.ones((60, 3))).fit(MOONS.X, MOONS.y)
 
 
 def test_interrupted_training_says_so_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,10 +438,41 @@ def test_what_fitting_left_out_is_left_out_of_its_own_samples_only() -> None:
     contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
     with pytest.warns(ConvergenceWarning, match="left out"):
         view = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y).margin_view()
-    assert view.problem(MOONS.X, y).n_samples == 60 - len(view.dropped)
-    assert view.alpha(MOONS.X, y) is not None
-    assert view.problem(MOONS.X[::-1], y[::-1]).n_samples == 60
-    assert view.alpha(MOONS.X[::-1], y[::-1]) is None
+    assert view.solution is not None
+    own = view.problem(MOONS.X, y)
+    assert own is view.solution.problem
+    assert own.n_samples == 60 - len(view.dropped)
+    assert view.alpha(own) is not None
+    others = view.problem(MOONS.X[::-1], y[::-1])
+    assert others.n_samples == 60
+    assert view.alpha(others) is None
+
+
+def test_a_model_that_kept_no_samples_leaves_out_what_fitting_left_out() -> None:
+    """As one from a file does: its own samples are recognised by their number alone."""
+    y = MOONS.y.copy()
+    y[:2] *= -1
+    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="left out"):
+        view = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y).margin_view()
+    assert view.solution is not None
+    forgot = replace(view, solution=replace(view.solution, problem=None))
+    posed, own = forgot.problem(MOONS.X, y), view.problem(MOONS.X, y)
+    np.testing.assert_array_equal(posed.X, own.X)
+    np.testing.assert_array_equal(forgot.alpha(posed), view.alpha(own))
+    fewer = forgot.problem(MOONS.X[:50], y[:50])
+    assert fewer.n_samples == 50
+    assert forgot.alpha(fewer) is None
+
+
+def test_dual_variables_prove_a_bound_on_any_samples() -> None:
+    view = GLNSVC(10, random_state=0).fit(MOONS.X, MOONS.y).margin_view()
+    others = make_toy("moons", 60, noise=0.05, random_state=7)
+    problem = view.problem(others.X, others.y)
+    assert view.solution is not None
+    assert problem is not view.solution.problem
+    bound = certify(problem, alpha=view.alpha(problem)).lower
+    assert 0 < bound <= solve(problem).certificate.upper * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("gates", [None, np.ones((60, 2)), "learned"])

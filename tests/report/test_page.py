@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
@@ -16,14 +17,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from implicit_bias import GLNSVC, Comparison, GatedSVC, GLNClassifier, ReLUClassifier, compare
+from implicit_bias import report as report_package
 from implicit_bias.comparison import Predicts
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.report.figures.questions import programs
 from implicit_bias.report.figures.training import _log_ticks
-from implicit_bias.report.page import headlines, write_report
-from implicit_bias.report.words import percent
+from implicit_bias.report.page import write_report
+from implicit_bias.report.words import headlines, percent
 
 ATTACK = "<script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -300,7 +301,7 @@ def test_headline_of_a_network_beside_its_svm(plane: Report) -> None:
         f"{percent(margin.excess)}; it disagrees with SVM-GLN on "
     )
     assert f"{comparison.n_samples} unseen samples" in sentence
-    assert "training samples" in headlines(comparison, unseen=False)[0]
+    assert "training samples" in headlines(comparison, held_out=False)[0]
 
 
 def test_headline_of_a_network_that_does_not_separate(digits: Report) -> None:
@@ -356,7 +357,7 @@ def test_headline_where_nothing_separates() -> None:
 
 
 def test_programs_are_those_of_compare(digits: Report) -> None:
-    names = [[twin.name for twin in twins] for twins in programs(digits.comparison)]
+    names = [[model.name for model in same] for same in digits.comparison.programs()]
     assert names == [["SVM-GLN", ATTACK], ["_$x_"]]
 
 
@@ -373,6 +374,24 @@ def test_programs_are_those_of_compare(digits: Report) -> None:
 )
 def test_percent(share: float, text: str) -> None:
     assert percent(share) == text.replace(" ", "\u00a0")
+
+
+def test_percent_with_a_number_of_decimals() -> None:
+    assert percent(0.0332, 2) == "3.32\u00a0%"
+    assert percent(0.5, decimals=0) == "50\u00a0%"
+    assert percent(np.nan, 1) == "–"
+
+
+def test_words_need_no_pictures() -> None:
+    code = "import sys, implicit_bias.report.words; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_writers_are_names_of_the_package() -> None:
+    assert report_package.write_report is write_report
+    with pytest.raises(AttributeError, match="nonsense"):
+        report_package.nonsense  # noqa: B018
 
 
 # --- a browser -------------------------------------------------------------------------------

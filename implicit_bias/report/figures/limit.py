@@ -15,12 +15,12 @@ from itertools import cycle
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from implicit_bias.networks import Network
 from implicit_bias.report.figures.base import Plot
-from implicit_bias.report.style import BLUE, COLOURS, GREY, HEIGHT, LINES, VERMILION, WIDTH
+from implicit_bias.report.style import BLUE, COLOURS, GREY, LINES, VERMILION, panel
+from implicit_bias.stationarity import balance
 from implicit_bias.training.limit import LimitResult
 
 # Factor between the last step and the first one that counts for the exponent.
@@ -76,8 +76,7 @@ def limit_plots(
 
 
 def _against_steps(frames: Mapping[str, pd.DataFrame], column: str) -> Plot | None:
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    ax = figure.add_subplot()
+    figure, ax = panel()
     listed = []
     for (name, frame), colour, line in zip(
         frames.items(), cycle(COLOURS), cycle(LINES), strict=False
@@ -124,8 +123,7 @@ def unit_weights_plots(network: Network) -> tuple[Plot, ...]:
     alive = norms > 0
     if not alive.any():
         return ()
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    ax = figure.add_subplot()
+    figure, ax = panel()
     line = np.geomspace(norms[alive].min(), norms.max(), 50)
     ax.plot(line, np.sqrt(line), ":", color=GREY, label="equal")
     ax.plot(norms[alive], outward[alive], "o", color=BLUE, label="readout |w|")
@@ -133,12 +131,11 @@ def unit_weights_plots(network: Network) -> tuple[Plot, ...]:
     ax.set(xlabel="norm ||zeta|| of the unit", ylabel="its weights")
     logarithmic(ax)
     figure.legend(loc="outside lower center", ncols=3)
-    apart = float(np.max(np.abs(inward - outward)[alive] / np.maximum(inward, outward)[alive]))
     plot = Plot(
         "limit-units",
         figure,
         f"Weights of {np.count_nonzero(alive)} units of {len(norms)} against their norms; the two "
-        f"layers differ by at most {apart:.2g} of the larger",
+        f"layers of the active ones differ by at most {balance(network):.2g} of the larger",
         "The weights into and out of each unit. Gradient descent makes them equal in the limit.",
     )
     return (plot,)

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from implicit_bias.comparison import ModelResult
-from implicit_bias.report.figures.base import Plot, Subject, margin_of, short_label
-from implicit_bias.report.figures.questions import not_separable, programs, undecided
+from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.style import BLACK, GREY, legend, panel
 from implicit_bias.validation import Array
 
@@ -18,38 +17,39 @@ from implicit_bias.validation import Array
 def margin_plots(subject: Subject) -> Iterator[Plot]:
     """Draw a histogram of margins for each model, those of one program on common axes."""
     number = 0
-    for twins in programs(subject.comparison):
-        decided = [t for t in twins if not undecided(t) and margin_of(t).margins.any()]
-        margins = [margin_of(twin).margins for twin in decided]
-        edges = _edges([*margins, bounds_of(subject, decided)])
-        for twin in decided:
+    for same in subject.comparison.programs():
+        decided = [m for m in same if m.has_predictor and m.known_margin.margins.any()]
+        edges = _edges([*(m.known_margin.margins for m in decided), largest_margins(decided)])
+        for model in decided:
             number += 1
-            margin, bound = margin_of(twin), _bound(subject, twin)
-            at_most = (
-                "" if bound is None else f", at most {bound:.3g} for any predictor with these gates"
-            )
-            if not_separable(subject.comparison, twin):
+            margin = model.known_margin
+            at_most = ""
+            if margin.inseparable:
                 at_most = (
                     "; none is positive for any predictor with these gates (not separable: proven)"
                 )
+            elif margin.largest_margin is not None:
+                at_most = (
+                    f", at most {margin.largest_margin:.3g} for any predictor with these gates"
+                )
             yield Plot(
                 f"margins-{number}",
-                _margin_histogram(subject, twin, edges),
+                _margin_histogram(subject, model, edges),
                 f"Histogram of the margins of {len(margin.margins)} training samples for "
-                f"{twin.name}: the smallest is {margin.min_margin:.3g}{at_most}",
-                f"{twin.name}: smallest margin {margin.min_margin:.3g}{at_most}.",
+                f"{model.name}: the smallest is {margin.min_margin:.3g}{at_most}",
+                f"{model.name}: smallest margin {margin.min_margin:.3g}{at_most}.",
             )
 
 
 def _margin_histogram(subject: Subject, model: ModelResult, edges: Array) -> Figure:
     figure, ax = panel(height=2.8)
-    look = subject.look(model.name)
-    margins = margin_of(model).margins
-    ax.hist(margins, edges.tolist(), color=look.colour, alpha=0.8, edgecolor="white", linewidth=0.4)
+    look, margin = subject.look(model.name), model.known_margin
+    bins = edges.tolist()
+    ax.hist(margin.margins, bins, color=look.colour, alpha=0.8, edgecolor="white", linewidth=0.4)
     ax.axvline(0, color=GREY, linewidth=1)
-    bound = _bound(subject, model)
-    if bound is not None:
-        ax.axvline(bound, color=BLACK, linestyle="--", label="largest possible smallest margin")
+    if margin.largest_margin is not None:
+        possible = "largest possible smallest margin"
+        ax.axvline(margin.largest_margin, color=BLACK, linestyle="--", label=possible)
         legend(figure)
     ax.set_title(short_label(model.name))
     ax.set(xlabel="y f(x) / norm", ylabel="training samples")
@@ -57,22 +57,10 @@ def _margin_histogram(subject: Subject, model: ModelResult, edges: Array) -> Fig
     return figure
 
 
-def _bound(subject: Subject, model: ModelResult) -> float | None:
-    """1 / optimum: no predictor of the model's program has a larger smallest margin.
-
-    None where the optimum is not known, is one of a soft margin, or nothing separates.
-    """
-    if not_separable(subject.comparison, model):
-        return None
-    optimum = 0.0 if model.margin is None else model.margin.optimum
-    hard = optimum > 0 and np.isinf(subject.views[model.name].C)
-    return 1.0 / optimum if hard and np.isfinite(optimum) else None
-
-
-def bounds_of(subject: Subject, models: Iterable[ModelResult]) -> list[float]:
+def largest_margins(models: Iterable[ModelResult]) -> list[float]:
     """Largest margins that are possible in the programs of some models, ascending."""
-    found = {_bound(subject, model) for model in models}
-    return sorted(bound for bound in found if bound is not None)
+    found = {None if model.margin is None else model.margin.largest_margin for model in models}
+    return sorted(margin for margin in found if margin is not None)
 
 
 def _edges(shown: Iterable[ArrayLike], n_bins: int = 40) -> Array:

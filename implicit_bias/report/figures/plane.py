@@ -17,16 +17,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.estimators.base import MarginView
-from implicit_bias.report.figures.base import (
-    Plot,
-    Subject,
-    has_class_names,
-    short_label,
-    support_of,
-)
+from implicit_bias.estimators.base import FittedMargin
+from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.figures.predictors import reads_inputs
-from implicit_bias.report.figures.questions import undecided
 from implicit_bias.report.style import (
     BLACK,
     BLUE,
@@ -40,6 +33,7 @@ from implicit_bias.report.style import (
     legend,
     panel,
 )
+from implicit_bias.report.words import has_class_names
 from implicit_bias.validation import Array
 
 # Points along each axis at which a picture of the plane is computed.
@@ -107,17 +101,17 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
     if train.n_features - train.has_constant != 2 or train.image_shape is not None:
         return
     plane = Plane.around(train)
-    for i, name in enumerate(subject.models, 1):
-        if undecided(subject.comparison.model(name)):
-            continue
-        yield Plot(
-            f"regions-{i}",
-            _decision_regions(subject, name, plane),
-            f"Regions of the plane that {name} gives to each class, with the training samples",
-            f"{name}: what it predicts. The line is where it changes its mind.",
-        )
-    for i, (name, view) in enumerate(subject.views.items(), 1):
-        if _has_contexts(view, plane):
+    for i, model in enumerate(subject.comparison.models, 1):
+        if model.has_predictor:
+            yield Plot(
+                f"regions-{i}",
+                _decision_regions(subject, model.name, plane),
+                f"Regions of the plane that {model.name} gives to each class, with the training "
+                "samples",
+                f"{model.name}: what it predicts. The line is where it changes its mind.",
+            )
+    for i, (name, fitted) in enumerate(subject.fitted.items(), 1):
+        if _has_contexts(fitted, plane):
             yield Plot(
                 f"contexts-{i}",
                 _contexts(subject, name, plane),
@@ -141,8 +135,8 @@ def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
 
 def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
     figure, ax = _plane_panel(name)
-    view = subject.views[name]
-    gates = _gates(view, plane.points())
+    fitted = subject.fitted[name]
+    gates = _gates(fitted, plane.points())
     cells, cell = np.unique(gates, axis=0, return_inverse=True)
     _tint(ax, plane, cell.reshape(GRID, GRID) % len(CONTEXT_TINTS), CONTEXT_TINTS)
     # A gate and its complement share their boundary.
@@ -151,10 +145,10 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
         _boundary(ax, plane, edges, colors=GREY, linewidths=0.9, linestyles="dashed")
     _samples(ax, subject, name, faint=True)
     for code in cells:
-        line = plane.line(code @ view.coef)
+        line = plane.line(code @ fitted.coef)
         if not len(line):
             continue
-        rules = (_gates(view, plane.inputs(line)) == code).all(axis=1)
+        rules = (_gates(fitted, plane.inputs(line)) == code).all(axis=1)
         if len(cells) <= MAX_EXTENDED:
             ax.plot(*line.T, color=GREEN, linestyle=":", linewidth=1)
         ax.plot(*np.where(rules[:, None], line, np.nan).T, color=BLACK, linewidth=2)
@@ -163,16 +157,16 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
     return figure
 
 
-def _gates(view: MarginView, X: Array) -> Array:
+def _gates(fitted: FittedMargin, X: Array) -> Array:
     """Gates (n, M) of inputs (n, D), dense."""
-    return sp.csr_array(view.structure.gating.gates(X)).toarray()
+    return sp.csr_array(fitted.structure.gating.gates(X)).toarray()
 
 
-def _has_contexts(view: MarginView, plane: Plane) -> bool:
+def _has_contexts(fitted: FittedMargin, plane: Plane) -> bool:
     """Whether the gates are functions of the inputs that cut the plane in pieces."""
-    if not reads_inputs(view):
+    if not reads_inputs(fitted):
         return False
-    gates = _gates(view, plane.points())
+    gates = _gates(fitted, plane.points())
     return bool(np.isin(gates, (0.0, 1.0)).all() and (gates != gates[0]).any())
 
 
@@ -212,7 +206,7 @@ def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> N
             label=short_label(class_name),
             rasterized=len(train) > MAX_SHAPES,
         )
-    support = support_of(subject, name)
+    support = subject.support(name)
     x, y = train.X[support, :2].T
     ax.scatter(x, y, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2)
 

@@ -8,18 +8,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from implicit_bias.estimators.base import MarginView
-from implicit_bias.report.figures.base import (
-    Plot,
-    Subject,
-    margin_of,
-    short_label,
-    signed,
-    support_of,
-)
-from implicit_bias.report.figures.questions import programs, reference_of
+from implicit_bias.comparison import first_svm
+from implicit_bias.estimators.base import FittedMargin
+from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.figures.units import ONE_GROUP
 from implicit_bias.report.style import GREY, WIDTH
+from implicit_bias.report.words import signed
 from implicit_bias.validation import Array
 
 # Most units, contexts and support vectors shown as images.
@@ -31,16 +25,16 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
     if subject.train.image_shape is None:
         return
     number = 0
-    for twins in programs(subject.comparison):
-        pictured = [twin for twin in twins if reads_inputs(subject.views[twin.name])]
+    for same in subject.comparison.programs():
+        pictured = [model for model in same if reads_inputs(model.known_margin.fitted)]
         if not pictured:
             continue
-        coefs = {twin.name: _unit_coef(subject.views[twin.name]) for twin in pictured}
-        first = reference_of(pictured).name
-        one_group = len(margin_of(twins[0]).unit_norms) == 1
+        coefs = {model.name: _unit_coef(model.known_margin.fitted) for model in pictured}
+        first = (first_svm(pictured) or pictured[0]).name
+        one_group = len(same[0].known_margin.unit_norms) == 1
         largest = "longest zeta" if one_group else "largest norm"
         chosen = f"the units with the {largest} in {first}"
-        rows = _tiles(coefs[first], subject.views[first].structure.gating.groups)
+        rows = _tiles(coefs[first], subject.fitted[first].structure.gating.groups)
         columns = [column for row in rows for column, _ in row]
         pixels = np.prod(subject.train.image_shape)
         limit = max(np.abs(coef[columns, :pixels]).max() for coef in coefs.values())
@@ -58,13 +52,13 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
             )
 
 
-def reads_inputs(view: MarginView) -> bool:
+def reads_inputs(fitted: FittedMargin) -> bool:
     """Whether the coefficients apply to the inputs themselves, and are not all zero."""
-    return view.structure.representation is None and bool(np.any(view.coef))
+    return fitted.structure.representation is None and bool(np.any(fitted.coef))
 
 
-def _unit_coef(view: MarginView) -> Array:
-    return view.coef / np.linalg.norm(view.coef)
+def _unit_coef(fitted: FittedMargin) -> Array:
+    return fitted.coef / np.linalg.norm(fitted.coef)
 
 
 def _tiles(coef: Array, units: NDArray[np.int64]) -> list[list[tuple[int, str]]]:
@@ -103,9 +97,9 @@ def support_plots(subject: Subject) -> Iterator[Plot]:
     """Show the support vectors of largest alpha as images."""
     if subject.train.image_shape is None:
         return
-    solved = [name for name in subject.views if len(support_of(subject, name))]
+    solved = [name for name in subject.fitted if len(subject.support(name))]
     for i, name in enumerate(solved, 1):
-        support = support_of(subject, name)
+        support = subject.support(name)
         yield Plot(
             f"support-{i}",
             _support_images(subject, name),
@@ -117,10 +111,10 @@ def support_plots(subject: Subject) -> Iterator[Plot]:
 
 
 def _support_images(subject: Subject, name: str) -> Figure:
-    train, solution = subject.train, subject.views[name].solution
+    train, solution = subject.train, subject.fitted[name].solution
     if train.image_shape is None or solution is None:
         raise ValueError(f"{name} has no support vectors that are images")
-    support = support_of(subject, name)
+    support = subject.support(name)
     largest = support[np.argsort(-solution.alpha[support], kind="stable")][:MAX_SUPPORT]
     pixels = train.X[:, : train.image_shape[0] * train.image_shape[1]]
     tiles = [

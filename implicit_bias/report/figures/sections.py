@@ -6,14 +6,14 @@ room.
 
 from __future__ import annotations
 
-from implicit_bias.report.figures.base import Section, Subject, class_note
+from implicit_bias.report.figures.base import Section, Subject
 from implicit_bias.report.figures.errors import error_plots
 from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.predictors import predictor_plots, support_plots
-from implicit_bias.report.figures.questions import undecided
 from implicit_bias.report.figures.training import training_plots
-from implicit_bias.report.figures.units import kept_by_svms, unit_plots
+from implicit_bias.report.figures.units import active_in_svms, unit_plots
+from implicit_bias.report.words import class_note
 
 
 def sections(subject: Subject) -> tuple[Section, ...]:
@@ -30,7 +30,7 @@ def sections(subject: Subject) -> tuple[Section, ...]:
             "units",
             "Which units are kept",
             "The norm is a sum over hidden units, so its minimum can switch whole units off"
-            f"{kept_by_svms(subject.comparison)}. The share of each unit in the norm shows "
+            f"{active_in_svms(subject.comparison)}. The share of each unit in the norm shows "
             "whether gradient descent does the same.",
             tuple(unit_plots(subject)),
         ),
@@ -68,7 +68,7 @@ def sections(subject: Subject) -> tuple[Section, ...]:
             + "".join(
                 f" {model.name} has no predictor: not separable, proven."
                 for model in subject.comparison.models
-                if undecided(model)
+                if not model.has_predictor
             ),
             tuple(plane_plots(subject)),
         ),

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from implicit_bias.comparison import ModelResult
-from implicit_bias.report.figures.base import Plot, Subject, margin_of, names_of, short_label
-from implicit_bias.report.figures.margins import bounds_of
-from implicit_bias.report.figures.questions import gates_moved, not_separable
+from implicit_bias.report.figures.base import Plot, Subject
+from implicit_bias.report.figures.margins import largest_margins
 from implicit_bias.report.style import BLACK, GREY, legend, panel
+from implicit_bias.report.words import names_of
 from implicit_bias.training.history import HistoryPoint
 
 
@@ -22,7 +22,7 @@ def training_plots(subject: Subject) -> Iterator[Plot]:
     networks = [model for model in subject.comparison.models if model.history]
     if not networks:
         return
-    names, bounds = names_of(networks), bounds_of(subject, networks)
+    names, bounds = names_of(networks), largest_margins(networks)
     yield Plot(
         "training-loss",
         _curves(subject, networks, lambda model, p: p.loss, "mean loss", log=True),
@@ -57,18 +57,26 @@ def training_plots(subject: Subject) -> Iterator[Plot]:
     certified = [
         network
         for network in networks
-        if _has_excess(network) and not not_separable(subject.comparison, network)
+        if network.margin is not None
+        and not network.inseparable
+        and any(network.margin.excess_at(point) > 0 for point in network.history)
     ]
     if certified:
         yield Plot(
             "training-excess",
-            _curves(subject, certified, _excess, "norm / optimum − 1", log=True),
+            _curves(
+                subject,
+                certified,
+                lambda model, p: model.known_margin.excess_at(p),
+                "norm / optimum − 1",
+                log=True,
+            ),
             f"Excess of the norm over the certified optimum, for {names_of(certified)}",
             "How much larger the norm is than it need be, from the step on at which all samples "
             "are right; the optimum is that of the gates at the end. It falls to 0 if training "
             "finds the SVM.",
         )
-    moved = [network for network in networks if gates_moved(network)]
+    moved = [network for network in networks if network.gates_moved]
     if moved:
         yield Plot(
             "training-gates",
@@ -95,17 +103,9 @@ def _curves(
 ) -> Figure:
     figure, ax = panel()
     for network in networks:
-        look = subject.look(network.name)
-        ax.plot(
-            [point.step for point in network.history],
-            [value(network, point) for point in network.history],
-            color=look.colour,
-            linestyle=look.line,
-            marker=look.marker,
-            markersize=3.5,
-            markevery=4,
-            label=short_label(network.name),
-        )
+        steps = [point.step for point in network.history]
+        values = [value(network, point) for point in network.history]
+        subject.draw(ax, network.name, steps, values, markersize=3.5, markevery=4)
     ax.set_xscale("symlog", linthresh=1)  # a logarithm that has room for step 0
     ax.set_xlim(left=0)
     for level in levels:
@@ -176,15 +176,3 @@ def _end_values(ax: Axes) -> None:
             fontsize=8.5,
             va="center",
         )
-
-
-def _excess(model: ModelResult, point: HistoryPoint) -> float:
-    """Excess at a point of the history; nan where the network does not separate its samples."""
-    if point.min_margin <= 0:
-        return np.nan
-    return point.norm / point.min_margin / margin_of(model).optimum - 1.0
-
-
-def _has_excess(model: ModelResult) -> bool:
-    known = model.margin is not None and 0 < model.margin.optimum < np.inf
-    return known and any(_excess(model, point) > 0 for point in model.history)

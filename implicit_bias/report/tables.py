@@ -1,0 +1,186 @@
+"""The tables of a page: their columns, what each means, and how its values are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from implicit_bias.comparison import Comparison
+from implicit_bias.report.words import INFINITE, UNKNOWN, number, percent
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    key : str
+        Where its values are in the frame; the heading, if it has no other name.
+    meaning : str
+        What its values are.
+    write : callable
+        Turns a value into text.
+    name : str
+        Heading that is not the key.
+    numeric : bool
+        Whether its values are numbers.
+    """
+
+    key: str
+    meaning: str
+    write: Callable[[Any], str]
+    name: str = ""
+    numeric: bool = True
+
+    @property
+    def heading(self) -> str:
+        """What stands above the column."""
+        return self.name or self.key.replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the template shows: columns, and rows of text."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def _known(value: float) -> str:
+    if value == math.inf:
+        return f"{INFINITE} (not separable)"
+    return UNKNOWN if value == 0 else number(value)
+
+
+def _gap(value: float) -> str:
+    return number(value, 1) if math.isfinite(value) else UNKNOWN
+
+
+def _count(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else f"{value:,.0f}"
+
+
+def _text(value: Any) -> str:
+    return UNKNOWN if pd.isna(value) else str(value)
+
+
+MODEL_COLUMNS = (
+    Column("model", "As it was named.", _text, numeric=False),
+    Column("error", "Share of the evaluation samples that are misclassified.", percent),
+    Column(
+        "train_error",
+        "Share of the training samples that are misclassified.",
+        percent,
+        "training error",
+    ),
+    Column(
+        "min_margin",
+        "Smallest y f(x) over the training samples, divided by the norm: at most 1 / optimum; "
+        "negative where a sample is misclassified.",
+        number,
+        "smallest margin",
+    ),
+    Column(
+        "norm",
+        "Norm of the weights once they are scaled to smallest margin 1; ∞ where the training "
+        "samples are not separated.",
+        number,
+    ),
+    Column(
+        "optimum",
+        "No weights of this program have a smaller norm at margin 1: a proven lower bound.",
+        _known,
+        "certified optimum",
+    ),
+    Column(
+        "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
+    ),
+    Column(
+        "gap",
+        "Relative distance of the two proven bounds on the optimum, both from this model alone; "
+        "a network proves one of them only.",
+        _gap,
+    ),
+    Column("active_units", "Units that the norm has not switched off.", _count),
+    Column("units", "Groups in the norm.", _count),
+    Column("support_vectors", "Training samples that hold the margin in place.", _count),
+    Column("status", "How the solve ended, or how long it was trained.", _text, numeric=False),
+)
+PAIR_COLUMNS = (
+    Column("first", "The first of the two.", _text, "model", numeric=False),
+    Column("second", "The second of the two.", _text, "and model", numeric=False),
+    Column(
+        "disagreement",
+        "Share of the evaluation samples on which their predictions differ.",
+        percent,
+    ),
+    Column(
+        "by_chance",
+        "What independent models with errors p and q would show: p (1 − q) + q (1 − p).",
+        percent,
+    ),
+    Column(
+        "ratio",
+        "Disagreement over the level of chance: 1 is no more alike than their errors make them, "
+        "0 is one and the same classifier.",
+        number,
+    ),
+    Column("kappa", "Cohen's kappa: 1 is full agreement, 0 is none beyond chance.", number),
+)
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """Lay out the tables of a comparison."""
+    models = _table("Models", MODEL_COLUMNS, _shown_models(comparison))
+    laid_out = [replace(models, notes=tuple(_notes(comparison)))]
+    if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
+        laid_out.append(_table("Pairs of models", PAIR_COLUMNS, comparison.pair_frame()))
+    return laid_out
+
+
+def _shown_models(comparison: Comparison) -> pd.DataFrame:
+    """Return the models' numbers less those that mean nothing, with the steps of networks."""
+    frame = comparison.model_frame()
+    if "status" not in frame:
+        frame["status"] = None
+    # A bound on the norm that only rounding keeps finite, and what follows from it.
+    meaningless = ("min_margin", "norm", "excess", "gap", "active_units", "support_vectors")
+    for row, model in enumerate(comparison.models):
+        if model.history:
+            frame.loc[row, "status"] = f"trained, {model.history[-1].step:,} steps"
+        if model.inseparable:
+            frame.loc[row, "optimum"] = math.inf
+            frame.loc[row, ["excess", "gap"]] = math.nan
+            if not model.history:
+                frame.loc[row, list(meaningless)] = math.nan
+                frame.loc[row, "train_error"] = math.nan
+                frame.loc[row, "status"] = "not separable: proven"
+    return frame
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    soft = [
+        f"{model.name} (C = {model.margin.C:g})"
+        for model in comparison.models
+        if model.margin is not None and math.isfinite(model.margin.C)
+    ]
+    if soft:
+        yield (
+            f"Finite C: {', '.join(soft)}. There “norm” is the value of the soft-margin program, "
+            "the norm plus C times the sum of the hinge losses, and “certified optimum” is a lower "
+            "bound on that: neither compares with a norm at margin 1."
+        )
+
+
+def _table(caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:
+    shown = tuple(c for c in columns if c.key in frame and frame[c.key].notna().any())
+    records = frame.to_dict("records")
+    rows = tuple(tuple(column.write(row[column.key]) for column in shown) for row in records)
+    return Table(caption, shown, rows)
