@@ -73,6 +73,7 @@ from torch.func import functional_call, grad, vjp, vmap
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Certificate, certify
+from implicit_bias.masked_gram import masked_gram
 from implicit_bias.networks import Network
 from implicit_bias.problem import BLOCK, MarginProblem
 from implicit_bias.validation import Array, as_labels
@@ -465,8 +466,7 @@ class _Margins:
         gram = torch.zeros(len(samples), len(samples), dtype=theta.dtype, device=theta.device)
         for weights, (slopes, previous) in zip(matrices, factors, strict=True):
             if weights.requires_grad:
-                signed = y[:, None] * slopes
-                gram += (signed @ signed.T).mul_(previous @ previous.T)
+                gram += masked_gram(y[:, None] * slopes, previous)
         return gram.cpu().numpy()
 
     def _gram_by_blocks(self, theta: Tensor, samples: NDArray[np.int64]) -> Array:

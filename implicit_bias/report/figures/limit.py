@@ -20,7 +20,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from implicit_bias.networks import Network
 from implicit_bias.report.figures.base import Plot
 from implicit_bias.report.style import BLUE, COLOURS, GREY, LINES, VERMILION, panel
-from implicit_bias.stationarity import balance
+from implicit_bias.stationarity import balance, layer_norms
 from implicit_bias.training.limit import LimitResult
 
 # Factor between the last step and the first one that counts for the exponent.
@@ -115,10 +115,7 @@ def unit_weights_plots(network: Network) -> tuple[Plot, ...]:
     """
     if not network.has_margin_structure:
         return ()
-    outward = np.abs(network.readout.detach().cpu().numpy()[0])
-    # Row-major: the C weight vectors of a unit lie together.
-    first = network.hidden_weights[0].detach().cpu().numpy()
-    inward = np.linalg.norm(first.reshape(len(outward), -1), axis=1)
+    inward, outward = next(layer_norms(network))
     norms = inward * outward
     alive = norms > 0
     if not alive.any():
