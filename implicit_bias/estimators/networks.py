@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, RandomState, as_generator
 from implicit_bias.gating import Gating, HyperplaneContexts, Threshold
+from implicit_bias.training.configuration import LossName, TrainingConfig
 from implicit_bias.validation import Array, as_device
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from implicit_bias.networks import Network
     from implicit_bias.training.history import HistoryPoint
     from implicit_bias.training.limit import LimitResult
+    from implicit_bias.training.losses import MarginLoss
     from implicit_bias.training.minibatch import TrainingResult
 
     Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
@@ -63,11 +65,11 @@ class NetworkClassifier(BinaryClassifier, ABC):
         Copies of the network as it was at the steps in ``checkpoints``.
     """
 
-    steps: int = 3200
-    batch_size: int | None = 128
-    learning_rate: float = 0.04
-    momentum: float = 0.0
-    loss: Literal["logistic", "exponential"] = "logistic"
+    steps: int = TrainingConfig.steps
+    batch_size: int | None = TrainingConfig.batch_size
+    learning_rate: float = TrainingConfig.learning_rate
+    momentum: float = TrainingConfig.momentum
+    loss: LossName | MarginLoss = TrainingConfig.loss
     checkpoints: tuple[int, ...] = ()
     dtype: Literal["float32", "float64"] = "float64"
     device: str = "cpu"
@@ -95,7 +97,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
         TrainingDiverged
             The loss is not finite any more.
         """
-        from implicit_bias.training.minibatch import TrainingConfig, train
+        from implicit_bias.training.minibatch import train
 
         X, signs, network, seed = self._prepare(X, y)
         config = TrainingConfig(
