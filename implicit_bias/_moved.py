@@ -1,15 +1,16 @@
-"""Modules of version 0.1 under their old names: they still import, with a DeprecationWarning."""
+"""Old names of version 0.1: they still work, with a DeprecationWarning."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
+from typing import Any
 
 PACKAGE = "implicit_bias."
 # Old name to new name, below the package.
@@ -64,7 +65,45 @@ class _OldNames(MetaPathFinder, Loader):
         """Nothing is left to do."""
 
 
+class OldAttribute:
+    """An attribute of a class under the name that it had; ``new`` is the one that it has."""
+
+    def __init__(self, new: str) -> None:
+        self.new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.old = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        message = f"{owner.__name__}.{self.old} is now {owner.__name__}.{self.new}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(owner if instance is None else instance, self.new)
+
+
 def redirect_old_names() -> None:
     """Let the old names import."""
     if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
         sys.meta_path.append(_OldNames())
+
+
+def renamed(module: str, new_names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module some of whose names are elsewhere in the package."""
+
+    def find(name: str) -> Any:
+        if name not in new_names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return _now(f"{module}.{name}", new_names[name])
+
+    return find
+
+
+def moved_classmethod(old: str, new: str) -> Any:
+    """Return a class method that calls the function of the package which replaces it."""
+    return classmethod(lambda cls, *values, **options: _now(old, new)(*values, **options))
+
+
+def _now(old: str, new: str) -> Any:
+    """Return what has a new name, with a warning to whoever used the old one."""
+    warnings.warn(f"{old} is now {PACKAGE}{new}", DeprecationWarning, stacklevel=3)
+    module, _, name = new.rpartition(".")
+    return getattr(import_module(PACKAGE + module), name)
