@@ -81,18 +81,6 @@ def train(
     if checkpoint is not None and checkpoint.exists() and not resume:
         raise typer.BadParameter(f"{checkpoint} is there already: --resume it, or delete it")
     config = replace(config, steps=limit_steps or LIMIT_STEPS, batch_size=None)
-    _train_to_limit(config, until_excess, checkpoint, resume, file, as_json)
-
-
-def _train_to_limit(
-    config: RunConfig,
-    until_excess: float | None,
-    checkpoint: Path | None,
-    resume: bool,
-    file: Path | None,
-    as_json: bool,
-) -> None:
-    """Train beside the certified SVM, save the network, and print where it has come."""
     data = load_data(config)
     from implicit_bias.report.page import write_limit
     from implicit_bias.runs.beside_svm import train_beside_svm
@@ -101,8 +89,8 @@ def _train_to_limit(
     from implicit_bias.saved_models import save_model
     from implicit_bias.training.limit import LimitConfig, LimitResult
 
-    [name], samples = config.models, data.parts.train
-    model = ModelFactory(config, data).build_network(name, homogeneous=True)
+    samples = data.parts.train
+    classifier = ModelFactory(config, data).build_network(model, homogeneous=True)
 
     def descend(network: Network, X: Array, y: Array) -> LimitResult:
         return train_beside_svm(
@@ -120,11 +108,11 @@ def _train_to_limit(
             progress=True,
         ).limit
 
-    model.fit_by(samples.X, samples.y, descend)
-    result = model.training_
+    classifier.fit_by(samples.X, samples.y, descend)
+    result = classifier.training_
     assert isinstance(result, LimitResult)
-    file = file or Path(f"{name}{MODEL_SUFFIX}")
-    save_model(file, model, config.metadata())
+    file = file or Path(f"{model}{MODEL_SUFFIX}")
+    save_model(file, classifier, config.metadata())
     pictures = write_limit(file.parent, file.name.removesuffix(MODEL_SUFFIX), result)
     last = result.history[-1]
     values = {

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from types import UnionType
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -165,7 +165,7 @@ class RunConfig:
 
     def metadata(self) -> dict[str, Any]:
         """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity."""
-        return dict(strict_json.encode(asdict(self)))
+        return dict(strict_json.encode(vars(self)))
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Self:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from implicit_bias import certificate
+from implicit_bias.certificate import certify
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
@@ -106,7 +106,7 @@ def _grade_svm(model: BinaryClassifier, samples: Dataset, solved: Solved) -> Gra
     alpha, status = view.alpha(samples.X, samples.y), view.solution.status
     if (solution := solved(problem)) is not None:
         alpha, status = solution.alpha, solution.status
-    bounds = certificate.certify(problem, coef=view.coef, alpha=alpha)
+    bounds = certify(problem, coef=view.coef, alpha=alpha)
     return Grade(
         {
             "lower": bounds.lower,
@@ -130,7 +130,7 @@ def _grade_network(
     solution = solved(problem)
     alpha = None if solution is None else solution.alpha
     found = certify_network(network, X, y, alpha=alpha) if multipliers else None
-    bounds = certificate.certify(problem, coef, alpha) if found is None else found.certificate
+    bounds = certify(problem, coef, alpha) if found is None else found.certificate
     values: dict[str, Any] = {
         "lower": bounds.lower,
         "upper": bounds.upper,
@@ -145,7 +145,7 @@ def _grade_network(
         note = "`implicit-bias certify` bounds how far the network is from the limit."
         return Grade(values, (note,))
     if found.stationarity is not None:
-        own = certificate.certify(problem, alpha=found.stationarity.multipliers)
+        own = certify(problem, alpha=found.stationarity.multipliers)
         values |= {"lower_by_multipliers": own.lower, **_measures(found.stationarity)}
     values["dead_units"] = [
         {"unit": h, "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
