@@ -65,6 +65,21 @@ class _OldNames(MetaPathFinder, Loader):
         """Nothing is left to do."""
 
 
+class OldAttribute:
+    """An attribute of a class under the name that it had; ``new`` is the one that it has."""
+
+    def __init__(self, new: str) -> None:
+        self.new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.old = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        message = f"{owner.__name__}.{self.old} is now {owner.__name__}.{self.new}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(owner if instance is None else instance, self.new)
+
+
 def redirect_old_names() -> None:
     """Let the old names import."""
     if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):

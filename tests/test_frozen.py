@@ -21,7 +21,7 @@ from implicit_bias.gating import HyperplaneContexts, UnitGates
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.protocols import lippl2022
 from implicit_bias.runs.grid import Grid
-from implicit_bias.runs.runner import take_stock
+from implicit_bias.runs.runner import inventory
 from implicit_bias.runs.store import Store
 from implicit_bias.saved_models import load_model
 from implicit_bias.training.limit import LimitConfig, train_to_limit
@@ -75,11 +75,11 @@ def test_a_checkpoint_resumes(tmp_path: Path) -> None:
 
 def test_a_store_is_complete_under_the_same_keys() -> None:
     grid, store = Grid.read(FIXTURES / "grid.toml"), Store(FIXTURES / "store")
-    stock = take_stock(grid, store)
+    found = inventory(grid, store)
     assert {key: grid.label(cell) for key, cell in grid.by_key().items()} == EXPECTED["cells"]
-    assert set(stock.done) == set(EXPECTED["cells"])
-    assert not stock.missing
-    assert not stock.damaged
+    assert set(found.done) == set(EXPECTED["cells"])
+    assert not found.missing
+    assert not found.damaged
 
 
 def numbers(weights: Array, thresholds: Array) -> list[float]:

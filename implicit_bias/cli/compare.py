@@ -2,115 +2,80 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
-from implicit_bias.cli.choices import load_data, make_setting
-from implicit_bias.cli.folder import SETTING_FILE, model_file, print_comparison, write_page
-from implicit_bias.cli.options import (
-    BatchSizeOption,
-    DatasetOption,
-    DeviceOption,
-    FailureOption,
-    HyperplanesOption,
-    JsonOption,
-    LearningRateOption,
-    MomentumOption,
-    NegativeOption,
-    PositiveOption,
-    ProtocolOption,
-    SeedOption,
-    SoftCOption,
-    SoftOption,
-    SolverOption,
-    SplitSeedOption,
-    StepsOption,
-    ThresholdOption,
-    TolOption,
-    TrainSizeOption,
-    UnitsOption,
-)
-from implicit_bias.cli.output import err
-from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.cli.choices import load_data
+from implicit_bias.cli.options import JsonOption, takes_config
+from implicit_bias.cli.output import cell, err, out, percent, print_json
+from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
-    from implicit_bias.estimators.base import BinaryClassifier
+    from implicit_bias.comparison import Comparison
 
 
+@takes_config("Data", "Models", "Architecture", "Margin", "Training", "Solver")
 def compare(
-    dataset: DatasetOption = "digits",
-    positive: PositiveOption = None,
-    negative: NegativeOption = None,
-    train_size: TrainSizeOption = None,
-    models: Annotated[
-        str,
-        typer.Option(
-            help="Of gd-gln, local-gln, svm-gln, svm-l2, svm-shallow, svm-linear, gd-relu, "
-            "svm-rc, svm-lc, svm-hl; separated by commas."
-        ),
-    ] = "gd-gln,svm-gln,svm-l2",
-    units: UnitsOption = 20,
-    hyperplanes: HyperplanesOption = 1,
-    threshold: ThresholdOption = "median",
-    seed: SeedOption = 1,
-    split_seed: SplitSeedOption = 1,
-    protocol: ProtocolOption = "default",
-    C: SoftOption = math.inf,
-    on_failure: FailureOption = "warn",
-    soft_C: SoftCOption = None,
-    steps: StepsOption = 3200,
-    batch_size: BatchSizeOption = 128,
-    learning_rate: LearningRateOption = 0.04,
-    momentum: MomentumOption = 0.9,
-    solver: SolverOption = "auto",
-    tol: TolOption = 1e-6,
-    device: DeviceOption = "cpu",
+    config: RunConfig,
     folder: Annotated[
         Path, typer.Option("--out", help="Folder of the report, the tables and the models.")
     ] = Path("implicit-bias-report"),
     as_json: JsonOption = False,
 ) -> None:
     """Train networks, solve the SVMs they should become, compare, and write a report."""
-    setting = make_setting(
-        dataset=dataset,
-        positive=positive,
-        negative=negative,
-        train_size=train_size,
-        models=tuple(name.strip() for name in models.split(",")),
-        units=units,
-        hyperplanes=hyperplanes,
-        threshold=threshold,
-        seed=seed,
-        split_seed=split_seed,
-        protocol=protocol,
-        C=C,
-        on_failure=on_failure,
-        soft_C=soft_C,
-        steps=steps,
-        batch_size=batch_size or None,
-        learning_rate=learning_rate,
-        momentum=momentum,
-        solver=solver,
-        tol=tol,
-        device=device,
-    )
-    data = load_data(setting)
-    from implicit_bias.runs.configuration import MODEL_NAMES, fit_models
-    from implicit_bias.saved_models import save_model
+    data = load_data(config)
+    from implicit_bias.runs.comparison_folder import fit_comparison, write_comparison
 
-    fitted: dict[str, BinaryClassifier] = {}
-    text = json.dumps(setting.facts(), indent=2)
-    write_atomically(folder / SETTING_FILE, lambda partial: partial.write_text(text))
-    for name, model in fit_models(setting, data, progress=True):
-        fitted[name] = model
-        save_model(model_file(folder, name), model, setting.facts())
+    def done(name: str) -> None:
         err.print(f"[bold]{name}[/] done", highlight=False)
-    for name in set(MODEL_NAMES) - set(fitted):
-        model_file(folder, name).unlink(missing_ok=True)  # of an earlier comparison
-    in_order = {name: fitted[name] for name in setting.models}
-    comparison, page = write_page(folder, setting, data, in_order)
-    print_comparison(comparison, page, setting, as_json)
+
+    models = fit_comparison(folder, config, data, on_model=done, progress=True)
+    comparison, page = write_comparison(folder, config, data, models)
+    print_comparison(comparison, page, config, as_json)
+
+
+def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_json: bool) -> None:
+    """Print the tables of a comparison, or one JSON object."""
+    if as_json:
+        print_json(
+            {
+                "setting": config.metadata(),
+                "models": comparison.model_frame().to_dict(orient="records"),
+                "pairs": comparison.pair_frame().to_dict(orient="records"),
+                "report": str(page),
+            }
+        )
+        return
+    out.print(_models_table(comparison))
+    if comparison.pairs:
+        out.print(_pairs_table(comparison))
+    out.print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def _models_table(comparison: Comparison) -> Table:
+    """Lay out the columns that fit a terminal; the report has them all."""
+    table = Table("model", "error", "on training", "norm", "excess", "units on", "status")
+    for model in comparison.models:
+        cells = [model.name, percent(model.error), percent(model.train_error)]
+        margin = model.margin
+        if margin is not None:
+            units = f"{margin.active_units} / {len(margin.unit_norms)}"
+            norm, excess = f"{margin.norm:.6g}", percent(margin.excess)
+            cells += [norm, excess, units, margin.status.label if margin.status else "trained"]
+        table.add_row(*cells)
+    return table
+
+
+def _pairs_table(comparison: Comparison) -> Table:
+    table = Table("pair", "disagreement", "by chance", "kappa")
+    for pair in comparison.pairs:
+        table.add_row(
+            f"{pair.first} / {pair.second}",
+            percent(pair.disagreement),
+            percent(pair.by_chance),
+            cell(pair.kappa),
+        )
+    return table

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from implicit_bias.cli.options import JsonOption
-from implicit_bias.cli.output import bad_use, out, plain, print_json
+from implicit_bias.cli.output import out, print_json, usage_errors
 
 
 def data(
@@ -21,11 +21,11 @@ def data(
     from implicit_bias import datasets
 
     if download is not None:
-        with bad_use():
+        with usage_errors():
             datasets.download(download)
     files = datasets.data_status()
     if as_json:
-        print_json({"files": [plain(vars(file)) for file in files]})
+        print_json({"files": [vars(file) for file in files]})
     else:
         table = Table("data set", "file", "state", "where or why")
         table.add_row("digits", "(comes with scikit-learn)", "ok", "")

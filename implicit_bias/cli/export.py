@@ -23,13 +23,13 @@ def export(
     """Write the results of a grid as Parquet and CSV: one row a cell, a model, and a pair."""
     grid, store = open_grid(grid_file, store_folder)
     from implicit_bias.runs.export import tables, write_tables
-    from implicit_bias.runs.runner import take_stock
+    from implicit_bias.runs.runner import inventory
 
-    stock = take_stock(grid, store)
-    recorded = {**stock.done, **stock.failed}
+    found = inventory(grid, store)
+    recorded = {**found.done, **found.failed}
     if not recorded:
         raise RuntimeError(f"{store.folder} has no cell of {grid_file}: run `sweep` first")
-    absent = len(stock.missing) + len(stock.damaged)
+    absent = len(found.missing) + len(found.damaged)
     if absent:
         err.print(f"implicit-bias: warning: {absent} cells have no results yet", soft_wrap=True)
     frames = tables(recorded[key] for key in grid.by_key() if key in recorded)

@@ -1,64 +1,98 @@
-"""Options that several commands share, each with its help."""
+"""Options of the commands: the fields of a configuration, and what several commands share.
+
+A command names the fields of `RunConfig` that it takes, and is called with the configuration::
+
+    @takes_config("Data", "Architecture", "device")
+    def train(config: RunConfig, file: FileArgument, as_json: JsonOption = False) -> None: ...
+
+On the command line these fields are options, with the defaults and the help that stand in
+`RunConfig`, before the command's own options. typer reads options from a function's signature, so
+`takes_config` puts one together.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-DatasetOption = Annotated[
-    str, typer.Option(help="digits, mnist, fashion-mnist, xor, circles, moons, spirals, blobs.")
-]
-PositiveOption = Annotated[
-    str | None, typer.Option(help="Digits of the class +1, such as 0,1,2 (default 0,1,2,3,4).")
-]
-NegativeOption = Annotated[
-    str | None, typer.Option(help="Digits of the class -1, such as 7,8 (default 5,6,7,8,9).")
-]
-TrainSizeOption = Annotated[
-    int | None, typer.Option(help="Training samples (default 1000, at most 4/5 of the data).")
-]
-UnitsOption = Annotated[int, typer.Option(help="Hidden units H.")]
-HyperplanesOption = Annotated[int, typer.Option(help="Hyperplanes a unit, k: C = 2^k contexts.")]
-ThresholdOption = Annotated[str, typer.Option(help="Thresholds: median, random or zero.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of gates, weights and batches.")]
-SplitSeedOption = Annotated[int, typer.Option(help="Seed of the training/validation split.")]
-ProtocolOption = Annotated[
-    str, typer.Option(help="default, or lippl2022: the published split, draws and training.")
-]
-SoftOption = Annotated[float, typer.Option("--C", help="Weight of the hinge loss; inf: hard.")]
-FailureOption = Annotated[
-    str,
-    typer.Option(
-        help="Where samples are not separable: warn; soft (solve the soft margin); or drop (the "
-        "samples that the soft margin misclassifies)."
-    ),
-]
-SoftCOption = Annotated[
-    float | None,
-    typer.Option(
-        "--soft-C",
-        help="C of the soft margin that soft and drop solve (default 100 / rms feature norm).",
-    ),
-]
-StepsOption = Annotated[int, typer.Option(help="Gradient steps.")]
-BatchSizeOption = Annotated[int, typer.Option(help="Samples a step; 0 for all.")]
-LearningRateOption = Annotated[float, typer.Option(help="Step size; a quarter from half way.")]
-MomentumOption = Annotated[float, typer.Option(help="Momentum of gradient descent.")]
-SolverOption = Annotated[
-    str,
-    typer.Option(
-        help="auto, interior-point, working-set, active-set, ecos, osqp, clarabel or scs."
-    ),
-]
-TolOption = Annotated[float, typer.Option(help="Relative gap between the certified bounds.")]
-DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
+from implicit_bias.cli.output import usage_errors
+from implicit_bias.runs.configuration import RunConfig, group, kinds
+
+P = ParamSpec("P")
+
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output.")
 ]
+ModelFileOption = Annotated[Path | None, typer.Option("--out", help="File (MODEL.safetensors).")]
 GridArgument = Annotated[
-    Path, typer.Argument(help="A .toml or .yaml file: fields of a setting, a list for each axis.")
+    Path,
+    typer.Argument(help="A .toml or .yaml file: fields of a configuration, a list for each axis."),
 ]
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder with one file a cell.")]
 DEFAULT_STORE = Path("implicit-bias-sweep")
+
+
+def takes_config(
+    *groups: str,
+) -> Callable[[Callable[Concatenate[RunConfig, P], None]], Callable[..., None]]:
+    """Give a command the fields of `RunConfig` in these groups, or of these names, as options."""
+    chosen = [field for field in fields(RunConfig) if field.name in group(*groups)]
+
+    def with_options(command: Callable[Concatenate[RunConfig, P], None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            choices = {field.name: _parsed(field, values.pop(field.name)) for field in chosen}
+            with usage_errors():
+                config = RunConfig(**choices)
+            command(config, **values)  # type: ignore[call-arg]  # by keyword, as typer does
+
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        parameters = [*map(_parameter, chosen), *own]
+        signature = inspect.Signature(
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+        )
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {name: p.annotation for name, p in signature.parameters.items()}
+        return run
+
+    return with_options
+
+
+def _parameter(field: Field[Any]) -> inspect.Parameter:
+    """Return the parameter from which typer makes the option of a field."""
+    # What is no number is typed as text, which `_parsed` and the configuration read.
+    kind = next((kind for kind in kinds(field.name) if kind in (int, float)), str)
+    choices = field.metadata["choices"]
+    option = typer.Option(
+        f"--{field.name.replace('_', '-')}",
+        help=f"{field.metadata['help']}{': ' if choices else ''}{', '.join(choices)}.",
+        rich_help_panel=field.metadata["group"],
+    )
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=",".join(field.default) if isinstance(field.default, tuple) else field.default,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _parsed(field: Field[Any], value: Any) -> Any:
+    """Read the text of a field that holds several values."""
+    if value is not None and tuple[int, ...] in kinds(field.name):
+        return numbers(value, "classes are digits")
+    if tuple[str, ...] in kinds(field.name):
+        return tuple(item.strip() for item in value.split(","))
+    return value
+
+
+def numbers(text: str, what: str) -> tuple[int, ...]:
+    """Read numbers separated by commas; ``what`` begins the sentence that refuses others."""
+    if not all(number.strip().isdecimal() for number in text.split(",")):
+        raise typer.BadParameter(f"{what} separated by commas, such as 0,1,2; got {text!r}")
+    return tuple(int(number) for number in text.split(","))

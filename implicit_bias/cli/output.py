@@ -1,20 +1,34 @@
-"""Two consoles, plain and JSON values, and the policy of errors: one line and an exit status."""
+"""Two consoles, tables and JSON values, and the policy of errors: one line and an exit status."""
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.table import Table
+
+from implicit_bias.storage import strict_json
 
 out = Console()
 err = Console(stderr=True)
+
+UNKNOWN = "–"
+# What a table shows as percentages, and as unknown where it is 0 or infinite.
+SHARES = ("gap", "excess", "disagreement", "residual", "slackness", "kkt_gap", "balance")
+BOUNDS = ("lower", "lower_by_multipliers", "upper", "gap", "excess")
+# The measures of stationarity, in a line below the table.
+LEGEND = {
+    "residual": "share of the weights that no multipliers explain",
+    "slackness": "share of the multipliers that is off the margin",
+    "kkt_gap": "residual^2 + 2 slackness, 0 at stationary points only",
+    "epsilon": "residual, not as a share",
+    "delta": "largest lambda_n (q_n - 1), with epsilon as in Lyu and Li (2020)",
+}
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -30,48 +44,55 @@ def show_warning(message: Warning | str, *args: Any, **options: Any) -> None:
 
 
 @contextmanager
-def bad_use() -> Iterator[None]:
-    """Turn errors about the user's own choices into exit status 2."""
+def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors about the user's own choices (by default of any value) into exit status 2."""
+    kinds = kinds or (ValueError, TypeError)
     try:
         yield
-    except (ValueError, TypeError) as error:
+    except kinds as error:
         raise typer.BadParameter(str(error)) from error
 
 
 def percent(share: float) -> str:
     """Write a share for a table."""
-    return "-" if math.isnan(share) else f"{100 * share:.2f} %" if share < math.inf else "inf"
+    from implicit_bias.report import words
+
+    return words.percent(share, decimals=2)
 
 
 def cell(value: Any) -> str:
     """Write any value for a table."""
-    value = plain(value)
+    value = strict_json.encode(value)
     if value is None:
-        return "-"
+        return UNKNOWN
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def plain(value: Any) -> Any:
-    """Make a value what JSON can hold; what is no number becomes null or a word."""
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return value
+def print_values(name: str, title: str, values: Mapping[str, Any]) -> None:
+    """Print what is known of a model as a table, and what its measures of stationarity are."""
+    table = Table("", name, title=title)
+    for key, value in values.items():
+        table.add_row(_words(key), _named_cell(key, value))
+    out.print(table)
+    meanings = [f"{_words(key)}: {text}" for key, text in LEGEND.items() if key in values]
+    if meanings:
+        out.print("; ".join(meanings) + ".", soft_wrap=True, highlight=False)
 
 
-def print_json(facts: Mapping[str, Any]) -> None:
-    """Strict JSON: infinity, which it lacks, becomes the word "inf"."""
+def print_json(values: Mapping[str, Any]) -> None:
+    """Print one line of strict JSON."""
+    sys.stdout.write(strict_json.dumps(values) + "\n")
 
-    def strict(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: strict(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [strict(item) for item in value]
-        return "inf" if value == math.inf else value
 
-    sys.stdout.write(json.dumps(strict(plain(facts)), allow_nan=False) + "\n")
+def _named_cell(name: str, value: Any) -> str:
+    if name in BOUNDS and value in (0.0, math.inf):
+        return UNKNOWN
+    if name in SHARES:
+        return percent(value)
+    if name == "dead_units":
+        return ", ".join(str(entry["unit"]) for entry in value) or "none"
+    return cell(value)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

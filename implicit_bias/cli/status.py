@@ -16,24 +16,24 @@ def status(
 ) -> None:
     """Say which cells of a grid are done, failed (and why), damaged or missing."""
     grid, store = open_grid(grid_file, store_folder)
-    from implicit_bias.runs.runner import take_stock
+    from implicit_bias.runs.runner import inventory
 
-    stock = take_stock(grid, store)
+    found = inventory(grid, store)
     cells = grid.by_key()
-    failed = {grid.label(cells[key]): item.outcome.error for key, item in stock.failed.items()}
+    failed = {grid.label(cells[key]): item.outcome.error for key, item in found.failed.items()}
     if as_json:
         print_json(
             {
                 "cells": len(cells),
-                "done": len(stock.done),
-                "missing": len(stock.missing),
+                "done": len(found.done),
+                "missing": len(found.missing),
                 "failed": failed,
-                "damaged": list(stock.damaged.values()),
+                "damaged": list(found.damaged.values()),
             }
         )
         return
     counts = Table("cells", "done", "failed", "damaged", "missing")
-    numbers = (cells, stock.done, stock.failed, stock.damaged, stock.missing)
+    numbers = (cells, found.done, found.failed, found.damaged, found.missing)
     counts.add_row(*(str(len(number)) for number in numbers))
     out.print(counts)
     if failed:
@@ -41,5 +41,5 @@ def status(
         for label, error in failed.items():
             table.add_row(label, error)
         out.print(table)
-    for reason in stock.damaged.values():
+    for reason in found.damaged.values():
         out.print(f"{reason}; `sweep` computes the cell again", soft_wrap=True, markup=False)

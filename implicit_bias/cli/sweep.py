@@ -22,7 +22,7 @@ from rich.table import Table
 
 from implicit_bias.cli.choices import open_grid
 from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, StoreOption
-from implicit_bias.cli.output import bad_use, err, out, percent, print_json
+from implicit_bias.cli.output import err, out, percent, print_json, usage_errors
 
 if TYPE_CHECKING:
     from implicit_bias.runs.backends import Backend
@@ -48,9 +48,9 @@ def sweep(
     """Compute the cells of a grid; run it again to go on where it was interrupted."""
     grid, store = open_grid(grid_file, store_folder)
     backend = _backend(processes, scheduler)
-    from implicit_bias.runs.runner import run_grid, take_stock
+    from implicit_bias.runs.runner import inventory, run_grid
 
-    before = take_stock(grid, store)
+    before = inventory(grid, store)
     settled = len(before.done) + (0 if retry else len(before.failed))
     view = _View(grid, settled, backend.name)
     records = run_grid(grid, store, backend, retry_failed=retry)
@@ -67,21 +67,21 @@ def sweep(
     except KeyboardInterrupt:
         err.print("finished cells are kept: the same command goes on from there")
         raise
-    stock = take_stock(grid, store)
+    found = inventory(grid, store)
     facts = {
         "cells": len(grid.cells()),
         "computed": view.computed,
-        "done": len(stock.done),
-        "failed": len(stock.failed),
+        "done": len(found.done),
+        "failed": len(found.failed),
         "store": str(store.folder),
     }
     if as_json:
         print_json(facts)
     else:
         out.print(", ".join(f"{name} {value}" for name, value in facts.items()), soft_wrap=True)
-    if stock.failed:
+    if found.failed:
         raise RuntimeError(
-            f"{len(stock.failed)} cells failed: `implicit-bias status {grid_file} --store "
+            f"{len(found.failed)} cells failed: `implicit-bias status {grid_file} --store "
             f"{store.folder}` says why, and `sweep --retry` computes them again"
         )
 
@@ -91,7 +91,7 @@ def _backend(processes: int | None, scheduler: str | None) -> Backend:
         raise typer.BadParameter("--processes is for this machine: leave it out with --scheduler")
     from implicit_bias.runs.backends import DaskScheduler, LocalProcesses
 
-    with bad_use():
+    with usage_errors():
         return LocalProcesses(processes) if scheduler is None else DaskScheduler(scheduler)
 
 

@@ -3,64 +3,30 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from implicit_bias.cli.certify import print_legend
-from implicit_bias.cli.choices import check_kind, load_data, make_setting
+from implicit_bias.cli.choices import NETWORK_NAMES, check_model, load_data
 from implicit_bias.cli.fit import fit_and_save
-from implicit_bias.cli.folder import MODEL_SUFFIX
-from implicit_bias.cli.options import (
-    BatchSizeOption,
-    DatasetOption,
-    DeviceOption,
-    HyperplanesOption,
-    JsonOption,
-    LearningRateOption,
-    MomentumOption,
-    NegativeOption,
-    PositiveOption,
-    ProtocolOption,
-    SeedOption,
-    SplitSeedOption,
-    StepsOption,
-    ThresholdOption,
-    TrainSizeOption,
-    UnitsOption,
-)
-from implicit_bias.cli.output import cell, out, percent, print_json
+from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
+from implicit_bias.cli.output import out, print_json, print_values
+from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.networks import Network
-    from implicit_bias.runs.configuration import Setting
     from implicit_bias.validation import Array
 
 # Steps of a training with --until-excess alone.
 LIMIT_STEPS = 100_000
-# What the table shows as percentages.
-SHARES = ("excess", "disagreement", "residual", "slackness", "balance")
 
 
+@takes_config("Data", "Architecture", "Training", "device")
 def train(
-    model: Annotated[str, typer.Argument(help="gd-gln, local-gln or gd-relu.")] = "gd-gln",
-    dataset: DatasetOption = "digits",
-    positive: PositiveOption = None,
-    negative: NegativeOption = None,
-    train_size: TrainSizeOption = None,
-    units: UnitsOption = 20,
-    hyperplanes: HyperplanesOption = 1,
-    threshold: ThresholdOption = "median",
-    seed: SeedOption = 1,
-    split_seed: SplitSeedOption = 1,
-    protocol: ProtocolOption = "default",
-    steps: StepsOption = 3200,
-    batch_size: BatchSizeOption = 128,
-    learning_rate: LearningRateOption = 0.04,
-    momentum: MomentumOption = 0.9,
-    device: DeviceOption = "cpu",
+    config: RunConfig,
+    model: Annotated[str, typer.Argument(help=f"Of {', '.join(NETWORK_NAMES)}.")] = "gd-gln",
     until_excess: Annotated[
         float | None,
         typer.Option(
@@ -71,7 +37,8 @@ def train(
     limit_steps: Annotated[
         int | None,
         typer.Option(
-            help="Train towards infinite time, so many steps at most (with --until-excess: 100000)."
+            help="Train towards infinite time, this many steps at most (with --until-excess: "
+            "100000)."
         ),
     ] = None,
     checkpoint: Annotated[
@@ -80,7 +47,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the checkpoint, if it is there.")
     ] = False,
-    file: Annotated[Path | None, typer.Option("--out", help="File (MODEL.safetensors).")] = None,
+    file: ModelFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train one network by gradient descent and save it.
@@ -89,37 +56,17 @@ def train(
     descent on the log of the loss. --steps, --batch-size, --learning-rate and --momentum do not
     count then, and pictures of the way are written beside the model.
     """
-    to_limit = until_excess is not None or limit_steps is not None
-    if to_limit:
-        if limit_steps is not None and limit_steps < 1:
-            raise typer.BadParameter("--limit-steps must be at least 1")
-        steps, batch_size = limit_steps or LIMIT_STEPS, 0
-    check_kind(model, trained=True)
-    setting = make_setting(
-        dataset=dataset,
-        positive=positive,
-        negative=negative,
-        train_size=train_size,
-        models=(model,),
-        units=units,
-        hyperplanes=hyperplanes,
-        threshold=threshold,
-        seed=seed,
-        split_seed=split_seed,
-        protocol=protocol,
-        steps=steps,
-        batch_size=batch_size or None,
-        learning_rate=learning_rate,
-        momentum=momentum,
-        device=device,
-    )
-    if not to_limit:
+    check_model(model, NETWORK_NAMES, "fit")
+    config = replace(config, models=(model,))
+    if until_excess is None and limit_steps is None:
         if checkpoint is not None or resume:
             raise typer.BadParameter(
                 "--checkpoint and --resume need --until-excess or --limit-steps"
             )
-        fit_and_save(setting, model, file, as_json)
+        fit_and_save(config, file, as_json)
         return
+    if limit_steps is not None and limit_steps < 1:
+        raise typer.BadParameter("--limit-steps must be at least 1")
     if model == "local-gln":
         raise typer.BadParameter("local learning has no limit of this kind: choose gd-gln, gd-relu")
     if model != "gd-gln" and until_excess is not None:
@@ -133,69 +80,43 @@ def train(
         raise typer.BadParameter("--until-excess must be positive")
     if checkpoint is not None and checkpoint.exists() and not resume:
         raise typer.BadParameter(f"{checkpoint} is there already: --resume it, or delete it")
-    _train_to_limit(setting, model, until_excess, checkpoint, resume, file, as_json)
-
-
-def _train_to_limit(
-    setting: Setting,
-    name: str,
-    until_excess: float | None,
-    checkpoint: Path | None,
-    resume: bool,
-    file: Path | None,
-    as_json: bool,
-) -> None:
-    """Descend on the log of the loss beside the certified SVM, if the gates are fixed."""
-    from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
+    config = replace(config, steps=limit_steps or LIMIT_STEPS, batch_size=None)
+    data = load_data(config)
     from implicit_bias.report.page import write_limit
-    from implicit_bias.runs.configuration import Builders
+    from implicit_bias.runs.beside_svm import train_beside_svm
+    from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
+    from implicit_bias.runs.models import ModelFactory
     from implicit_bias.saved_models import save_model
-    from implicit_bias.solvers import solve
-    from implicit_bias.stationarity import FEW_SAMPLES, kkt_measure
-    from implicit_bias.training.limit import (
-        ComparisonPredictor,
-        LimitConfig,
-        LimitResult,
-        train_to_limit,
-    )
+    from implicit_bias.training.limit import LimitConfig, LimitResult
 
-    loaded = load_data(setting)
-    samples, validation = loaded.parts.train, loaded.parts.validation
-    model = Builders(setting, loaded).build(name, homogeneous=True)
-    assert isinstance(model, GLNClassifier | ReLUClassifier)  # `check_kind` has seen to it
+    samples = data.parts.train
+    classifier = ModelFactory(config, data).build_network(model, homogeneous=True)
 
     def descend(network: Network, X: Array, y: Array) -> LimitResult:
-        optimum, reference = None, None
-        if network.fixed_gates:
-            structure = network.architecture()
-            solution = solve(structure.problem(X, y), setting.solver, setting.tol, setting.device)
-            solution.raise_for_status()
-            optimum = solution.certificate.lower
-            decision = structure.decision(validation.X, solution.coef)
-            reference = ComparisonPredictor(validation.X, decision)
-        return train_to_limit(
+        return train_beside_svm(
             network,
             X,
             y,
-            LimitConfig(steps=setting.steps),
-            optimum=optimum,
+            LimitConfig(steps=config.steps),
+            compare_on=data.parts.validation.X,
+            solver=config.solver,
+            tol=config.tol,
+            device=config.device,
             until_excess=until_excess,
-            reference=reference,
-            measure=kkt_measure(X, y) if len(y) <= FEW_SAMPLES else None,
             checkpoint=checkpoint,
             resume=resume,
             progress=True,
-        )
+        ).limit
 
-    model.fit_by(samples.X, samples.y, descend)
-    result = model.training_
+    classifier.fit_by(samples.X, samples.y, descend)
+    result = classifier.training_
     assert isinstance(result, LimitResult)
-    file = file or Path(f"{name}{MODEL_SUFFIX}")
-    save_model(file, model, setting.facts())
+    file = file or Path(f"{model}{MODEL_SUFFIX}")
+    save_model(file, classifier, config.metadata())
     pictures = write_limit(file.parent, file.name.removesuffix(MODEL_SUFFIX), result)
     last = result.history[-1]
-    facts: dict[str, Any] = {
-        "file": str(file),
+    values = {
+        "file": file,
         "steps": last.step,
         "evaluations": last.evaluations,
         "ending": result.ending.message,
@@ -208,12 +129,8 @@ def _train_to_limit(
         "balance": last.balance,
     }
     if as_json:
-        print_json({**facts, "pictures": [str(picture) for picture in pictures]})
+        print_json({**values, "pictures": pictures})
         return
-    table = Table("", file.name, title=f"Towards the limit on {len(samples)} samples")
-    for key, value in facts.items():
-        table.add_row(key.replace("_", " "), percent(value) if key in SHARES else cell(value))
-    out.print(table)
-    print_legend(facts)
+    print_values(file.name, f"Towards the limit on {len(samples)} samples", values)
     for picture in pictures:
         out.print(f"Picture: {picture}", soft_wrap=True, highlight=False)

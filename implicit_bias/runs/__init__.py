@@ -1,1 +1,17 @@
-"""Experiments: from a setting (data, architecture, seeds, protocol) to fitted models."""
+"""Runs: from a configuration (data, architecture, seeds, protocol) to fitted models and results.
+
+====================  ======================================================================
+file                  what
+====================  ======================================================================
+configuration.py      everything that a comparison depends on; the command line's options
+models.py             the data and the fitted models of a configuration
+comparison_folder.py  a comparison's configuration, models and report in a folder
+grading.py            certified bounds on a fitted model, and what they mean
+beside_svm.py         a network trained towards infinite time beside the SVM that it goes to
+trajectory.py         SVM-LC along the training of a ReLU network
+grid.py, cell.py      products of configurations, and the results of one of them
+store.py, runner.py   where results are kept, and how missing ones are computed
+backends.py           processes of this machine, or the workers of a Dask scheduler
+export.py             the results as tables
+====================  ======================================================================
+"""

@@ -28,7 +28,7 @@ import threadpoolctl
 import torch
 
 from implicit_bias.runs.cell import Outcome, compute, failure
-from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.configuration import RunConfig as Setting
 from implicit_bias.runs.grid import cell_key
 
 if TYPE_CHECKING:

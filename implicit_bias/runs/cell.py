@@ -1,4 +1,4 @@
-"""One cell of a grid: fit the models of a setting and compare them.
+"""One cell of a grid: fit the models of a configuration and compare them.
 
 `compute` never raises for a failure of the cell: the error is its outcome. An outcome is plain
 data, so that it can come from another process or machine. A study adds models of its own to each
@@ -41,17 +41,18 @@ import implicit_bias
 from implicit_bias.certificate import Status
 from implicit_bias.comparison import Comparison, ModelResult, compare
 from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.runs.configuration import Builders, Data, Setting, load_data
+from implicit_bias.runs.configuration import RunConfig, group
+from implicit_bias.runs.models import Data, ModelFactory, load_data
 
 Row: TypeAlias = Mapping[str, Any]
 Fitted: TypeAlias = Mapping[str, BinaryClassifier]
-# Further models of a cell, fitted to its training samples, from those that the setting names.
-MoreModels: TypeAlias = Callable[[Builders, Fitted], Iterator[tuple[str, BinaryClassifier]]]
+# Further models of a cell, fitted to its training samples, from those that its configuration names.
+MoreModels: TypeAlias = Callable[[ModelFactory, Fitted], Iterator[tuple[str, BinaryClassifier]]]
 CellStatus: TypeAlias = Literal["done", "failed"]
 
 # What the results depend on beside this package.
 DEPENDENCIES = ("cvxpy", "numpy", "scikit-learn", "scipy", "torch")
-# Columns of a comparison whose names would clash with fields of the setting, or be unclear there.
+# Columns of a comparison whose names would clash with fields of `RunConfig`, or be unclear there.
 RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
 
 # Standard error, warnings and torch's threads belong to the process: one cell at a time.
@@ -134,21 +135,21 @@ class Outcome:
     traceback: str | None = None
 
 
-def no_more(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Add no model to those that the setting names."""
+def no_more(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+    """Add no model to those that the configuration names."""
     return iter(())
 
 
-def compute(setting: Setting, more: MoreModels = no_more) -> Outcome:
+def compute(config: RunConfig, more: MoreModels = no_more) -> Outcome:
     """Compute a cell in this process.
 
     Parameters
     ----------
-    setting : Setting
+    config : RunConfig
         The cell.
     more : callable
-        Yields further models by name, compared with the others: called with the builders of the
-        setting and the models that the setting names, fitted.
+        Yields further models by name, compared with the others: called with the factory of the
+        cell's models and those that the configuration names, fitted.
 
     Returns
     -------
@@ -164,7 +165,7 @@ def compute(setting: Setting, more: MoreModels = no_more) -> Outcome:
         warnings.simplefilter("always")
         start = time.perf_counter()
         try:
-            models, pairs = _results(setting, more)
+            models, pairs = _results(config, more)
         except Exception as error:
             outcome = failure(_describe(error), time.perf_counter() - start)
             outcome = replace(outcome, traceback=traceback.format_exc())
@@ -179,13 +180,13 @@ def failure(error: str, seconds: float) -> Outcome:
     return Outcome("failed", Origin.here(), seconds, error=error)
 
 
-def _results(setting: Setting, more: MoreModels) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    data = _data(_data_part(setting))
-    builders = Builders(setting, data)
+def _results(config: RunConfig, more: MoreModels) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    data = _data(_data_part(config))
+    factory = ModelFactory(config, data)
     fitted: dict[str, BinaryClassifier] = {}
     seconds: dict[str, float] = {}
     start = time.perf_counter()
-    for name, model in chain(builders.fit(), more(builders, fitted)):
+    for name, model in chain(factory.fit(), more(factory, fitted)):
         if _was_interrupted(model):
             raise KeyboardInterrupt
         fitted[name] = model
@@ -193,7 +194,7 @@ def _results(setting: Setting, more: MoreModels) -> tuple[tuple[Row, ...], tuple
         start = time.perf_counter()
     train, validation = data.parts.train, data.parts.validation
     comparison = compare(
-        {name: fitted[name] for name in dict.fromkeys((*setting.models, *fitted))},
+        {name: fitted[name] for name in dict.fromkeys((*config.models, *fitted))},
         validation.X,
         validation.y,
         train=(train.X, train.y),
@@ -227,20 +228,14 @@ def _rows(frame: pd.DataFrame) -> tuple[Row, ...]:
     )
 
 
-def _data_part(setting: Setting) -> Setting:
-    """Return the setting of the data alone: equal for cells that share them."""
-    return Setting(
-        dataset=setting.dataset,
-        positive=setting.positive,
-        negative=setting.negative,
-        train_size=setting.train_size,
-        split_seed=setting.split_seed,
-    )
+def _data_part(config: RunConfig) -> RunConfig:
+    """Return the configuration of the data alone: equal for cells that share them."""
+    return RunConfig(**{name: getattr(config, name) for name in group("Data")})
 
 
 @lru_cache(maxsize=1)  # all of MNIST is 380 MB
-def _data(setting: Setting) -> Data:
-    return load_data(setting)
+def _data(config: RunConfig) -> Data:
+    return load_data(config)
 
 
 @lru_cache(maxsize=1)

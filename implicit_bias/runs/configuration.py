@@ -1,4 +1,4 @@
-"""A setting: everything that one comparison depends on, and the models it means.
+"""A run's configuration: everything that one comparison depends on.
 
 =============  ==========================================================================
 model          what it is
@@ -19,84 +19,69 @@ The protocol "lippl2022" is that of Lippl, Abbott, Chung (2022): their split, th
 draws, thresholds at the median over all 60,000 images (validation images included), their
 training (mini-batch SGD in float32, a readout bias). Without it, thresholds come from the
 training samples alone, and networks are homogeneous and float64.
+
+The defaults, the choices and the help texts of the command line stand here and nowhere else, so
+this module imports neither torch nor numpy before a configuration is made; `runs.models` makes
+models of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import UnionType
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
 
-import numpy as np
+from implicit_bias._deprecated import OldAttribute, renamed
+from implicit_bias.storage import strict_json
 
-from implicit_bias.datasets.catalogue import DATASET_NAMES, load
-from implicit_bias.datasets.dataset import Dataset, Split, split
-from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
-from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
-from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
-from implicit_bias.networks import Network
-from implicit_bias.protocols import lippl2022
-from implicit_bias.solvers import SOLVER_NAMES, Tolerances
-from implicit_bias.training.configuration import TrainingConfig
+T = TypeVar("T")
+Threshold: TypeAlias = Literal["median", "random", "zero"]
+Protocol: TypeAlias = Literal["default", "lippl2022"]
+OnFailure: TypeAlias = Literal["warn", "soft", "drop"]
 
-PROTOCOLS: tuple[str, ...] = ("default", "lippl2022")
-MODEL_NAMES: tuple[str, ...] = (
-    "gd-gln",
-    "local-gln",
-    "svm-gln",
-    "svm-l2",
-    "svm-shallow",
-    "svm-linear",
-    "gd-relu",
-    "svm-rc",
-    "svm-lc",
-    "svm-hl",
+# The tests hold these against `datasets.DATASET_NAMES` and `solvers.SOLVER_NAMES`.
+DATASETS = ("digits", "mnist", "fashion-mnist", "xor", "circles", "moons", "spirals", "blobs")
+SOLVERS = (
+    *("auto", "interior-point", "working-set", "active-set"),
+    *("ecos", "osqp", "clarabel", "scs"),
 )
-# These take what gd-relu has learned.
-NEED_RELU = ("svm-lc", "svm-hl")
-# Training samples where the user names no number: at most these, and at most 4/5 of the data.
-DEFAULT_TRAIN_SIZE = 1000
+MODEL_NAMES = (
+    *("gd-gln", "local-gln", "svm-gln", "svm-l2", "svm-shallow", "svm-linear"),
+    *("gd-relu", "svm-rc", "svm-lc", "svm-hl"),
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Data, architecture, seeds and protocol of a comparison.
+def option(
+    default: T, group: str, help: str, *, choices: tuple[str, ...] = (), least: int | None = None
+) -> T:
+    """Declare a field of `RunConfig`.
 
     Parameters
     ----------
-    dataset : str
-        One of `DATASET_NAMES`.
-    positive, negative : tuple of int or None
-        Digits of the two classes; 0-4 against 5-9 where not given.
-    train_size : int or None
-        N; by default 1,000 or 4/5 of the data, whichever is less.
-    models : tuple of str
-        Names from `MODEL_NAMES`.
-    units, hyperplanes : int
-        H and k.
-    threshold : {"median", "random", "zero"}
-        Thresholds of the hyperplanes.
-    seed : int
-        Seed of gates, weights and batches.
-    split_seed : int
-        Seed of the split in training and validation samples.
-    protocol : {"default", "lippl2022"}
-        See the module's head.
-    C : float
-        inf for the hard margin.
-    on_failure : {"warn", "soft", "drop"}
-        What to solve where the hard margin has no solution; see `solve_relaxed`.
-    soft_C : float or None
-        C of the soft margin that "soft" and "drop" solve; None is relative to the data's scale.
-    steps : int
-        Gradient steps.
-    batch_size : int or None
-        Samples a step; None for all.
-    learning_rate, momentum : float
-        Of gradient descent.
-    solver, tol, device
-        As in `implicit_bias.solve`.
+    default : object
+        Its default.
+    group : str
+        Heading that it stands under in the help of the command line.
+    help : str
+        What it is, without the choices.
+    choices : tuple of str
+        The names that it may take; empty for any value.
+    least : int, optional
+        The smallest number that it may be.
+    """
+    metadata = {"group": group, "help": help, "choices": choices, "least": least}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Data, architecture, seeds and protocol of a comparison.
+
+    What each field means is the ``help`` in its metadata, as ``implicit-bias compare --help``
+    prints it. Of the defaults, those of training are the ones of `TrainingConfig` but for the
+    momentum.
 
     Raises
     ------
@@ -104,246 +89,138 @@ class Setting:
         A name or number out of its range.
     """
 
-    dataset: str = "digits"
-    positive: tuple[int, ...] | None = None
-    negative: tuple[int, ...] | None = None
-    train_size: int | None = None
-    models: tuple[str, ...] = ("gd-gln", "svm-gln", "svm-l2")
-    units: int = 20
-    hyperplanes: int = 1
-    threshold: str = "median"
-    seed: int = 1
-    split_seed: int = 1
-    protocol: str = "default"
-    C: float = np.inf
-    on_failure: str = "warn"
-    soft_C: float | None = None
-    steps: int = 3200
-    batch_size: int | None = 128
-    learning_rate: float = 0.04
-    momentum: float = 0.9
-    solver: str = "auto"
-    tol: float = 1e-6
-    device: str = "cpu"
+    dataset: str = option("digits", "Data", "Data set", choices=DATASETS)
+    positive: tuple[int, ...] | None = option(
+        None, "Data", "Digits of the class +1, such as 0,1,2 (default 0,1,2,3,4)"
+    )
+    negative: tuple[int, ...] | None = option(
+        None, "Data", "Digits of the class -1, such as 7,8 (default 5,6,7,8,9)"
+    )
+    train_size: int | None = option(
+        None, "Data", "Training samples N (default 1000, at most 4/5 of the data)"
+    )
+    models: tuple[str, ...] = option(
+        ("gd-gln", "svm-gln", "svm-l2"),
+        "Models",
+        "Models to compare, separated by commas",
+        choices=MODEL_NAMES,
+    )
+    units: int = option(20, "Architecture", "Hidden units H", least=1)
+    hyperplanes: int = option(1, "Architecture", "Hyperplanes a unit, k: C = 2^k contexts", least=0)
+    threshold: Threshold = option(
+        "median", "Architecture", "Thresholds of the hyperplanes", choices=get_args(Threshold)
+    )
+    seed: int = option(1, "Architecture", "Seed of gates, weights and batches", least=0)
+    split_seed: int = option(1, "Data", "Seed of the training/validation split")
+    protocol: Protocol = option(
+        "default",
+        "Architecture",
+        "The package's own split, draws and training, or the published ones",
+        choices=get_args(Protocol),
+    )
+    C: float = option(math.inf, "Margin", "Weight of the hinge loss; inf: hard margin")
+    on_failure: OnFailure = option(
+        "warn",
+        "Margin",
+        "Where samples are not separable: warn, solve the soft margin, or drop the samples that "
+        "the soft margin misclassifies",
+        choices=get_args(OnFailure),
+    )
+    soft_C: float | None = option(
+        None,
+        "Margin",
+        "C of the soft margin that soft and drop solve (default 100 / rms feature norm)",
+    )
+    steps: int = option(3200, "Training", "Gradient steps", least=1)
+    batch_size: int | None = option(128, "Training", "Samples a step; 0 for all")
+    learning_rate: float = option(0.04, "Training", "Step size; a quarter from half way")
+    momentum: float = option(0.9, "Training", "Momentum of gradient descent")
+    solver: str = option("auto", "Solver", "Solver of the SVMs", choices=SOLVERS)
+    tol: float = option(1e-6, "Solver", "Relative gap between the certified bounds")
+    device: str = option("cpu", "Solver", "Where torch computes, such as cpu, cuda or cuda:1")
 
     def __post_init__(self) -> None:
-        _check_name("dataset", self.dataset, DATASET_NAMES)
-        _check_name("protocol", self.protocol, PROTOCOLS)
-        _check_name("solver", self.solver, SOLVER_NAMES)
-        _check_name("threshold", self.threshold, ("median", "random", "zero"))
-        _check_name("on_failure", self.on_failure, ("warn", "soft", "drop"))
-        if not self.models:
-            raise ValueError(f"models must name at least one of {', '.join(MODEL_NAMES)}")
-        for name in self.models:
-            _check_name("models", name, MODEL_NAMES)
+        # Zero is how a command line and a TOML file, which has no null, say "all samples".
+        object.__setattr__(self, "batch_size", self.batch_size or None)
+        for described in fields(self):
+            _check(described.name, getattr(self, described.name), **described.metadata)
         if len(set(self.models)) < len(self.models):
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
-        if not self.C > 0 or not (self.soft_C is None or 0 < self.soft_C < np.inf):
+        if not self.C > 0 or not (self.soft_C is None or 0 < self.soft_C < math.inf):
             raise ValueError(
                 f"C must be in (0, inf] and soft_C positive and finite, got {self.C} and "
                 f"{self.soft_C}"
             )
-        Tolerances(gap=self.tol)
-        TrainingConfig(
-            batch_size=self.batch_size, learning_rate=self.learning_rate, momentum=self.momentum
-        )
-        for name, least in [("units", 1), ("hyperplanes", 0), ("steps", 1), ("seed", 0)]:
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.protocol == "lippl2022" and self.dataset != "mnist":
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
         if self.protocol == "lippl2022" and self.threshold == "zero":
             raise ValueError("the protocol lippl2022 has median and random thresholds only")
+        from implicit_bias.solvers import Tolerances
+        from implicit_bias.training.minibatch import TrainingConfig
 
-    def facts(self) -> dict[str, Any]:
+        Tolerances(gap=self.tol)
+        TrainingConfig(
+            batch_size=self.batch_size, learning_rate=self.learning_rate, momentum=self.momentum
+        )
+
+    def metadata(self) -> dict[str, Any]:
         """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity."""
-        listed = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-        return {k: "inf" if v == np.inf else v for k, v in listed.items()}
+        return dict(strict_json.encode(vars(self)))
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """Undo `facts`.
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> Self:
+        """Undo `metadata`.
 
         Raises
         ------
         ValueError, TypeError
-            Not the facts of a setting.
+            Not the metadata of a configuration.
         """
-        fields: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in strict_json.decode(metadata).items()
         }
-        fields = {key: np.inf if value == "inf" else value for key, value in fields.items()}
-        return cls(**fields)
+        return cls(**values)
+
+    facts = OldAttribute("metadata")
+    from_facts = OldAttribute("from_metadata")
 
 
-@dataclass(frozen=True, eq=False)
-class Data:
-    """The data of a setting: all samples, and the split."""
-
-    everything: Dataset
-    parts: Split
+def group(*names: str) -> tuple[str, ...]:
+    """Return the fields of `RunConfig` in these groups, or of these names, in their order."""
+    return tuple(f.name for f in fields(RunConfig) if {f.name, f.metadata["group"]} & {*names})
 
 
-def load_data(setting: Setting) -> Data:
-    """Load and split the data of a setting.
-
-    Raises
-    ------
-    DataError
-        Missing or corrupt files.
-    ValueError
-        More training samples than there are.
-    """
-    everything = load(setting.dataset, positive=setting.positive, negative=setting.negative)
-    size = setting.train_size
-    if size is None:
-        size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
-    return Data(everything, split(everything, size, seed=setting.split_seed))
+def kinds(name: str) -> tuple[Any, ...]:
+    """Return the types that a field of `RunConfig` is declared with, one by one."""
+    hint = _HINTS[name]
+    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
 
 
-def fit_models(
-    setting: Setting, data: Data, *, progress: bool = False
-) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Fit the models of a setting to its training samples; see `Builders.fit`."""
-    return Builders(setting, data, progress=progress).fit()
+_HINTS = get_type_hints(RunConfig)
 
 
-class Builders:
-    """Unfitted models of a setting, by name; with ``progress`` networks show a progress bar."""
-
-    def __init__(self, setting: Setting, data: Data, *, progress: bool = False) -> None:
-        self.setting, self.data, self.progress = setting, data, progress
-        self.published = setting.protocol == "lippl2022"
-        self._contexts: HyperplaneContexts | None = None
-
-    def fit(self) -> Iterator[tuple[str, BinaryClassifier]]:
-        """Fit the models of the setting to its training samples, and yield each once it is done.
-
-        ``svm-lc`` and ``svm-hl`` train a ``gd-relu`` even where the setting does not name it. A
-        solve that does not end optimal warns and keeps its certified bounds.
-
-        Yields
-        ------
-        name : str
-            From ``setting.models``, in that order, but those that need ``gd-relu`` last.
-        model : BinaryClassifier
-            Fitted.
-        """
-        names, train = self.setting.models, self.data.parts.train
-        order = sorted(names, key=lambda name: name in NEED_RELU)
-        if any(name in NEED_RELU for name in order) and "gd-relu" not in order:
-            order = ["gd-relu", *order]
-        relu: ReLUClassifier | None = None
-        for name in order:
-            model = self.build(name, relu).fit(train.X, train.y)
-            if isinstance(model, ReLUClassifier):
-                relu = model
-            if name in names:
-                yield name, model
-
-    def build(
-        self,
-        name: str,
-        relu: ReLUClassifier | Network | None = None,
-        *,
-        homogeneous: bool = False,
-    ) -> BinaryClassifier:
-        """Return the unfitted model; ``relu`` is what svm-lc and svm-hl build on.
-
-        A ``homogeneous`` network has no readout bias, and is float64, in any protocol.
-        """
-        published = self.published and not homogeneous
-        setting = self.setting
-        solving = self.solving()
-        training: dict[str, Any] = {
-            "steps": setting.steps,
-            "batch_size": setting.batch_size,
-            "learning_rate": setting.learning_rate,
-            "momentum": setting.momentum,
-            "dtype": "float32" if published else "float64",
-            "device": setting.device,
-            "random_state": setting.seed,
-            "progress": self.progress,
-        }
-        size = (setting.units, setting.hyperplanes)
-        match name:
-            case "gd-gln":
-                contexts = self.contexts()
-                return GLNClassifier(*size, contexts=contexts, readout_bias=published, **training)
-            case "local-gln":
-                return GLNClassifier(*size, contexts=self.contexts(), rule="local", **training)
-            case "svm-gln":
-                return GLNSVC(*size, contexts=self.contexts(), **solving)
-            case "svm-l2":
-                return GLNSVC(*size, "l2", contexts=self.contexts(), **solving)
-            case "svm-shallow":
-                joint = GlobalContexts.collapse(self.contexts(), self.data.parts.train.X)
-                return GatedSVC(joint, **solving)
-            case "svm-linear":
-                return GatedSVC(**solving)
-            case "gd-relu":
-                return ReLUClassifier(setting.units, **training)
-            case "svm-rc":
-                return GatedSVC(self.unit_gates(), **solving)
-            case "svm-lc":
-                assert relu is not None
-                return GatedReLUSVC(gates=relu, **solving)
-            case "svm-hl":
-                assert relu is not None
-                return HiddenLayerSVC(relu, **solving)
-        raise ValueError(f"no model is called {name!r}")
-
-    def solving(self) -> dict[str, Any]:
-        """Return the arguments of a margin classifier that say how to solve."""
-        setting = self.setting
-        return {
-            "C": setting.C,
-            "solver": setting.solver,
-            "tol": setting.tol,
-            "device": setting.device,
-            "on_failure": setting.on_failure,
-            "soft_C": setting.soft_C,
-        }
-
-    def contexts(self) -> HyperplaneContexts:
-        """Return the contexts of the gated linear models, drawn once: they all share them."""
-        if self._contexts is None:
-            self._contexts = self._draw_contexts()
-        return self._contexts
-
-    def _draw_contexts(self) -> HyperplaneContexts:
-        setting, X = self.setting, self.data.parts.train.X
-        if self.published:
-            return lippl2022.draw_contexts(
-                X,
-                setting.units,
-                setting.hyperplanes,
-                threshold="median" if setting.threshold == "median" else "random",
-                reference=self.data.everything.X,
-                seed=setting.seed,
-            )
-        return HyperplaneContexts.random(
-            X,
-            setting.units,
-            setting.hyperplanes,
-            threshold=setting.threshold,  # type: ignore[arg-type]  # checked by Setting
-            random_state=setting.seed,
-        )
-
-    def unit_gates(self) -> Gating:
-        """Draw the gates of svm-rc."""
-        setting = self.setting
-        if self.published:
-            reference = self.data.everything.X
-            return lippl2022.draw_unit_gates(setting.units, reference=reference, seed=setting.seed)
-        return UnitGates.random(
-            self.data.parts.train.X,
-            setting.units,
-            threshold=setting.threshold,  # type: ignore[arg-type]  # checked by Setting
-            random_state=setting.seed,
-        )
+def _check(
+    name: str, value: Any, *, choices: tuple[str, ...], least: int | None, **described: str
+) -> None:
+    """Refuse a value that is none of the choices, or less than the least."""
+    if least is not None and value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    chosen = value if isinstance(value, tuple) else (value,)
+    if choices and not chosen:
+        raise ValueError(f"{name} must name at least one of {', '.join(choices)}")
+    for item in chosen if choices else ():
+        if item not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {item!r}")
 
 
-def _check_name(what: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}")
+__getattr__ = renamed(
+    __name__,
+    {
+        "Setting": "runs.configuration.RunConfig",
+        "Builders": "runs.models.ModelFactory",
+        "Data": "runs.models.Data",
+        "fit_models": "runs.models.fit_models",
+        "load_data": "runs.models.load_data",
+    },
+)

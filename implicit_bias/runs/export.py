@@ -3,12 +3,13 @@
 =======  ====================================================================================
 table    rows
 =======  ====================================================================================
-cells    one a cell with a record: its setting, status, error, warnings, seconds and origin
-models   one a cell and model: the setting, and the model's row of `cell.Outcome`
+cells    one a cell with a record: its configuration, status, error, warnings, seconds and origin
+models   one a cell and model: the configuration, and the model's row of `cell.Outcome`
 pairs    one a cell and pair of models, likewise
 =======  ====================================================================================
 
-The columns of a setting are the fields of `Setting`, but that ``models`` is ``cell_models``.
+The columns of a configuration are the fields of `RunConfig`, but that ``models`` is called
+``cell_models``.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def tables(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
     """Lay out the records of a grid as the tables of the module's head."""
     cells, models, pairs = [], [], []
     for record in records:
-        setting = _setting_columns(record)
-        cells.append({**setting, **_cell_columns(record.outcome)})
-        models += [{**setting, **row} for row in record.outcome.models]
-        pairs += [{**setting, **row} for row in record.outcome.pairs]
+        config = _config_columns(record)
+        cells.append({**config, **_cell_columns(record.outcome)})
+        models += [{**config, **row} for row in record.outcome.models]
+        pairs += [{**config, **row} for row in record.outcome.pairs]
     return {
         "cells": pd.DataFrame(cells),
         "models": pd.DataFrame(models),
@@ -53,7 +54,7 @@ def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list
     return files
 
 
-def _setting_columns(record: Record) -> dict[str, Any]:
+def _config_columns(record: Record) -> dict[str, Any]:
     columns = {"cell": record.key}
     for name, value in record.setting.items():
         column = "cell_models" if name == "models" else name

@@ -1,7 +1,7 @@
-"""A grid: the product of some values for some fields of a setting.
+"""A grid: the product of some values for some fields of a configuration.
 
 A grid is written as a TOML or YAML file (or the same as a mapping) whose keys are fields of
-`Setting`::
+`RunConfig`::
 
     dataset = "mnist"
     protocol = "lippl2022"
@@ -30,24 +30,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
-from types import UnionType
-from typing import Any, Self, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, get_args, get_origin
 
-from implicit_bias.runs.configuration import Setting
+from implicit_bias._deprecated import OldAttribute
+from implicit_bias.runs.configuration import RunConfig, kinds
 
-# Part of each key: to be raised when the meaning of a field of `Setting`, or of a result, changes.
+# Part of each key: to be raised when the meaning of a configuration's field, or of a result,
+# changes.
 CELL_FORMAT = 1
 # What does not change a cell's results, but for rounding.
 WITHOUT_EFFECT = ("device",)
 KEY_LENGTH = 20
 
-_HINTS = get_type_hints(Setting)
-_FIELDS = tuple(field.name for field in fields(Setting))
+_FIELDS = tuple(field.name for field in fields(RunConfig))
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The values of one field of `Setting`.
+    """The values of one field of `RunConfig`.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Grid:
     Raises
     ------
     ValueError
-        A cell that is no valid `Setting`, or two cells that would have the same results.
+        A cell that is no valid `RunConfig`, or two cells that would have the same results.
     """
 
     axes: tuple[Axis, ...]
@@ -103,32 +103,32 @@ class Grid:
         if len(self.by_key()) < len(self.cells()):
             raise ValueError("two cells have the same models, in another order: leave one out")
 
-    def cells(self) -> tuple[Setting, ...]:
-        """Return the setting of each cell."""
+    def cells(self) -> tuple[RunConfig, ...]:
+        """Return the configuration of each cell."""
         names = [axis.field for axis in self.axes]
         cells = []
         for values in product(*(axis.values for axis in self.axes)):
             chosen = dict(zip(names, values, strict=True))
             try:
-                cells.append(Setting(**chosen))
+                cells.append(RunConfig(**chosen))
             except ValueError as error:
                 raise ValueError(f"{error} (in the cell {self._label(chosen)})") from error
         return tuple(cells)
 
-    def by_key(self) -> dict[str, Setting]:
-        """Return the setting of each cell under its key."""
+    def by_key(self) -> dict[str, RunConfig]:
+        """Return the configuration of each cell under its key."""
         return {cell_key(cell): cell for cell in self.cells()}
 
-    def label(self, cell: Setting) -> str:
+    def label(self, cell: RunConfig) -> str:
         """Name a cell by the fields that differ between cells."""
         return self._label(vars(cell))
 
     def _label(self, values: Mapping[str, Any]) -> str:
         varying = [axis.field for axis in self.axes if len(axis.values) > 1]
-        return ", ".join(f"{name} {_word(values[name])}" for name in varying) or "the only one"
+        return ", ".join(f"{name} {_text(values[name])}" for name in varying) or "the only one"
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Make a grid of a mapping as in the module's head.
 
         Raises
@@ -136,7 +136,9 @@ class Grid:
         ValueError
             An unknown key (the nearest known one is named), an empty axis, a wrong value.
         """
-        return cls(tuple(_axis(key, value) for key, value in facts.items()))
+        return cls(tuple(_axis(key, value) for key, value in values.items()))
+
+    from_facts = OldAttribute("from_mapping")
 
     @classmethod
     def read(cls, file: str | Path) -> Self:
@@ -145,23 +147,22 @@ class Grid:
         Raises
         ------
         ValueError
-            Not such a file; or see `from_facts`.
+            Not such a file; or see `from_mapping`.
         OSError
             A file that cannot be read.
         """
         file = Path(file)
         try:
-            return cls.from_facts(_parse(file.suffix, file.read_text(encoding="utf-8")))
+            return cls.from_mapping(_parse(file.suffix, file.read_text(encoding="utf-8")))
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
 
 
-def cell_key(setting: Setting) -> str:
+def cell_key(config: RunConfig) -> str:
     """Hash what the results of a cell depend on."""
-    typed = {name: _typed(name, value) for name, value in vars(setting).items()}
-    facts = Setting(**typed).facts()
-    facts["models"] = sorted(setting.models)
-    relevant = {name: value for name, value in facts.items() if name not in WITHOUT_EFFECT}
+    typed = {name: _typed(name, value) for name, value in vars(config).items()}
+    metadata = RunConfig(**typed).metadata() | {"models": sorted(config.models)}
+    relevant = {name: value for name, value in metadata.items() if name not in WITHOUT_EFFECT}
     text = json.dumps({"format": CELL_FORMAT, **relevant}, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
@@ -174,12 +175,12 @@ def _parse(suffix: str, text: str) -> dict[str, Any]:
             import yaml
 
             try:
-                facts = yaml.safe_load(text)
+                values = yaml.safe_load(text)
             except yaml.YAMLError as error:
                 raise ValueError(f"not YAML: {error}") from error
-            if not isinstance(facts, dict):
-                raise ValueError("a grid is a mapping from fields of a setting to their values")
-            return facts
+            if not isinstance(values, dict):
+                raise ValueError("a grid is a mapping from configuration fields to their values")
+            return values
     raise ValueError("a grid is a .toml or a .yaml file")
 
 
@@ -190,20 +191,13 @@ def _axis(key: str, value: Any) -> Axis:
     return Axis(key, tuple(value) if is_axis else (value,))
 
 
-def _kinds(field: str) -> tuple[Any, ...]:
-    hint = _HINTS[field]
-    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
-
-
 def _holds_list(field: str) -> bool:
-    return field in _FIELDS and any(get_origin(kind) is tuple for kind in _kinds(field))
+    return field in _FIELDS and any(get_origin(kind) is tuple for kind in kinds(field))
 
 
 def _typed(field: str, value: Any) -> Any:
     """Return a value as the type that the field is declared with: 1 and 1.0 are one momentum."""
-    if field == "batch_size" and value == 0:
-        return None  # all samples, as on the command line: TOML has no null
-    for kind in _kinds(field):
+    for kind in kinds(field):
         if kind is float and type(value) in (int, float, str):
             number = _number(value)
             if not math.isnan(number):
@@ -211,9 +205,9 @@ def _typed(field: str, value: Any) -> Any:
         elif get_origin(kind) is tuple and isinstance(value, list | tuple):
             if all(type(item) is get_args(kind)[0] for item in value):
                 return tuple(value)
-        elif type(value) is kind:
+        elif type(value) is (str if get_origin(kind) is Literal else kind):
             return value
-    declared = getattr(_HINTS[field], "__name__", _HINTS[field])
+    declared = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds(field))
     cure = (
         "write a list" if type(value) is str and _holds_list(field) else f"its type is {declared}"
     )
@@ -233,5 +227,5 @@ def _nearest(key: str) -> str:
     return f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(_FIELDS)}"
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -11,12 +11,13 @@ import warnings
 from collections.abc import Generator
 from contextlib import closing
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.runs.backends import Backend
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.store import Inventory, Record, Store
 
 
-def take_stock(grid: Grid, store: Store) -> Inventory:
+def inventory(grid: Grid, store: Store) -> Inventory:
     """Return what a store has of a grid."""
     return store.inventory(grid.by_key())
 
@@ -51,10 +52,10 @@ def run_grid(
     BackendError
         No worker can compute.
     """
-    stock = take_stock(grid, store)
-    for reason in stock.damaged.values():
+    found = inventory(grid, store)
+    for reason in found.damaged.values():
         warnings.warn(f"{reason}; the cell is computed again", stacklevel=2)
-    settled = stock.done.keys() | (set() if retry_failed else stock.failed.keys())
+    settled = found.done.keys() | (set() if retry_failed else found.failed.keys())
     cells = tuple(cell for key, cell in grid.by_key().items() if key not in settled)
     if not cells:
         return
@@ -62,3 +63,6 @@ def run_grid(
     with closing(backend.run(cells)) as outcomes:
         for cell, outcome in outcomes:
             yield store.write(cell, outcome)
+
+
+__getattr__ = renamed(__name__, {"take_stock": "runs.runner.inventory"})

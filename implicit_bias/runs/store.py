@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from implicit_bias.runs.cell import Origin, Outcome, Row
-from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.cell import Origin, Outcome
+from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
+from implicit_bias.storage import strict_json
 from implicit_bias.storage.atomic import write_atomically
 
 FORMAT = "implicit-bias results 1"
@@ -47,7 +47,7 @@ class Record:
     key : str
         From `cell_key`.
     setting : mapping
-        `Setting.facts` of the cell.
+        `RunConfig.metadata` of the cell.
     outcome : Outcome
         Results, or the error.
     """
@@ -114,7 +114,7 @@ class Store:
         """Return where the record of a cell is, or would be."""
         return self.folder / CELLS / f"{key}.json"
 
-    def write(self, setting: Setting, outcome: Outcome) -> Record:
+    def write(self, config: RunConfig, outcome: Outcome) -> Record:
         """Keep the outcome of a cell; when this returns it is on the disk.
 
         Raises
@@ -122,8 +122,8 @@ class Store:
         StoreError
             No space left, or no permission. What was written before is untouched.
         """
-        record = Record(cell_key(setting), setting.facts(), outcome)
-        text = json.dumps(_strict(asdict(record)), allow_nan=False)
+        record = Record(cell_key(config), config.metadata(), outcome)
+        text = strict_json.dumps(asdict(record))
         envelope = f'{{"sha256": "{_digest(text)}", "record": {text}}}\n'
         self._write(self.file(record.key), envelope)
         return record
@@ -211,22 +211,5 @@ def _record(fields: Mapping[str, Any]) -> Record:
     outcome["origin"] = Origin(**outcome["origin"])
     outcome["warnings"] = tuple(outcome["warnings"])
     for table in ("models", "pairs"):
-        outcome[table] = tuple(_row(row) for row in outcome[table])
+        outcome[table] = tuple(strict_json.decode(outcome[table]))
     return Record(fields["key"], fields["setting"], Outcome(**outcome))
-
-
-def _row(row: Row) -> Row:
-    return {
-        name: float(value) if value in ("inf", "-inf") else value for name, value in row.items()
-    }
-
-
-def _strict(value: Any) -> Any:
-    """Make a value what JSON can hold: nan becomes null, infinity a word."""
-    if isinstance(value, Mapping):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value

@@ -21,7 +21,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from implicit_bias.certificate import Status
 from implicit_bias.estimators.networks import ReLUClassifier
-from implicit_bias.runs.configuration import Builders, Data, Setting
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.models import Data, ModelFactory
 
 STEPS = (0, 10, 30, 100, 300, 1000, 3200)
 
@@ -65,18 +66,18 @@ class TrajectoryPoint:
 
 
 def context_trajectory(
-    setting: Setting, data: Data, steps: tuple[int, ...] = STEPS, *, progress: bool = False
+    config: RunConfig, data: Data, steps: tuple[int, ...] = STEPS, *, progress: bool = False
 ) -> Iterator[TrajectoryPoint]:
-    """Train the ``gd-relu`` of a setting and solve SVM-LC with its gates at some steps.
+    """Train the ``gd-relu`` of a configuration and solve SVM-LC with its gates at some steps.
 
     Parameters
     ----------
-    setting : Setting
+    config : RunConfig
         Data, width, seeds, protocol, training and solver.
     data : Data
         From `load_data`.
     steps : tuple of int
-        When to take the gates; those beyond ``setting.steps`` are left out.
+        When to take the gates; those beyond ``config.steps`` are left out.
     progress : bool
         Show a progress bar of the training on standard error.
 
@@ -86,18 +87,18 @@ def context_trajectory(
         As soon as it is solved.
     """
     train, validation = data.parts.train, data.parts.validation
-    builders = Builders(replace(setting, on_failure="drop"), data, progress=progress)
-    asked = tuple(step for step in sorted(set(steps)) if 0 <= step <= setting.steps)
+    factory = ModelFactory(replace(config, on_failure="drop"), data, progress=progress)
+    asked = tuple(step for step in sorted(set(steps)) if 0 <= step <= config.steps)
     if not asked:
-        raise ValueError(f"no step to take gates at: {steps}, of a training of {setting.steps}")
-    relu = builders.build("gd-relu").set_params(checkpoints=asked).fit(train.X, train.y)
+        raise ValueError(f"no step to take gates at: {steps}, of a training of {config.steps}")
+    relu = factory.build("gd-relu").set_params(checkpoints=asked).fit(train.X, train.y)
     assert isinstance(relu, ReLUClassifier)
     changed = {point.step: point.gates_changed for point in relu.history()}
     at_end = relu.decision_function(validation.X) > 0
     for step, network in relu.checkpoints_.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the point counts what it left out
-            svm = builders.build("svm-lc", network).fit(train.X, train.y)
+            svm = factory.build("svm-lc", network).fit(train.X, train.y)
         view = svm.margin_view()
         assert view is not None
         assert view.solution is not None

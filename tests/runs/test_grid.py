@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import WITHOUT_EFFECT, Axis, Grid, cell_key
 
 # Another value for each field than the default, or than what BASE says.
-BASE = Setting(dataset="mnist", train_size=500)
+BASE = RunConfig(dataset="mnist", train_size=500)
 OTHER: dict[str, Any] = {
     "dataset": "fashion-mnist",
     "positive": (0, 1),
@@ -48,20 +48,20 @@ AXES = {
 
 
 def test_the_last_axis_runs_fastest() -> None:
-    cells = Grid.from_facts({"units": [3, 4], "seed": [1, 2], "steps": 10}).cells()
+    cells = Grid.from_mapping({"units": [3, 4], "seed": [1, 2], "steps": 10}).cells()
     assert [(cell.units, cell.seed) for cell in cells] == [(3, 1), (3, 2), (4, 1), (4, 2)]
     assert {cell.steps for cell in cells} == {10}
-    assert cells[0] == Setting(units=3, seed=1, steps=10)
+    assert cells[0] == RunConfig(units=3, seed=1, steps=10)
 
 
 @given(st.permutations(list(AXES)))
 def test_keys_do_not_depend_on_the_order_of_axes(order: list[str]) -> None:
-    grid = Grid.from_facts({name: AXES[name] for name in order})
-    assert set(grid.by_key()) == set(Grid.from_facts(AXES).by_key())
+    grid = Grid.from_mapping({name: AXES[name] for name in order})
+    assert set(grid.by_key()) == set(Grid.from_mapping(AXES).by_key())
     assert len(grid.by_key()) == 3 * 2**4
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Setting)])
+@pytest.mark.parametrize("name", [field.name for field in fields(RunConfig)])
 def test_the_key_changes_with_each_field_that_matters(name: str) -> None:
     other = replace(BASE, **{name: OTHER[name]})
     assert other != BASE
@@ -72,7 +72,7 @@ def test_equal_cells_have_one_key() -> None:
     whole = replace(BASE, momentum=0, models=("svm-l2", "svm-gln"))
     decimal = replace(BASE, momentum=0.0, models=("svm-gln", "svm-l2"))
     assert cell_key(whole) == cell_key(decimal)
-    assert cell_key(Setting.from_facts(BASE.facts())) == cell_key(BASE)
+    assert cell_key(RunConfig.from_metadata(BASE.metadata())) == cell_key(BASE)
 
 
 @pytest.mark.parametrize(
@@ -85,21 +85,21 @@ def test_equal_cells_have_one_key() -> None:
 def test_files(suffix: str, text: str, tmp_path: Path) -> None:
     file = tmp_path / f"grid.{suffix}"
     file.write_text(text)
-    expected = Setting(units=4, C=np.inf, tol=1e-6, models=("svm-gln",), batch_size=None)
+    expected = RunConfig(units=4, C=np.inf, tol=1e-6, models=("svm-gln",), batch_size=None)
     assert Grid.read(file).cells()[1] == expected
 
 
 def test_lists_of_lists_are_axes_of_lists() -> None:
     facts = {"models": [["svm-gln"], ["svm-l2"]], "positive": [0, 1], "negative": [7]}
-    cells = Grid.from_facts(facts).cells()
+    cells = Grid.from_mapping(facts).cells()
     assert [cell.models for cell in cells] == [("svm-gln",), ("svm-l2",)]
     assert cells[0].positive == (0, 1)
 
 
 def test_labels_name_what_varies() -> None:
-    grid = Grid.from_facts({"units": [3, 4], "models": [["svm-gln", "svm-l2"], ["svm-rc"]]})
+    grid = Grid.from_mapping({"units": [3, 4], "models": [["svm-gln", "svm-l2"], ["svm-rc"]]})
     assert grid.label(grid.cells()[0]) == "units 3, models svm-gln+svm-l2"
-    assert Grid(()).label(Setting()) == "the only one"
+    assert Grid(()).label(RunConfig()) == "the only one"
 
 
 @pytest.mark.parametrize(

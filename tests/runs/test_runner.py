@@ -25,10 +25,10 @@ from implicit_bias.runs.backends import (
     Outcomes,
 )
 from implicit_bias.runs.cell import Origin, Outcome, compute
-from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Grid, cell_key
-from implicit_bias.runs.runner import run_grid, take_stock
+from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Record, Store, StoreError
 
 SMALL = {"train_size": 40, "models": ["svm-gln", "svm-linear"], "units": 3}
@@ -41,17 +41,17 @@ class Here:
     """A backend that computes in this process, and remembers what it was asked for."""
 
     name: str = "here"
-    asked: list[Setting] = field(default_factory=list)
-    work: Callable[[Setting], Outcome] = compute
+    asked: list[RunConfig] = field(default_factory=list)
+    work: Callable[[RunConfig], Outcome] = compute
 
-    def run(self, cells: Sequence[Setting]) -> Outcomes:
+    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
         """Compute one after the other."""
         for cell in cells:
             self.asked.append(cell)
             yield cell, self.work(cell)
 
 
-def quick(setting: Setting) -> Outcome:
+def quick(config: RunConfig) -> Outcome:
     return Outcome("done", Origin.here(), 0.0)
 
 
@@ -68,10 +68,10 @@ def finish(grid: Grid, store: Store, backend: Backend) -> list[Record]:
 
 
 def test_a_cell_has_rows_of_models_and_pairs() -> None:
-    setting = Setting(train_size=60, units=3, steps=20, models=("gd-gln", "svm-gln", "svm-l2"))
-    outcome = compute(setting)
+    config = RunConfig(train_size=60, units=3, steps=20, models=("gd-gln", "svm-gln", "svm-l2"))
+    outcome = compute(config)
     assert outcome.status == "done"
-    assert [row["model"] for row in outcome.models] == list(setting.models)
+    assert [row["model"] for row in outcome.models] == list(config.models)
     assert [(row["first"], row["second"]) for row in outcome.pairs] == [
         ("gd-gln", "svm-gln"),
         ("gd-gln", "svm-l2"),
@@ -79,19 +79,21 @@ def test_a_cell_has_rows_of_models_and_pairs() -> None:
     ]
     network, svm, _ = outcome.models
     assert svm["status"] == "optimal"
-    assert svm["lower"] <= svm["upper"] <= svm["lower"] * (1 + setting.tol)
+    assert svm["lower"] <= svm["upper"] <= svm["lower"] * (1 + config.tol)
     assert network["optimum"] == svm["lower"]
     assert 0 < sum(row["seconds"] for row in outcome.models) <= outcome.seconds
-    # Else a table of models beside their setting would have a column twice.
-    assert not {name for row in outcome.models for name in row} & {f.name for f in fields(Setting)}
+    # Else a table of models beside their configuration would have a column twice.
+    assert not {name for row in outcome.models for name in row} & {
+        f.name for f in fields(RunConfig)
+    }
 
 
 def test_warnings_and_errors_are_part_of_the_outcome(capfd: pytest.CaptureFixture[str]) -> None:
-    outcome = compute(Setting(dataset="xor", train_size=40, models=("svm-linear",)))
+    outcome = compute(RunConfig(dataset="xor", train_size=40, models=("svm-linear",)))
     assert outcome.status == "done"
     assert any("not separable" in warning for warning in outcome.warnings)
     assert outcome.models[0]["norm"] == np.inf
-    failed = compute(Setting(train_size=TOO_MANY))
+    failed = compute(RunConfig(train_size=TOO_MANY))
     assert failed.status == "failed"
     assert failed.error is not None
     assert failed.error.startswith("ValueError: train_size=5000")
@@ -104,14 +106,14 @@ def test_warnings_and_errors_are_part_of_the_outcome(capfd: pytest.CaptureFixtur
 
 
 def test_a_bad_cell_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
-    grid = Grid.from_facts({**SMALL, "train_size": [40, TOO_MANY, 50]})
+    grid = Grid.from_mapping({**SMALL, "train_size": [40, TOO_MANY, 50]})
     store, backend = Store(tmp_path), Here()
     statuses = [record.outcome.status for record in finish(grid, store, backend)]
     assert statuses == ["done", "failed", "done"]
-    stock = take_stock(grid, store)
-    assert len(stock.done) == 2
-    assert [record.setting["train_size"] for record in stock.failed.values()] == [TOO_MANY]
-    frames = tables([*stock.done.values(), *stock.failed.values()])
+    found = inventory(grid, store)
+    assert len(found.done) == 2
+    assert [record.setting["train_size"] for record in found.failed.values()] == [TOO_MANY]
+    frames = tables([*found.done.values(), *found.failed.values()])
     assert {name: len(frame) for name, frame in frames.items()} == {
         "cells": 3,
         "models": 4,
@@ -125,14 +127,14 @@ def test_a_bad_cell_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
 
 def test_grids_that_overlap_share_their_cells(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    finish(Grid.from_facts({**SMALL, "seed": [1, 2]}), store, Here(work=quick))
+    finish(Grid.from_mapping({**SMALL, "seed": [1, 2]}), store, Here(work=quick))
     second = Here(work=quick)
-    finish(Grid.from_facts({"seed": [3, 2], **SMALL}), store, second)
+    finish(Grid.from_mapping({"seed": [3, 2], **SMALL}), store, second)
     assert [cell.seed for cell in second.asked] == [3]
 
 
 def test_a_stop_keeps_what_was_finished(tmp_path: Path) -> None:
-    grid = Grid.from_facts({**SMALL, "seed": [1, 2, 3]})
+    grid = Grid.from_mapping({**SMALL, "seed": [1, 2, 3]})
     store, first, second = Store(tmp_path), Here(work=quick), Here(work=quick)
     with closing(run_grid(grid, store, first)) as records:
         next(records)
@@ -147,7 +149,7 @@ def test_a_stop_keeps_what_was_finished(tmp_path: Path) -> None:
 def test_a_full_disk_stops_and_the_next_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = Grid.from_facts({**SMALL, "seed": [1, 2, 3]})
+    grid = Grid.from_mapping({**SMALL, "seed": [1, 2, 3]})
     store = Store(tmp_path)
     flush = os.fsync
 
@@ -165,11 +167,11 @@ def test_a_full_disk_stops_and_the_next_run_goes_on(
     finish(grid, store, second)
     assert len(second.asked) == 3 - len(kept)
     assert kept.items() <= snapshot(store).items()
-    assert len(take_stock(grid, store).done) == 3
+    assert len(inventory(grid, store).done) == 3
 
 
 def test_a_damaged_record_is_reported_and_computed_again(tmp_path: Path) -> None:
-    grid = Grid.from_facts({**SMALL, "seed": [1, 2]})
+    grid = Grid.from_mapping({**SMALL, "seed": [1, 2]})
     store, backend = Store(tmp_path), Here(work=quick)
     finish(grid, store, Here(work=quick))
     file = store.file(cell_key(grid.cells()[1]))
@@ -177,7 +179,7 @@ def test_a_damaged_record_is_reported_and_computed_again(tmp_path: Path) -> None
     with pytest.warns(UserWarning, match="is damaged: .*; the cell is computed again"):
         finish(grid, store, backend)
     assert [cell.seed for cell in backend.asked] == [2]
-    assert len(take_stock(grid, store).done) == 2
+    assert len(inventory(grid, store).done) == 2
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_work(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_a_cell_whose_worker_dies_twice_fails_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    grid = Grid.from_facts({**SMALL, "seed": [1, 2]})
+    grid = Grid.from_mapping({**SMALL, "seed": [1, 2]})
     store = Store(tmp_path)
     killer = threading.Thread(target=kill_children)
     killer.start()  # the worker of seed 1
@@ -279,7 +281,7 @@ def test_an_interrupted_sweep_resumes(blow: signal.Signals, tmp_path: Path) -> N
 def test_no_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("implicit_bias.runs.backends.CONNECT_TIMEOUT", 0.5)
     with pytest.raises(BackendError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
-        finish(Grid.from_facts(SMALL), Store(tmp_path), DaskScheduler("tcp://127.0.0.1:9"))
+        finish(Grid.from_mapping(SMALL), Store(tmp_path), DaskScheduler("tcp://127.0.0.1:9"))
 
 
 @dataclass
@@ -331,16 +333,16 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_dask_with_a_worker_that_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     facts = {**SMALL, "models": ["gd-gln", "svm-gln"], "steps": 300, "seed": list(range(12))}
-    grid = Grid.from_facts({**facts, "train_size": [40, TOO_MANY]})
+    grid = Grid.from_mapping({**facts, "train_size": [40, TOO_MANY]})
     store = Store(tmp_path / "store")
     records = run_grid(grid, store, DaskScheduler(cluster.address))
     first = [next(records) for _ in range(4)]
     cluster.workers[0].kill()
     rest = list(records)
     assert len(first) + len(rest) == 24
-    stock = take_stock(grid, store)
-    assert len(stock.done) == 12
-    assert {record.setting["train_size"] for record in stock.failed.values()} == {TOO_MANY}
+    found = inventory(grid, store)
+    assert len(found.done) == 12
+    assert {record.setting["train_size"] for record in found.failed.values()} == {TOO_MANY}
     assert finish(grid, store, DaskScheduler(cluster.address)) == []
 
 
@@ -348,32 +350,32 @@ def test_dask_with_a_worker_that_is_killed(cluster: Cluster, tmp_path: Path) -> 
 @pytest.mark.parametrize("cluster", [0], indirect=True)
 def test_dask_gives_up_a_cell_whose_workers_die(cluster: Cluster, tmp_path: Path) -> None:
     facts = {**SMALL, "models": ["gd-gln"], "seed": list(range(6)), "steps": 2000}
-    grid, store = Grid.from_facts(facts), Store(tmp_path / "store")
+    grid, store = Grid.from_mapping(facts), Store(tmp_path / "store")
     records = run_grid(grid, store, DaskScheduler(cluster.address))
     next(records)
     cluster.workers[0].kill()
     assert len(list(records)) == 5
-    stock = take_stock(grid, store)
-    assert stock.done
-    assert stock.failed
-    assert all("its workers died" in str(r.outcome.error) for r in stock.failed.values())
+    found = inventory(grid, store)
+    assert found.done
+    assert found.failed
+    assert all("its workers died" in str(r.outcome.error) for r in found.failed.values())
     # Asked again, the worker that is left computes them.
     retried = list(run_grid(grid, store, DaskScheduler(cluster.address), retry_failed=True))
-    assert len(retried) == len(stock.failed)
-    assert len(take_stock(grid, store).done) == 6
+    assert len(retried) == len(found.failed)
+    assert len(inventory(grid, store).done) == 6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_a_scheduler_that_goes_is_told(cluster: Cluster, tmp_path: Path) -> None:
-    grid = Grid.from_facts({**SMALL, "models": ["gd-gln"], "steps": [1, 200_000]})
+    grid = Grid.from_mapping({**SMALL, "models": ["gd-gln"], "steps": [1, 200_000]})
     store = Store(tmp_path / "store")
     records = run_grid(grid, store, DaskScheduler(cluster.address))
     next(records)
     cluster.scheduler.kill()
     with pytest.raises(BackendError, match="the scheduler has gone"):
         next(records)
-    assert len(take_stock(grid, store).done) == 1
+    assert len(inventory(grid, store).done) == 1
 
 
 @pytest.mark.slow
@@ -385,7 +387,7 @@ def test_no_worker_and_one_of_several_threads(
         process.kill()
         process.wait()
     monkeypatch.setattr("implicit_bias.runs.backends.CONNECT_TIMEOUT", 2)
-    grid, store = Grid.from_facts({**SMALL, "seed": [1, 2, 3]}), Store(tmp_path / "store")
+    grid, store = Grid.from_mapping({**SMALL, "seed": [1, 2, 3]}), Store(tmp_path / "store")
     with pytest.raises(
         BackendError, match=f"no worker: start one with `dask worker {cluster.address}"
     ):
@@ -399,16 +401,16 @@ def test_no_worker_and_one_of_several_threads(
     finally:
         worker.kill()
         worker.wait()
-    assert len(take_stock(grid, store).done) == 3
+    assert len(inventory(grid, store).done) == 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_a_worker_that_lacks_the_function_is_told(cluster: Cluster, tmp_path: Path) -> None:
-    def elsewhere(setting: Setting) -> Outcome:
+    def elsewhere(config: RunConfig) -> Outcome:
         raise AssertionError("pickled by name, and not found")
 
     elsewhere.__module__ = "a_package_of_this_machine"
     backend = DaskScheduler(cluster.address, elsewhere)
     with pytest.raises(BackendError, match="a worker cannot compute"):
-        finish(Grid.from_facts(SMALL), Store(tmp_path / "store"), backend)
+        finish(Grid.from_mapping(SMALL), Store(tmp_path / "store"), backend)

@@ -13,14 +13,14 @@ import pandas as pd
 import pytest
 
 from implicit_bias.runs.cell import Origin, Outcome, failure
-from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables, write_tables
 from implicit_bias.runs.grid import cell_key
 from implicit_bias.runs.store import DamagedRecord, Store, StoreError
 from implicit_bias.storage.atomic import write_atomically
 
-SETTING = Setting(train_size=60, models=("svm-gln", "svm-l2"))
-KEY = cell_key(SETTING)
+CONFIG = RunConfig(train_size=60, models=("svm-gln", "svm-l2"))
+KEY = cell_key(CONFIG)
 
 
 def outcome() -> Outcome:
@@ -41,11 +41,11 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     assert store.read(KEY) is None
     store.prepare()
-    written = store.write(SETTING, outcome())
+    written = store.write(CONFIG, outcome())
     found = Store(tmp_path / "store").read(KEY)
     assert found is not None
     assert found.key == KEY == written.key
-    assert Setting.from_facts(found.setting) == SETTING
+    assert RunConfig.from_metadata(found.setting) == CONFIG
     assert found.outcome.models == outcome().models  # to the last bit, and infinity
     assert found.outcome.pairs[0]["kappa"] is None  # no number
     assert found.outcome.warnings == ("some warning",)
@@ -55,7 +55,7 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
 
 def test_files_are_strict_json(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(SETTING, outcome())
+    store.write(CONFIG, outcome())
 
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
@@ -66,11 +66,11 @@ def test_files_are_strict_json(tmp_path: Path) -> None:
 
 def test_failures_are_kept_with_their_error(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(SETTING, replace(failure("ValueError: no", 0.5), traceback="Traceback ..."))
-    stock = store.inventory([KEY])
-    assert stock.failed[KEY].outcome.error == "ValueError: no"
-    assert stock.failed[KEY].outcome.traceback == "Traceback ..."
-    assert not stock.done
+    store.write(CONFIG, replace(failure("ValueError: no", 0.5), traceback="Traceback ..."))
+    found = store.inventory([KEY])
+    assert found.failed[KEY].outcome.error == "ValueError: no"
+    assert found.failed[KEY].outcome.traceback == "Traceback ..."
+    assert not found.done
 
 
 @pytest.mark.parametrize(
@@ -86,21 +86,21 @@ def test_failures_are_kept_with_their_error(tmp_path: Path) -> None:
 )
 def test_damage_is_found(damage: Callable[[str], str], reason: str, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(SETTING, outcome())
+    store.write(CONFIG, outcome())
     text = store.file(KEY).read_text()
     store.file(KEY).write_text(damage(text))
     with pytest.raises(DamagedRecord, match=reason):
         store.read(KEY)
-    stock = store.inventory([KEY, "other"])
-    assert KEY in stock.damaged
-    assert stock.missing == ("other",)
-    store.write(SETTING, outcome())
+    found = store.inventory([KEY, "other"])
+    assert KEY in found.damaged
+    assert found.missing == ("other",)
+    store.write(CONFIG, outcome())
     assert store.read(KEY) is not None
 
 
 def test_a_record_in_the_wrong_place_is_found(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(SETTING, outcome())
+    store.write(CONFIG, outcome())
     store.file(KEY).rename(store.file("other"))
     with pytest.raises(DamagedRecord, match=f"holds another cell, {KEY}"):
         store.read("other")
@@ -108,7 +108,7 @@ def test_a_record_in_the_wrong_place_is_found(tmp_path: Path) -> None:
 
 def test_a_full_disk_keeps_what_there_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
-    store.write(SETTING, outcome())
+    store.write(CONFIG, outcome())
     before = store.file(KEY).read_bytes()
 
     def full(descriptor: int) -> None:
@@ -116,9 +116,9 @@ def test_a_full_disk_keeps_what_there_was(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match=r"No space left on device; the cells .* are kept"):
-        store.write(SETTING, failure("new", 0.0))
+        store.write(CONFIG, failure("new", 0.0))
     with pytest.raises(StoreError, match="No space left on device"):
-        store.write(replace(SETTING, seed=2), outcome())
+        store.write(replace(CONFIG, seed=2), outcome())
     monkeypatch.undo()
     assert [path.name for path in (tmp_path / "cells").iterdir()] == [f"{KEY}.json"]
     assert store.file(KEY).read_bytes() == before
@@ -168,8 +168,8 @@ def test_a_store_that_was_killed_at_its_birth_is_one(tmp_path: Path) -> None:
 
 def test_tables(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    done = store.write(SETTING, outcome())
-    failed = store.write(replace(SETTING, units=4), failure("ValueError: no", 0.5))
+    done = store.write(CONFIG, outcome())
+    failed = store.write(replace(CONFIG, units=4), failure("ValueError: no", 0.5))
     read = [store.read(record.key) for record in (done, failed)]
     frames = tables(record for record in read if record is not None)
     files = write_tables(tmp_path / "tables", frames)
@@ -183,7 +183,7 @@ def test_tables(tmp_path: Path) -> None:
     models = pd.read_parquet(tmp_path / "tables" / "models.parquet")
     assert list(models["model"]) == ["svm-gln", "svm-l2"]
     assert list(models["cell"]) == [KEY, KEY]
-    assert models["units"].eq(SETTING.units).all()
+    assert models["units"].eq(CONFIG.units).all()
     assert models["C"].eq(math.inf).all()
     assert models["norm"][1] == 0.1 + 0.2
     cells = pd.read_parquet(tmp_path / "tables" / "cells.parquet")

@@ -10,28 +10,29 @@ from implicit_bias import GatedReLUSVC, GatedSVC, ReLUClassifier
 from implicit_bias.gating import UnitGates
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.report.page import write_trajectory
-from implicit_bias.runs.configuration import Builders, Data, Setting, fit_models, load_data
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.models import Data, ModelFactory, fit_models, load_data
 from implicit_bias.runs.trajectory import TrajectoryPoint, context_trajectory
 
-SETTING = Setting(train_size=150, units=12, steps=300)
+CONFIG = RunConfig(train_size=150, units=12, steps=300)
 
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    return load_data(SETTING)
+    return load_data(CONFIG)
 
 
 @pytest.fixture(scope="module")
 def points(data: Data) -> list[TrajectoryPoint]:
-    return list(context_trajectory(SETTING, data, (0, 10, 300, 9999)))
+    return list(context_trajectory(CONFIG, data, (0, 10, 300, 9999)))
 
 
 @pytest.mark.parametrize("progress", [False, True])
-def test_models_of_a_setting_are_silent_unless_asked(
+def test_models_of_a_configuration_are_silent_unless_asked(
     progress: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    setting = Setting(train_size=40, units=4, steps=5, models=("gd-gln", "gd-relu"))
-    fitted = dict(fit_models(setting, load_data(setting), progress=progress))
+    config = RunConfig(train_size=40, units=4, steps=5, models=("gd-gln", "gd-relu"))
+    fitted = dict(fit_models(config, load_data(config), progress=progress))
     assert list(fitted) == ["gd-gln", "gd-relu"]
     out, errors = capsys.readouterr()
     assert out == ""
@@ -43,7 +44,7 @@ def test_points_are_the_parts_numbers(points: list[TrajectoryPoint], data: Data)
     assert points[0].gates_changed == 0.0
     assert points[-1].gates_changed > 0.0
     train, validation = data.parts.train, data.parts.validation
-    trained = Builders(SETTING, data).build("gd-relu").fit(train.X, train.y)
+    trained = ModelFactory(CONFIG, data).build("gd-relu").fit(train.X, train.y)
     assert isinstance(trained, ReLUClassifier)
     last = points[-1]
     assert last.disagreement == last.disagreement_at_end

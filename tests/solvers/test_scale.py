@@ -25,7 +25,7 @@ from cases import (
 from implicit_bias.certificate import Status, gordan_ratio
 from implicit_bias.problem import MarginProblem
 from implicit_bias.runs.cell import compute
-from implicit_bias.runs.configuration import Setting
+from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.solvers import BoundsAt, Solution, interior_point, solve, working_set
 from implicit_bias.solvers.relaxation import relax
 from implicit_bias.solvers.scaled_problem import Kernel, peak_memory
@@ -345,7 +345,7 @@ def test_an_interrupted_cell_has_no_outcome(monkeypatch: pytest.MonkeyPatch) -> 
     def press(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    setting = Setting(train_size=40, models=("svm-linear",))
+    setting = RunConfig(train_size=40, models=("svm-linear",))
     assert compute(setting).status == "done"
     monkeypatch.setattr(interior_point._Newton, "direction", press)
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,117 @@
+"""Train a network towards infinite time beside the certified SVM that it should become.
+
+With fixed gates the network's margin problem does not change, so it is solved first: the
+certified lower bound is what the network's norm exceeds, and the SVM's decisions are what the
+network's are compared with. A network that trains its gates has no such program, and is measured
+by its KKT residual alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from implicit_bias.networks import Network
+from implicit_bias.solvers import Solution, solve
+from implicit_bias.stationarity import FEW_SAMPLES, kkt_measure
+from implicit_bias.training.limit import (
+    ComparisonPredictor,
+    LimitConfig,
+    LimitResult,
+    train_to_limit,
+)
+from implicit_bias.validation import Array
+
+
+@dataclass(frozen=True, eq=False)
+class BesideSvm:
+    """A network trained towards its limit, and that limit.
+
+    Attributes
+    ----------
+    network : Network
+        The network, trained in place.
+    limit : LimitResult
+        Its training.
+    solution : Solution or None
+        The SVM of its gates; None where training changes them, or there are several hidden
+        layers.
+    """
+
+    network: Network
+    limit: LimitResult
+    solution: Solution | None
+
+    @property
+    def excess(self) -> float:
+        """Norm at margin 1 over the certified optimum, minus 1; nan where that is not known."""
+        return self.limit.history[-1].excess
+
+
+def train_beside_svm(
+    network: Network,
+    X: Array,
+    y: Array,
+    config: LimitConfig,
+    *,
+    compare_on: Array | None = None,
+    solver: str = "auto",
+    tol: float = 1e-6,
+    device: str = "cpu",
+    until_excess: float | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+) -> BesideSvm:
+    """Solve the SVM of a network with fixed gates, then train the network towards it.
+
+    Parameters
+    ----------
+    network : Network
+        Trained in place.
+    X : ndarray of shape (N, D)
+        Training inputs.
+    y : ndarray of shape (N,)
+        Labels, -1 or +1.
+    config : LimitConfig
+        How to train.
+    compare_on : ndarray of shape (n, D), optional
+        Inputs on which the decisions of network and SVM are compared; by default X.
+    solver, tol, device
+        As in `solve`, for the SVM.
+    until_excess, checkpoint, resume, progress
+        As in `train_to_limit`.
+
+    Returns
+    -------
+    BesideSvm
+
+    Raises
+    ------
+    SolveError
+        The SVM has no solution: the samples are not separable, say.
+    ValueError
+        See `train_to_limit`.
+    """
+    solution, optimum, reference = None, None, None
+    if network.fixed_gates and network.has_margin_structure:
+        structure = network.architecture()
+        solution = solve(structure.problem(X, y), solver, tol, device)
+        solution.raise_for_status()
+        optimum = solution.certificate.lower
+        inputs = X if compare_on is None else compare_on
+        reference = ComparisonPredictor(inputs, structure.decision(inputs, solution.coef))
+    limit = train_to_limit(
+        network,
+        X,
+        y,
+        config,
+        optimum=optimum,
+        until_excess=until_excess,
+        reference=reference,
+        measure=kkt_measure(X, y) if len(y) <= FEW_SAMPLES else None,
+        checkpoint=checkpoint,
+        resume=resume,
+        progress=progress,
+    )
+    return BesideSvm(network, limit, solution)

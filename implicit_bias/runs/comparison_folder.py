@@ -1,0 +1,129 @@
+"""The folder of a comparison: its configuration, its models, and the report on them.
+
+::
+
+    FOLDER/setting.json                  the configuration
+    FOLDER/models/NAME.safetensors       each fitted model
+    FOLDER/report.html, models.csv, ...  see `implicit_bias.report.page`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from implicit_bias.comparison import Comparison, compare
+from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.report.page import write_report
+from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
+from implicit_bias.runs.models import Data, fit_models
+from implicit_bias.saved_models import load_model, save_model
+from implicit_bias.storage import strict_json
+from implicit_bias.storage.atomic import write_atomically
+
+CONFIG_FILE = "setting.json"
+MODEL_SUFFIX = ".safetensors"
+
+
+class FolderError(ValueError):
+    """A folder that holds no comparison; the message has the cure."""
+
+
+def fit_comparison(
+    folder: Path,
+    config: RunConfig,
+    data: Data,
+    *,
+    on_model: Callable[[str], None] | None = None,
+    progress: bool = False,
+) -> dict[str, BinaryClassifier]:
+    """Fit the models of a configuration, and save each in the folder once it is done.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if need be. Models that an earlier comparison left there are deleted.
+    config : RunConfig
+        What to compare.
+    data : Data
+        From `load_data`.
+    on_model : callable, optional
+        Called with the name of each model that is done.
+    progress : bool
+        Show a progress bar of each training on standard error.
+
+    Returns
+    -------
+    dict from name to fitted classifier
+        In the order of ``config.models``.
+    """
+    fitted: dict[str, BinaryClassifier] = {}
+    text = strict_json.dumps(config.metadata(), indent=2)
+    write_atomically(folder / CONFIG_FILE, lambda partial: partial.write_text(text))
+    for name, model in fit_models(config, data, progress=progress):
+        fitted[name] = model
+        save_model(model_file(folder, name), model, config.metadata())
+        if on_model is not None:
+            on_model(name)
+    for name in set(MODEL_NAMES) - set(fitted):
+        model_file(folder, name).unlink(missing_ok=True)
+    return {name: fitted[name] for name in config.models}
+
+
+def read_comparison(folder: Path) -> tuple[RunConfig, dict[str, BinaryClassifier]]:
+    """Return the configuration that a folder keeps, and its finished models.
+
+    Raises
+    ------
+    FolderError
+        The folder holds no configuration, or no model of it.
+    """
+    file = folder / CONFIG_FILE
+    if not file.is_file():
+        raise FolderError(f"{folder} holds no {CONFIG_FILE}: give a folder of `compare`")
+    try:
+        config = RunConfig.from_metadata(json.loads(file.read_text()))
+    except (ValueError, TypeError) as error:
+        raise FolderError(f"{file} is no configuration: {error}") from error
+    files = {name: model_file(folder, name) for name in config.models}
+    saved = {name: load_model(file) for name, file in files.items() if file.is_file()}
+    # An interrupted run leaves the models of the run before it.
+    found = {
+        name: item.model
+        for name, item in saved.items()
+        if RunConfig.from_metadata(item.facts) == config
+    }
+    if not found:
+        raise FolderError(f"{folder} holds no finished model of its setting: run `compare` again")
+    return config, found
+
+
+def write_comparison(
+    folder: Path, config: RunConfig, data: Data, models: Mapping[str, BinaryClassifier]
+) -> tuple[Comparison, Path]:
+    """Compare fitted models, write report and tables into the folder, and return the page, too."""
+    train, validation = data.parts.train, data.parts.validation
+    comparison = compare(models, validation.X, validation.y, train=(train.X, train.y))
+    facts = {
+        "hidden units": str(config.units),
+        "hyperplanes a unit": str(config.hyperplanes),
+        "thresholds": config.threshold,
+        "protocol": config.protocol,
+        "C": f"{config.C:g}",
+        "training": f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "
+        f"{config.learning_rate:g}, momentum {config.momentum:g}",
+        "seeds": f"{config.seed} (models), {config.split_seed} (split)",
+        "tolerance": f"{config.tol:g} ({config.solver})",
+        "versions": f"torch {torch.__version__}, numpy {np.__version__}",
+    }
+    page = write_report(folder, comparison, models, train=train, evaluation=validation, facts=facts)
+    return comparison, page
+
+
+def model_file(folder: Path, name: str) -> Path:
+    """Return where a folder keeps a model."""
+    return folder / "models" / f"{name}{MODEL_SUFFIX}"
