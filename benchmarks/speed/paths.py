@@ -27,12 +27,12 @@ import pandas as pd
 import scipy.sparse as sp
 import torch
 import typer
+from implicit_bias.report.gallery import kept_in
 from rich.console import Console
 from rich.table import Table
 
 from implicit_bias.estimators.networks import ReLUClassifier
 from implicit_bias.problem import MarginProblem, Structure
-from implicit_bias.report.gallery import kept_in
 from implicit_bias.runs.configuration import Builders, Data, Setting, load_data
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.solvers.paths import C_grid, solve_path

@@ -39,6 +39,7 @@ import numpy as np
 import pandas as pd
 import torch
 import typer
+from implicit_bias.report.gallery import kept_in
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -50,7 +51,6 @@ from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import split_indices
 from implicit_bias.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.problem import MarginProblem
-from implicit_bias.report.gallery import kept_in
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, Progress, solve
 from implicit_bias.storage.atomic import write_atomically
 from implicit_bias.validation import Array

@@ -33,6 +33,7 @@ import numpy as np
 import pandas as pd
 import torch
 import typer
+from implicit_bias.report.gallery import kept_in
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -42,7 +43,6 @@ from sklearn.svm import SVC
 
 from implicit_bias.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.report.gallery import kept_in
 from implicit_bias.runs.configuration import Setting, fit_models, load_data
 from implicit_bias.solvers import Tolerances, solve
 from implicit_bias.solvers.base import Candidate

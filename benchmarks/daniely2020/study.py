@@ -1,22 +1,11 @@
 """Parities: what linear methods cannot learn, and gradient descent on two layers does.
 
-    IMPLICIT_BIAS_DATA=... python benchmarks/daniely2020/parity_experiments.py strips
-    python benchmarks/daniely2020/parity_experiments.py learning         # or first-step, bound
-    python benchmarks/daniely2020/parity_experiments.py page             # README.md, all pictures
-
-Each command takes a minute or two on one core, or seconds with ``--quick``; see
-`implicit_bias.report.gallery` for what it keeps, and `implicit_bias.theory.sparse_parities` for
-the mathematics.
-
 Source: Daniely and Malach (2020), theorems 2 and 3, and section 5.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from benchmarks.daniely2020 import parity_bound, parity_first_step, parity_learning, parity_strips
-from implicit_bias.report.gallery import Gallery
+from benchmarks.catalogue import Entry, Study
 
 HEAD = """\
 # Parities
@@ -34,20 +23,22 @@ sizes are ours: those of its theorems we have not compared with. Its claims are 
 without its numbers; how the networks of section 5 were trained, and how large they were, we have
 not repeated either.
 
-This page is written by `python benchmarks/daniely2020/parity_experiments.py page` from the tables
+This page is written by `python -m benchmarks daniely2020 page` from the tables
 in `benchmarks/results/daniely2020`; each command has a `--quick` version of seconds."""
 
-GALLERY = Gallery(
-    script=Path(__file__),
+STUDY = Study(
+    name="daniely2020",
     head=HEAD,
     experiments=(
-        parity_strips.EXPERIMENT,
-        parity_learning.EXPERIMENT,
-        parity_first_step.EXPERIMENT,
-        parity_bound.EXPERIMENT,
+        Entry(
+            name="strips", title="Strips of digits: the parity of their sum", cost="a minute or two"
+        ),
+        Entry(name="learning", title="Learning sparse parities on D_A", cost="a minute or two"),
+        Entry(
+            name="first_step",
+            title="The first step: its gradient on A and off A",
+            cost="a minute or two",
+        ),
+        Entry(name="bound", title="The lower bound beside linear methods", cost="a minute or two"),
     ),
 )
-app = GALLERY.app()
-
-if __name__ == "__main__":
-    app()
