@@ -122,7 +122,7 @@ def _run(study: Study, entry: Entry, words: Sequence[str]) -> int:
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
-    except ValueError as error:
+    except harness.Misuse as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         print(f"\ninterrupted: --folder {folder} goes on from what is kept there", file=sys.stderr)

@@ -36,6 +36,10 @@ LINE = 100
 BEFORE_MARKER = re.compile(r" (?=(?:[-+*>]|\d+[.)]) )")
 
 
+class Misuse(ValueError):
+    """Options that an experiment cannot follow; the message has the cure."""
+
+
 # --- an experiment -----------------------------------------------------------------------------
 
 

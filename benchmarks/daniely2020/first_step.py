@@ -12,6 +12,7 @@ from benchmarks.daniely2020.network import ParityConfig, ParityNetwork
 from benchmarks.daniely2020.shared import rms
 from benchmarks.harness import Experiment, Verdict, common_legend, whole
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.report.words import percent
 from implicit_bias.theory.sparse_parities import (
     CEILING,
     ParityDistribution,
@@ -104,7 +105,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def largest(ratios: pd.Series) -> str:
     """Largest deviation in per cent."""
-    return f"{100 * ratios.abs().max():.1f} %"
+    return percent(ratios.abs().max())
 
 
 def draw(frame: pd.DataFrame) -> Figure:

@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 
 from benchmarks.daniely2020.methods import Effort, outputs_of_all
 from benchmarks.daniely2020.network import ParityConfig, train_parity
-from benchmarks.daniely2020.shared import LOOKS, by_method, error_rate, percent, tick_values
+from benchmarks.daniely2020.shared import LOOKS, by_method, error_rate, tick_values
 from benchmarks.harness import Experiment, Verdict, common_legend, whole
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.report.style import BLACK
+from implicit_bias.report.words import percent
 from implicit_bias.theory.sparse_parities import ParityDistribution, least_hinge_loss
 
 K = 3

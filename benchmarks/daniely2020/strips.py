@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 
 from benchmarks.daniely2020.digit_strips import strips
 from benchmarks.daniely2020.methods import Effort, outputs_of_all
-from benchmarks.daniely2020.shared import LOOKS, by_method, error_rate, percent, tick_values
+from benchmarks.daniely2020.shared import LOOKS, by_method, error_rate, tick_values
 from benchmarks.harness import Experiment, Verdict, common_legend, whole
 from implicit_bias.datasets.dataset import Dataset, Split
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.report.style import BLACK, GREY
+from implicit_bias.report.words import percent
 from implicit_bias.theory.sparse_parities import error_of_parity
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)

@@ -15,13 +15,13 @@ n bits, k odd; half of the inputs are uniform, in the other half the k relevant 
 distribution D_A of `implicit_bias.theory.sparse_parities.ParityDistribution`). No linear method of
 fixed features and bounded norm learns it, and gradient descent on two layers does.
 
-`implicit_bias/parities.py` has the mathematics: D_A, strips of digits, the lower bound for linear
-methods with its proof, the algorithm of theorem 3, and its first gradient, exact and in the limit
-of many bits. D_A, the bounded features, ReLU6, the hinge loss and a first step of its own step size
-and regularisation are the source's. The constants of the bound, the initial weights and the step
-sizes are ours: those of its theorems we have not compared with. Its claims are given in our words,
-without its numbers; how the networks of section 5 were trained, and how large they were, we have
-not repeated either.
+`implicit_bias/theory/sparse_parities.py` has the mathematics: D_A, the lower bound for linear
+methods with its proof, and the first gradient of the algorithm of theorem 3, exact and in the limit
+of many bits; the algorithm is in `network.py` and strips of digits in `digit_strips.py`, here. D_A,
+the bounded features, ReLU6, the hinge loss and a first step of its own step size and regularisation
+are the source's. The constants of the bound, the initial weights and the step sizes are ours: those
+of its theorems we have not compared with. Its claims are given in our words, without its numbers;
+how the networks of section 5 were trained, and how large they were, we have not repeated either.
 
 This page is written by `python -m benchmarks daniely2020 page` from the tables
 in `benchmarks/results/daniely2020`; each command has a `--quick` version of seconds."""

@@ -14,7 +14,7 @@ Panigrahi, Shetty and Goyal, "Effect of Activation Functions on the Training of 
 Neural Nets" (ICLR 2020): a wide network of two layers learns as fast as the eigenvalues of one
 matrix allow, G_ij = <x_i, x_j> mean_k phi'(<w_k, x_i>) phi'(<w_k, x_j>), and the activation phi
 decides how small they are. It is this package's masked Gram matrix with the gates phi'.
-[`implicit_bias/activation_gram.py`](../../implicit_bias/activation_gram.py) has the mathematics.
+[`gradient_gram.py`](../../implicit_bias/theory/gradient_gram.py) has the mathematics.
 
 Each experiment is one command, and `--quick` runs it small, in seconds. This page is written by
 `python -m benchmarks panigrahi2020 page` from the tables in

@@ -1,9 +1,10 @@
 """The replication study, data side: as-published operators, further models, grids, comparison."""
 
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from benchmarks.__main__ import main
+from benchmarks.lippl2022 import as_published, further_models, grids, published
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
@@ -30,21 +32,15 @@ STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
 ROUNDING = 1e-9
 
 
-@pytest.fixture(scope="module")
-def lippl() -> Iterator[SimpleNamespace]:
-    """Import the scripts as modules that the processes they start find, too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(STUDY))
-        import as_published
-        import further_models
-        import published
-        import study
+# The modules of the study, by what they are for.
+LIPPL = SimpleNamespace(
+    as_published=as_published, further=further_models, published=published, study=grids
+)
 
-        yield SimpleNamespace(
-            as_published=as_published, further=further_models, published=published, study=study
-        )
-        for name in ("as_published", "further_models", "published", "study"):
-            del sys.modules[name]
+
+@pytest.fixture
+def lippl() -> SimpleNamespace:
+    return LIPPL
 
 
 def contexts(X: np.ndarray, n_units: int = 3, n_hyperplanes: int = 2) -> HyperplaneContexts:
@@ -268,9 +264,7 @@ def tiny(lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "grids").mkdir()
     for name in ("gln", "odd"):
         (tmp_path / "grids" / f"{name}.toml").write_text(TINY)
-    monkeypatch.setattr(lippl.study, "HERE", tmp_path)
-    models = {name: lippl.study.MODELS[name] for name in ("gln", "odd")}
-    monkeypatch.setattr(lippl.study, "MODELS", models)
+    monkeypatch.setattr(lippl.study, "GRIDS", tmp_path / "grids")
     return tmp_path
 
 
@@ -286,15 +280,15 @@ class InThisProcess:
             yield cell, self.compute(cell)
 
 
-def call(lippl: SimpleNamespace, folder: Path, *options: str) -> str:
-    import typer
+def call(folder: Path, grid: str, *options: str) -> str:
+    places = ["--store", str(folder / "store"), "--folder", str(folder)]
+    with redirect_stdout(StringIO()) as output:
+        assert main(["lippl2022", grid, "--workers", "1", *places, *options]) == 0
+    return output.getvalue()
 
-    app = typer.Typer()
-    app.command()(lippl.study.main)
-    places = ["--store", str(folder / "store"), "--out", str(folder / "out")]
-    result = CliRunner().invoke(app, [*options, "--workers", "1", *places])
-    assert result.exit_code == 0, result.output
-    return result.output
+
+def out(folder: Path) -> Path:
+    return folder / "results" / "lippl2022"
 
 
 def read(folder: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -305,11 +299,10 @@ def test_the_study_computes_goes_on_and_exports(
     lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
-    assert "gln: 1 of 1 cells" in call(lippl, tiny, "--quick", "--grid", "gln")
-    output = call(lippl, tiny)  # what quick computed is not computed again
-    assert "gln: 1 of 2 cells" in output
-    assert "odd: 2 of 2 cells" in output
-    before = read(tiny / "out", (*TABLES, "records"))
+    assert "gln: 1 of 1 cells" in call(tiny, "gln", "--quick")
+    assert "odd: 2 of 2 cells" in call(tiny, "odd")
+    assert "gln: 1 of 2 cells" in call(tiny, "gln")  # that of quick is not computed again
+    before = read(out(tiny), (*TABLES, "records"))
     # A cell of gln is two, one a momentum.
     assert before["records"].groupby("grid").size().to_dict() == {"gln": 2, "odd": 2}
     assert before["cells"].groupby("grid").size().to_dict() == {"gln": 4, "odd": 2}
@@ -318,9 +311,9 @@ def test_the_study_computes_goes_on_and_exports(
     assert (before["cells"]["status"] == "done").all()
     assert {"commit", "version", "numpy"} <= set(before["cells"])
     for name in TABLES:
-        (tiny / "out" / f"{name}.parquet").unlink()
-    assert "to compute" not in call(lippl, tiny, "--export")
-    for name, frame in read(tiny / "out", TABLES).items():
+        (out(tiny) / f"{name}.parquet").unlink()
+    assert "gln: 0 of 2 cells" in call(tiny, "gln")  # exports the records of all grids
+    for name, frame in read(out(tiny), TABLES).items():
         pd.testing.assert_frame_equal(frame, before[name])
 
 
@@ -328,20 +321,20 @@ def test_a_store_that_is_lost_goes_on_from_the_packed_records(
     lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
-    call(lippl, tiny, "--grid", "odd")
-    before = read(tiny / "out", TABLES)
+    call(tiny, "odd")
+    before = read(out(tiny), TABLES)
     (tiny / "store").rename(tiny / "lost")
-    output = call(lippl, tiny, "--grid", "odd")
+    output = call(tiny, "odd")
     assert "2 cells restored" in output
     assert "odd: 0 of 2 cells" in output
-    for name, frame in read(tiny / "out", TABLES).items():
+    for name, frame in read(out(tiny), TABLES).items():
         pd.testing.assert_frame_equal(frame, before[name])
     files = {
         folder: {file.name: file.read_bytes() for file in (tiny / folder).rglob("*.json")}
         for folder in ("store", "lost")
     }
     assert files["store"] == files["lost"]
-    assert "restored" not in call(lippl, tiny, "--export")
+    assert "restored" not in call(tiny, "odd")
 
 
 def test_failed_cells_are_to_compute_if_asked_for(
@@ -350,7 +343,7 @@ def test_failed_cells_are_to_compute_if_asked_for(
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
     monkeypatch.setattr(lippl.study, "compute", lambda cell, more: failure("no memory", 0.0))
     for options, count in (([], 2), ([], 0), (["--retry"], 2)):
-        assert f"odd: {count} of 2 cells" in call(lippl, tiny, "--grid", "odd", *options)
+        assert f"odd: {count} of 2 cells" in call(tiny, "odd", *options)
 
 
 def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleNamespace) -> None:
@@ -545,11 +538,11 @@ def test_quick_study(
 ) -> None:
     """A cell of each published figure, and the published values to the digit."""
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
-    options = [word for name in ("gln", "shallow", "relu", "osqp") for word in ("--grid", name)]
-    call(lippl, tmp_path, "--quick", *options)
-    cells = pd.read_parquet(tmp_path / "out" / "cells.parquet")
+    for name in ("gln", "shallow", "relu", "osqp"):
+        call(tmp_path, name, "--quick")
+    cells = pd.read_parquet(out(tmp_path) / "cells.parquet")
     assert (cells["status"] == "done").all()
-    models = pd.read_parquet(tmp_path / "out" / "models.parquet")
+    models = pd.read_parquet(out(tmp_path) / "models.parquet")
     svms = models[models["model"].str.startswith("svm")].drop_duplicates(["grid", "model"])
     accuracy = 1 - svms.set_index(["grid", "model"])["validation_error"]
     assert accuracy["gln", "svm-gln-published"] == pytest.approx(0.84975, abs=1e-6)
