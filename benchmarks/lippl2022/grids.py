@@ -266,7 +266,8 @@ def _verdict(frame: pd.DataFrame) -> Verdict:
 
 def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    for model, cells in exported(frame)["models"].groupby("model", sort=False):
+    models = exported(frame).get("models", pd.DataFrame(columns=["model"]))  # none if all failed
+    for model, cells in models.groupby("model", sort=False):
         gaps = cells.loc[cells["status"] == Status.OPTIMAL.label, "gap"]
         rows.append(
             {
@@ -276,7 +277,7 @@ def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
                 "largest gap": "" if gaps.empty else f"{gaps.max():.1e}",
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["model", "cells", "mean error", "largest gap"])
 
 
 EXPERIMENTS = {

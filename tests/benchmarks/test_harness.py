@@ -63,6 +63,8 @@ SQUARES = Experiment(
 
 @dataclass(frozen=True, kw_only=True)
 class CountOptions(Options):
+    """How far to count."""
+
     most: int = option(4, "count up to this")
     words: tuple[str, ...] = option((), "say these")
     stop_at: int | None = option(None, "be interrupted here")

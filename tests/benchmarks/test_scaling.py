@@ -14,7 +14,7 @@ from implicit_bias.certificate import Status
 from implicit_bias.solvers import solve
 
 
-def point(N: int = 60, H: int = 3, C: int = 2, **other: str) -> Any:
+def point(N: int = 60, H: int = 3, C: int = 2, **other: Any) -> scaling.Point:
     return scaling.Point(**{"dataset": "digits", **other}, N=N, H=H, C=C)
 
 

@@ -18,11 +18,11 @@ STUDY = catalogue.study("speed")
 TOL = 1e-6
 
 
-def cell(N: int = 60, H: int = 3, C: int = 2, **other: str) -> Any:
+def cell(N: int = 60, H: int = 3, C: int = 2, **other: Any) -> solvers.Cell:
     return solvers.Cell(**{"dataset": "digits", "model": "svm-gln", **other}, N=N, H=H, C=C)
 
 
-def peer(solver: str = "clarabel", formulation: str = "dual") -> Any:
+def peer(solver: str = "clarabel", formulation: Any = "dual") -> solvers.Peer:
     return solvers.Peer(solver=solver, formulation=formulation)
 
 
@@ -130,6 +130,7 @@ def test_table_and_picture_show_every_outcome(
         "status": "OPTIMAL",
         "seconds": 0.5,
         "native_seconds": 0.1,
+        "machine": "x86_64",
         "ratio": 5.0,
         "gap": 1e-7,
     }
