@@ -187,6 +187,12 @@ def whole(measure: Callable[[bool], pd.DataFrame]) -> Callable[[Run[Any]], Itera
     return measured
 
 
+def middle_of(doc: str | None) -> str:
+    """Return the paragraphs of a module's head between its first line and its source."""
+    paragraphs = (doc or "").strip().split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs[1:-1])
+
+
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table."""
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind, as_tensors, train
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
@@ -191,13 +191,7 @@ EXPERIMENT = Experiment(
         "Two-hidden-layer GaLU0 networks on MNIST and Fashion-MNIST, 64 principal components, come "
         "close to ReLU networks of the same width, and far surpass linear ones (figure 1)."
     ),
-    how=(
-        "Two hidden layers of k units with bias units, ten classes, cross-entropy; images reduced"
-        " to their first 64 principal components. GaLU0: the gates of both layers are sigmoids of"
-        " random projections of the network's input. Adam, batch 128, rate 0.003 falling to 0. "
-        "Published: 100,000 steps; rate and slope, in each cell, those with the least *test* "
-        "error."
-    ),
+    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,

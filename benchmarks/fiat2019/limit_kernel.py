@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE
 from implicit_bias.theory.gated_least_squares import (
@@ -166,11 +166,7 @@ EXPERIMENT = Experiment(
         "bounds lambda(X) from below. (Its wording was not at hand: the bound drawn is ours, by "
         "the coherence of the inputs.)"
     ),
-    how=(
-        "m inputs on the unit sphere of R^d, k Gaussian filters, hard gates; the distance in the "
-        "Frobenius norm against its root mean square, sqrt(sum p (1 - p) <x, x'>^2 / k), p the "
-        "probability that a filter is open on both inputs."
-    ),
+    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.fiat2019.limit_kernel import sphere
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE
 from implicit_bias.theory.gated_least_squares import (
@@ -147,11 +147,7 @@ EXPERIMENT = Experiment(
         "the source: those here are ours, with their proof in "
         "`implicit_bias.theory.gated_least_squares`.)"
     ),
-    how=(
-        "Random labels, k hard gates, step 1 / lambda_max(K). The prediction is the whole "
-        "spectrum's; the bound (1 - eta lambda)^(2t) has lambda_min(K) or, with no knowledge of "
-        "the filters, k lambda(X) / 2 (from `sufficient_width` on proved with 99 %)."
-    ),
+    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,

@@ -22,7 +22,7 @@ from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
 from benchmarks.fiat2019.gated_layers import GatedLayers, as_tensors, train
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.theory.gated_least_squares import least_squares
@@ -148,13 +148,7 @@ EXPERIMENT = Experiment(
         "order of m^2/d, while slightly above m/d suffices in practice; for GaLU networks the "
         "order of m/d, up to logarithms, is proved."
     ),
-    how=(
-        "Gaussian inputs with random labels; memorised: mean squared error below 0.01. The width "
-        "is found by binary search. GaLU networks (hard gates) are fitted by least squares; ReLU "
-        "networks, without bias units, by Adam on all samples at once, at most 1,500 steps. GaLU "
-        "networks need k = m/d, the rank, and log2(1/0.01), as a share 2^-k of the samples has "
-        "all hard gates closed."
-    ),
+    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,

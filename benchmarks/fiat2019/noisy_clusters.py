@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind, as_tensors, train
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.validation import Array
 
@@ -188,13 +188,7 @@ EXPERIMENT = Experiment(
         "On clustered data with noisy labels GaLU and ReLU networks of equal width both overfit, "
         "and generalise similarly (figure 3; ReLU networks are somewhat better in regression)."
     ),
-    how=(
-        "30 Gaussian centres in R^30, inputs at a centre plus noise of standard deviation 0.1. "
-        "Regression: the target of a centre is Gaussian, the noise has standard deviation sigma. "
-        "Classification: the label of a centre is random, and flipped with probability p. 30 "
-        "units, hard gates, readout trained too, no bias units, Adam on the squared and the hinge"
-        " loss. The best possible: sigma^2 and p."
-    ),
+    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,

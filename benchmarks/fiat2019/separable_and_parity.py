@@ -25,7 +25,7 @@ from torch.nn.functional import softplus
 
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind, as_tensors, train
 from benchmarks.fiat2019.parity_correlation import parity_correlation
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import Gating, NoGates, UnitGates
 from implicit_bias.problem import gated_linear
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
@@ -194,13 +194,7 @@ EXPERIMENT = Experiment(
         "not at hand. What we check: gradient descent on either begins with the same gradient, of "
         "the gates as drawn, and for parity that gradient is next to nothing.)"
     ),
-    how=(
-        "Inputs uniform on {-1, 1}^d; the label is the sign of a random linear function, or the "
-        "product of all bits. 64 units without bias units, hard gates, by Adam on the logistic "
-        "loss; GaLU by least squares; and linear least squares. The correlation of the parity of "
-        "d bits with a gated coordinate is the gradient at initialisation, for both networks; its"
-        " mean over filters is checked by Monte Carlo."
-    ),
+    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,

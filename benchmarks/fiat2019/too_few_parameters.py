@@ -19,7 +19,7 @@ from torch.nn.functional import mse_loss
 
 from benchmarks.fiat2019.gated_layers import GatedLayers, as_tensors, train
 from benchmarks.fiat2019.search_procedures import improve_filters
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
 from implicit_bias.theory.gated_least_squares import (
@@ -174,12 +174,7 @@ EXPERIMENT = Experiment(
         "for Gaussian data min(m, kd) (theorem). Redrawing random filters one at a time, "
         "algorithm 1, lowers the loss to that of a ReLU network of the same width."
     ),
-    how=(
-        "Gaussian inputs, independent Gaussian targets of variance 1, kd <= m. GaLU with hard "
-        "gates by least squares; the same after filters have been redrawn, one at a time, and "
-        "kept where the loss does not rise; ReLU networks without bias units, by Adam. Published:"
-        " figure 2, means over m = 256 to 1,024 and d = 8 to 32, ReLU by 100,000 steps of Adam."
-    ),
+    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,
