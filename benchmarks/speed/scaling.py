@@ -400,6 +400,10 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
 # --- what it shows ---------------------------------------------------------------------------
 
 
+# Columns that only answers have.
+SHOWN = ["iterations", "support", "seconds", "gap"]
+
+
 def _middle(frame: pd.DataFrame) -> Point:
     """Return the point in which the lines meet, of the data set of the table."""
     grid = GRID if (frame["dataset"] == GRID[0].dataset).any() else QUICK
@@ -409,6 +413,7 @@ def _middle(frame: pd.DataFrame) -> Point:
 def _answers(frame: pd.DataFrame) -> pd.DataFrame:
     """Answered rows without a conflict, on the first device, by size."""
     known = frame[(frame["conflict"] == "none") & (frame["outcome"] == ANSWERED)]
+    known = known.reindex(columns=frame.columns.union(SHOWN))  # a table without any answer
     return known[known["device"] == known["device"].min()].sort_values(["N", "H", "C"])
 
 
