@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE
 from implicit_bias.theory.gated_least_squares import (
     eigenvalue_bound,
@@ -148,9 +148,17 @@ def by_width(frame: pd.DataFrame) -> pd.DataFrame:
     return widths.groupby("k")[["distance", "expected_distance", "eigenvalue", "limit"]].mean()
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    means = by_width(frame)
+    ratios = means["distance"] / means["expected_distance"]
+    last = means.iloc[-1]
+    converges = bool(ratios.between(0.8, 1.2).all()) and last["eigenvalue"] > 0.95 * last["limit"]
+    dimensions = frame[frame["part"] == "dimension"]
+    return Verdict.of(converges and bool((dimensions["bound"] <= dimensions["eigenvalue"]).all()))
+
+
 EXPERIMENT = Experiment(
-    name="limit_kernel",
-    title="The kernel of many gates, and its smallest eigenvalue",
     claim=(
         "With k filters the gated Gram matrix is k times the kernel kappa(x, x') = (1/2 - "
         "arccos(cos(x, x')) / (2 pi)) <x, x'>, but for fluctuations; its smallest eigenvalue "
@@ -158,9 +166,16 @@ EXPERIMENT = Experiment(
         "bounds lambda(X) from below. (Its wording was not at hand: the bound drawn is ours, by "
         "the coherence of the inputs.)"
     ),
-    measure=measure,
+    how=middle_of(__doc__),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if the distance is within a fifth of what is expected at every k, the smallest"
+        " eigenvalue of the widest network within 5 % of lambda(X), and the bound below it "
+        "everywhere."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Distance of K/k to kappa, and smallest eigenvalues against k and d",
 )

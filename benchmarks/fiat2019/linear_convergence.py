@@ -14,8 +14,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.fiat2019.limit_kernel import sphere
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE
 from implicit_bias.theory.gated_least_squares import (
     gated_gram,
@@ -131,18 +131,31 @@ def factor(losses: pd.Series) -> float:
     return float((kept.iloc[-1] / kept.iloc[-1 - steps]) ** (1 / steps))
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    visible = frame[frame["predicted"] > VISIBLE]
+    scale = frame["loss"].iloc[0] * (1 + 1e-9)
+    below = visible["loss"] <= visible["bound_of_gram"] * scale
+    wide = visible[visible["k"] == visible["k"].max()]
+    return Verdict.of(below.all() and (wide["loss"] <= wide["bound_of_data"] * scale).all())
+
+
 EXPERIMENT = Experiment(
-    name="linear_convergence",
-    title="Gradient descent converges linearly",
     claim=(
         "Theorem 1: on the squared loss gradient descent on a wide enough GaLU network converges "
         "linearly to loss 0, at a rate that lambda(X) sets. (We could not check the constants of "
         "the source: those here are ours, with their proof in "
         "`implicit_bias.theory.gated_least_squares`.)"
     ),
-    measure=measure,
+    how=middle_of(__doc__),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if no loss above rounding exceeds the bound with lambda_min(K), and none of "
+        "the widest network the bound with lambda(X)."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Loss against the step for three widths: measured, predicted, and two bounds",
 )

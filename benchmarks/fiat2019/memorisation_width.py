@@ -22,8 +22,8 @@ from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
 from benchmarks.fiat2019.gated_layers import GatedLayers, as_tensors, train
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.theory.gated_least_squares import least_squares
 from implicit_bias.validation import Array
@@ -136,17 +136,26 @@ def by_dimension(frame: pd.DataFrame) -> pd.DataFrame:
     return widths.assign(ratio=ratio, needed=needed(ratio.to_numpy()))
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    means = by_dimension(frame)
+    return Verdict.of(bool((means[["GaLU", "ReLU"]].max(axis=1) <= 3 * means["needed"]).all()))
+
+
 EXPERIMENT = Experiment(
-    name="memorisation_width",
-    title="The smallest width that memorises",
     claim=(
         "To memorise m labels in dimension d, theory of ReLU networks asks for a width of the "
         "order of m^2/d, while slightly above m/d suffices in practice; for GaLU networks the "
         "order of m/d, up to logarithms, is proved."
     ),
-    measure=measure,
+    how=middle_of(__doc__),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if the widths of both networks are at most three times what GaLU networks need."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Smallest width against m/d for GaLU and ReLU networks, with the lines of theory",
 )

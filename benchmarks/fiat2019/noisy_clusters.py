@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind, as_tensors, train
-from implicit_bias.report.gallery import Experiment
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.validation import Array
 
@@ -174,16 +174,29 @@ def name_of(task: str, noise: float) -> str:
     return f"sigma = {noise:.1f}" if task == "regression" else f"p = {noise / 2:.2f}"
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    errors = of_noise(frame)["error"].unstack("network")
+    tests = errors.xs("test", level="part")
+    noisy = frame[(frame["part"] == "train") & (frame["best"] > 0)]
+    overfit = bool((noisy["error"] < noisy["best"]).all())
+    return Verdict.of(overfit and (tests["GaLU"] / tests["ReLU"]).between(0.8, 1.2).all(), overfit)
+
+
 EXPERIMENT = Experiment(
-    name="noisy_clusters",
-    title="Clusters with noisy labels",
     claim=(
         "On clustered data with noisy labels GaLU and ReLU networks of equal width both overfit, "
         "and generalise similarly (figure 3; ReLU networks are somewhat better in regression)."
     ),
-    measure=measure,
+    how=middle_of(__doc__),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if test errors of GaLU are within a fifth of those of ReLU at every noise, and"
+        " both networks' training errors below the best possible."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Training and test errors against the noise, regression and classification",
 )

@@ -19,8 +19,8 @@ from torch.nn.functional import mse_loss
 
 from benchmarks.fiat2019.gated_layers import GatedLayers, as_tensors, train
 from benchmarks.fiat2019.search_procedures import improve_filters
+from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
 from implicit_bias.theory.gated_least_squares import (
     expected_loss,
@@ -155,17 +155,34 @@ def by_share(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.groupby(["share", "network"])[["loss", "published", "theory"]].mean()
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    means = by_share(frame)
+    galu = means.xs("GaLU", level="network")
+    searches = frame[frame["network"] == IMPROVED]
+    apart = means["loss"].xs(IMPROVED, level=1) - means["loss"].xs("ReLU", level=1)
+    theorem = (galu["loss"] - galu["theory"]).abs().max() < 0.03 and bool(
+        (searches["rank"] == searches["k"] * searches["d"]).all()
+    )
+    near = apart.max() < 0.1
+    return Verdict.of(theorem and near, theorem or near)
+
+
 EXPERIMENT = Experiment(
-    name="too_few_parameters",
-    title="Too few parameters, and better filters",
     claim=(
         "On random targets the expected training loss of least squares is 1 - rank/m, and the rank "
         "for Gaussian data min(m, kd) (theorem). Redrawing random filters one at a time, "
         "algorithm 1, lowers the loss to that of a ReLU network of the same width."
     ),
-    measure=measure,
+    how=middle_of(__doc__),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if the loss of GaLU is within 0.03 of 1 - kd/m, K has the rank of the theorem,"
+        " and redrawn filters come within 0.1 of the ReLU network."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Loss against kd/m for GaLU, GaLU with filters redrawn, and ReLU networks",
 )

@@ -49,14 +49,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from benchmarks.lippl2022.further_models import gln_without_momentum
-from implicit_bias.estimators.base import BinaryClassifier, MarginView
+from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating, HiddenLayerSVC
 from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts
 from implicit_bias.networks import GLN
 from implicit_bias.problem import HasHiddenLayer, Structure
 from implicit_bias.runs.cell import Fitted
-from implicit_bias.runs.configuration import Builders
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.validation import Array
 
 # Eigenvalue of A put in the place of 0. Results do not change below 0.01.
@@ -122,16 +122,16 @@ class Regrouped(Gating):
         return self.gating.unseen(X)
 
 
-def svm_gln(builders: Builders) -> GatedSVC:
+def svm_gln(factory: ModelFactory) -> GatedSVC:
     """Return svm-gln-published, unfitted."""
-    contexts = builders.contexts()
-    return GatedSVC(Regrouped(contexts, folds(contexts)), **builders.solving())
+    contexts = factory.contexts()
+    return GatedSVC(Regrouped(contexts, folds(contexts)), **factory.svm_options())
 
 
-def svm_l2(builders: Builders) -> GatedSVC:
+def svm_l2(factory: ModelFactory) -> GatedSVC:
     """Return svm-l2-published, unfitted."""
-    contexts = builders.contexts()
-    return GatedSVC(_one_group(contexts), metric={0: metric(contexts)}, **builders.solving())
+    contexts = factory.contexts()
+    return GatedSVC(_one_group(contexts), metric={0: metric(contexts)}, **factory.svm_options())
 
 
 def _one_group(contexts: HyperplaneContexts) -> Regrouped:
@@ -145,9 +145,9 @@ class GivenCoefficients(BinaryClassifier):
     coef_: Array
     bias_: float = 0.0
 
-    def margin_view(self) -> MarginView:
+    def margin_view(self) -> FittedMargin:
         """Structure and coefficients."""
-        return MarginView(self.structure_, self.coef_)
+        return FittedMargin(self.structure_, self.coef_)
 
     def history(self) -> tuple[()]:
         """Nothing is trained."""
@@ -235,35 +235,35 @@ class LearnedGates:
         return np.asarray(self.network.gating().gates(X))
 
 
-def gln_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def gln_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Fit svm-gln-published and svm-l2-published, and train gd-gln without momentum."""
-    yield from gln_without_momentum(builders, fitted)
-    train = builders.data.parts.train
-    yield "svm-gln-published", svm_gln(builders).fit(train.X, train.y)
-    yield "svm-l2-published", svm_l2(builders).fit(train.X, train.y)
+    yield from gln_without_momentum(factory, fitted)
+    train = factory.data.parts.train
+    yield "svm-gln-published", svm_gln(factory).fit(train.X, train.y)
+    yield "svm-l2-published", svm_l2(factory).fit(train.X, train.y)
 
 
-def redrawn_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def redrawn_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Move the cell's gd-gln to the thresholds as drawn, and fit the SVMs compared with it."""
-    train, trained = builders.data.parts.train, fitted["gd-gln"]
+    train, trained = factory.data.parts.train, fitted["gd-gln"]
     assert isinstance(trained, GLNClassifier)
     assert isinstance(trained.network_, GLN)
-    drawn = Builders(replace(builders.setting, threshold="random"), builders.data).contexts()
+    drawn = ModelFactory(replace(factory.config, threshold="random"), factory.data).contexts()
     yield "gd-gln-redrawn", Moved(trained.network_, drawn).fit(train.X, train.y)
-    yield "svm-gln-published", svm_gln(builders).fit(train.X, train.y)
-    yield "svm-l2-published", svm_l2(builders).fit(train.X, train.y)
+    yield "svm-gln-published", svm_gln(factory).fit(train.X, train.y)
+    yield "svm-l2-published", svm_l2(factory).fit(train.X, train.y)
 
 
-def osqp_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def osqp_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Fit svm-l2-osqp beside `redrawn_models`."""
-    train = builders.data.parts.train
-    yield from redrawn_models(builders, fitted)
-    yield "svm-l2-osqp", OsqpL2(builders.contexts()).fit(train.X, train.y)
+    train = factory.data.parts.train
+    yield from redrawn_models(factory, fitted)
+    yield "svm-l2-osqp", OsqpL2(factory.contexts()).fit(train.X, train.y)
 
 
-def relu_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def relu_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Fit svm-gates to the gates of the cell's gd-relu."""
-    train, relu = builders.data.parts.train, fitted["gd-relu"]
+    train, relu = factory.data.parts.train, fitted["gd-relu"]
     assert isinstance(relu, HasGating)
     gates: HasHiddenLayer = LearnedGates(relu)
-    yield "svm-gates", HiddenLayerSVC(gates, **builders.solving()).fit(train.X, train.y)
+    yield "svm-gates", HiddenLayerSVC(gates, **factory.svm_options()).fit(train.X, train.y)

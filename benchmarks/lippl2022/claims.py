@@ -10,26 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import pandas as pd
 
+from benchmarks.harness import Verdict
 from benchmarks.lippl2022.figures import SHALLOW, chance, disagreements
 from benchmarks.lippl2022.values import CELL_COLUMNS, RELU, Tables, of_momentum
 
 # What tells the settings of SVMs apart whose gates come from no network.
 SETTING = [column for column in CELL_COLUMNS if column != "momentum"]
 POINT = 0.01  # a percentage point
-
-
-class Verdict(Enum):
-    """What becomes of a claim; each member carries its words."""
-
-    STANDS = "stands"
-    IN_PART = "stands in part"
-    FALLS = "does not stand"
-    ANSWERED = "answered"
-    OPEN = "not yet computed"
 
 
 @dataclass(frozen=True)

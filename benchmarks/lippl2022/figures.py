@@ -1,9 +1,6 @@
 """Figures 2 to 5 of the paper, as published and corrected, side by side, and what lies beyond.
 
-    python benchmarks/lippl2022/figures.py figure-2
-    python benchmarks/lippl2022/figures.py all
-
-Each command reads the tables that study.py and published.py write, and writes PNG files. The left
+Drawn from the tables of the grids and of the published values, and saved by page.py. The left
 half of a figure shows the published values, with our run of the published operators as rings; the
 right half the corrected ones, where a ring says that the published solver had failed on a cell. A
 value that is not there is not drawn, and no line crosses its place; a cross at the top of a panel
@@ -19,14 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
-import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -38,7 +32,6 @@ from benchmarks.lippl2022.values import (
     SIDES,
     TRAIN_SIZES,
     Tables,
-    all_values,
     in_study,
     of_momentum,
 )
@@ -52,12 +45,8 @@ from implicit_bias.report.style import (
     PURPLE,
     SKY,
     VERMILION,
-    style,
 )
-from implicit_bias.storage.atomic import write_atomically
 
-RESULTS = Path("benchmarks/results/lippl2022")
-PICTURES = Path("benchmarks/pictures/lippl2022")
 PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.7  # inches
 DPI, N_COLOURS = 150, 128
 WIDTHS, DEPTHS = (10, 20, 50, 100), tuple(range(16))
@@ -696,15 +685,6 @@ def _name(figure: str, momentum: float, default: float) -> str:
     return figure if momentum == default else f"{figure}-momentum-{momentum:g}"
 
 
-# --- command line --------------------------------------------------------------------------
-
-app = typer.Typer(add_completion=False, help=__doc__)
-
-TablesOption = Annotated[Path, typer.Option("--tables", help="Folder of the exported tables.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the pictures.")]
-MomentumOption = Annotated[float, typer.Option(help="Momentum of the networks.")]
-
-
 def paper_plots(values: pd.DataFrame) -> list[Plot]:
     """Draw all figures of the paper, GLNs without momentum (as printed) and with."""
     return [
@@ -731,81 +711,3 @@ def png(plot: Plot, dpi: int) -> bytes:
     plot.figure.savefig(drawn, format="png", dpi=dpi)
     Image.open(drawn).convert("RGB").quantize(N_COLOURS).save(small, "png", optimize=True)
     return small.getvalue()
-
-
-def _save(plots: Iterable[Plot], out: Path) -> None:
-    for plot in plots:
-        file = out / f"{plot.name}.png"
-        write_atomically(file, partial(Path.write_bytes, data=png(plot, DPI)))
-        typer.echo(file)
-
-
-@app.command("figure-2")
-def _figure_2(
-    tables: TablesOption = RESULTS,
-    out: OutOption = PICTURES,
-    momentum: MomentumOption = 0.0,
-) -> None:
-    """GLNs and their SVMs."""
-    with style():
-        _save([figure_2(all_values(Tables.read(tables)), momentum)], out)
-
-
-@app.command("figure-3")
-def _figure_3(
-    tables: TablesOption = RESULTS,
-    out: OutOption = PICTURES,
-    momentum: MomentumOption = 0.9,
-) -> None:
-    """ReLU networks and their SVMs."""
-    with style():
-        _save([figure_3(all_values(Tables.read(tables)), momentum)], out)
-
-
-@app.command("figure-4")
-def _figure_4(
-    tables: TablesOption = RESULTS,
-    out: OutOption = PICTURES,
-    momentum: MomentumOption = 0.0,
-) -> None:
-    """Figure 2 for all thresholds and numbers of contexts."""
-    with style():
-        _save([figure_4(all_values(Tables.read(tables)), momentum)], out)
-
-
-@app.command("figure-5")
-def _figure_5(tables: TablesOption = RESULTS, out: OutOption = PICTURES) -> None:
-    """Figure 3 without and with momentum."""
-    with style():
-        _save([figure_5(all_values(Tables.read(tables)))], out)
-
-
-@app.command("shallow")
-def _shallow(
-    tables: TablesOption = RESULTS,
-    out: OutOption = PICTURES,
-    momentum: MomentumOption = 0.0,
-) -> None:
-    """Shallow GLNs with k = 0 to 15 hyperplanes."""
-    with style():
-        _save([shallow(all_values(Tables.read(tables)), momentum)], out)
-
-
-@app.command("beyond")
-def _beyond(tables: TablesOption = RESULTS, out: OutOption = PICTURES) -> None:
-    """Infinite time, more samples, other classes and data: what there are cells of."""
-    with style():
-        _save(beyond_plots(Tables.read(tables)), out)
-
-
-@app.command("all")
-def _all(tables: TablesOption = RESULTS, out: OutOption = PICTURES) -> None:
-    """Every figure."""
-    read = Tables.read(tables)
-    with style():
-        _save(paper_plots(all_values(read)), out)
-        _save(beyond_plots(read), out)
-
-
-if __name__ == "__main__":
-    app()

@@ -23,12 +23,13 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.estimators.base import BinaryClassifier, MarginView
+from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.gating import GlobalContexts, HyperplaneContexts
 from implicit_bias.networks import GLN, Network
 from implicit_bias.runs.cell import Fitted
-from implicit_bias.runs.configuration import Builders, Setting
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.limit import LimitConfig, train_to_limit
 from implicit_bias.training.minibatch import TrainingConfig, train
@@ -123,9 +124,9 @@ class NetworkModel(BinaryClassifier):
         self.history_ = self.training(self.network, X, signs)
         return self
 
-    def margin_view(self) -> MarginView:
+    def margin_view(self) -> FittedMargin:
         """Gates and coefficients of the network."""
-        return MarginView(self.network.architecture(), self.network.coef())
+        return FittedMargin(self.network.architecture(), self.network.coef())
 
     def history(self) -> tuple[HistoryPoint, ...]:
         """Return what the training recorded."""
@@ -135,16 +136,16 @@ class NetworkModel(BinaryClassifier):
         return self.network.decision(X)
 
 
-def shallow_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def shallow_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Train gd-shallow as the setting says, and without momentum."""
-    samples = builders.data.parts.train
-    for name, setting in _momenta("gd-shallow", builders.setting):
-        model = _shallow(Builders(setting, builders.data))
+    samples = factory.data.parts.train
+    for name, setting in _momenta("gd-shallow", factory.config):
+        model = _shallow(ModelFactory(setting, factory.data))
         yield name, model.fit(samples.X, samples.y)
 
 
-def _shallow(builders: Builders) -> NetworkModel:
-    setting = builders.setting
+def _shallow(factory: ModelFactory) -> NetworkModel:
+    setting = factory.config
     config = TrainingConfig(
         steps=setting.steps,
         batch_size=setting.batch_size,
@@ -153,40 +154,40 @@ def _shallow(builders: Builders) -> NetworkModel:
         seed=setting.seed,
     )
     network = ShallowGLN(
-        builders.contexts(),
-        builders.data.parts.train.X,
-        dtype=torch.float32 if builders.published else torch.float64,
+        factory.contexts(),
+        factory.data.parts.train.X,
+        dtype=torch.float32 if factory.published else torch.float64,
         seed=setting.seed,
     )
     return NetworkModel(network, lambda net, X, y: train(net, X, y, config).history)
 
 
 def gln_without_momentum(
-    builders: Builders, fitted: Fitted
+    factory: ModelFactory, fitted: Fitted
 ) -> Iterator[tuple[str, BinaryClassifier]]:
     """Train gd-gln without momentum, where the setting has momentum."""
     if "gd-gln" not in fitted:
         return
-    samples = builders.data.parts.train
-    for name, setting in _momenta("gd-gln", builders.setting):
+    samples = factory.data.parts.train
+    for name, setting in _momenta("gd-gln", factory.config):
         if name not in fitted:
-            model = Builders(setting, builders.data).build("gd-gln")
+            model = ModelFactory(setting, factory.data).build("gd-gln")
             yield name, model.fit(samples.X, samples.y)
 
 
-def _momenta(name: str, setting: Setting) -> Iterator[tuple[str, Setting]]:
+def _momenta(name: str, setting: RunConfig) -> Iterator[tuple[str, RunConfig]]:
     yield name, setting
     if setting.momentum:
         yield name + WITHOUT_MOMENTUM, replace(setting, momentum=0.0)
 
 
-def limit_models(builders: Builders, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def limit_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Train limit-gln beside the svm-gln of the cell, whose optimum is the limit's bound."""
-    samples, svm = builders.data.parts.train, fitted["svm-gln"]
+    samples, svm = factory.data.parts.train, fitted["svm-gln"]
     assert isinstance(svm, GLNSVC)
     optimum = svm.solution_.certificate.lower
     config = LimitConfig(steps=LIMIT_STEPS)
-    network = GLN([builders.contexts()], seed=builders.setting.seed)
+    network = GLN([factory.contexts()], seed=factory.config.seed)
 
     def towards_the_limit(net: Network, X: Array, y: Array) -> tuple[HistoryPoint, ...]:
         return train_to_limit(net, X, y, config, optimum=optimum).history

@@ -1,10 +1,8 @@
 """The page of the replication: what stands of the paper, with figures, claims and every cell.
 
-    python benchmarks/lippl2022/page.py
-
-It is built in seconds from the tables that study.py and published.py write, and from nothing else:
-``index.html`` beside them, self-contained, and the same findings as ``README.md`` beside this file,
-with the pictures that figures.py saves.
+It is written in seconds from the tables of the grids and of the published values, and from nothing
+else: ``results/lippl2022/index.html``, self-contained, and the same findings as ``README.md``
+beside this file, with the pictures that it shows.
 """
 
 from __future__ import annotations
@@ -15,23 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import typer
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 
-from benchmarks.lippl2022.claims import Verdict, all_claims
+from benchmarks.catalogue import HOME
+from benchmarks.harness import Verdict
+from benchmarks.lippl2022.claims import all_claims
 from benchmarks.lippl2022.figures import (
-    RESULTS,
-    TablesOption,
     beyond_plots,
     paper_plots,
     png,
     task_name,
 )
-from benchmarks.lippl2022.published import NOT_THE_SAME, VERDICTS
+from benchmarks.lippl2022.published import NOT_THE_SAME, VERDICTS, summary
+from benchmarks.lippl2022.study import STUDY
 from benchmarks.lippl2022.values import Tables, all_values
 from implicit_bias.certificate import Status
 from implicit_bias.report.figures.base import Plot
@@ -40,7 +38,6 @@ from implicit_bias.runs.grid import Grid
 from implicit_bias.storage.atomic import write_atomically
 
 HERE = Path(__file__).parent
-TITLE = "Lippl, Abbott, Chung (2022), replicated"
 CLASSES = {
     Verdict.STANDS: "stands",
     Verdict.IN_PART: "part",
@@ -65,7 +62,8 @@ BEYOND = {
 # Of a cell key: enough to tell cells apart by eye.
 SHORT = 8
 CLASS_COLUMNS = ("positive", "negative")
-DPI = 110
+# Of a picture in the page, and of its file.
+DPI, PICTURE_DPI = 110, 150
 # The grid whose cost the study has a limit for, and the models that it counts.
 COSTED, COSTED_MODELS = "gln", ("gd-gln", "svm-gln", "svm-l2")
 COST_LIMIT = 180  # minutes of one core: 90 minutes on two
@@ -160,22 +158,35 @@ class Point:
     cell: str
 
 
-def main(
-    tables: TablesOption = RESULTS,
-    out: Annotated[
-        Path | None, typer.Option(help="The page (default: index.html beside the tables).")
-    ] = None,
-    readme: Annotated[Path, typer.Option(help="The findings in Markdown.")] = HERE / "README.md",
-) -> None:
-    """Write the page and the README."""
-    read = Tables.read(tables)
-    facts = findings(read)
+def write_page(folder: Path = HOME) -> list[Path]:
+    """Write the page, the README, the list of what differs, and the pictures, from the tables.
+
+    Returns
+    -------
+    list of Path
+        The page and the README.
+
+    Raises
+    ------
+    DataError
+        A table is missing.
+    """
+    results, pictures = folder / "results" / STUDY.name, folder / "pictures" / STUDY.name
+    tables = Tables.read(results)
+    facts = findings(tables)
     with style():
-        beyond = beyond_plots(read)
-        whole = html(facts, paper_plots(all_values(read)), beyond)
-    for file, text in ((out or tables / "index.html", whole), (readme, markdown(facts, beyond))):
+        paper, beyond = paper_plots(all_values(tables)), beyond_plots(tables)
+        pages = {
+            results / "index.html": html(facts, paper, beyond),
+            STUDY.readme(folder): markdown(facts, beyond),
+        }
+        # Drawn anew: a figure that has been drawn at another resolution is laid out differently.
+        for plot in (*paper_plots(all_values(tables)), *beyond_plots(tables)):
+            file = pictures / f"{plot.name}.png"
+            write_atomically(file, partial(Path.write_bytes, data=png(plot, PICTURE_DPI)))
+    for file, text in {**pages, results / "published.md": summary(tables.points)}.items():
         write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
-        typer.echo(file)
+    return list(pages)
 
 
 def findings(tables: Tables) -> dict[str, Any]:
@@ -184,7 +195,7 @@ def findings(tables: Tables) -> dict[str, Any]:
     counts = Counter(claim.verdict for claim in claims)
     rows = cell_rows(tables)
     return {
-        "title": TITLE,
+        "title": STUDY.title,
         "claims": claims,
         "classes": CLASSES,
         "counts": ", ".join(
@@ -385,7 +396,3 @@ def _template(name: str) -> Any:
         keep_trailing_newline=True,
     )
     return environment.get_template(name)
-
-
-if __name__ == "__main__":
-    typer.run(main)

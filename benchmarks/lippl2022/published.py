@@ -1,7 +1,5 @@
 r"""Point by point: our values by the published operators and protocol beside the published ones.
 
-    python benchmarks/lippl2022/published.py --published lippl2022.csv
-
 The published file is in long form, with the columns model, train_size, hidden_units, hyperplanes,
 seed, median_init, momentum, metric (train_accuracy, val_accuracy, agreement_with_GD) and value;
 an empty value is a cell on which their solver failed.
@@ -31,18 +29,21 @@ Source: Lippl, Abbott, Chung (2022), their published results.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import os
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import typer
 
+from benchmarks.harness import Experiment, Options, Run, Verdict, markdown_table, option
 from implicit_bias.certificate import Status
-from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.datasets.files import DataError
 
-RESULTS = Path(__file__).parent.parent / "results" / "lippl2022"
+# Names the published values, where no option does.
+VARIABLE = "LIPPL2022_CSV"
 
 # Our models and the published ones that they repeat; the first that a cell has is compared.
 NAMES = {
@@ -92,20 +93,49 @@ VERDICTS = (
 NOT_THE_SAME = ("differs", "beyond spread")
 
 
-def main(
-    published: Annotated[
-        Path,
-        typer.Option(envvar="LIPPL2022_CSV", exists=True, help="CSV of the published values."),
-    ],
-    results: Annotated[Path, typer.Option(help="Folder of the study's tables.")] = RESULTS,
-) -> None:
-    """Write published.parquet, a row a published value, and its summary published.md."""
-    models, pairs = (pd.read_parquet(results / f"{name}.parquet") for name in ("models", "pairs"))
-    table = compared(theirs(pd.read_csv(published)), ours(models, pairs))
-    text = summary(table)
-    write_atomically(results / "published.parquet", table.to_parquet)
-    write_atomically(results / "published.md", lambda partial: partial.write_text(text))
-    typer.echo(text)
+@dataclass(frozen=True, kw_only=True)
+class PublishedOptions(Options):
+    """Where the published values are."""
+
+    published: Path | None = option(None, f"CSV of the published values (default: ${VARIABLE})")
+
+
+def _measure(run: Run[PublishedOptions]) -> Iterator[pd.DataFrame]:
+    file = run.options.published or Path(os.environ.get(VARIABLE, ""))
+    if not file.is_file():
+        raise DataError(f"name the CSV of the published values: --published, or ${VARIABLE}")
+    models, pairs = (
+        pd.read_parquet(run.file.with_name(f"{name}.parquet")) for name in ("models", "pairs")
+    )
+    yield compared(theirs(pd.read_csv(file)), ours(models, pairs))
+
+
+def _verdict(table: pd.DataFrame) -> Verdict:
+    differing = table[table["verdict"].isin(NOT_THE_SAME)]
+    return Verdict.of(differing.empty, bool((differing["reason"] != "").all()))
+
+
+def _counts(table: pd.DataFrame) -> pd.DataFrame:
+    """Count the verdicts on each model and metric, in words."""
+    counts = table.pivot_table(
+        index=["model", "metric"], columns="verdict", values="seed", aggfunc="size", fill_value=0
+    )
+    counts = counts[[verdict for verdict in VERDICTS if verdict in counts]].astype(str)
+    largest = table["difference"].abs().groupby([table["model"], table["metric"]]).max()
+    known = ["" if np.isnan(largest[key]) else f"{largest[key]:.4f}" for key in counts.index]
+    return counts.assign(**{"largest difference": known}).reset_index()
+
+
+def _differing(table: pd.DataFrame) -> str:
+    """List the cells that are neither equal nor explained."""
+    lines = []
+    differing = table[table["verdict"].isin(NOT_THE_SAME)]
+    for (model, reason), rows in differing.groupby(["model", "reason"]):
+        many = "value" if len(rows) == 1 else "values"
+        lines.append(f"- {model}, {len(rows)} {many}: {reason or 'not explained'}")
+        if not reason:
+            lines += [f"  - {_describe(row)}" for row in rows.to_dict("records")]
+    return "\n".join(lines) or "Nothing."
 
 
 def theirs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -239,32 +269,11 @@ def _spread(published: pd.DataFrame, study: pd.DataFrame, group: list[str]) -> p
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Write the counts of each verdict, and the cells that are neither equal nor explained."""
-    counts = table.pivot_table(
-        index=["model", "metric"], columns="verdict", values="seed", aggfunc="size", fill_value=0
+    """Write the counts of each verdict, and what differs."""
+    return (
+        f"# The published values, point by point\n\n{markdown_table(_counts(table))}\n\n"
+        f"## What differs\n\n{_differing(table)}\n"
     )
-    counts = counts[[verdict for verdict in VERDICTS if verdict in counts]]
-    largest = table["difference"].abs().groupby([table["model"], table["metric"]]).max()
-    lines = ["# The published values, point by point", "", *_head(counts)]
-    for key, row in zip(counts.index, counts.to_numpy(), strict=True):
-        numbers = " | ".join(str(count) for count in row)
-        known = "" if np.isnan(largest[key]) else f"{largest[key]:.4f}"
-        lines.append(f"| {key[0]} | {key[1]} | {numbers} | {known} |")
-    lines += ["", "## What differs", ""]
-    differing = table[table["verdict"].isin(NOT_THE_SAME)]
-    for (model, reason), rows in differing.groupby(["model", "reason"]):
-        many = "value" if len(rows) == 1 else "values"
-        lines.append(f"- {model}, {len(rows)} {many}: {reason or 'not explained'}")
-        if not reason:
-            lines += [f"  - {_describe(row)}" for row in rows.to_dict("records")]
-    if differing.empty:
-        lines.append("Nothing.")
-    return "\n".join(lines) + "\n"
-
-
-def _head(counts: pd.DataFrame) -> list[str]:
-    names = ["model", "metric", *map(str, counts.columns), "largest difference"]
-    return ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
 
 
 def _describe(row: Mapping[Hashable, Any]) -> str:
@@ -272,5 +281,13 @@ def _describe(row: Mapping[Hashable, Any]) -> str:
     return f"{cell}: theirs {row['theirs']:.6f}, ours {row['ours']:.6f} (cell {row['cell']})"
 
 
-if __name__ == "__main__":
-    typer.run(main)
+EXPERIMENT = Experiment(
+    claim="Our values, by the published operators and protocol, are the published ones.",
+    how="The verdicts are those of the head of `benchmarks/lippl2022/published.py`.",
+    measure=_measure,
+    found=lambda table: f"What differs of {len(table)} values:\n\n{_differing(table)}",
+    rule="It stands if no value differs, and in part if those that do are explained.",
+    verdict=_verdict,
+    tabulate=_counts,
+    options=PublishedOptions,
+)

@@ -48,6 +48,8 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 import pandas as pd
 
+from implicit_bias.datasets.files import DataError
+
 Side: TypeAlias = Literal["published", "corrected"]
 
 SIDES: tuple[Side, ...] = ("published", "corrected")
@@ -114,16 +116,19 @@ class Tables:
 
         Raises
         ------
-        FileNotFoundError
-            One of them is missing.
+        DataError
+            One of them is missing; the message names the command that measures it.
         """
         frames = {}
         files = {"cells": "cells", "models": "models", "pairs": "pairs", "points": "published"}
         for name, stem in files.items():
             file = folder / f"{stem}.parquet"
             if not file.is_file():
-                script = "published.py" if name == "points" else "study.py"
-                raise FileNotFoundError(f"{file} is missing: run {script}, which writes it")
+                experiment = "published" if name == "points" else "GRID"
+                raise DataError(
+                    f"{file} is missing: measure it first, by "
+                    f"`python -m benchmarks lippl2022 {experiment}`"
+                )
             frames[name] = pd.read_parquet(file)
         return cls(**frames)
 

@@ -15,6 +15,7 @@ exactly 0 (an input whose gates are all off) goes to ``classes_[0]``.
 Source: Lippl, Abbott, Chung (2022), sections 3 to 5.
 """
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import GLNClassifier, NetworkClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import (
@@ -37,3 +38,5 @@ __all__ = [
     "NetworkClassifier",
     "ReLUClassifier",
 ]
+
+__getattr__ = renamed(__name__, {"MarginView": "estimators.base.FittedMargin"})

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem, Structure
 from implicit_bias.solvers import Solution
@@ -100,9 +101,6 @@ class FittedMargin:
         return np.delete(np.arange(n_fitted), self.dropped)
 
 
-MarginView = FittedMargin  # its name in version 0.1
-
-
 class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Two classes of any label type, from the sign of a real-valued decision function."""
 
@@ -179,3 +177,6 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     # A RandomState lends its bit generator, so that scikit-learn's seeds work as they are.
     bits = random_state._bit_generator if isinstance(random_state, np.random.RandomState) else None
     return np.random.default_rng(random_state if bits is None else bits)
+
+
+__getattr__ = renamed(__name__, {"MarginView": "estimators.base.FittedMargin"})

@@ -9,10 +9,6 @@ being computed are given up.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 import time
 import warnings
 from collections import deque
@@ -20,7 +16,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import joblib
@@ -30,6 +25,7 @@ import torch
 from implicit_bias.runs.cell import Outcome, compute, failure
 from implicit_bias.runs.configuration import RunConfig as Setting
 from implicit_bias.runs.grid import cell_key
+from implicit_bias.runs.processes import Process, ProcessEnded
 
 if TYPE_CHECKING:
     import distributed
@@ -106,10 +102,12 @@ class LocalProcesses:
         try:
             while jobs or busy:
                 while jobs and len(busy) < count:
-                    worker = idle.pop() if idle else _Worker.start(self.compute, threads)
-                    busy[worker.pipe] = worker
+                    if not idle:
+                        idle.append(_Worker(Process(_serve, (self.compute, threads))))
+                    worker = idle.pop()
+                    busy[worker.process.pipe] = worker
                     worker.take(jobs.popleft())
-                for pipe in wait([worker.pipe for worker in busy.values()]):
+                for pipe in wait([worker.process.pipe for worker in busy.values()]):
                     worker = busy.pop(pipe)
                     job, outcome = worker.answer()
                     if outcome is not None:
@@ -121,7 +119,7 @@ class LocalProcesses:
                         yield job.cell, _worker_died(job)
         finally:
             for worker in (*idle, *busy.values()):
-                worker.stop()
+                worker.process.stop()
 
 
 @dataclass
@@ -136,64 +134,37 @@ class _Job:
 
 @dataclass
 class _Worker:
-    """A process that computes one cell at a time, and this end of the pipe to it."""
+    """A process that computes one cell at a time."""
 
-    process: BaseProcess
-    pipe: Connection
+    process: Process
     job: _Job | None = None
-
-    @classmethod
-    def start(cls, compute: Compute, threads: int) -> _Worker:
-        # Not by fork, which copies a process in the middle of torch's threads.
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, compute, threads), daemon=True)
-        process.start()
-        theirs.close()  # the worker now holds the only other end: if it dies, ours ends
-        return cls(process, ours)
 
     def take(self, job: _Job) -> None:
         job.attempts += 1
         job.started = time.perf_counter()
         self.job = job
-        with suppress(BrokenPipeError):  # dead already: `answer` says so
-            self.pipe.send(job.cell)
+        self.process.send(job.cell)
 
     def answer(self) -> tuple[_Job, Outcome | None]:
         """Return the job and its outcome; None if the worker died."""
         assert self.job is not None
         job, self.job = self.job, None
         try:
-            return job, self.pipe.recv()
-        except (EOFError, ConnectionResetError):
-            self.stop()
-            job.exit_codes.append(self.process.exitcode)
+            return job, self.process.receive()
+        except ProcessEnded as ended:
+            self.process.stop()
+            job.exit_codes.append(ended.exit_code)
             return job, None
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
 
 
 def _serve(inbox: Connection, compute: Compute, threads: int) -> None:
     """Compute what comes through the pipe, until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops us
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     threads = min(threads, torch.get_num_threads())
     torch.set_num_threads(threads)
     threadpoolctl.threadpool_limits(threads)
-    with suppress(EOFError, BrokenPipeError):
+    with suppress(EOFError):
         while True:
             inbox.send(compute(inbox.recv()))
-
-
-def _end_with_parent() -> None:
-    """Compute for nobody: a parent killed with -9 cannot stop us itself."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _worker_died(job: _Job) -> Outcome:

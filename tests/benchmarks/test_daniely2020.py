@@ -1,17 +1,17 @@
 """The experiments on parities: quick versions run, and the page says what the tables say."""
 
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks import catalogue, harness
+from benchmarks.daniely2020 import bound as bound_experiment
+from benchmarks.daniely2020 import methods, shared
+from benchmarks.daniely2020 import strips as strips_experiment
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.datasets.images import load_digits
-from implicit_bias.report.gallery import Gallery
 from implicit_bias.theory.sparse_parities import (
     ParityDistribution,
     cube,
@@ -19,32 +19,12 @@ from implicit_bias.theory.sparse_parities import (
     walsh_coefficients,
 )
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def importable() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS / "daniely2020"))
-        yield
-
-
-def load(name: str) -> ModuleType:
-    return importlib.import_module(f"parity_{name}")
-
-
-def test_the_page_is_of_the_tables_that_are_kept() -> None:
-    """Else: python benchmarks/daniely2020/parity_experiments.py page."""
-    gallery: Gallery = load("experiments").GALLERY
-    assert gallery.readme(BENCHMARKS).read_text("utf-8") == gallery.page(BENCHMARKS)
-    for experiment in gallery.experiments:
-        assert gallery.picture(experiment, BENCHMARKS).is_file()
+STUDY = catalogue.study("daniely2020")
 
 
 def test_the_tables_carry_what_the_page_says() -> None:
     """Of the sentences that are not made of numbers of the tables."""
-    gallery: Gallery = load("experiments").GALLERY
-    kept = {each.name: gallery.read(each, BENCHMARKS) for each in gallery.experiments}
+    kept = {entry.name: harness.read(STUDY, entry) for entry in STUDY.experiments}
 
     bound = kept["bound"]
     assert (bound["loss"] >= bound["bound"] - 1e-9).all()
@@ -55,7 +35,7 @@ def test_the_tables_carry_what_the_page_says() -> None:
     linear = learned.drop(["theorem 3", "ReLU network"])
     assert (linear[[20, 40, 80, 160]] > 0.5).all(axis=None)
 
-    strips, script = kept["strips"], load("strips")
+    strips, script = kept["strips"], strips_experiment
     errors = script.errors(strips)
     network, last = errors.pop("ReLU network"), strips["k"].max()
     assert max(network[1], *(row[1] for row in errors.values())) < 0.1
@@ -65,13 +45,12 @@ def test_the_tables_carry_what_the_page_says() -> None:
 
 @pytest.mark.slow
 def test_quick_versions(tmp_path: Path) -> None:
-    gallery: Gallery = load("experiments").GALLERY
     frames = {
-        experiment.name: gallery.run(experiment, quick=True, folder=tmp_path)
-        for experiment in gallery.experiments
+        entry.name: harness.run(STUDY, entry, quick=True, folder=tmp_path)
+        for entry in STUDY.experiments
     }
     assert set(frames) == {"strips", "learning", "first_step", "bound"}
-    assert gallery.page(tmp_path).count("\n## ") == len(frames)
+    assert harness.page(STUDY, tmp_path).count("\n## ") == len(frames)
     # What must hold at any size.
     bound = frames["bound"]
     assert (bound["loss"] >= bound["bound"] - 1e-9).all()
@@ -89,14 +68,15 @@ def test_quick_versions(tmp_path: Path) -> None:
 
 def test_correlations_are_those_of_all_features() -> None:
     """One transform of the gates, against one of the features z(x) x themselves."""
-    script = load("bound")
-    for method in script.linear_methods(6, 4).values():
+    for method in bound_experiment.linear_methods(6, 4).values():
         features = method.gates[:, :, None] * method.X[:, None, :]
         coefficients = walsh_coefficients(features.reshape(64, -1))  # C order
         assert coefficients.shape[1] == method.n_features
         assert np.abs(features).max() <= 1
         np.testing.assert_allclose(
-            script.correlations(method, 6), np.linalg.norm(coefficients, axis=1), atol=1e-12
+            bound_experiment.correlations(method, 6),
+            np.linalg.norm(coefficients, axis=1),
+            atol=1e-12,
         )
     rows = sets_of_size(6, 3)
     assert ParityDistribution(6, (0, 1, 5)).mask in rows
@@ -104,7 +84,7 @@ def test_correlations_are_those_of_all_features() -> None:
 
 def test_halved_images_average_blocks_of_four() -> None:
     whole = load_digits(append_constant=False)
-    halved = load("strips").halved(whole)
+    halved = strips_experiment.halved(whole)
     assert halved.image_shape == (4, 4)
     image = whole.X[7].reshape(8, 8)
     expected = [
@@ -115,20 +95,18 @@ def test_halved_images_average_blocks_of_four() -> None:
 
 
 def test_every_method_gives_outputs_for_every_test_sample() -> None:
-    methods = load("methods")
     bits = ParityDistribution(4, (2,)).sample(60, random_state=0)
     data = Split(bits.take(np.arange(40)), bits.take(np.arange(40, 60)))
     effort = methods.Effort(units=8, steps=200, rate=0.1, features=16, svm_units=8, svm_samples=30)
     outputs = dict(methods.outputs_of_all(data, effort, 0))
-    assert list(outputs) == [name for name in load("shared").LOOKS if name != "theorem 3"]
+    assert list(outputs) == [name for name in shared.LOOKS if name != "theorem 3"]
     for values in outputs.values():
         assert values.shape == (20,)
         # One relevant bit is no hard parity: all methods learn it.
-        assert load("shared").error_rate(values, data.validation.y) < 0.2
+        assert shared.error_rate(values, data.validation.y) < 0.2
 
 
 def test_random_features_are_functions_of_the_input_alone() -> None:
-    methods = load("methods")
     for weights in methods.random_weights(3, 5, seed=0).values():
         features = methods.relu_features(cube(3), weights)
         by_hand = [[max(0.0, float(w @ x)) for w in weights] for x in cube(3)]
@@ -139,6 +117,6 @@ def test_by_method_takes_means_over_seeds_and_keeps_the_order() -> None:
     frame = pd.DataFrame(
         {"method": ["b", "b", "a", "b"], "n": [4, 2, 4, 4], "error": [0.1, 0.5, 0.2, 0.3]}
     )
-    found = load("shared").by_method(frame, "n", "error")
+    found = shared.by_method(frame, "n", "error")
     assert list(found) == ["b", "a"]
     assert found["b"] == pytest.approx({4: 0.2, 2: 0.5})

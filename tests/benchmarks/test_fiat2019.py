@@ -1,52 +1,38 @@
 """The experiments on GaLU networks: quick versions run, and the page says what is kept."""
 
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from benchmarks import catalogue, harness
+from benchmarks.fiat2019 import (
+    gated_layers,
+    image_width,
+    memorisation_width,
+    norms_and_gap,
+    separable_and_parity,
+    several_outputs,
+)
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.gallery import Experiment, Gallery
 from implicit_bias.theory import gated_least_squares as galu
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-FOLDER = BENCHMARKS / "fiat2019"
-SCRIPTS = sorted(
-    file.stem for file in FOLDER.glob("*.py") if "EXPERIMENT = " in file.read_text("utf-8")
-)
+STUDY = catalogue.study("fiat2019")
+NAMES = [entry.name for entry in STUDY.experiments]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def importable() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield
-
-
-def load(name: str) -> ModuleType:
-    return importlib.import_module(name)
-
-
-def test_the_page_is_of_the_tables_that_are_kept() -> None:
-    """Else: python benchmarks/fiat2019/galu_experiments.py page."""
-    gallery: Gallery = load("galu_experiments").GALLERY
-    assert sorted(experiment.name for experiment in gallery.experiments) == SCRIPTS
-    assert gallery.readme(BENCHMARKS).read_text("utf-8") == gallery.page(BENCHMARKS)
-    for experiment in gallery.experiments:
-        assert gallery.picture(experiment, BENCHMARKS).is_file()
+def test_every_experiment_is_listed() -> None:
+    files = (catalogue.HOME / "fiat2019").glob("*.py")
+    assert sorted(NAMES) == sorted(
+        file.stem for file in files if "EXPERIMENT = " in file.read_text("utf-8")
+    )
 
 
 def test_the_tables_carry_what_the_page_says() -> None:
     """Of the sentences that are not made of numbers of the tables."""
-    gallery: Gallery = load("galu_experiments").GALLERY
-    kept: dict[str, Any] = {
-        each.name: gallery.read(each, BENCHMARKS) for each in gallery.experiments
-    }
+    kept: dict[str, Any] = {entry.name: harness.read(STUDY, entry) for entry in STUDY.experiments}
 
     losses = kept["linear_convergence"]
     assert losses["k"].nunique() == 3
@@ -64,27 +50,25 @@ def test_the_tables_carry_what_the_page_says() -> None:
     redrawn = kept["too_few_parameters"].groupby(["network", "share"])[["loss", "published"]].mean()
     assert (redrawn.loc["GaLU, filters redrawn"] < redrawn.loc["GaLU"]).all(axis=None)
 
-    outputs, script = kept["several_outputs"], load("several_outputs")
+    outputs, script = kept["several_outputs"], several_outputs
     means = outputs[outputs["network"] == "GaLU"].groupby("p")[["width", "parameters"]].mean()
     ours = (means["width"] / means["parameters"])[1:]  # one output needs no count
     m, d, p = script.PUBLISHED_SIZE, script.PUBLISHED_INPUTS, np.array(script.PUBLISHED["p"])
     theirs = np.array(script.PUBLISHED["GaLU"]) / ((1 - script.ERROR) * m * p / (d + p - 1))
     assert theirs[1:].max() < ours.min()
 
-    errors = load("separable_and_parity").mean_errors(kept["separable_and_parity"])
-    errors = errors.xs("linear", level="task").unstack("network")
+    means_of_tasks = separable_and_parity.mean_errors(kept["separable_and_parity"])
+    errors = means_of_tasks.xs("linear", level="task").unstack("network")
     assert (errors["GaLU, closed form"] > errors["GaLU"])[1:].all()
     assert (errors["linear"] < 1.1 * errors["ReLU"]).all()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_quick_version(name: str, tmp_path: Path) -> None:
-    gallery: Gallery = load("galu_experiments").GALLERY
-    experiment: Experiment = load(name).EXPERIMENT
-    assert experiment.name == name
-    frame = gallery.run(experiment, quick=True, folder=tmp_path)
-    assert "|" in experiment.findings(frame)
+    entry = STUDY.entry(name)
+    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
+    assert "|" in harness.findings(entry, harness.load(STUDY, entry), frame)
 
 
 def test_binary_search() -> None:
@@ -94,18 +78,22 @@ def test_binary_search() -> None:
         asked.append(width)
         return width >= 37
 
-    assert load("memorisation_width").smallest(memorises, 100) == 37
+    assert memorisation_width.smallest(memorises, 100) == 37
     assert len(asked) <= 7
 
 
 def test_layers_by_hand() -> None:
     """Two hidden layers; GaLU0 gates look at the network's input, and are not trained."""
-    layers = load("gated_layers").GatedLayers
+    layers = gated_layers.GatedLayers
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     relu = layers([3, 4, 4, 2], "relu", bias=True, seed=1)
     first, second, readout = relu.layers
     torch.testing.assert_close(relu(x), readout(second(first(x).relu()).relu()))
-    for kind, gate in (("hard", lambda t: (t > 0).float()), ("sigmoid", torch.sigmoid)):
+    gates_of: dict[gated_layers.Kind, Any] = {
+        "hard": lambda t: (t > 0).float(),
+        "sigmoid": torch.sigmoid,
+    }
+    for kind, gate in gates_of.items():
         network: Any = layers([3, 4, 4, 2], kind, bias=True, sharpness=2.0, seed=1)
         first, second, readout = network.layers
         gates = [gate(x @ filters.T) for filters in network.filters]
@@ -117,7 +105,7 @@ def test_layers_by_hand() -> None:
 
 def test_adam_reaches_least_squares() -> None:
     """A hard-gated network with its readout is as good as its closed form, and no better."""
-    layers = load("gated_layers")
+    layers = gated_layers
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
     network = layers.GatedLayers([3, 5, 1], "hard", bias=False, seed=1)
@@ -141,7 +129,7 @@ def test_slope_of_the_gap() -> None:
     solve = np.linalg.pinv(phi)
     test_variance = np.mean(np.sum((test_phi @ solve) ** 2, axis=1))
     expected = (np.linalg.matrix_rank(phi) / 12 + test_variance) / np.sum(solve**2)
-    found = load("norms_and_gap").predicted_slope(X, gates, test, test_gates)
+    found = norms_and_gap.predicted_slope(X, gates, test, test_gates)
     assert found == pytest.approx(expected)
 
 
@@ -150,7 +138,7 @@ def test_classes_of_images() -> None:
 
     from implicit_bias.datasets.images import load_digits
 
-    digits = load("image_width").Classes.load(load_digits)
+    digits = image_width.Classes.load(load_digits)
     np.testing.assert_array_equal(digits.y, sklearn_digits().target)
 
 
@@ -159,7 +147,7 @@ def test_principal_components() -> None:
     rng = np.random.default_rng(0)
     scales = np.array([5.0, 0.1, 3.0, 0.2])
     X = rng.normal(size=(400, 4)) * scales + 1.0
-    train, test = load("image_width").reduced(X, X[:7], 2)
+    train, test = image_width.reduced(X, X[:7], 2)
     np.testing.assert_allclose(train.T @ train / 400, np.eye(2), atol=1e-12)
     np.testing.assert_allclose(test, train[:7])
     spanned = np.linalg.lstsq(train, X[:, [0, 2]] - X[:, [0, 2]].mean(axis=0), rcond=None)[1]

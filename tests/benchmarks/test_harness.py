@@ -1,25 +1,40 @@
-"""Galleries: what an experiment keeps, what its page says, and what its commands do."""
+"""The harness: what an experiment keeps, what its page says, and what the command line does."""
 
+import os
+import subprocess
+import sys
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from typer.testing import CliRunner, Result
 
-from implicit_bias.datasets.files import DataError
-from implicit_bias.report.gallery import (
+from benchmarks import catalogue, harness
+from benchmarks.__main__ import main
+from benchmarks.catalogue import Entry, Study
+from benchmarks.harness import (
     Experiment,
-    Gallery,
+    Misuse,
+    Options,
+    Run,
+    Verdict,
     common_legend,
     markdown_table,
+    option,
+    whole,
     wrapped,
 )
+from implicit_bias.datasets.files import DataError
 
 PNG = b"\x89PNG"
+
+
+# --- a study of numbers ------------------------------------------------------------------------
 
 
 def measure(quick: bool) -> pd.DataFrame:
@@ -34,128 +49,269 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 SQUARES = Experiment(
-    name="square_numbers",
-    title="Squares",
     claim="They grow.",
-    measure=measure,
+    how="By counting.",
+    measure=whole(measure),
     draw=draw,
     found=lambda frame: f"The largest is {frame['square'].max()}.\n\n- There are {len(frame)}.",
+    rule="It stands if they do.",
+    verdict=lambda frame: Verdict.of((frame["square"].diff().iloc[1:] > 0).all()),
     tabulate=lambda frame: frame.tail(1).astype(str),
     alt="Squares against n",
 )
-CUBES = replace(SQUARES, name="cubes", title="Cubes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountOptions(Options):
+    """How far to count."""
+
+    most: int = option(4, "count up to this")
+    words: tuple[str, ...] = option((), "say these")
+    stop_at: int | None = option(None, "be interrupted here")
+
+
+def count(run: Run[CountOptions]) -> Iterator[pd.DataFrame]:
+    """Count on from what is kept; a row at a time."""
+    asked = run.options
+    if asked.most < 0:
+        raise Misuse("--most is at least 0")
+    frame = run.kept
+    for n in range(len(frame) + 1, asked.most + 1):
+        if n == asked.stop_at:
+            raise KeyboardInterrupt
+        run.say(f"{n} {' '.join(asked.words)}")
+        frame = pd.concat([frame, pd.DataFrame({"n": [n], "square": [n**2]})], ignore_index=True)
+        yield frame
+
+
+COUNT = replace(SQUARES, measure=count, options=CountOptions)
+HEAD = "# Numbers\n\nOf Euclid."
+STUDY = Study(
+    name="euclid",
+    head=HEAD,
+    experiments=(
+        Entry(name="square_numbers", title="Squares", cost="seconds"),
+        Entry(name="cubes", title="Cubes", cost="a minute"),
+    ),
+)
+SQUARE_NUMBERS, CUBES = STUDY.experiments
 
 
 @pytest.fixture
-def gallery(tmp_path: Path) -> Gallery:
-    script = tmp_path / "benchmarks" / "euclid" / "number_experiments.py"
-    return Gallery(script=script, head="# Numbers", experiments=(SQUARES, CUBES))
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make it the only study that there is, of a folder of its own."""
+    folder = tmp_path / "benchmarks"
+    (folder / "euclid").mkdir(parents=True)
+    (folder / "euclid" / "study.py").touch()
+    for module in (catalogue, harness):
+        monkeypatch.setattr(module, "HOME", folder)
+    study, experiments = ModuleType("study"), (SQUARES, COUNT)
+    study.__dict__["STUDY"] = STUDY
+    monkeypatch.setitem(sys.modules, "benchmarks.euclid.study", study)
+    for entry, experiment in zip(STUDY.experiments, experiments, strict=True):
+        module = ModuleType(entry.name)
+        module.__dict__["EXPERIMENT"] = experiment
+        monkeypatch.setitem(sys.modules, f"benchmarks.euclid.{entry.name}", module)
+    return folder
 
 
-def invoke(gallery: Gallery, *arguments: str) -> Result:
-    return CliRunner().invoke(gallery.app(), arguments, catch_exceptions=False)
+def put(monkeypatch: pytest.MonkeyPatch, experiment: Experiment) -> None:
+    monkeypatch.setattr(sys.modules["benchmarks.euclid.square_numbers"], "EXPERIMENT", experiment)
 
 
 def kept(folder: Path) -> list[str]:
     return sorted(
-        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
+        file.relative_to(folder).as_posix()
+        for file in folder.rglob("*")
+        if file.is_file() and file.name != "study.py"
     )
 
 
-def test_command_keeps_table_and_picture_and_prints_what_was_found(gallery: Gallery) -> None:
-    result = invoke(gallery, "square-numbers")
-    assert result.exit_code == 0
-    for word in ("They grow.", "The largest is 100.", "There are 10.", "square_numbers.parquet"):
-        assert word in result.output
-    assert kept(gallery.home) == [
+Shown = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Shown:
+    def call(*arguments: str) -> tuple[int, str]:
+        try:
+            status = main(arguments)
+        except SystemExit as exit:
+            status = int(str(exit.code))
+        shown = capsys.readouterr()
+        return status, shown.out + shown.err
+
+    return call
+
+
+# --- measuring ---------------------------------------------------------------------------------
+
+
+def test_command_keeps_table_and_picture_and_says_what_was_found(home: Path, call: Shown) -> None:
+    status, output = call("euclid", "square-numbers")
+    assert status == 0
+    for word in (
+        "They grow.",
+        "By counting.",
+        "The largest is 100.",
+        "There are 10.",
+        "Stands. It stands if they do.",
+        "square_numbers.parquet",
+    ):
+        assert word in output
+    assert kept(home) == [
         "pictures/euclid/square_numbers.png",
         "results/euclid/square_numbers.parquet",
     ]
-    assert gallery.picture(SQUARES, gallery.home).read_bytes().startswith(PNG)
-    frame = gallery.read(SQUARES, gallery.home)
+    assert STUDY.picture(SQUARE_NUMBERS, home).read_bytes().startswith(PNG)
+    frame = harness.read(STUDY, SQUARE_NUMBERS, home)
     pd.testing.assert_frame_equal(frame, measure(False))
     assert frame.attrs["cpu_seconds"] >= 0
 
 
 def test_quick_version_goes_to_a_temporary_folder(
-    gallery: Gallery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, call: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    result = invoke(gallery, "cubes", "--quick")
-    assert "The largest is 9." in result.output
-    assert not gallery.home.exists()
+    _, output = call("euclid", "square_numbers", "--quick")
+    assert "The largest is 9." in output
+    assert not kept(home)
     (folder,) = temporary.iterdir()
     assert folder.name.startswith("euclid-")
-    assert kept(folder) == ["pictures/euclid/cubes.png", "results/euclid/cubes.parquet"]
-    assert len(gallery.read(CUBES, folder)) == 3
+    assert len(harness.read(STUDY, SQUARE_NUMBERS, folder)) == 3
 
 
-def test_a_folder_of_ones_own(gallery: Gallery, tmp_path: Path) -> None:
-    invoke(gallery, "cubes", "--quick", "--folder", str(tmp_path / "mine"))
-    assert len(gallery.read(CUBES, tmp_path / "mine")) == 3
-    assert not gallery.home.exists()
+def test_a_folder_of_ones_own(home: Path, call: Shown, tmp_path: Path) -> None:
+    call("euclid", "cubes", "--folder", str(tmp_path / "mine"))
+    assert len(harness.read(STUDY, CUBES, tmp_path / "mine")) == 4
+    assert not kept(home)
 
 
-def test_nothing_is_kept_where_measuring_fails(gallery: Gallery) -> None:
+def test_a_run_that_is_stopped_goes_on_from_what_is_kept(home: Path, call: Shown) -> None:
+    status, output = call("euclid", "cubes", "--stop-at", "3", "--words", "so", "far")
+    assert status == 130
+    assert "2 so far" in output
+    assert "interrupted" in output
+    assert harness.read(STUDY, CUBES, home)["n"].tolist() == [1, 2]
+    status, output = call("euclid", "cubes", "--most", "5")
+    assert status == 0
+    assert output.split()[:3] == ["3", "4", "5"]
+    assert harness.read(STUDY, CUBES, home)["n"].tolist() == [1, 2, 3, 4, 5]
+    assert call("euclid", "cubes", "--most", "-1")[0] == 2
+
+
+def test_nothing_is_kept_where_measuring_fails(
+    home: Path, call: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(quick: bool) -> pd.DataFrame:
         raise DataError("numbers.npz is missing: count to ten")
 
-    broken = replace(gallery, experiments=(replace(SQUARES, measure=fail),))
-    result = invoke(broken, "square-numbers")
-    assert result.exit_code == 1
-    assert "error: numbers.npz is missing: count to ten" in result.output
-    assert not gallery.home.exists()
+    put(monkeypatch, replace(SQUARES, measure=whole(fail)))
+    status, output = call("euclid", "square-numbers")
+    assert status == 1
+    assert "error: numbers.npz is missing" in output
+    assert not kept(home)
 
 
-def test_an_earlier_table_outlives_a_failure(gallery: Gallery) -> None:
-    gallery.run(SQUARES, quick=False, folder=gallery.home)
+def test_an_earlier_table_outlives_a_failure(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.run(STUDY, SQUARE_NUMBERS, folder=home)
 
     def fail(quick: bool) -> pd.DataFrame:
         raise KeyboardInterrupt
 
+    put(monkeypatch, replace(SQUARES, measure=whole(fail)))
     with pytest.raises(KeyboardInterrupt):
-        gallery.run(replace(SQUARES, measure=fail), quick=False, folder=gallery.home)
-    assert len(gallery.read(SQUARES, gallery.home)) == 10
+        harness.run(STUDY, SQUARE_NUMBERS, folder=home)
+    assert len(harness.read(STUDY, SQUARE_NUMBERS, home)) == 10
 
 
-def test_a_missing_table_names_the_command_that_measures_it(gallery: Gallery) -> None:
-    gallery.run(CUBES, quick=True, folder=gallery.home)
-    before = kept(gallery.home)
-    result = invoke(gallery, "page")
-    assert result.exit_code == 1
-    assert "square_numbers.parquet is missing" in result.output
-    command = "python benchmarks/euclid/number_experiments.py square-numbers --folder"
-    assert command in result.output
-    assert kept(gallery.home) == before
+# --- listing -----------------------------------------------------------------------------------
 
 
-def test_page_is_made_of_the_tables(gallery: Gallery) -> None:
+def test_listing_names_every_experiment(home: Path, call: Shown) -> None:
+    for arguments in ((), ("euclid",)):
+        status, output = call(*arguments)
+        assert status == 0
+        for word in ("euclid: Numbers", "square-numbers", "Squares (seconds)", "Cubes", "page"):
+            assert word in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [(("euclit",), "euclid"), (("euclid", "cube"), "cubes"), (("euclid", "xyz"), "square-numbers")],
+)
+def test_unknown_names_say_the_nearest(
+    home: Path, call: Shown, arguments: tuple[str, ...], near: str
+) -> None:
+    status, output = call(*arguments)
+    assert status == 2
+    assert near in output
+
+
+def test_listing_the_real_studies_imports_no_torch() -> None:
+    code = (
+        "import sys; from benchmarks.__main__ import main; main([]); main(['speed']);"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'pandas', 'matplotlib')))"
+    )
+    listed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False
+    )
+    assert listed.returncode == 0, listed.stderr
+    for name in catalogue.studies():
+        assert f"{name}: {catalogue.study(name).title}" in listed.stdout
+
+
+def test_help_lists_the_options_of_an_experiment(home: Path, call: Shown) -> None:
+    status, output = call("euclid", "cubes", "--help")
+    assert status == 0
+    for word in ("Cubes", "--quick", "--folder", "--most", "count up to this", "--stop-at"):
+        assert word in output
+
+
+# --- pages -------------------------------------------------------------------------------------
+
+
+def test_a_missing_table_names_the_command_that_measures_it(home: Path, call: Shown) -> None:
+    harness.run(STUDY, CUBES, folder=home)
+    before = kept(home)
+    status, output = call("euclid", "page")
+    assert status == 1
+    assert "square_numbers.parquet is missing" in output
+    assert "python -m benchmarks euclid square-numbers --folder" in output
+    assert kept(home) == before
+
+
+def test_page_is_made_of_the_tables(home: Path, call: Shown) -> None:
     """Also where the picture is old, and of a table without seconds, kept by other means."""
-    gallery.run(SQUARES, quick=False, folder=gallery.home)
-    table = gallery.table(CUBES, gallery.home)
-    measure(True).to_parquet(table)
-    frame = gallery.read(SQUARES, gallery.home)
+    harness.run(STUDY, SQUARE_NUMBERS, folder=home)
+    measure(True).to_parquet(STUDY.table(CUBES, home))
+    frame = harness.read(STUDY, SQUARE_NUMBERS, home)
     frame.attrs["cpu_seconds"] = 12.3
-    frame.to_parquet(gallery.table(SQUARES, gallery.home))
-    gallery.picture(SQUARES, gallery.home).write_bytes(b"old")
+    frame.to_parquet(STUDY.table(SQUARE_NUMBERS, home))
+    STUDY.picture(SQUARE_NUMBERS, home).write_bytes(b"old")
 
-    result = invoke(gallery, "page")
-    readme = gallery.home / "euclid" / "README.md"
-    assert result.output.strip() == str(readme)
+    _, output = call("euclid", "page")
+    readme = home / "euclid" / "README.md"
+    assert output.strip() == str(readme)
     text = readme.read_text("utf-8")
-    assert text == gallery.page(gallery.home)
+    assert text == harness.page(STUDY, home)
     squares = """\
 # Numbers
 
+Of Euclid.
+
 ## Squares
 
-**The paper.** They grow.
+**Claim.** They grow.
+
+**How.** By counting.
 
 **Measured.** The largest is 100.
 
 - There are 10.
+
+**Verdict.** Stands. It stands if they do.
 
 | n | square |
 | --- | --- |
@@ -164,23 +320,23 @@ def test_page_is_made_of_the_tables(gallery: Gallery) -> None:
 ![Squares against n](../pictures/euclid/square_numbers.png)
 
 ```sh
-python benchmarks/euclid/number_experiments.py square-numbers  # 12 s on one core
+python -m benchmarks euclid square-numbers  # 12 s on one core
 ```
 
 ## Cubes
 """
     assert text.startswith(squares)
-    assert text.endswith("```sh\npython benchmarks/euclid/number_experiments.py cubes\n```\n")
-    for experiment in gallery.experiments:
-        link = f"../pictures/euclid/{experiment.name}.png"
+    assert text.endswith("```sh\npython -m benchmarks euclid cubes  # a minute\n```\n")
+    for entry in STUDY.experiments:
+        link = f"../pictures/euclid/{entry.name}.png"
         assert link in text
         assert (readme.parent / link).read_bytes().startswith(PNG)
 
 
-def test_help_lists_every_experiment(gallery: Gallery) -> None:
-    result = invoke(gallery, "--help")
-    for word in ("Numbers. Each command", "square-numbers", "Squares.", "cubes", "Cubes.", "page"):
-        assert word in result.output
+def test_a_verdict_is_whole_in_part_or_neither() -> None:
+    assert Verdict.of(True) is Verdict.of(True, False) is Verdict.STANDS
+    assert Verdict.of(False, True) is Verdict.IN_PART
+    assert Verdict.of(False) is Verdict.FALLS
 
 
 def test_lines_are_wrapped_and_list_items_indented() -> None:
@@ -190,6 +346,11 @@ def test_lines_are_wrapped_and_list_items_indented() -> None:
     assert max(map(len, lines)) <= 100
     assert [line[:4] for line in lines] == ["word", "word", "", "- wo", "  wo"]
     assert text.replace("\n  ", " ").split() == f"{words} - {words}".split()
+
+
+def test_lines_of_tables_are_not_wrapped() -> None:
+    line = f"| {'word ' * 40}|"
+    assert wrapped(f"A table:\n\n{line}") == f"A table:\n\n{line}"
 
 
 @pytest.mark.parametrize("marker", ["-", "+", "*", ">", "1.", "2)"])

@@ -1,9 +1,10 @@
 """The replication study, data side: as-published operators, further models, grids, comparison."""
 
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,16 +14,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from benchmarks.__main__ import main
+from benchmarks.lippl2022 import as_published, further_models, grids, published
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.runs.backends import Compute, Outcomes
 from implicit_bias.runs.cell import Origin, Outcome, compute, failure
-from implicit_bias.runs.configuration import Builders, Setting, load_data
+from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import Grid, cell_key
+from implicit_bias.runs.models import ModelFactory, load_data
 from implicit_bias.runs.store import Record
 from implicit_bias.training.minibatch import TrainingConfig, train
 
@@ -30,21 +33,15 @@ STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
 ROUNDING = 1e-9
 
 
-@pytest.fixture(scope="module")
-def lippl() -> Iterator[SimpleNamespace]:
-    """Import the scripts as modules that the processes they start find, too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(STUDY))
-        import as_published
-        import further_models
-        import published
-        import study
+# The modules of the study, by what they are for.
+LIPPL = SimpleNamespace(
+    as_published=as_published, further=further_models, published=published, study=grids
+)
 
-        yield SimpleNamespace(
-            as_published=as_published, further=further_models, published=published, study=study
-        )
-        for name in ("as_published", "further_models", "published", "study"):
-            del sys.modules[name]
+
+@pytest.fixture
+def lippl() -> SimpleNamespace:
+    return LIPPL
 
 
 def contexts(X: np.ndarray, n_units: int = 3, n_hyperplanes: int = 2) -> HyperplaneContexts:
@@ -93,9 +90,9 @@ def test_metric_is_the_pseudo_inverse_but_for_the_free_columns(
     np.testing.assert_allclose(lippl.as_published.metric(gating, free), expected, rtol=1e-8)
 
 
-def small_setting(**changes: object) -> Setting:
+def small_setting(**changes: object) -> RunConfig:
     facts = {"train_size": 80, "units": 4, "hyperplanes": 1, "steps": 30, "tol": 1e-8, **changes}
-    return Setting(**facts)  # type: ignore[arg-type]
+    return RunConfig(**facts)  # type: ignore[arg-type]
 
 
 def outcome_of(lippl: SimpleNamespace, grid: str, **changes: object) -> Outcome:
@@ -116,10 +113,10 @@ def test_svm_gln_published_has_other_groups(lippl: SimpleNamespace) -> None:
 def test_with_one_unit_the_folds_are_right(lippl: SimpleNamespace) -> None:
     """One unit has one fold: the published sum of norms is the right one."""
     setting = small_setting(units=1, hyperplanes=2)
-    builders = Builders(setting, load_data(setting))
-    train = builders.data.parts.train
-    published = lippl.as_published.svm_gln(builders).fit(train.X, train.y)
-    right = GatedSVC(builders.contexts(), **builders.solving()).fit(train.X, train.y)
+    factory = ModelFactory(setting, load_data(setting))
+    train = factory.data.parts.train
+    published = lippl.as_published.svm_gln(factory).fit(train.X, train.y)
+    right = GatedSVC(factory.contexts(), **factory.svm_options()).fit(train.X, train.y)
     np.testing.assert_allclose(published.coef_, right.coef_, atol=1e-6)
 
 
@@ -136,11 +133,11 @@ def test_osqp_gives_their_program_no_better_than_ours(lippl: SimpleNamespace) ->
 def test_gates_only_sees_the_gates_alone(lippl: SimpleNamespace) -> None:
     """The decision is a linear function of the 0/1 gates of the trained network."""
     setting = small_setting(models=("gd-relu",), units=8, on_failure="drop")
-    builders = Builders(setting, load_data(setting))
-    fitted = dict(builders.fit())
+    factory = ModelFactory(setting, load_data(setting))
+    fitted = dict(factory.fit())
     with pytest.warns(UserWarning, match="left out"):
-        ((name, svm),) = lippl.as_published.relu_models(builders, fitted)
-    X = builders.data.parts.validation.X
+        ((name, svm),) = lippl.as_published.relu_models(factory, fitted)
+    X = factory.data.parts.validation.X
     relu = fitted["gd-relu"]
     assert isinstance(relu, HasGating)
     gates = relu.gating().gates(X)
@@ -151,20 +148,20 @@ def test_gates_only_sees_the_gates_alone(lippl: SimpleNamespace) -> None:
 def test_a_moved_network_keeps_its_weights_but_not_its_contexts(lippl: SimpleNamespace) -> None:
     """Outputs written out: row h C + c of the contexts it is moved to, and the readout's bias."""
     setting = small_setting(models=("gd-gln",), hyperplanes=2)
-    builders = Builders(setting, load_data(setting))
-    train, X = builders.data.parts.train, builders.data.parts.validation.X
-    (network,) = (model for _, model in builders.fit())
+    factory = ModelFactory(setting, load_data(setting))
+    train, X = factory.data.parts.train, factory.data.parts.validation.X
+    (network,) = (model for _, model in factory.fit())
     assert isinstance(network, GLNClassifier)
-    moved = dict(lippl.as_published.redrawn_models(builders, {"gd-gln": network}))
+    moved = dict(lippl.as_published.redrawn_models(factory, {"gd-gln": network}))
     assert list(moved) == ["gd-gln-redrawn", "svm-gln-published", "svm-l2-published"]
     drawn = HyperplaneContexts.random(train.X, 4, 2, threshold="random", random_state=setting.seed)
     coef = network.network_.coef().reshape(4, 4, -1)
     chosen = drawn.contexts(X)
-    assert (chosen != builders.contexts().contexts(X)).any()
+    assert (chosen != factory.contexts().contexts(X)).any()
     expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
     outputs = moved["gd-gln-redrawn"].decision_function(X)
     np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
-    back = lippl.as_published.Moved(network.network_, builders.contexts()).fit(train.X, train.y)
+    back = lippl.as_published.Moved(network.network_, factory.contexts()).fit(train.X, train.y)
     np.testing.assert_allclose(back.decision_function(X), network.decision_function(X), atol=1e-6)
 
 
@@ -268,9 +265,7 @@ def tiny(lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "grids").mkdir()
     for name in ("gln", "odd"):
         (tmp_path / "grids" / f"{name}.toml").write_text(TINY)
-    monkeypatch.setattr(lippl.study, "HERE", tmp_path)
-    models = {name: lippl.study.MODELS[name] for name in ("gln", "odd")}
-    monkeypatch.setattr(lippl.study, "MODELS", models)
+    monkeypatch.setattr(lippl.study, "GRIDS", tmp_path / "grids")
     return tmp_path
 
 
@@ -280,21 +275,21 @@ class InThisProcess:
     def __init__(self, workers: int | None, compute: Compute) -> None:
         self.compute = compute
 
-    def run(self, cells: Sequence[Setting]) -> Outcomes:
+    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome."""
         for cell in cells:
             yield cell, self.compute(cell)
 
 
-def call(lippl: SimpleNamespace, folder: Path, *options: str) -> str:
-    import typer
+def call(folder: Path, grid: str, *options: str) -> str:
+    places = ["--store", str(folder / "store"), "--folder", str(folder)]
+    with redirect_stdout(StringIO()) as output:
+        assert main(["lippl2022", grid, "--workers", "1", *places, *options]) == 0
+    return output.getvalue()
 
-    app = typer.Typer()
-    app.command()(lippl.study.main)
-    places = ["--store", str(folder / "store"), "--out", str(folder / "out")]
-    result = CliRunner().invoke(app, [*options, "--workers", "1", *places])
-    assert result.exit_code == 0, result.output
-    return result.output
+
+def out(folder: Path) -> Path:
+    return folder / "results" / "lippl2022"
 
 
 def read(folder: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -305,11 +300,10 @@ def test_the_study_computes_goes_on_and_exports(
     lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
-    assert "gln: 1 of 1 cells" in call(lippl, tiny, "--quick", "--grid", "gln")
-    output = call(lippl, tiny)  # what quick computed is not computed again
-    assert "gln: 1 of 2 cells" in output
-    assert "odd: 2 of 2 cells" in output
-    before = read(tiny / "out", (*TABLES, "records"))
+    assert "gln: 1 of 1 cells" in call(tiny, "gln", "--quick")
+    assert "odd: 2 of 2 cells" in call(tiny, "odd")
+    assert "gln: 1 of 2 cells" in call(tiny, "gln")  # that of quick is not computed again
+    before = read(out(tiny), (*TABLES, "records"))
     # A cell of gln is two, one a momentum.
     assert before["records"].groupby("grid").size().to_dict() == {"gln": 2, "odd": 2}
     assert before["cells"].groupby("grid").size().to_dict() == {"gln": 4, "odd": 2}
@@ -318,9 +312,9 @@ def test_the_study_computes_goes_on_and_exports(
     assert (before["cells"]["status"] == "done").all()
     assert {"commit", "version", "numpy"} <= set(before["cells"])
     for name in TABLES:
-        (tiny / "out" / f"{name}.parquet").unlink()
-    assert "to compute" not in call(lippl, tiny, "--export")
-    for name, frame in read(tiny / "out", TABLES).items():
+        (out(tiny) / f"{name}.parquet").unlink()
+    assert "gln: 0 of 2 cells" in call(tiny, "gln")  # exports the records of all grids
+    for name, frame in read(out(tiny), TABLES).items():
         pd.testing.assert_frame_equal(frame, before[name])
 
 
@@ -328,20 +322,20 @@ def test_a_store_that_is_lost_goes_on_from_the_packed_records(
     lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
-    call(lippl, tiny, "--grid", "odd")
-    before = read(tiny / "out", TABLES)
+    call(tiny, "odd")
+    before = read(out(tiny), TABLES)
     (tiny / "store").rename(tiny / "lost")
-    output = call(lippl, tiny, "--grid", "odd")
+    output = call(tiny, "odd")
     assert "2 cells restored" in output
     assert "odd: 0 of 2 cells" in output
-    for name, frame in read(tiny / "out", TABLES).items():
+    for name, frame in read(out(tiny), TABLES).items():
         pd.testing.assert_frame_equal(frame, before[name])
     files = {
         folder: {file.name: file.read_bytes() for file in (tiny / folder).rglob("*.json")}
         for folder in ("store", "lost")
     }
     assert files["store"] == files["lost"]
-    assert "restored" not in call(lippl, tiny, "--export")
+    assert "restored" not in call(tiny, "odd")
 
 
 def test_failed_cells_are_to_compute_if_asked_for(
@@ -350,7 +344,7 @@ def test_failed_cells_are_to_compute_if_asked_for(
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
     monkeypatch.setattr(lippl.study, "compute", lambda cell, more: failure("no memory", 0.0))
     for options, count in (([], 2), ([], 0), (["--retry"], 2)):
-        assert f"odd: {count} of 2 cells" in call(lippl, tiny, "--grid", "odd", *options)
+        assert f"odd: {count} of 2 cells" in call(tiny, "odd", *options)
 
 
 def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleNamespace) -> None:
@@ -362,11 +356,11 @@ def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleN
         for i, (one, other) in enumerate(combinations(seconds, 2))
     )
     outcome = Outcome("done", Origin.here(), sum(seconds.values()), models, pairs)
-    record = Record(cell_key(setting), setting.facts(), outcome)
+    record = Record(cell_key(setting), setting.metadata(), outcome)
     ours, theirs = lippl.study.by_momentum(record)
     assert (ours.key, ours.setting) == (record.key, record.setting)
     plain = replace(setting, momentum=0.0)
-    assert (theirs.key, theirs.setting) == (cell_key(plain), plain.facts())
+    assert (theirs.key, theirs.setting) == (cell_key(plain), plain.metadata())
     # The networks trade places, the SVMs are in both, no time is counted twice.
     svms = ["svm-gln", "svm-gln-published"]
     assert [row["model"] for row in ours.outcome.models] == ["gd-gln", *svms]
@@ -545,11 +539,11 @@ def test_quick_study(
 ) -> None:
     """A cell of each published figure, and the published values to the digit."""
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
-    options = [word for name in ("gln", "shallow", "relu", "osqp") for word in ("--grid", name)]
-    call(lippl, tmp_path, "--quick", *options)
-    cells = pd.read_parquet(tmp_path / "out" / "cells.parquet")
+    for name in ("gln", "shallow", "relu", "osqp"):
+        call(tmp_path, name, "--quick")
+    cells = pd.read_parquet(out(tmp_path) / "cells.parquet")
     assert (cells["status"] == "done").all()
-    models = pd.read_parquet(tmp_path / "out" / "models.parquet")
+    models = pd.read_parquet(out(tmp_path) / "models.parquet")
     svms = models[models["model"].str.startswith("svm")].drop_duplicates(["grid", "model"])
     accuracy = 1 - svms.set_index(["grid", "model"])["validation_error"]
     assert accuracy["gln", "svm-gln-published"] == pytest.approx(0.84975, abs=1e-6)

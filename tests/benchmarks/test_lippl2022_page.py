@@ -1,8 +1,6 @@
 """The replication study, figures, claims and page, from frames whose answers are known."""
 
 import re
-import sys
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,31 +9,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
+from benchmarks.lippl2022 import claims, figures, page, published, values
+from implicit_bias.datasets.files import DataError
 from implicit_bias.report.style import style
 
 STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
-MODULES = ("published", "values", "figures", "claims", "page")
 SEEDS = (1, 2, 3)
 
 
-@pytest.fixture(scope="module")
-def lippl() -> Iterator[SimpleNamespace]:
-    """Import the scripts as modules."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(STUDY))
-        import claims
-        import figures
-        import page
-        import published
-        import values
+LIPPL = SimpleNamespace(
+    claims=claims, figures=figures, page=page, published=published, values=values
+)
 
-        yield SimpleNamespace(
-            claims=claims, figures=figures, page=page, published=published, values=values
-        )
-        for name in MODULES:
-            sys.modules.pop(name)
+
+@pytest.fixture
+def lippl() -> SimpleNamespace:
+    return LIPPL
 
 
 # --- a study whose results are chosen ----------------------------------------------------------
@@ -460,24 +450,24 @@ def test_all_figures_and_pages_from_files(
     )
     study.cell({"gd-gln": 0.1, "svm-gln": 0.1}, grid="large", train_size=5000)
     tables = study.tables()
+    results = tmp_path / "results" / "lippl2022"
+    results.mkdir(parents=True)
     for name in ("cells", "models", "pairs"):
-        getattr(tables, name).to_parquet(tmp_path / f"{name}.parquet")
-    tables.points.to_parquet(tmp_path / "published.parquet")
-    drawn = CliRunner().invoke(
-        lippl.figures.app, ["all", "--tables", str(tmp_path), "--out", str(tmp_path / "pictures")]
-    )
-    assert drawn.exit_code == 0, drawn.output
-    pictures = {file.name for file in (tmp_path / "pictures").glob("*.png")}
-    lippl.page.main(tmp_path, readme=tmp_path / "README.md")
-    text = (tmp_path / "README.md").read_text()
+        getattr(tables, name).to_parquet(results / f"{name}.parquet")
+    tables.points.to_parquet(results / "published.parquet")
+    index, readme = lippl.page.write_page(tmp_path)
+    pictures = {file.name for file in (tmp_path / "pictures" / "lippl2022").glob("*.png")}
+    text = readme.read_text()
     linked = set(re.findall(r"pictures/lippl2022/([\w.-]+)", text))
     assert linked <= pictures
     assert {"other-tasks.png", "larger.png"} <= pictures
-    page = (tmp_path / "index.html").read_text()
+    page = index.read_text()
+    assert "svm-l2" in page
+    assert (results / "published.md").read_text() == lippl.published.summary(tables.points)
     assert page.count("data:image/png") == len(pictures)
     assert re.findall("<p>([^<]*): not yet computed", page) == [lippl.page.BEYOND["infinite-time"]]
 
 
-def test_tables_that_are_missing_name_their_script(lippl: SimpleNamespace, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="run study.py"):
+def test_tables_that_are_missing_name_their_command(lippl: SimpleNamespace, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="lippl2022 GRID"):
         lippl.values.Tables.read(tmp_path)

@@ -1,38 +1,20 @@
 """The experiments on the activation Gram matrix: they run, and the page is that of the results."""
 
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from implicit_bias.report.gallery import Gallery
+from benchmarks import catalogue, harness
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+STUDY = catalogue.study("panigrahi2020")
 NAMES = ["spectra", "zeros", "decay", "training", "depth"]
 
 
 @pytest.fixture(scope="module")
-def gallery() -> Iterator[Gallery]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS / "panigrahi2020"))
-        yield importlib.import_module("activation_gram_experiments").GALLERY
-
-
-@pytest.fixture(scope="module")
-def kept(gallery: Gallery) -> dict[str, pd.DataFrame]:
-    frames = (gallery.read(experiment, BENCHMARKS) for experiment in gallery.experiments)
-    return dict(zip(NAMES, frames, strict=True))
-
-
-def test_the_page_is_of_the_tables_that_are_kept(gallery: Gallery) -> None:
-    """Else: python benchmarks/panigrahi2020/activation_gram_experiments.py page."""
-    assert [experiment.name for experiment in gallery.experiments] == NAMES
-    assert gallery.readme(BENCHMARKS).read_text("utf-8") == gallery.page(BENCHMARKS)
-    for experiment in gallery.experiments:
-        assert gallery.picture(experiment, BENCHMARKS).is_file()
+def kept() -> dict[str, pd.DataFrame]:
+    return {name: harness.read(STUDY, STUDY.entry(name)) for name in NAMES}
 
 
 def test_kept_spectra(kept: dict[str, pd.DataFrame]) -> None:
@@ -77,10 +59,10 @@ def test_kept_depth(kept: dict[str, pd.DataFrame]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", range(len(NAMES)), ids=NAMES)
-def test_quick_version(gallery: Gallery, index: int, tmp_path: Path) -> None:
-    experiment = gallery.experiments[index]
-    frame = gallery.run(experiment, quick=True, folder=tmp_path)
+@pytest.mark.parametrize("name", NAMES)
+def test_quick_version(name: str, tmp_path: Path) -> None:
+    entry = STUDY.entry(name)
+    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
     numbers = frame.drop(columns=["exact", "theory", "smallest"], errors="ignore")
     assert numbers.notna().all(axis=None)
-    assert "|" in experiment.findings(frame)
+    assert "|" in harness.findings(entry, harness.load(STUDY, entry), frame)

@@ -1,61 +1,49 @@
 """The benchmark of growth: points, what is kept from run to run, exponents, and the picture."""
 
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import typer
-from typer.testing import CliRunner
 
+from benchmarks import catalogue, harness
+from benchmarks.__main__ import main
+from benchmarks.speed import scaling
 from implicit_bias.certificate import Status
 from implicit_bias.solvers import solve
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+def point(N: int = 60, H: int = 3, C: int = 2, **other: Any) -> scaling.Point:
+    return scaling.Point(**{"dataset": "digits", **other}, N=N, H=H, C=C)
 
 
-@pytest.fixture(scope="module")
-def bench() -> Iterator[ModuleType]:
-    """Import the script as a module that the processes it starts find, too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        yield importlib.import_module("scaling")
-
-
-def point(bench: ModuleType, N: int = 60, H: int = 3, C: int = 2, **other: str) -> Any:
-    return bench.Point(**{"dataset": "digits", **other}, N=N, H=H, C=C)
-
-
-def test_lines_meet_in_the_first_point(bench: ModuleType) -> None:
-    points = bench.lines("digits", N=(300, 100), H=(20, 10), C=(2, 4))
+def test_lines_meet_in_the_first_point() -> None:
+    points = scaling.lines("digits", N=(300, 100), H=(20, 10), C=(2, 4))
     sizes = [(one.N, one.H, one.C) for one in points]
     assert sizes == [(300, 20, 2), (300, 20, 4), (300, 10, 2), (100, 20, 2)]
 
 
-def test_smaller_points_are_parts_of_larger_ones(bench: ModuleType) -> None:
-    small, large = point(bench, 60).problem(), point(bench, 100).problem()
+def test_smaller_points_are_parts_of_larger_ones() -> None:
+    small, large = point(60).problem(), point(100).problem()
     np.testing.assert_array_equal(small.X, large.X[:60])
     np.testing.assert_array_equal(small.y, large.y[:60])
 
 
 @pytest.mark.parametrize("conflict", ["twin", "between"])
-def test_conflicts_are_not_separable(bench: ModuleType, conflict: str) -> None:
-    found = solve(point(bench, conflict=conflict).problem())
+def test_conflicts_are_not_separable(conflict: str) -> None:
+    found = solve(point(conflict=conflict).problem())
     assert found.status is Status.NOT_SEPARABLE
     assert (found.stats.conflict is not None) == (conflict == "twin")
 
 
-def test_rows_are_kept(bench: ModuleType) -> None:
-    first, second = point(bench, 60), point(bench, 80)
+def test_rows_are_kept() -> None:
+    first, second = point(60), point(80)
     row = {**first.__dict__, "tol": 1e-6, "device": "cpu", "limit": 60.0, "outcome": "answered"}
 
     def left(limit: float = 60.0, tol: float = 1e-6, **changes: object) -> list[Any]:
         rows = [{**row, **changes}]
-        found = bench.missing([first, second], rows, tol=tol, device="cpu", limit=limit)
+        found = scaling.missing([first, second], rows, tol=tol, device="cpu", limit=limit)
         return list(found)
 
     assert left() == left(limit=1e6) == [second]
@@ -64,32 +52,32 @@ def test_rows_are_kept(bench: ModuleType) -> None:
     assert left(90.0, outcome="time limit") == [first, second]
 
 
-def test_exponents(bench: ModuleType) -> None:
+def test_exponents() -> None:
     x = np.array([500.0, 1000.0, 4000.0])
-    assert bench.exponent(x, 3e-6 * x**1.7) == pytest.approx((1.7, 3e-6))
+    assert scaling.exponent(x, 3e-6 * x**1.7) == pytest.approx((1.7, 3e-6))
 
 
-def test_a_law_holds_for_one_solver(bench: ModuleType) -> None:
+def test_a_law_holds_for_one_solver() -> None:
     """Along N the working set takes over: its points are fitted apart; two points have no law."""
     N = np.array([500, 1000, 2000, 5000, 10_000])
     frame = pd.DataFrame({"N": N, "H": 1, "ratio": 1.0, "solve_gib": [0.01, 0.02, 0.2, 1, 2]})
-    assert [part["N"].tolist() for part in bench.pieces(frame, "N", "ratio")] == [[500, 1000, 2000]]
-    (memory,) = bench.pieces(frame, "H", "solve_gib")  # what is too little to measure is left out
+    assert [part["N"].tolist() for part in scaling.pieces(frame, "N", "ratio")] == [
+        [500, 1000, 2000]
+    ]
+    (memory,) = scaling.pieces(frame, "H", "solve_gib")  # what is too little to measure is left out
     assert memory["N"].tolist() == [2000, 5000, 10_000]
 
 
 @pytest.mark.slow
-def test_command(bench: ModuleType, tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(bench.main)
-    files = ["--folder", str(tmp_path)]
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = catalogue.study("speed")
+    entry = study.entry("scaling")
 
     def run(*options: str) -> tuple[str, list[dict[str, Any]]]:
-        result = CliRunner().invoke(app, ["--quick", "--only", "N=100 ", *files, *options])
-        assert result.exit_code == 0, result.output
-        frame = pd.read_parquet(tmp_path / "results" / "scaling.parquet")
-        rows = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
-        return result.output, rows
+        arguments = ["--quick", "--only", "N=100 ", "--folder", str(tmp_path), *options]
+        assert main(["speed", "scaling", *arguments]) == 0
+        frame = harness.read(study, entry, tmp_path)
+        return capsys.readouterr().out, harness.rows_of(frame)
 
     output, (stopped,) = run("--time-limit", "0.001")
     assert stopped["outcome"] == "time limit"
@@ -104,7 +92,7 @@ def test_command(bench: ModuleType, tmp_path: Path) -> None:
     yardstick = (row["yardstick_before"] + row["yardstick_after"]) / 2
     assert row["ratio"] == pytest.approx(row["seconds"] / yardstick)
     assert row["peak_gib"] >= row["solve_gib"] >= 0
-    assert (tmp_path / "pictures" / "scaling.png").stat().st_size > 0
+    assert study.picture(entry, tmp_path).stat().st_size > 0
     output, again = run()
     assert "0 to solve" in output
     assert again == [row]

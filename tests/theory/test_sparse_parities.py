@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.daniely2020.digit_strips import strips
 from benchmarks.daniely2020.network import ParityConfig, train_parity
-from benchmarks.daniely2020.strips import strips
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.gating import UnitGates
 from implicit_bias.problem import MarginProblem

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.panigrahi2020.gram_shared import (
+from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.panigrahi2020.shared import (
     COLOUR,
     MARKER,
     ROUNDING,
@@ -18,7 +19,6 @@ from benchmarks.panigrahi2020.gram_shared import (
     parts,
     plain_numbers,
 )
-from implicit_bias.report.gallery import Experiment, common_legend
 from implicit_bias.report.style import GREY
 from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
@@ -142,15 +142,25 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    half = frame["smallest"] >= frame["upper"] / 2
+    return Verdict.of(bool(half.groupby([frame["activation"], frame["n"]]).any().all()))
+
+
 EXPERIMENT = Experiment(
-    name="depth",
-    title="Depth",
     claim="With enough hidden layers, samples in few dimensions are no limitation: the smallest "
     "eigenvalue is large for smooth activations, too. (Abstract; the theorem's network and its "
     "constants were not at hand.)",
-    measure=measure,
+    how=("G of the last hidden layer by the recursion of its closed form, layer by layer."),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if for every activation and n the smallest eigenvalue reaches half of the "
+        "diagonal within the layers that were computed."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Smallest eigenvalue against depth, and the depth it takes against the separation",
 )

@@ -41,11 +41,6 @@ def by_method(frame: pd.DataFrame, x: str, y: str) -> dict[str, dict[int, float]
     return found
 
 
-def percent(share: float) -> str:
-    """Per cent, with one digit behind the point."""
-    return f"{100 * share:.1f} %"
-
-
 def error_rate(outputs: Array, y: Array) -> float:
     """Share of samples on which the sign of f is wrong, or f is 0."""
     return float(np.mean(y * outputs <= 0))

@@ -13,8 +13,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.panigrahi2020.gram_shared import COLOUR, MARKER, TRAINED, parts, plain_numbers
-from implicit_bias.report.gallery import Experiment
+from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER, TRAINED, parts, plain_numbers
 from implicit_bias.report.style import GREY
 from implicit_bias.theory.gated_least_squares import predicted_losses
 from implicit_bias.theory.gradient_gram import (
@@ -176,15 +176,29 @@ def _training_errors(frame: pd.DataFrame) -> pd.DataFrame:
     return errors.groupby([frame["activation"], frame["width"]], sort=False).max().unstack()
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    worst = [_training_errors(rows).to_numpy() for _, rows in parts(frame, "n")]
+    falls = all(bool((np.diff(errors, axis=1) < 0).all()) for errors in worst)
+    return Verdict.of(falls and all(errors[:, -1].max() < 0.1 for errors in worst), falls)
+
+
 EXPERIMENT = Experiment(
-    name="training",
-    title="Training curves against the spectrum",
     claim="Equation (3), after Arora et al. (2019): ||u - y||^2 at step t is about "
     "sum_i (1 - s lambda_i)^(2t) <v_i, y>^2. Figure 1 (a, b): networks on the circle with "
     "n = 10 and 50 train at rates in the order of their eigenvalues.",
-    measure=measure,
+    how=(
+        "Gradient descent on the first layer of networks of several widths; equation (3) with the"
+        " spectrum of their own G at the start."
+    ),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if the error of equation (3) falls with the width for every activation, and is"
+        " below 0.1 at the largest; in part if it falls."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Squared error against the step, measured at two widths and predicted by equation (3)",
 )

@@ -9,9 +9,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.daniely2020.network import ParityConfig, ParityNetwork
-from benchmarks.daniely2020.parity_shared import rms
-from implicit_bias.report.gallery import Experiment, common_legend
+from benchmarks.daniely2020.shared import rms
+from benchmarks.harness import Experiment, Verdict, common_legend, whole
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.report.words import percent
 from implicit_bias.theory.sparse_parities import (
     CEILING,
     ParityDistribution,
@@ -104,7 +105,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def largest(ratios: pd.Series) -> str:
     """Largest deviation in per cent."""
-    return f"{100 * ratios.abs().max():.1f} %"
+    return percent(ratios.abs().max())
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -125,16 +126,26 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, [ax], 3)
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    large = (frame["on"] >= 10 * frame["off"]).all()
+    return Verdict.of(large and (frame["off"].diff().iloc[1:] < 0).all(), bool(large))
+
+
 EXPERIMENT = Experiment(
-    name="first_step",
-    title="The first step: its gradient on A and off A",
     claim=(
         "From the start of theorem 3 the gradient of the first step is large in the weights of "
         "the relevant bits, and nearly vanishes in all others."
     ),
-    measure=measure,
+    how=("The gradient at the start of theorem 3, over the whole distribution and on samples."),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if the gradient on A is at least ten times that off A for every n, and the "
+        "latter falls throughout."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Gradient of the first step on A and off A against the number of bits.",
 )

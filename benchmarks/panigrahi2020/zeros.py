@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from benchmarks.panigrahi2020.gram_shared import parts, plain_numbers
-from implicit_bias.report.gallery import Experiment
+from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.panigrahi2020.shared import parts, plain_numbers
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
 from implicit_bias.theory.gradient_gram import (
     activation_gram,
@@ -120,15 +120,28 @@ def _rank(gram: Array) -> int:
     return int(np.count_nonzero(values > NOT_ZERO * values[0]))
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    exact = frame[["finite", "infinite"]].eq(frame["theory"], axis=0).all(axis=None)
+    return Verdict.of(bool(exact) and bool((frame["theory"] < frame["n"]).any()))
+
+
 EXPERIMENT = Experiment(
-    name="zeros",
-    title="Zero eigenvalues of polynomial activations",
     claim="Theorem 4.3: for a polynomial activation and many samples that span few dimensions, "
     "eigenvalues of G are 0. (The full text was not at hand: their exact number is ours. With "
     "degree p and a span of d' dimensions all but O(d'^p) are.)",
-    measure=measure,
+    how=(
+        "Random samples in subspaces of R^10; eigenvalues that are not rounding are counted, at "
+        "infinite and at finite width."
+    ),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if both counts are those of the formula in every cell, and some eigenvalues "
+        "are 0."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Eigenvalues that are not 0 against the samples, counted and as the formula has them",
 )

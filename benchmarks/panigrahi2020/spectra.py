@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from benchmarks.panigrahi2020.gram_shared import COLOUR, DRAWN, ROUNDING, SMOOTH, number, parts
+from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, ROUNDING, SMOOTH, number, parts
 from implicit_bias.datasets.files import DATA_VARIABLE, DataError
 from implicit_bias.datasets.images import load_digits, load_mnist
-from implicit_bias.report.gallery import Experiment
 from implicit_bias.report.style import BLACK, GREY
 from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
@@ -226,18 +226,37 @@ def _deviations(frame: pd.DataFrame) -> pd.Series[float]:
     return (change / largest).groupby(frame["data"]).max()
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    ends = _ends(frame)
+    half = [name for name in ends if name.startswith("half")][-1]
+    kinked = all(ends[half][activation] > ROUNDING for activation in ("relu", "selu", "elu"))
+    exact = frame[(frame["data"] == half) & (frame["activation"] == "tanh")]["exact"]
+    spread = all(ratios["tanh"] > 1e-6 for name, ratios in ends.items() if "circle" not in name)
+    holds = [kinked, exact.iloc[-1] < 1e-10 * exact.iloc[0], spread]
+    return Verdict.of(all(holds), any(holds))
+
+
 EXPERIMENT = Experiment(
-    name="spectra",
-    title="Spectra: circle, MNIST, CIFAR-10",
     claim="Figure 1 (c, d): the eigenvalues of G for n = 10 and 50 points of a circle in the "
     "sphere of R^10, at initialisation. All eigenvalues are large for ReLU, SELU and ELU if the "
     "samples are separated (assumption 1); for tanh and swish the smallest can be small if the "
     "samples span few dimensions, and are large if they span many. (From the abstract and the "
     "caption of the figure: we had no full text. Whether its points lie on the whole circle or on "
     "half of it we do not know, so here are both.)",
-    measure=measure,
+    how=(
+        "Eigenvalues of G by its closed form at infinite width, and of one draw of weights at "
+        "width m; n images or points of a circle, labels play no part."
+    ),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if on the half circle all eigenvalues of ReLU, SELU and ELU are above rounding"
+        " while the smallest of tanh is below 1e-10 of the largest, and on images those of tanh "
+        "are above 1e-6."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Eigenvalues of G against their index, a panel a data set, with theory for tanh",
 )

@@ -12,11 +12,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.daniely2020.parity_methods import random_weights, relu_features
-from benchmarks.daniely2020.parity_shared import LOOKS, rms
+from benchmarks.daniely2020.methods import random_weights, relu_features
+from benchmarks.daniely2020.shared import LOOKS, rms
+from benchmarks.harness import Experiment, Verdict, common_legend, whole
 from implicit_bias.gating import UnitGates
 from implicit_bias.problem import MarginProblem, gated_linear
-from implicit_bias.report.gallery import Experiment, common_legend
 from implicit_bias.report.style import BLACK, GREY
 from implicit_bias.solvers import solve
 from implicit_bias.theory.sparse_parities import (
@@ -212,9 +212,13 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, panels.flat, 2)
 
 
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    below = (frame["loss"] >= frame["bound"] - 1e-9).all()
+    return Verdict.of(below and (frame["least_correlation"] <= frame["proved"]).all())
+
+
 EXPERIMENT = Experiment(
-    name="bound",
-    title="The lower bound beside linear methods",
     claim=(
         "Of any N features in [-1, 1], fixed before A is known, and any norm B, there are sets A "
         "for which no linear predictor has a hinge loss on D_A much below 1/2, unless N or B is "
@@ -222,9 +226,15 @@ EXPERIMENT = Experiment(
         "for some A, and 1/2 - B/2 ||c_A|| for every A, c_A the correlations of the features with "
         "the parity."
     ),
-    measure=measure,
+    how=("Linear methods of soft margin, trained on samples and judged on all inputs."),
+    measure=whole(measure),
     draw=draw,
     found=found,
+    rule=(
+        "It stands if no loss is below the bound of its features, and no least correlation above "
+        "what is proved."
+    ),
+    verdict=verdict,
     tabulate=tabulate,
     alt="Exact hinge loss against the norm for four linear methods, above two lower bounds.",
 )

@@ -1,0 +1,376 @@
+"""What an experiment is: it measures, keeps, draws, and says what its table shows.
+
+An experiment measures a table, once, for minutes or hours. Picture, words, verdict and page are
+made of that table alone, so that no number on a page is typed, and all of it can be made anew
+without measuring. `benchmarks.catalogue` says where each file lies. A quick version, small sizes in
+seconds, goes to a temporary folder, so that what is kept is never of small sizes.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import matplotlib
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.catalogue import HOME, Entry, Study
+from implicit_bias.datasets.files import DataError
+from implicit_bias.report.style import style
+from implicit_bias.storage.atomic import write_atomically
+
+# Longest line of a page.
+LINE = 100
+# A space before what would make a list or a quotation of a line that began with it.
+BEFORE_MARKER = re.compile(r" (?=(?:[-+*>]|\d+[.)]) )")
+
+
+class Misuse(ValueError):
+    """Options that an experiment cannot follow; the message has the cure."""
+
+
+# --- an experiment -----------------------------------------------------------------------------
+
+
+class Verdict(Enum):
+    """What becomes of a claim; each member carries its words."""
+
+    STANDS = "stands"
+    IN_PART = "stands in part"
+    FALLS = "does not stand"
+    ANSWERED = "answered"
+    OPEN = "not yet computed"
+
+    @classmethod
+    def of(cls, whole: object, part: object = False) -> Verdict:
+        """Judge a claim by whether all of its rule holds, or else a part."""
+        return cls.STANDS if whole else cls.IN_PART if part else cls.FALLS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What one can ask of an experiment beside ``--quick``: each field is an option."""
+
+
+def option(default: Any, what: str) -> Any:
+    """Make a field of `Options`, with its line of help."""
+    return field(default=default, metadata={"help": what})
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Generic[OptionsT]):
+    """What an experiment is asked to measure.
+
+    Attributes
+    ----------
+    quick : bool
+        Small sizes, in seconds.
+    options : Options
+        Those of the experiment.
+    kept : DataFrame
+        The table as it is kept, from which a run goes on; without rows if there is none.
+    file : Path
+        Where the table is kept.
+    say : callable
+        Tells the user how far it is.
+    """
+
+    quick: bool
+    options: OptionsT
+    kept: pd.DataFrame
+    file: Path
+    say: Callable[[str], None]
+
+
+class Tables(Protocol):
+    """How a table is kept in files."""
+
+    def file(self, file: Path) -> Path:
+        """Return where it really is, of the file that the study names."""
+
+    def read(self, file: Path) -> pd.DataFrame | None:
+        """Return the table, or None."""
+
+    def write(self, file: Path, frame: pd.DataFrame) -> None:
+        """Keep the table."""
+
+
+@dataclass(frozen=True)
+class OneFile:
+    """A table has a Parquet file to itself."""
+
+    def file(self, file: Path) -> Path:
+        """Return the file."""
+        return file
+
+    def read(self, file: Path) -> pd.DataFrame | None:
+        """Return the table, or None."""
+        return pd.read_parquet(file) if file.is_file() else None
+
+    def write(self, file: Path, frame: pd.DataFrame) -> None:
+        """Keep the table, whole or not at all."""
+        write_atomically(file, frame.to_parquet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A claim, a table that is measured, its picture, what it shows, and the verdict.
+
+    Attributes
+    ----------
+    claim : str
+        What is claimed, in Markdown; also, what of it could not be verified.
+    how : str
+        How it is measured, in Markdown.
+    measure : callable
+        Gets a `Run` and yields the table whenever it has grown by something worth keeping. What it
+        has yielded is on the disk when a run is stopped, and comes back as `Run.kept`. See `whole`
+        for a table that is only worth keeping as a whole.
+    found : callable
+        What a table shows, in Markdown: paragraphs, lists, tables; all numbers from the table.
+    rule, verdict : str, callable
+        When the claim stands, in words, and whether it does by a table.
+    tabulate : callable
+        What of a table a reader wants to see: a string in every cell.
+    draw : callable or None
+        The picture of a table.
+    alt : str
+        What the picture shows: alternative text.
+    notes : str
+        What is said beside it and rests on no table, in Markdown.
+    options : type
+        What one can ask of it.
+    tables : Tables
+        How its table is kept.
+    """
+
+    claim: str
+    how: str
+    measure: Callable[[Run[Any]], Iterator[pd.DataFrame]]
+    found: Callable[[pd.DataFrame], str]
+    rule: str
+    verdict: Callable[[pd.DataFrame], Verdict]
+    tabulate: Callable[[pd.DataFrame], pd.DataFrame]
+    draw: Callable[[pd.DataFrame], Figure] | None = None
+    alt: str = ""
+    notes: str = ""
+    options: type[Options] = Options
+    tables: Tables = OneFile()
+
+
+def whole(measure: Callable[[bool], pd.DataFrame]) -> Callable[[Run[Any]], Iterator[pd.DataFrame]]:
+    """Measure at once, small or not, a table that nothing shorter can stand for.
+
+    ``attrs["cpu_seconds"]`` of the table is what it took.
+    """
+
+    def measured(run: Run[Any]) -> Iterator[pd.DataFrame]:
+        started = time.process_time()
+        frame = measure(run.quick)
+        frame.attrs["cpu_seconds"] = time.process_time() - started
+        yield frame
+
+    return measured
+
+
+def middle_of(doc: str | None) -> str:
+    """Return the paragraphs of a module's head between its first line and its source."""
+    paragraphs = (doc or "").strip().split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs[1:-1])
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table."""
+    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
+
+
+# --- what is kept ------------------------------------------------------------------------------
+
+
+def load(study: Study, entry: Entry) -> Experiment:
+    """Import an experiment of the list."""
+    module = import_module(f"benchmarks.{study.name}.{entry.module or entry.name}")
+    found: Experiment = module.EXPERIMENTS[entry.name] if entry.module else module.EXPERIMENT
+    return found
+
+
+def kept_in(folder: Path | None, *, quick: bool, name: str) -> Path:
+    """Return where files go: the folder asked for, or a temporary one if quick."""
+    if folder is not None:
+        return folder
+    return Path(tempfile.mkdtemp(prefix=f"{name}-")) if quick else HOME
+
+
+def run(
+    study: Study,
+    entry: Entry,
+    *,
+    quick: bool = False,
+    folder: Path = HOME,
+    options: Options | None = None,
+    say: Callable[[str], None] = print,
+) -> pd.DataFrame:
+    """Measure what is missing, and keep table and picture under a folder.
+
+    Returns
+    -------
+    DataFrame
+        The table.
+    """
+    experiment = load(study, entry)
+    file = study.table(entry, folder)
+    kept = experiment.tables.read(file)
+    frame = pd.DataFrame() if kept is None else kept
+    asked = Run(
+        quick=quick, options=options or experiment.options(), kept=frame, file=file, say=say
+    )
+    for frame in experiment.measure(asked):
+        experiment.tables.write(file, frame)
+    redraw(study, entry, folder)
+    return frame
+
+
+def read(study: Study, entry: Entry, folder: Path = HOME) -> pd.DataFrame:
+    """Return the table that is kept under a folder.
+
+    Raises
+    ------
+    DataError
+        There is none; the message names the command that measures it.
+    """
+    file = study.table(entry, folder)
+    frame = load(study, entry).tables.read(file)
+    if frame is None:
+        command = f"{study.command(entry)} --folder {folder}"
+        raise DataError(f"{file} is missing: measure it first, by `{command}`")
+    return frame
+
+
+def redraw(study: Study, entry: Entry, folder: Path = HOME) -> None:
+    """Draw the table that is kept under a folder, and keep the picture there."""
+    draw = load(study, entry).draw
+    if draw is None:
+        return
+    frame = read(study, entry, folder)
+    with style(), matplotlib.rc_context({"text.parse_math": True}):  # powers of ten on axes
+        figure = draw(frame)
+        picture = study.picture(entry, folder)
+        write_atomically(picture, lambda path: figure.savefig(path, format="png"))
+
+
+# --- what is said ------------------------------------------------------------------------------
+
+
+def findings(entry: Entry, experiment: Experiment, frame: pd.DataFrame) -> str:
+    """Write heading, claim, how it was measured, result and verdict of a table, in Markdown."""
+    verdict = f"{experiment.verdict(frame).value}. {experiment.rule}"
+    return "\n\n".join(
+        [
+            f"## {entry.title}",
+            wrapped(f"**Claim.** {experiment.claim}"),
+            wrapped(f"**How.** {experiment.how}"),
+            wrapped(f"**Measured.** {experiment.found(frame)}"),
+            wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]}"),
+            markdown_table(experiment.tabulate(frame)),
+        ]
+    )
+
+
+def page(study: Study, folder: Path = HOME) -> str:
+    """Return the page, in Markdown, of the tables that are kept under a folder.
+
+    Raises
+    ------
+    DataError
+        A table is missing.
+    """
+    sections = (_section(study, entry, folder) for entry in study.experiments)
+    return "\n\n".join([study.head, *sections]) + "\n"
+
+
+def write_page(study: Study, folder: Path = HOME) -> list[Path]:
+    """Write the page, and draw all pictures again, from the tables that are kept under a folder.
+
+    Returns
+    -------
+    list of Path
+        The pages.
+
+    Raises
+    ------
+    DataError
+        A table is missing.
+    """
+    if study.own_page:
+        written: list[Path] = import_module(f"benchmarks.{study.name}.page").write_page(folder)
+        return written
+    text = page(study, folder)
+    for entry in study.experiments:
+        redraw(study, entry, folder)
+    file = study.readme(folder)
+    write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
+    return [file]
+
+
+def _section(study: Study, entry: Entry, folder: Path) -> str:
+    experiment = load(study, entry)
+    frame = read(study, entry, folder)
+    cost = entry.cost
+    if "cpu_seconds" in frame.attrs:
+        cost = f"{frame.attrs['cpu_seconds']:.0f} s on one core"
+    parts = [findings(entry, experiment, frame)]
+    if experiment.draw is not None:
+        parts.append(f"![{experiment.alt}](../pictures/{study.name}/{entry.name}.png)")
+    parts.append(f"```sh\n{study.command(entry)}  # {cost}\n```")
+    if experiment.notes:
+        parts.append(experiment.notes)
+    return "\n\n".join(parts)
+
+
+def wrapped(text: str) -> str:
+    """Break paragraphs and list items, a line each, into lines of at most 100 characters.
+
+    Lines of tables stay as they are.
+    """
+    return "\n".join(
+        line
+        if line.startswith("|")
+        else textwrap.fill(
+            BEFORE_MARKER.sub("\0", line),
+            LINE,
+            subsequent_indent="  " if line.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.split("\n")
+    ).replace("\0", " ")
+
+
+def markdown_table(cells: pd.DataFrame) -> str:
+    """Write a table of strings in Markdown."""
+    lines = [list(cells.columns), ["---"] * cells.shape[1], *cells.to_numpy().tolist()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def common_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> Figure:
+    """Put one legend below all panels, every label once."""
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        drawn, labels = ax.get_legend_handles_labels()
+        handles |= dict(zip(labels, drawn, strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+    return figure

@@ -1,0 +1,80 @@
+"""When has a ReLU network finished choosing its contexts? SVM-LC along its training.
+
+Source: Lippl, Abbott, Chung (2022), section 5, for SVM-LC; the trajectory is not in the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pandas as pd
+
+from benchmarks.harness import Experiment, Verdict, whole
+from implicit_bias.report.figures.trajectory import trajectory_figure
+from implicit_bias.report.words import percent
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.models import load_data
+from implicit_bias.runs.trajectory import context_trajectory
+
+
+def measure(quick: bool) -> pd.DataFrame:
+    """Take the gates at some steps of one training, and solve for each."""
+    setting = (
+        RunConfig(dataset="digits", train_size=100, units=10, steps=100)
+        if quick
+        else RunConfig(dataset="mnist", protocol="lippl2022", train_size=1000, units=50)
+    )
+    return pd.DataFrame(asdict(point) for point in context_trajectory(setting, load_data(setting)))
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Say when the gates flip, and when they are good."""
+    first, last = frame.iloc[0], frame.iloc[-1]
+    early = frame.iloc[1]
+    better = frame[frame["error"] < first["error"]]
+    since = better["step"].iloc[0] if len(better) else last["step"]
+    return (
+        f"One network. {percent(early['gates_changed'])} of its gates flip within "
+        f"{early['step']:.0f} steps, where it is wrong on {percent(early['network_error'])}; the "
+        f"contexts become better than random ones from step {since:.0f} on. From random to learned "
+        f"contexts the SVM's error falls from {percent(first['error'])} to "
+        f"{percent(last['error'])}: that share of the network's generalization is context learning."
+    )
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    early, last = frame.iloc[1], frame.iloc[-1]
+    flips = early["gates_changed"] > last["gates_changed"] / 2
+    learns = last["error"] < frame["error"].iloc[0]
+    return Verdict.of(flips and learns, flips or learns)
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Errors and disagreements at each step."""
+    columns = {
+        "gates changed": "gates_changed",
+        "network's error": "network_error",
+        "SVM-LC's error": "error",
+        "disagreement, network of this step": "disagreement",
+        "trained network": "disagreement_at_end",
+    }
+    cells = {name: frame[column].map(percent) for name, column in columns.items()}
+    return pd.DataFrame({"step": frame["step"].astype(str), **cells})
+
+
+EXPERIMENT = Experiment(
+    claim="A ReLU network chooses its contexts early in training, and learned contexts are better "
+    "than random ones.",
+    how="`implicit-bias trajectory --dataset mnist --protocol lippl2022 --train-size 1000 "
+    "--units 50`: at some steps the gates of one network (seed 1) are taken as they are, and the "
+    "SVM with these gates is solved.",
+    measure=whole(measure),
+    draw=trajectory_figure,
+    found=found,
+    rule="It stands if half of the change of gates is over at the second of these steps, and the "
+    "last contexts have a smaller error than the first.",
+    verdict=verdict,
+    tabulate=tabulate,
+    alt="Error of network and SVM-LC, disagreement, and certified norm against the step",
+)

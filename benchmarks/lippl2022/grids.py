@@ -1,0 +1,296 @@
+"""The grids of the replication: compute one, go on where it was interrupted, and export.
+
+=================  ======================================================  =====================
+grid               what                                                    models beside its own
+=================  ======================================================  =====================
+gln                gated linear networks: figures 2 to 4                   as published
+shallow            one layer, k = 0 to 15                                  gd-shallow
+relu, -momentum-0  ReLU networks: figure 5                                 svm-gates
+redrawn            the published agreements at median thresholds           gd-gln-redrawn
+osqp               the published SVM-L2 by the published solver            svm-l2-osqp
+limit              infinite time beside finite time                        limit-gln
+large              5,000 to 48,000 training samples
+odd, loops         other classes of digits
+fashion            Fashion-MNIST
+=================  ======================================================  =====================
+
+A grid is ``grids/NAME.toml``, its records are in ``STORE/NAME``, one file a cell, on the disk as
+soon as it is computed. The table of a grid is its rows of ``records.parquet``, where the records of
+all grids are packed; from there a store goes on that lacks them, and three tables are exported
+(`implicit_bias.runs.export`) with one column more, ``grid``.
+
+The SVMs of gln and shallow know no momentum. So their cells have the network trained with and
+without it, and the tables have each of them as two cells, as if each momentum had been run.
+
+Source: Lippl, Abbott, Chung (2022), figures 2 to 5.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from benchmarks.lippl2022.as_published import gln_models, osqp_models, redrawn_models, relu_models
+from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
+from implicit_bias.certificate import Status
+from implicit_bias.report.words import percent
+from implicit_bias.runs.backends import LocalProcesses
+from implicit_bias.runs.cell import MoreModels, compute, no_more
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.export import tables
+from implicit_bias.runs.grid import Axis, Grid, cell_key
+from implicit_bias.runs.runner import inventory, run_grid
+from implicit_bias.runs.store import Record, Store
+from implicit_bias.storage.atomic import write_atomically
+
+GRIDS = Path(__file__).parent / "grids"
+
+# In the order in which they are computed, with the models that their cells have beside their own.
+MODELS: dict[str, MoreModels] = {
+    "gln": gln_models,
+    "limit": limit_models,
+    "relu": relu_models,
+    "shallow": shallow_models,
+    "redrawn": redrawn_models,
+    "osqp": osqp_models,
+    "odd": no_more,
+    "loops": no_more,
+    "fashion": no_more,
+    "large": no_more,
+    "relu-momentum-0": relu_models,
+}
+# The records themselves, for a store that lacks them: the store is not kept with the code.
+RECORDS = "records.parquet"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A grid of the study and where its records are.
+
+    Attributes
+    ----------
+    name : str
+        From `MODELS`.
+    grid : Grid
+        Cells.
+    store : Store
+        Records.
+    """
+
+    name: str
+    grid: Grid
+    store: Store
+
+    @classmethod
+    def open(cls, name: str, folder: Path, *, quick: bool = False) -> Part:
+        """Read a grid, or with ``quick`` only the first value of each of its axes."""
+        grid = Grid.read(GRIDS / f"{name}.toml")
+        if quick:
+            grid = Grid(tuple(Axis(axis.field, axis.values[:1]) for axis in grid.axes))
+        return cls(name, grid, Store(folder / name))
+
+    def records(self) -> list[Record]:
+        """Return what there is, finished and failed cells."""
+        stock = inventory(self.grid, self.store)
+        return [*stock.done.values(), *stock.failed.values()]
+
+
+def compute_missing(part: Part, run: Run[GridOptions]) -> None:
+    """Compute the missing cells of a part, a line each."""
+    retry = run.options.retry
+    backend = LocalProcesses(run.options.workers, partial(compute, more=MODELS[part.name]))
+    stock = inventory(part.grid, part.store)
+    settled = len(stock.done) + (0 if retry else len(stock.failed))
+    todo = len(part.grid.cells()) - settled
+    run.say(f"{part.name}: {todo} of {len(part.grid.cells())} cells to compute")
+    labels = {key: part.grid.label(cell) for key, cell in part.grid.by_key().items()}
+    started = time.perf_counter()
+    with closing(run_grid(part.grid, part.store, backend, retry_failed=retry)) as records:
+        for count, record in enumerate(records, start=1):
+            outcome = record.outcome
+            errors = ", ".join(f"{r['model']} {r['validation_error']:.4f}" for r in outcome.models)
+            run.say(
+                f"{part.name} {count}/{todo} {time.perf_counter() - started:.0f} s: "
+                f"{labels[record.key]}; {outcome.seconds:.1f} s; {outcome.error or errors}"
+            )
+
+
+def by_momentum(record: Record) -> list[Record]:
+    """Split a record that has a network without momentum, too, in two; the SVMs are in both."""
+    models, pairs = record.outcome.models, record.outcome.pairs
+    plain = {name for row in models if (name := row["model"]).endswith(WITHOUT_MOMENTUM)}
+    if not plain:
+        return [record]
+    renamed = {name: name.removesuffix(WITHOUT_MOMENTUM) for name in plain}
+    replaced = set(renamed.values())
+    seconds = sum(row["seconds"] for row in models if row["model"] in plain)
+    ours = replace(
+        record.outcome,
+        models=tuple(row for row in models if row["model"] not in plain),
+        pairs=tuple(row for row in pairs if not plain & {row["first"], row["second"]}),
+        seconds=record.outcome.seconds - seconds,
+    )
+    theirs = replace(
+        record.outcome,
+        models=tuple(
+            {**row, "model": renamed.get(row["model"], row["model"])}
+            for row in models
+            if row["model"] not in replaced
+        ),
+        pairs=tuple(
+            {**row, **{side: renamed.get(row[side], row[side]) for side in ("first", "second")}}
+            for row in pairs
+            if not replaced & {row["first"], row["second"]}
+        ),
+        seconds=seconds,
+    )
+    setting = {**record.setting, "momentum": 0.0}
+    key = cell_key(RunConfig.from_metadata(setting))
+    return [replace(record, outcome=ours), Record(key, setting, theirs)]
+
+
+def restore(part: Part, packed: pd.DataFrame) -> int:
+    """Put packed records into a store that lacks them, and return how many."""
+    count = 0
+    for key, text in packed[["cell", "record"]].itertuples(index=False):
+        if not (target := part.store.file(key)).exists():
+            part.store.prepare()
+            write_atomically(target, partial(Path.write_text, data=text, encoding="utf-8"))
+            count += 1
+    return count
+
+
+# --- an experiment of the harness --------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridOptions(Options):
+    """What one can ask of a grid."""
+
+    workers: int | None = option(None, "processes (default: one a core)")
+    retry: bool = option(False, "compute failed cells again")
+    store: Path | None = option(None, "folder of the records (default: store, in the results)")
+
+
+@dataclass(frozen=True)
+class PackedRecords:
+    """The rows of a grid in the file of all packed records, and what is exported of it."""
+
+    grid: str
+
+    def file(self, file: Path) -> Path:
+        """Return the file of all grids, in the same folder."""
+        return file.with_name(RECORDS)
+
+    def read(self, file: Path) -> pd.DataFrame | None:
+        """Return the rows of this grid."""
+        if not self.file(file).is_file():
+            return None
+        packed = pd.read_parquet(self.file(file))
+        mine = packed[packed["grid"] == self.grid]
+        return mine.reset_index(drop=True) if len(mine) else None
+
+    def write(self, file: Path, frame: pd.DataFrame) -> None:
+        """Put these rows in the place of those of the grid, and export all."""
+        packed = frame
+        if self.file(file).is_file():
+            known = pd.read_parquet(self.file(file))
+            packed = pd.concat([known[known["grid"] != self.grid], frame])
+        order = packed["grid"].map(list(MODELS).index)
+        in_order = order.to_numpy().argsort(kind="stable")
+        packed = packed.iloc[in_order].reset_index(drop=True)
+        for name, table in {"records": packed, **exported(packed)}.items():
+            packing = partial(table.to_parquet, compression="zstd")
+            write_atomically(file.with_name(f"{name}.parquet"), packing)
+
+
+def exported(packed: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Lay out packed records as tables of cells, models and pairs, with a column ``grid``."""
+    frames: dict[str, list[pd.DataFrame]] = {}
+    for grid, rows in packed.groupby("grid", sort=False):
+        records = [part for record in unpacked(rows) for part in by_momentum(record)]
+        for name, frame in tables(records).items():
+            if len(frame):
+                frames.setdefault(name, []).append(frame.assign(grid=grid))
+    return {name: pd.concat(some, ignore_index=True) for name, some in frames.items()}
+
+
+def unpacked(packed: pd.DataFrame) -> list[Record]:
+    """Read packed records as a store does, which verifies them."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(folder)
+        store.file("").parent.mkdir()
+        for key, text in packed[["cell", "record"]].itertuples(index=False):
+            store.file(key).write_text(text, encoding="utf-8")
+        found = [store.read(key) for key in packed["cell"]]
+    return [record for record in found if record is not None]
+
+
+def _measure(name: str, run: Run[GridOptions]) -> Iterator[pd.DataFrame]:
+    folder = run.options.store or run.file.parent / "store"
+    part = Part.open(name, folder, quick=run.quick)
+    if len(run.kept) and (restored := restore(part, run.kept)):
+        run.say(f"{restored} cells restored from {run.file.with_name(RECORDS)}")
+    compute_missing(part, run)
+    records = part.records()
+    yield pd.DataFrame(
+        {
+            "grid": name,
+            "cell": [record.key for record in records],
+            "record": [part.store.file(record.key).read_text("utf-8") for record in records],
+        }
+    )
+
+
+def _found(frame: pd.DataFrame) -> str:
+    cells = exported(frame)["cells"]
+    failed = int((cells["status"] != "done").sum())
+    return (
+        f"{len(frame)} cells, {cells['seconds'].sum() / 60:.0f} minutes of wall time; {failed} of "
+        f"{len(cells)} failed."
+    )
+
+
+def _verdict(frame: pd.DataFrame) -> Verdict:
+    done = (exported(frame)["cells"]["status"] == "done").all()
+    return Verdict.ANSWERED if done else Verdict.OPEN
+
+
+def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    models = exported(frame).get("models", pd.DataFrame(columns=["model"]))  # none if all failed
+    for model, cells in models.groupby("model", sort=False):
+        gaps = cells.loc[cells["status"] == Status.OPTIMAL.label, "gap"]
+        rows.append(
+            {
+                "model": model,
+                "cells": str(len(cells)),
+                "mean error": percent(cells["validation_error"].mean()),
+                "largest gap": "" if gaps.empty else f"{gaps.max():.1e}",
+            }
+        )
+    return pd.DataFrame(rows, columns=["model", "cells", "mean error", "largest gap"])
+
+
+EXPERIMENTS = {
+    name: Experiment(
+        claim="Judged on the page of the study, which rests on all grids: lippl2022/README.md.",
+        how=f"Every cell of `benchmarks/lippl2022/grids/{name}.toml`, in processes.",
+        measure=partial(_measure, name),
+        found=_found,
+        rule="A grid is answered when all of its cells are done.",
+        verdict=_verdict,
+        tabulate=_tabulate,
+        options=GridOptions,
+        tables=PackedRecords(name),
+    )
+    for name in MODELS
+}

@@ -1,0 +1,56 @@
+"""What the experiments on speed share: rows of a run in a process, and how they came about."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from implicit_bias.problem import MarginProblem
+from implicit_bias.runs.processes import ProcessEnded, Reason
+
+Row: TypeAlias = dict[str, Any]
+# How a row came about. All but the first leave its bounds empty.
+ANSWERED, TIME_LIMIT, OUT_OF_MEMORY, CRASHED, NOT_TRIED = (
+    "answered",
+    "time limit",
+    "out of memory",
+    "crashed",
+    "not tried",
+)
+
+
+def machine() -> str:
+    """Words for the kind of processor."""
+    return platform.processor() or platform.machine()
+
+
+def outcome(ended: ProcessEnded) -> Row:
+    """Say why a process gave no answer; nothing, if it has given all of it."""
+    match ended.reason:
+        case Reason.RETURNED:
+            return {}
+        case Reason.TIME_LIMIT:
+            return {"outcome": TIME_LIMIT, "detail": ended.detail}
+        case Reason.OUT_OF_MEMORY:
+            return {"outcome": OUT_OF_MEMORY, "detail": ended.detail}
+        case Reason.RAISED | Reason.DIED:
+            return {"outcome": CRASHED, "detail": ended.detail}
+
+
+def warm_up() -> MarginProblem:
+    """Two samples: what a solver imports and sets up once is no part of its time."""
+    return MarginProblem(np.eye(2), np.array([1.0, -1.0]), np.ones((2, 1)), np.zeros(1, dtype=int))
+
+
+def few_digits(value: float) -> str:
+    """Write a number of two digits, or a whole one."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def span(values: Sequence[float]) -> str:
+    """Write the smallest and the largest of some numbers."""
+    low, high = few_digits(min(values)), few_digits(max(values))
+    return low if low == high else f"{low} to {high}"
