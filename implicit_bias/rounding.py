@@ -69,9 +69,15 @@ def down(value: float) -> float:
     return value if value == 0 else math.nextafter(value, -math.inf)
 
 
-def exponent_of(values: Array) -> int:
-    """Return e with max |values| in [2^(e - 1), 2^e); 0 where all are 0."""
-    return int(np.frexp(np.abs(values).max(initial=0.0))[1])
+def unit_weights(alpha: Array, norms: Array) -> Array:
+    """Return alpha times a power of two such that the largest alpha_n norms_n is about 1."""
+    sizes = np.where(norms > 0, np.frexp(alpha)[1] + np.frexp(norms)[1], np.frexp(alpha)[1] - 900)
+    return np.asarray(np.ldexp(alpha, -int(sizes[alpha > 0].max(initial=-5000))))
+
+
+def balance(alpha: Array, y: Array) -> float:
+    """sum_n alpha_n y_n of labels -1 and +1, rounded once: 0 only where the real sum is 0."""
+    return math.fsum((alpha * y).tolist())
 
 
 def row_norms(A: Array) -> Array:
@@ -141,9 +147,8 @@ def predictions(gates: Array | sp.csr_array, X: Array, coef: Array, values: Arra
     for start in range(0, len(X), 8 * BLOCK):
         rows = slice(start, start + 8 * BLOCK)
         Z = gates[rows]
-        terms = (
-            int(sp.csr_array(Z).count_nonzero(axis=1).max()) if sp.issparse(Z) else gates.shape[1]
-        )
+        sparse = sp.csr_array(Z) if sp.issparse(Z) else None
+        most = Z.shape[1] if sparse is None else sparse.count_nonzero(axis=1).max()
         reach = gamma(X.shape[1] + int(most) + 3) * norms + UNDERFLOW
         size[rows] = np.asarray(np.abs(Z) @ reach) * row_norms(X[rows])
     return Enclosure(values, SAFETY * size)
