@@ -632,11 +632,19 @@ class _Primal:
             margins = y * (f + self._offset)
             smallest = float((margins - (radius + 4 * UNIT * np.abs(margins))).min())
             return up(norm / smallest) if smallest > 0 else np.inf
-        reach = c * np.abs(f)
-        margins = y * (c * f + b) - (c * radius + 4 * UNIT * (reach + abs(b) + 1.0)) * SAFETY
-        losses = np.maximum(0.0, 1.0 - margins)
+        margins = y * (c * f + b)
+        error = SAFETY * (c * radius + 8 * UNIT * (c * np.abs(f) + abs(b) + 1.0))
+        # At a large C the rounding of margins near 1 costs more than a scale a little larger,
+        # at which they exceed 1.
+        near = np.abs(margins - 1.0) <= 2 * error
+        stretch = 2 * float(error[near].max(initial=0.0))
+        return min(zero, *(self._stretched(c, margins, error, by) for by in (0.0, stretch)))
+
+    def _stretched(self, c: float, margins: Array, error: Array, by: float) -> float:
+        """Bound on the soft margin's primal value at a scale (1 + by) times c."""
+        losses = np.maximum(0.0, 1.0 - (margins - error) * (1.0 + by) + 2 * by * error)
         total = up(math.fsum(losses.tolist()))
-        return min(up(up(c * norm) + up(self.problem.C * total)), zero)
+        return up(up(up(c * self.norm) * up(1.0 + by)) + up(self.problem.C * total))
 
 
 def _value_of_zero(problem: MarginProblem) -> float:

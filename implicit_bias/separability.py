@@ -258,8 +258,8 @@ def _interval(problem: MarginProblem, alpha: Array) -> Proof | None:
     _, pivots = scipy.linalg.qr((Phi / unit).T, mode="r", pivoting=True)
     A = (Phi[pivots[:width]] / unit).T  # (width, B), each entry with two roundings
     try:
-        inverse = scipy.linalg.inv(A)
-    except scipy.linalg.LinAlgError:
+        inverse = np.linalg.inv(A)
+    except np.linalg.LinAlgError:
         return None
     size = np.abs(inverse)
     residual = np.abs(np.eye(width) - inverse @ A).sum(axis=1)
