@@ -531,6 +531,12 @@ class _Primal:
         c, b = self._best
         if c == 0 and self.problem.hard_margin:
             return np.ldexp(self.coef, self.exponent), math.ldexp(b, self.exponent)
+        if not self.problem.hard_margin and c > 0:
+            margins, error, stretch = self._kinks(c, b, self.f.radius)
+            if self._stretched(c, margins, error, stretch) < self._stretched(
+                c, margins, error, 0.0
+            ):
+                c, b = c * (1.0 + stretch), b * (1.0 + stretch)
         return self.coef * c, b
 
     @property
@@ -610,11 +616,16 @@ class _Primal:
             if c > 0 and self._at(c, c * self.intercept) < _value_of_zero(problem):
                 return c, c * self.intercept
             return 0.0, _majority(problem)
+        if self.norm == 0:
+            return 0.0, _majority(problem)
         # The value is convex in c, with the best b of each c.
         zero, given = _value_of_zero(problem), math.ldexp(1.0, min(self.exponent, 1000))
         c = _golden(lambda c: self._at(c, _best_offset(problem, c * f)), zero / self.norm)
         found = [(c, _best_offset(problem, c * f)), (given, _best_offset(problem, given * f))]
         c, b = min(found, key=lambda pair: self._at(*pair))
+        more = _best_scale(c * self.norm, y * (c * f + b), problem.C)  # to the last digit
+        if self._at(more * c, more * b) < self._at(c, b):
+            c, b = more * c, more * b
         return (c, b) if self._at(c, b) < zero else (0.0, _majority(problem))
 
     def _at(self, c: float, b: float) -> float:
@@ -632,13 +643,20 @@ class _Primal:
             margins = y * (f + self._offset)
             smallest = float((margins - (radius + 4 * UNIT * np.abs(margins))).min())
             return up(norm / smallest) if smallest > 0 else np.inf
-        margins = y * (c * f + b)
-        error = SAFETY * (c * radius + 8 * UNIT * (c * np.abs(f) + abs(b) + 1.0))
-        # At a large C the rounding of margins near 1 costs more than a scale a little larger,
-        # at which they exceed 1.
-        near = np.abs(margins - 1.0) <= 2 * error
-        stretch = 2 * float(error[near].max(initial=0.0))
+        margins, error, stretch = self._kinks(c, b, radius)
         return min(zero, *(self._stretched(c, margins, error, by) for by in (0.0, stretch)))
+
+    def _kinks(self, c: float, b: float, radius: Array) -> tuple[Array, Array, float]:
+        """Margins (N,) at c and b, bounds on their errors, and by how much c should exceed this.
+
+        At a large C the rounding of margins near 1 costs more than a scale a little larger, at
+        which they exceed 1.
+        """
+        f = self.f.value
+        margins = self.problem.y * (c * f + b)
+        error = SAFETY * (c * radius + 8 * UNIT * (c * np.abs(f) + abs(b) + 1.0))
+        near = np.abs(margins - 1.0) <= 2 * error
+        return margins, error, 2 * float(error[near].max(initial=0.0))
 
     def _stretched(self, c: float, margins: Array, error: Array, by: float) -> float:
         """Bound on the soft margin's primal value at a scale (1 + by) times c."""

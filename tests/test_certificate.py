@@ -509,6 +509,8 @@ def test_zero_features_are_those_of_their_own_group() -> None:
         found = certify(MarginProblem(one, labels, wide, groups, singular, C), [[1], [0]], [1, 1])
         assert found.lower == pytest.approx(1)
         assert found.upper == pytest.approx(1)
-    beside = MarginProblem(one, labels, [[1.0, 0.0], [1.0, 1.0]], np.arange(2), {0: [[1e-26]]})  # type: ignore[arg-type, dict-item, list-item]
+    beside = MarginProblem(
+        one, labels, [[1.0, 0.0], [1.0, 1.0]], np.arange(2), {0: np.array([[1e-26]])}
+    )
     assert not beside.zero_features.any()
     assert find_conflict(beside) is None
