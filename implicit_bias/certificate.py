@@ -1,30 +1,94 @@
-r"""The one judge: bounds on the optimum from any coefficients and any dual variables.
+r"""Certified bounds on the optimum, from any coefficients and any dual variables.
 
-upper  For any zeta, min over c >= 0 of Omega(c zeta) + C sum_n max(0, 1 - c y_n f(x_n));
-       with the hard margin this is Omega(zeta) / min_n y_n f(x_n), if that margin is positive.
+upper  For any zeta and b, min over c >= 0 of Omega(c zeta) + C sum_n max(0, 1 - c q_n), with the
+       margins q_n = y_n (f(x_n) + b); with the hard margin this is Omega(zeta) / min_n q_n, if that
+       margin is positive.
 lower  For any alpha >= 0, sum(alpha) scaled so that max_g ||V_g(alpha)|| = 1 (and alpha <= C).
+       With an intercept sum_n alpha_n y_n must be 0, exactly, or the bound is 0 (see `balanced`).
 
-Both hold for every iterate of every solver and for a network trained by gradient descent, and
-are computed here alone, in numpy and float64, on the unscaled data. If some alpha >= 0 has
-sum(alpha) = 1 and V = 0, no zeta separates the data (Gordan); numerically the lower bound,
-1 / max_g ||V_g||, bounds the norm of any separator from below.
+Both hold for every iterate of every solver and for a network trained by gradient descent, and are
+computed here alone, in numpy, on the unscaled data.
+
+What is guaranteed: lower <= optimum <= upper, as real numbers, of the problem whose data are the
+stored float64 values (with a metric: of its plain gates, see `MarginProblem.plain_gates`). The
+optimum is inf where no coefficients separate. Each bound contains an allowance for all rounding
+errors on the way to it (`rounding`). Where the allowance would exceed REFINE and a hundredth of the
+gap, the products are evaluated again with 28 digits. Neither bound depends on the scale of coef or
+alpha, which are normalised by powers of two first.
+
+If some alpha >= 0, not 0, has V = 0, no zeta separates the data (Gordan). The lower bound is inf
+where that is proven (`separability`), and finite where V is merely small: any separator is at
+least that large.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum
-from hashlib import blake2b
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, are_few, gated_linear
+from implicit_bias.rounding import (
+    SAFETY,
+    UNIT,
+    Enclosure,
+    balance,
+    down,
+    dual_vector_norms,
+    gamma,
+    precise_dual_vectors,
+    precise_predictions,
+    predictions,
+    unit_weights,
+    up,
+)
+from implicit_bias.separability import (
+    Conflict,
+    Proof,
+    find_conflict,
+    prove_not_separable,
+)
 from implicit_bias.validation import Array, as_finite
 
-# Bounds computed in float64 may cross by rounding; by more than this share they are wrong.
+__all__ = [
+    "Certificate",
+    "Conflict",
+    "Graded",
+    "Proof",
+    "Status",
+    "balanced",
+    "certify",
+    "dual_scale",
+    "find_conflict",
+    "gordan_ratio",
+    "grade",
+    "primal_bound",
+    "primal_scale",
+    "prove_not_separable",
+]
+
+# Bounds that cross contradict each other: by more than this share, something is wrong.
 CONTRADICTION = 1e-9
+# Products are evaluated again where rounding may cost more than this share of a bound and more
+# than REFINE_GAP of the gap.
+REFINE = 1e-10
+REFINE_GAP = 0.01
+# Where the Gordan ratio exceeds this, a proof that the data are not separable is tried.
+TRY_PROOF = 1e7
+LARGEST = sys.float_info.max
+GOLDEN_STEPS = 90
+MOST_REPAIRS = 100
+MOST_REFINEMENTS = 5
+# An entry of alpha this much larger than a change keeps most of its digits.
+MUCH_LARGER = 2.0**32
 
 
 class Status(Enum):
@@ -32,13 +96,18 @@ class Status(Enum):
 
     OPTIMAL = "the certified gap is within the tolerance"
     NOT_SEPARABLE = (
-        "the data are not separable with these gates, and alpha proves it (choose a finite C, more "
+        "the data are not separable with these gates, which is proven (choose a finite C, more "
         "units, or on_failure='soft' or 'drop' of the classes)"
     )
-    ITERATION_LIMIT = "the iteration limit came first; the bounds are certified nevertheless"
-    INTERRUPTED = "Ctrl-C came first; the bounds are certified nevertheless"
-    MEMORY_LIMIT = "the memory limit came first; the bounds are certified nevertheless"
-    NUMERICAL_TROUBLE = "rounding errors stopped the solver; the bounds are certified nevertheless"
+    NEARLY_INSEPARABLE = (
+        "any separator is so large, and its margin relative to the features so small, that float64 "
+        "can neither find one nor prove that there is none (center or scale the features, or "
+        "choose a finite C)"
+    )
+    ITERATION_LIMIT = "the iteration limit came first"
+    INTERRUPTED = "Ctrl-C came first"
+    MEMORY_LIMIT = "the memory limit came first"
+    NUMERICAL_TROUBLE = "rounding errors stopped the solver"
 
     @property
     def message(self) -> str:
@@ -50,6 +119,12 @@ class Status(Enum):
         """The name in lower-case words, for tables."""
         return self.name.lower().replace("_", " ")
 
+    def explain(self, certificate: Certificate) -> str:
+        """Return the message, with what is certified of the optimum nevertheless."""
+        if self in (Status.OPTIMAL, Status.NOT_SEPARABLE):
+            return self.message
+        return f"{self.message}; {certificate.statement}"
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -58,13 +133,12 @@ class Certificate:
     Attributes
     ----------
     lower, upper : float
-        The optimum lies between them. inf as lower bound: not separable.
+        The optimum lies between them. inf as lower bound: not separable, proven.
     gap : float
         (upper - lower) / lower: the coefficients' norm exceeds the optimum by at most this
-        share; inf where a bound is missing, nan where rounding has made the bounds contradict
-        each other.
+        share; inf where a bound is missing, nan where the bounds contradict each other.
     min_margin : float
-        Smallest y_n f(x_n) of the coefficients as they were given; nan without coefficients.
+        Smallest y_n (f(x_n) + b) of the coefficients as they were given; nan without coefficients.
     dual_norms : ndarray of shape (G,)
         ||V_g|| at alpha scaled to be feasible, at most 1. A group below 1 is switched off at
         the optimum; nan without alpha.
@@ -76,28 +150,22 @@ class Certificate:
     min_margin: float
     dual_norms: Array
 
-
-@dataclass(frozen=True)
-class Conflict:
-    """A plain reason why no coefficients can separate the data.
-
-    Attributes
-    ----------
-    cause : str
-        One sentence that names the cause and the cure.
-    samples : ndarray of int
-        The samples that cause it.
-    alpha : ndarray of shape (N,)
-        Gordan's certificate: alpha >= 0, sum 1, V(alpha) = 0.
-    """
-
-    cause: str
-    samples: NDArray[np.int64]
-    alpha: Array
+    @property
+    def statement(self) -> str:
+        """What is certified of the optimum, in words."""
+        if math.isinf(self.lower):
+            return "no coefficients separate the data"
+        if math.isinf(self.upper):
+            known = f"the optimum is at least {self.lower:.6g}" if self.lower > 0 else "nothing"
+            return f"certified: {known}, and no upper bound"
+        return f"certified: the optimum is between {self.lower:.6g} and {self.upper:.6g}"
 
 
 def certify(
-    problem: MarginProblem, coef: ArrayLike | None = None, alpha: ArrayLike | None = None
+    problem: MarginProblem,
+    coef: ArrayLike | None = None,
+    alpha: ArrayLike | None = None,
+    intercept: float | None = None,
 ) -> Certificate:
     """Bound the optimum of a problem by any coefficients and/or any dual variables.
 
@@ -106,9 +174,11 @@ def certify(
     problem : MarginProblem
         The problem.
     coef : array_like of shape (M, D), optional
-        Coefficients zeta; without them the upper bound is inf (hard margin) or C N.
+        Coefficients zeta; without them the upper bound is that of zeta = 0.
     alpha : array_like of shape (N,), optional
         Dual variables, not negative; without them the lower bound is 0.
+    intercept : float, optional
+        The offset b that belongs to coef, where the problem has one; the best one by default.
 
     Returns
     -------
@@ -117,40 +187,53 @@ def certify(
     Raises
     ------
     ValueError
-        Shapes that do not fit, NaN, negative alpha.
+        Shapes that do not fit, NaN, negative alpha, an intercept of a problem without one.
     """
-    upper = _value_of_zero(problem)
-    min_margin = np.nan
-    if coef is not None:
-        coef = _as_shape(coef, "coef", (problem.n_gates, problem.X.shape[1]))
-        margins = problem.y * problem.decision(coef)
-        min_margin = float(margins.min())
-        upper = primal_bound(problem, coef, margins)
-    lower, dual_norms = 0.0, np.full(problem.n_groups, np.nan)
-    if alpha is not None:
-        alpha = _as_shape(alpha, "alpha", (problem.n_samples,))
-        dual_norms = problem.dual_norms(alpha)
-        scale = dual_scale(problem, alpha, dual_norms)
-        lower = float(alpha.sum()) * scale if alpha.any() else 0.0
-        if np.isfinite(scale):
-            dual_norms = dual_norms * scale
-    return Certificate(lower, upper, _gap(lower, upper), min_margin, dual_norms)
+    primal = None if coef is None else _Primal.of(problem, coef, intercept)
+    dual = None if alpha is None else _Dual.of(problem, alpha)
+    if primal is None and intercept is not None:
+        raise ValueError("intercept without coef bounds nothing: pass both")
+    rough = _gap(dual.central, primal.central) if primal and dual else 0.0
+    target = max(REFINE, REFINE_GAP * rough) if np.isfinite(rough) else REFINE
+    if primal is not None and primal.allowance > target:
+        primal = primal.refined()
+    if dual is not None and dual.allowance > target:
+        dual = dual.refined()
+    lower = 0.0 if dual is None else dual.bound
+    upper = _value_of_zero(problem) if primal is None else primal.bound
+    if dual is not None and math.isinf(upper) and dual.gordan_ratio > TRY_PROOF:
+        lower = np.inf if prove_not_separable(problem, dual.alpha) else lower
+    return Certificate(
+        lower,
+        upper,
+        _gap(lower, upper),
+        np.nan if primal is None else primal.min_margin,
+        np.full(problem.n_groups, np.nan) if dual is None else dual.scaled_norms,
+    )
+
+
+# --- scaling and grading of a candidate ------------------------------------------------------
 
 
 def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
-    """Return the smallest primal value of c * coef over c >= 0, given its margins (N,)."""
+    """Estimate the smallest primal value of c * coef over c >= 0, given its margins (N,).
+
+    Without allowance for rounding: for the progress of a solver, which `certify` checks.
+    """
     norm = float(problem.group_norms(coef).sum())
-    seen = _seen_margins(problem, coef, margins)
-    scale = _best_scale(norm, seen, problem.C)
-    value = _primal_value(scale, norm, seen, problem.C) if scale > 0 else np.inf
-    return min(value, _value_of_zero(problem))
+    scale = _best_scale(norm, margins, problem.C)
+    zero = _value_of_zero(problem)
+    if scale == 0 or not np.isfinite(scale):
+        return zero
+    loss = 0.0
+    if not problem.hard_margin:
+        loss = problem.C * float(np.maximum(0.0, 1.0 - scale * margins).sum())
+    return min(scale * norm + loss, zero)
 
 
-def primal_scale(problem: MarginProblem, coef: Array) -> float:
+def primal_scale(problem: MarginProblem, coef: Array, intercept: float | None = None) -> float:
     """Return the c >= 0 for which c * coef has the smallest primal value; 0 if there is none."""
-    norm = float(problem.group_norms(coef).sum())
-    margins = problem.y * problem.decision(coef)
-    return _best_scale(norm, _seen_margins(problem, coef, margins), problem.C)
+    return _Primal.of(problem, coef, intercept).best[0]
 
 
 def dual_scale(problem: MarginProblem, alpha: Array, dual_norms: Array | None = None) -> float:
@@ -167,7 +250,8 @@ def gordan_ratio(problem: MarginProblem, alpha: Array, dual_norms: Array | None 
     """sum_n alpha_n ||phi_n|| / max_g ||V_g(alpha)||, phi_n the features of sample n.
 
     Unlike the lower bound it does not change with the scale of single samples, as separability
-    does not; inf is Gordan's proof that no coefficients separate.
+    does not: with all features scaled to norm 1, the margin of any separator of norm 1 is at
+    most its inverse.
     """
     if dual_norms is None:
         dual_norms = problem.dual_norms(alpha)
@@ -175,57 +259,429 @@ def gordan_ratio(problem: MarginProblem, alpha: Array, dual_norms: Array | None 
     return float(alpha @ problem.feature_norms) / largest if largest > 0 else np.inf
 
 
-def find_conflict(problem: MarginProblem) -> Conflict | None:
-    """Look for the plain causes of non-separability.
+def balanced(alpha: Array, y: Array, cap: float = np.inf) -> Array:
+    """Return alpha (N,) >= 0 with sum_n alpha_n y_n = 0, exactly, near the alpha given.
 
-    A sample whose features are all zero (all its gates are off, or its input is 0); two
-    identical inputs, with identical gates, of opposite labels. A finite C forgives both.
+    The heavier class is scaled down where the sums differ much; then single entries change by
+    what is left, mostly by rounding errors, until the sum is 0 as real numbers. No entry grows
+    beyond ``cap``. Zeros where one class has no weight.
     """
-    if not problem.hard_margin:
-        return None
-    silent = np.flatnonzero(problem.silent)
-    if len(silent):
-        alpha = np.zeros(problem.n_samples)
-        alpha[silent] = 1.0 / len(silent)
-        return Conflict(
-            f"{_name_samples(silent)} with all gates off (or an input of zeros), so the "
-            "predictor is 0 there: add a unit that is always on, drop the sample "
-            "(the classes do so with on_failure='drop'), or choose a finite C (soft margin)",
-            silent,
-            alpha,
-        )
-    twins = _opposite_twins(problem)
-    if twins is not None:
-        alpha = np.zeros(problem.n_samples)
-        alpha[twins] = 0.5
-        return Conflict(
-            f"samples {twins[0]} and {twins[1]} are identical but have opposite labels: drop one "
-            "(the classes do so with on_failure='drop'), or choose a finite C (soft margin)",
-            twins,
-            alpha,
-        )
-    return None
+    alpha = np.array(alpha, dtype=np.float64)
+    sums = {sign: math.fsum(alpha[y == sign].tolist()) for sign in (-1.0, 1.0)}
+    if min(sums.values()) == 0:
+        return np.zeros_like(alpha)
+    heavy = max(sums, key=sums.__getitem__)
+    if sums[heavy] - sums[-heavy] > 0.01 * alpha[y == heavy].max():
+        alpha[y == heavy] *= sums[-heavy] / sums[heavy]
+    for _ in range(MOST_REPAIRS):
+        rest = balance(alpha, y)
+        if rest == 0:
+            return alpha
+        if not _move(alpha, np.flatnonzero(y == np.sign(rest)), -abs(rest)):
+            # The heavier class has no entry as fine as the rest, so the lighter one has.
+            if not _move(alpha, np.flatnonzero(y == -np.sign(rest)), abs(rest), cap):
+                break
+    return _on_grid(alpha, y)
 
 
-def _seen_margins(problem: MarginProblem, coef: Array, margins: Array) -> Array:
-    """Margins (N,) of coef without what the norm does not see: that must not predict."""
-    if problem.metric is not None:
-        margins = problem.y * problem.decision(problem.projected(coef))
-    return np.where(problem.silent, 0.0, margins)
+@dataclass(frozen=True)
+class Graded:
+    """A candidate, scaled to be feasible, with the status that its bounds earn.
+
+    Attributes
+    ----------
+    alpha : ndarray of shape (N,)
+        Feasible, at most C; sum 1 where the data are proven not to be separable.
+    coef : ndarray of shape (M, D)
+        Attains the upper bound, with ``intercept``; 0 where the data are not separable.
+    intercept : float
+        The offset; 0 without one.
+    certificate : Certificate
+        That of these coef, alpha and intercept.
+    status : Status
+        What the certificate bears out.
+    """
+
+    alpha: Array
+    coef: Array
+    intercept: float
+    certificate: Certificate
+    status: Status
+
+
+def grade(
+    problem: MarginProblem,
+    coef: Array,
+    alpha: Array,
+    claim: Status,
+    *,
+    intercept: float | None = None,
+    gap: float = 1e-6,
+    infeasibility: float = 1e-9,
+) -> Graded:
+    """Scale what a solver found, certify it, and decide how the solve ended.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        What was solved.
+    coef, alpha : ndarray of shape (M, D) and (N,)
+        What the solver found; negative alpha counts as 0.
+    claim : Status
+        How the solver thinks it ended.
+    intercept : float, optional
+        Its offset; the best one by default.
+    gap, infeasibility : float
+        See `Tolerances`.
+    """
+    alpha = unit_weights(np.maximum(alpha, 0.0), problem.feature_norms)
+    if problem.intercept:
+        alpha = balanced(alpha, problem.y)
+    if alpha.any():
+        scale = dual_scale(problem, alpha)
+        scale = scale if np.isfinite(scale) else 1.0 / float(alpha.sum())
+        alpha = np.minimum(alpha * scale, problem.C)
+        alpha = balanced(alpha, problem.y, problem.C) if problem.intercept else alpha
+    primal = _Primal.of(problem, coef, intercept)
+    coef, offset = primal.scaled()
+    certificate = certify(problem, coef, alpha, offset if problem.intercept else None)
+    status = claim
+    if math.isinf(certificate.lower):
+        return Graded(alpha / alpha.sum(), 0.0 * coef, 0.0, certificate, Status.NOT_SEPARABLE)
+    if certificate.gap <= gap:
+        status = Status.OPTIMAL
+    elif math.isinf(certificate.upper) and gordan_ratio(problem, alpha) > 1.0 / infeasibility:
+        status = Status.NEARLY_INSEPARABLE
+    elif claim in (Status.OPTIMAL, Status.NOT_SEPARABLE, Status.NEARLY_INSEPARABLE):
+        status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
+    return Graded(alpha, coef, offset, certificate, status)
+
+
+# --- the lower bound -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Dual:
+    """Dual variables, the largest alpha_n ||phi_n|| about 1, and the norms of their V_g."""
+
+    problem: MarginProblem
+    alpha: Array
+    norms: Enclosure  # (G,)
+
+    @classmethod
+    def of(cls, problem: MarginProblem, given: ArrayLike) -> _Dual:
+        alpha = as_finite(given, "alpha", 1)
+        _check_shape(alpha, "alpha", (problem.n_samples,))
+        if (alpha < 0).any():
+            raise ValueError(f"alpha must not be negative, got {alpha.min():.3g}: clip it at 0")
+        alpha = unit_weights(alpha, problem.feature_norms)
+        gates = _plain_gates(problem)
+        rows = dual_vector_norms(gates, problem.X, _weights(problem, alpha), are_few(gates))
+        return cls(problem, alpha, _group_norms(problem, rows))
+
+    def refined(self) -> _Dual:
+        """Evaluate V with more digits."""
+        gates, weights = _plain_gates(self.problem), _weights(self.problem, self.alpha)
+        squares, errors = np.zeros(gates.shape[1]), np.zeros(gates.shape[1])
+        for _, V in precise_dual_vectors(gates, self.problem.X, weights):
+            squares += np.square(V.value).sum(axis=1)
+            errors += np.square(V.radius).sum(axis=1)
+        norms = np.sqrt(squares)
+        radius = np.sqrt(errors) + gamma(self.problem.X.shape[1] + 4) * norms
+        rows = Enclosure(norms, SAFETY * radius)
+        return replace(self, norms=_group_norms(self.problem, rows))
+
+    @cached_property
+    def sum(self) -> float:
+        """sum_n alpha_n; 0 where that does not bound, for the intercept's sake."""
+        if self.problem.intercept and balance(self.alpha, self.problem.y) != 0:
+            return 0.0
+        return down(math.fsum(self.alpha.tolist()))
+
+    @property
+    def bound(self) -> float:
+        """The lower bound."""
+        return self._value(float(self.norms.magnitude.max()))
+
+    @property
+    def central(self) -> float:
+        """The lower bound without allowance for rounding."""
+        return self._value(float(self.norms.value.max()))
+
+    @property
+    def allowance(self) -> float:
+        """Share of the lower bound that rounding may cost; inf where it may be all."""
+        bound, central = self.bound, self.central
+        if bound == central:
+            return 0.0
+        return central / bound - 1.0 if bound > 0 else np.inf
+
+    @property
+    def scaled_norms(self) -> Array:
+        """||V_g|| (G,) of feasible alpha."""
+        norms = np.minimum(self.norms.magnitude, LARGEST)
+        largest = float(norms.max())
+        if largest == 0 or self.sum == 0:
+            return norms
+        share = min(1.0, self.problem.C / float(self.alpha.max()) * largest)
+        return norms / largest * share
+
+    @property
+    def gordan_ratio(self) -> float:
+        """As the function of this name, bounded from below."""
+        largest = float(self.norms.magnitude.max())
+        total = float(self.alpha @ self.problem.feature_norms)
+        return total / largest if largest > 0 else np.inf
+
+    def _value(self, largest: float) -> float:
+        if self.sum == 0:
+            return 0.0
+        by_norm = min(down(self.sum / largest), LARGEST) if largest > 0 else np.inf
+        by_box = down(self.problem.C * down(self.sum / float(self.alpha.max())))
+        return by_norm if math.isinf(self.problem.C) else min(by_norm, by_box)
+
+
+def _weights(problem: MarginProblem, alpha: Array) -> Array:
+    """alpha_n y_n of the samples that have features, shape (N,)."""
+    return np.where(problem.zero_features, 0.0, alpha * problem.y)
+
+
+def _plain_gates(problem: MarginProblem) -> Array | sp.csr_array:
+    return problem.gates if problem.metric is None else problem.plain_gates
+
+
+def _group_norms(problem: MarginProblem, rows: Enclosure) -> Enclosure:
+    """Norms (G,) of groups of rows, from the norms of the rows."""
+    groups = problem.plain_groups
+    rounding = gamma(int(np.bincount(groups).max()) + 4)
+    value = _root_sums(rows.value, groups, problem.n_groups)
+    radius = _root_sums(rows.radius, groups, problem.n_groups)
+    return Enclosure(value, SAFETY * (radius + rounding * value))
+
+
+def _root_sums(norms: Array, groups: NDArray[np.int64], n_groups: int) -> Array:
+    unit = float(norms.max()) or 1.0
+    sums = np.bincount(groups, weights=np.square(norms / unit), minlength=n_groups)
+    return np.asarray(unit * np.sqrt(sums))
+
+
+# --- the upper bound -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Primal:
+    """Coefficients times 2^-exponent, the largest about 1, and their predictions."""
+
+    problem: MarginProblem
+    coef: Array
+    exponent: int
+    intercept: float | None
+    norm: float
+    f: Enclosure  # (N,), without intercept
+
+    @classmethod
+    def of(cls, problem: MarginProblem, given: ArrayLike, intercept: float | None) -> _Primal:
+        coef = as_finite(given, "coef", 2)
+        _check_shape(coef, "coef", (problem.n_gates, problem.X.shape[1]))
+        if intercept is not None and not (problem.intercept or intercept == 0):
+            raise ValueError(
+                f"the problem has no intercept, got {intercept!r}: pass MarginProblem(..., "
+                "intercept=True)"
+            )
+        if intercept is not None and not math.isfinite(intercept):
+            raise ValueError(f"intercept must be finite, got {intercept!r}")
+        exponent = int(np.frexp(np.abs(coef).max())[1])
+        coef = np.ldexp(coef, -exponent)
+        offset = None if intercept is None else math.ldexp(intercept, -exponent)
+        plain = problem.norm.plain_coef(coef)
+        norm = float(problem.norm.group_norms(coef).sum())
+        norm = norm * (1.0 + SAFETY * gamma(coef.size // problem.n_groups + coef.shape[0] + 8))
+        gates = _plain_gates(problem)
+        f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
+        offset = offset if problem.intercept else 0.0
+        return cls(problem, coef, exponent, offset, norm, f)
+
+    def refined(self) -> _Primal:
+        """Evaluate with more digits the predictions that decide."""
+        plain = self.problem.norm.plain_coef(self.coef)
+        gates = _plain_gates(self.problem)
+        found, done = self, np.zeros(len(self.f.value), dtype=bool)
+        for _ in range(MOST_REFINEMENTS):
+            rows = np.flatnonzero(found._decisive & ~done)
+            if len(rows) == 0:
+                break
+            done[rows] = True
+            better = precise_predictions(gates, self.problem.X, plain, rows)
+            value, radius = found.f.value.copy(), found.f.radius.copy()
+            value[rows], radius[rows] = better.value, better.radius
+            found = replace(found, f=Enclosure(value, radius))
+        return found
+
+    @cached_property
+    def best(self) -> tuple[float, float]:
+        """C and b of the smallest primal value, with margins y_n (c f_n + b), in given units."""
+        c, b = self._best
+        return math.ldexp(c, -self.exponent) if c > 0 else 0.0, b
+
+    def scaled(self) -> tuple[Array, float]:
+        """Coefficients and offset of the smallest primal value.
+
+        No scale makes a hard-margin candidate feasible that misclassifies: it stays as it is.
+        """
+        c, b = self._best
+        if c == 0 and self.problem.hard_margin:
+            return np.ldexp(self.coef, self.exponent), math.ldexp(b, self.exponent)
+        if not self.problem.hard_margin and c > 0:
+            margins, error, stretch = self._kinks(c, b, self.f.radius)
+            if self._stretched(c, margins, error, stretch) < self._stretched(
+                c, margins, error, 0.0
+            ):
+                c, b = c * (1.0 + stretch), b * (1.0 + stretch)
+        return self.coef * c, b
+
+    @property
+    def bound(self) -> float:
+        """The upper bound."""
+        return self._value(self.f.radius, self.norm)
+
+    @property
+    def central(self) -> float:
+        """The upper bound without allowance for rounding."""
+        return self._value(np.zeros(()), self.norm)
+
+    @property
+    def allowance(self) -> float:
+        """Share of the upper bound that rounding may cost; inf where it may be all."""
+        bound, central = self.bound, self.central
+        if math.isinf(bound):
+            low, high = self._margins
+            return np.inf if np.isfinite(self.norm) and high.min() > 0 else 0.0
+        return bound / central - 1.0 if central > 0 else np.inf * (bound > 0)
+
+    @property
+    def min_margin(self) -> float:
+        """Smallest margin of the coefficients as given."""
+        f = self.f.value
+        if self.problem.metric is not None:
+            f = self.problem.decision(self.coef)
+        with np.errstate(over="ignore"):
+            return float(np.ldexp((self.problem.y * (f + self._offset)).min(), self.exponent))
+
+    @property
+    def _offset(self) -> float:
+        """The intercept, in the units of ``coef``: as given, or the best one."""
+        if self.intercept is not None:
+            return self.intercept
+        c, b = self._best
+        return b / c if c > 0 and not self.problem.hard_margin else self._midpoint
+
+    @property
+    def _midpoint(self) -> float:
+        """The offset halfway between the classes."""
+        positive = self.problem.y > 0
+        return -0.5 * float(self.f.value[positive].min() + self.f.value[~positive].max())
+
+    @property
+    def _margins(self) -> tuple[Array, Array]:
+        """Bounds on the margins of ``coef`` from below and above, shape (N,)."""
+        value = self.problem.y * (self.f.value + self._offset)
+        radius = self.f.radius + 2 * UNIT * np.abs(value)
+        return value - radius, value + radius
+
+    @property
+    def _decisive(self) -> NDArray[np.bool_]:
+        """The samples whose predictions may decide on the bound, shape (N,)."""
+        if not self.problem.hard_margin:
+            c, b = self._best
+            return 1.0 - self.problem.y * (c * self.f.value + b) + c * self.f.radius > 0
+        low, high = self._margins
+        if self.intercept is not None:
+            return low <= high.min()
+        positive = self.problem.y > 0
+        limit = np.where(positive, high[positive].min(), high[~positive].min())
+        return low <= limit
+
+    @cached_property
+    def _best(self) -> tuple[float, float]:
+        """C and b as in `best`, for the coefficients as normalised."""
+        problem, y, f = self.problem, self.problem.y, self.f.value
+        if not np.isfinite(self.norm):
+            return 0.0, 0.0
+        if problem.hard_margin:
+            b = self._midpoint if self.intercept is None else self.intercept
+            smallest = float((y * (f + b)).min())
+            return (1.0 / smallest, b / smallest) if smallest > 0 else (0.0, b)
+        if self.intercept is not None:
+            c = _best_scale(self.norm, y * (f + self.intercept), problem.C)
+            if c > 0 and self._at(c, c * self.intercept) < _value_of_zero(problem):
+                return c, c * self.intercept
+            return 0.0, _majority(problem)
+        if self.norm == 0:
+            return 0.0, _majority(problem)
+        # The value is convex in c, with the best b of each c.
+        zero, given = _value_of_zero(problem), math.ldexp(1.0, min(self.exponent, 1000))
+        c = _golden(lambda c: self._at(c, _best_offset(problem, c * f)), zero / self.norm)
+        found = [(c, _best_offset(problem, c * f)), (given, _best_offset(problem, given * f))]
+        c, b = min(found, key=lambda pair: self._at(*pair))
+        more = _best_scale(c * self.norm, y * (c * f + b), problem.C)  # to the last digit
+        if self._at(more * c, more * b) < self._at(c, b):
+            c, b = more * c, more * b
+        return (c, b) if self._at(c, b) < zero else (0.0, _majority(problem))
+
+    def _at(self, c: float, b: float) -> float:
+        """Primal value of a soft margin, without allowance."""
+        losses = np.maximum(0.0, 1.0 - self.problem.y * (c * self.f.value + b))
+        return c * self.norm + self.problem.C * float(losses.sum())
+
+    def _value(self, radius: Array, norm: float) -> float:
+        zero = _value_of_zero(self.problem)
+        c, b = self._best
+        if not np.isfinite(norm) or (c == 0 and not self.problem.hard_margin):
+            return zero
+        y, f = self.problem.y, self.f.value
+        if self.problem.hard_margin:
+            margins = y * (f + self._offset)
+            smallest = float((margins - (radius + 4 * UNIT * np.abs(margins))).min())
+            return up(norm / smallest) if smallest > 0 else np.inf
+        margins, error, stretch = self._kinks(c, b, radius)
+        return min(zero, *(self._stretched(c, margins, error, by) for by in (0.0, stretch)))
+
+    def _kinks(self, c: float, b: float, radius: Array) -> tuple[Array, Array, float]:
+        """Margins (N,) at c and b, bounds on their errors, and by how much c should exceed this.
+
+        At a large C the rounding of margins near 1 costs more than a scale a little larger, at
+        which they exceed 1.
+        """
+        f = self.f.value
+        margins = self.problem.y * (c * f + b)
+        error = SAFETY * (c * radius + 8 * UNIT * (c * np.abs(f) + abs(b) + 1.0))
+        near = np.abs(margins - 1.0) <= 2 * error
+        return margins, error, 2 * float(error[near].max(initial=0.0))
+
+    def _stretched(self, c: float, margins: Array, error: Array, by: float) -> float:
+        """Bound on the soft margin's primal value at a scale (1 + by) times c."""
+        losses = np.maximum(0.0, 1.0 - (margins - error) * (1.0 + by) + 2 * by * error)
+        total = up(math.fsum(losses.tolist()))
+        return up(up(up(c * self.norm) * up(1.0 + by)) + up(self.problem.C * total))
 
 
 def _value_of_zero(problem: MarginProblem) -> float:
-    """C N with a soft margin; with the hard margin zeta = 0 is no solution."""
-    return np.inf if problem.hard_margin else problem.C * problem.n_samples
+    """Return the primal value of zeta = 0, which is no solution of the hard margin.
 
-
-def _gap(lower: float, upper: float) -> float:
-    """(upper - lower) / lower; nan for bounds that contradict each other beyond rounding."""
-    if lower > upper * (1.0 + CONTRADICTION):
-        return np.nan
-    if np.isinf(upper) or lower <= 0:
+    C N with a soft margin; with an intercept the majority's sign misses the other class only.
+    """
+    if problem.hard_margin:
         return np.inf
-    return max(upper - lower, 0.0) / lower
+    count = problem.n_samples
+    if problem.intercept:
+        count = 2 * min(int((problem.y > 0).sum()), int((problem.y < 0).sum()))
+    value = problem.C * count
+    return value if Fraction(value) >= Fraction(problem.C) * count else up(value)
+
+
+def _majority(problem: MarginProblem) -> float:
+    """Return the best offset of zeta = 0."""
+    return float(np.sign(problem.y.sum()) or 1.0) if problem.intercept else 0.0
 
 
 def _best_scale(norm: float, margins: Array, C: float) -> float:
@@ -245,43 +701,76 @@ def _best_scale(norm: float, margins: Array, C: float) -> float:
     return float(1.0 / positive[min(turn, len(positive) - 1)])
 
 
-def _primal_value(scale: float, norm: float, margins: Array, C: float) -> float:
-    if np.isinf(C):
-        return scale * norm
-    return scale * norm + C * float(np.maximum(0.0, 1.0 - scale * margins).sum())
+def _best_offset(problem: MarginProblem, f: Array) -> float:
+    """Minimise sum_n max(0, 1 - y_n (f_n + b)) over b: convex, piecewise linear.
+
+    The slope is -N_+ far to the left, and rises by 1 at each b = y_n - f_n.
+    """
+    kinks = np.sort(problem.y - f)
+    turn = int((problem.y > 0).sum())
+    return 0.5 * float(kinks[turn - 1] + kinks[turn])
 
 
-def _as_shape(values: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:
-    array = as_finite(values, name, len(shape))
+def _golden(value: Callable[[float], float], right: float) -> float:
+    """Minimise a convex function on [0, right]."""
+    ratio = (math.sqrt(5.0) - 1.0) / 2.0
+    left, inner = 0.0, [right * (1.0 - ratio), right * ratio]
+    values = [value(c) for c in inner]
+    for _ in range(GOLDEN_STEPS):
+        if values[0] <= values[1]:
+            right, inner = inner[1], [inner[1] - ratio * (inner[1] - left), inner[0]]
+            values = [value(inner[0]), values[0]]
+        else:
+            left, inner = inner[0], [inner[1], inner[0] + ratio * (right - inner[0])]
+            values = [values[1], value(inner[1])]
+    return inner[0] if values[0] <= values[1] else inner[1]
+
+
+# --- the equation of the intercept -----------------------------------------------------------
+
+
+def _move(alpha: Array, members: NDArray[np.int64], change: float, cap: float = np.inf) -> bool:
+    """Change one of some entries, in place: whether there is one that can take it.
+
+    The largest whose digits are fine enough, so that the change is a small share of it.
+    """
+    size = abs(change)
+    fit = members[(alpha[members] >= size) & (alpha[members] + change <= cap)]
+    if len(fit) == 0:
+        return False
+    near = fit[alpha[fit] <= MUCH_LARGER * size]
+    n = near[np.argmax(alpha[near])] if len(near) else fit[np.argmin(alpha[fit])]
+    before, alpha[n] = alpha[n], alpha[n] + change
+    return bool(alpha[n] != before)
+
+
+def _on_grid(alpha: Array, y: Array) -> Array:
+    """Round down to a grid on which all sums are exact, and take the rest off the largest."""
+    exponent = int(np.frexp(alpha.sum())[1]) - 52
+    counts = np.floor(np.ldexp(alpha, -exponent))
+    rest = float((counts * y).sum())
+    heavy = np.flatnonzero(y == np.sign(rest))
+    for n in heavy[np.argsort(-counts[heavy], kind="stable")]:
+        taken = min(float(counts[n]), abs(rest))
+        counts[n] -= taken
+        rest = math.copysign(abs(rest) - taken, rest)
+        if rest == 0:
+            break
+    return np.ldexp(counts, exponent)
+
+
+# --- small things ----------------------------------------------------------------------------
+
+
+def _gap(lower: float, upper: float) -> float:
+    """(upper - lower) / lower; nan for bounds that contradict each other."""
+    if lower > upper * (1.0 + CONTRADICTION):
+        return np.nan
+    if np.isinf(upper) or lower <= 0:
+        return np.inf
+    return max(upper - lower, 0.0) / lower
+
+
+def _check_shape(array: Array, name: str, shape: tuple[int, ...]) -> None:
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    if name == "alpha" and (array < 0).any():
-        raise ValueError(f"alpha must not be negative, got {array.min():.3g}: clip it at 0")
-    return array
-
-
-def _name_samples(samples: NDArray[np.int64]) -> str:
-    names = ", ".join(str(n) for n in samples[:5])
-    more = f" and {len(samples) - 5} more" if len(samples) > 5 else ""
-    return f"sample{'s' if len(samples) > 1 else ''} {names}{more}"
-
-
-def _opposite_twins(problem: MarginProblem) -> NDArray[np.int64] | None:
-    """Two samples of equal inputs and gates and of opposite labels."""
-    same_input: dict[bytes, list[int]] = {}
-    for n, row in enumerate(problem.X):
-        same_input.setdefault(_digest(row), []).append(n)
-    for samples in same_input.values():
-        if len(set(problem.y[samples])) == 2:
-            gates = sp.csr_array(problem.gates[samples]).toarray()
-            first: dict[bytes, int] = {}
-            for n, row in zip(samples, gates, strict=True):
-                m = first.setdefault(_digest(row), n)
-                if problem.y[m] != problem.y[n]:
-                    return np.array([m, n])
-    return None
-
-
-def _digest(row: Array) -> bytes:
-    """Equal for equal rows (adding 0.0 turns -0.0 to 0.0), practically never else."""
-    return blake2b((row + 0.0).tobytes(), digest_size=16).digest()

@@ -43,7 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.gating import GateMatrix, dense
 from implicit_bias.masked_gram import masked_gram
-from implicit_bias.problem import RANK_TOLERANCE
+from implicit_bias.norms import RANK_TOLERANCE
 from implicit_bias.validation import Array, as_features, as_finite
 
 # Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most

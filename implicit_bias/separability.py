@@ -1,0 +1,488 @@
+r"""Whether any coefficients separate the data: proofs that none do, plain causes and cures.
+
+Gordan: either some coefficients have y_n (f(x_n) + b) > 0 for all n, or some alpha >= 0, not 0, has
+V(alpha) = 0 (and sum_n alpha_n y_n = 0, where there is an intercept); never both. A V that is
+nearly 0 proves nothing: then any separator is merely large. So `prove_not_separable` looks for an
+exact alpha near the one it is given, in this order:
+
+1. V of the alpha given, in higher precision, is exactly 0: contradictory twins, samples without
+   features, integers.
+2. Rational  Few samples or few features: a basic solution of V = 0 (a linear program), solved
+             again in exact rational arithmetic over the stored float64, is positive.
+3. Interval  More features than that: on as many samples B as there are independent features, the
+             square system A e = -V, A = features of B times alpha_B, has a solution with |e| < 1,
+             by an approximate inverse and bounds on all rounding errors. Then alpha_B (1 + e) > 0
+             makes V exactly 0. Features that are exact multiples or sums of others (constant
+             pixels; contexts of a unit, which sum to 1) are left out: their equations follow.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import blake2b
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from implicit_bias.problem import MarginProblem
+from implicit_bias.rounding import (
+    SAFETY,
+    UNIT,
+    balance,
+    gamma,
+    precise_dual_vectors,
+    row_norms,
+    unit_weights,
+)
+from implicit_bias.validation import Array
+
+# Exact elimination costs rank^3 operations on integers of up to rank * 110 bits.
+MOST_EXACT_RANK = 60
+MOST_EXACT_ENTRIES = 200_000
+# The interval method costs a factorisation of CANDIDATES * rank samples.
+MOST_INTERVAL_RANK = 1500
+CANDIDATES = 4
+# Entries of a feature matrix that are formed for a proof.
+MOST_ENTRIES = 20_000_000
+# Samples whose weight, alpha_n ||phi_n||, is below this share of the largest have no part in a
+# basic solution; nor have those that a linear program leaves below the other.
+NO_PART = 1e-6
+VERTEX_ZERO = 1e-12
+# A feature varies little about an offset where its standard deviation is below this share of its
+# mean, and ranges are wide where they differ by more than the inverse.
+NARROW = 1e-3
+
+CONSTANT_HELPS = (
+    "the data are separable with an offset: append a constant 1 to the inputs, or let the "
+    "predictor have an intercept (fit_intercept=True)"
+)
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A plain reason why no coefficients can separate the data.
+
+    Attributes
+    ----------
+    cause : str
+        One sentence that names the cause and the cure.
+    samples : ndarray of int
+        The samples that cause it.
+    alpha : ndarray of shape (N,)
+        Gordan's certificate: alpha >= 0, sum 1, V(alpha) = 0.
+    """
+
+    cause: str
+    samples: NDArray[np.int64]
+    alpha: Array
+
+
+@dataclass(frozen=True)
+class Proof:
+    """No coefficients separate: within rounding of ``alpha`` some alpha has V exactly 0.
+
+    Attributes
+    ----------
+    alpha : ndarray of shape (N,)
+        Not negative, sum 1.
+    method : str
+        "exact" (alpha before it was scaled), "rational" or "interval".
+    correction : float
+        Largest relative change of an entry that makes V exactly 0; below 1. It is what rounding
+        to float64 leaves for the first two methods.
+    """
+
+    alpha: Array
+    method: str
+    correction: float
+
+
+def find_conflict(problem: MarginProblem) -> Conflict | None:
+    """Look for the plain causes of non-separability.
+
+    A sample whose features are all zero (all its gates are off, or its input is 0), unless an
+    intercept predicts there; two identical inputs, with identical gates, of opposite labels. A
+    finite C forgives both.
+    """
+    if not problem.hard_margin:
+        return None
+    zero = np.flatnonzero(problem.zero_features)
+    alpha = np.zeros(problem.n_samples)
+    if len(zero) and not problem.intercept:
+        alpha[zero] = 1.0 / len(zero)
+        return Conflict(
+            f"{_name_samples(zero)} with all gates off (or an input of zeros), so the "
+            "predictor is 0 there: add a unit that is always on, drop the sample "
+            "(the classes do so with on_failure='drop'), or choose a finite C (soft margin)",
+            zero,
+            alpha,
+        )
+    pair = _contradiction(problem, zero)
+    if pair is not None:
+        alpha[pair] = 0.5
+        return Conflict(
+            f"samples {pair[0]} and {pair[1]} are identical but have opposite labels: drop one "
+            "(the classes do so with on_failure='drop'), or choose a finite C (soft margin)",
+            pair,
+            alpha,
+        )
+    return None
+
+
+def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
+    """Prove that no coefficients separate the data, from dual variables whose V is nearly 0.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem, of any C: the proof is about the hard margin.
+    alpha : ndarray of shape (N,)
+        Dual variables, not negative. Those of samples that a proof needs must not be 0.
+
+    Returns
+    -------
+    Proof or None
+        None where there is no proof by these means, which says nothing of the data.
+    """
+    alpha = unit_weights(alpha, problem.feature_norms)
+    if not alpha.any():
+        return None
+    for method in (_as_given, _rational, _interval):
+        proof = method(problem, alpha)
+        if proof is not None:
+            return proof
+    return None
+
+
+def lacks_constant(problem: MarginProblem) -> bool:
+    """Whether neither an intercept nor a constant feature gives the predictor an offset."""
+    constant = (problem.X == problem.X[0]).all(axis=0) & (problem.X[0] != 0)
+    return not (problem.intercept or constant.any())
+
+
+def scaling_advice(problem: MarginProblem) -> str | None:
+    """Name the features that make the problem hard in float64, and the cure; None if none do.
+
+    Offsets: their mean is a thousand times their standard deviation or more. Ranges: their
+    standard deviation is a thousand times that of others.
+    """
+    size = np.abs(problem.X).max(axis=0)
+    unit = np.where(size > 0, size, 1.0)
+    X = problem.X / unit
+    mean, deviation = X.mean(axis=0), X.std(axis=0)
+    varying = np.flatnonzero((problem.X != problem.X[0]).any(axis=0))
+    if len(varying) == 0:
+        return None
+    parts = []
+    ratio = np.abs(mean[varying]) / np.maximum(deviation[varying], np.finfo(np.float64).tiny)
+    shifted = varying[ratio > 1 / NARROW][np.argsort(-ratio[ratio > 1 / NARROW])]
+    if len(shifted):
+        values = [f"{d} (mean {mean[d] * unit[d]:.4g}, " for d in shifted[:3]]
+        spreads = [f"standard deviation {deviation[d] * unit[d]:.3g})" for d in shifted[:3]]
+        named = ", ".join(a + b for a, b in zip(values, spreads, strict=True))
+        parts.append(f"center features {named}{_and_more(shifted)}")
+    spread = np.log2(np.maximum(deviation[varying], UNIT)) + np.log2(unit[varying])
+    wide = varying[spread > np.median(spread) - np.log2(NARROW)]
+    narrow = varying[spread < np.median(spread) + np.log2(NARROW)]
+    far = np.concatenate([wide, narrow])
+    if len(far):
+        named = ", ".join(f"{d} ({deviation[d] * unit[d]:.3g})" for d in far[:3])
+        parts.append(
+            f"scale features {named}{_and_more(far)}, whose standard deviations are far from "
+            f"that of others, {2.0 ** float(np.median(spread)):.3g}"
+        )
+    return "; ".join(parts) + " (standardise)" if parts else None
+
+
+# --- proofs ----------------------------------------------------------------------------------
+
+
+def _as_given(problem: MarginProblem, alpha: Array) -> Proof | None:
+    """V of alpha itself, and the equation of the intercept, hold exactly."""
+    if problem.intercept and balance(alpha, problem.y) != 0:
+        return None
+    seen = np.where(problem.zero_features, 0.0, alpha)
+    for _, V in precise_dual_vectors(problem.plain_gates, problem.X, seen * problem.y):
+        if V.magnitude.any():
+            return None
+    return Proof(alpha / alpha.sum(), "exact", UNIT)
+
+
+def _rational(problem: MarginProblem, alpha: Array) -> Proof | None:
+    """Solve V = 0 in exact arithmetic on the support of a basic solution."""
+    weight = alpha * np.where(problem.zero_features, 1.0, problem.feature_norms)
+    samples = np.flatnonzero(weight > NO_PART * weight.max())
+    columns = _used_columns(problem, samples)
+    if columns is None:
+        return None
+    Phi = _features(problem, samples, *columns)
+    basis = _basic_solution(Phi, alpha[samples])
+    if basis is None or len(basis) < 2:
+        return None
+    distinct = _distinct_columns(Phi[basis])
+    if len(basis) * len(distinct) > MOST_EXACT_ENTRIES:
+        return None
+    equations = _exact_features(problem, samples[basis], *(part[distinct] for part in columns))
+    # As many equations as the rank determine the solution, and the others are checked.
+    rank = min(len(basis) - 1, len(distinct))
+    _, order = scipy.linalg.qr(_equilibrated(Phi[basis][:, distinct]), mode="r", pivoting=True)
+    solution = _null_vector([equations[k] for k in order[:rank]], len(basis))
+    if solution is None or not (min(solution) > 0 or max(solution) < 0):
+        return None
+    if any(sum(map(operator.mul, row, solution)) != 0 for row in equations):
+        return None
+    found = np.zeros(problem.n_samples)
+    found[samples[basis]] = [float(Fraction(value, sum(solution))) for value in solution]
+    return Proof(found, "rational", UNIT)
+
+
+def _interval(problem: MarginProblem, alpha: Array) -> Proof | None:
+    """Correct alpha on as many samples as there are independent features."""
+    weight = alpha * np.where(problem.zero_features, 0.0, problem.feature_norms)
+    columns = _independent_columns(problem)
+    width = len(columns[0])
+    if np.count_nonzero(weight) < width or width > MOST_INTERVAL_RANK:
+        return None
+    samples = np.argsort(-weight, kind="stable")[: CANDIDATES * width]
+    samples = np.sort(samples[weight[samples] > 0])
+    Phi = _features(problem, samples, *columns) * alpha[samples, None]
+    size = np.abs(Phi).max(axis=0)
+    if not (size > 0).all():
+        return None
+    unit = np.ldexp(1.0, np.frexp(size)[1])  # a power of two: exact to divide by
+    _, pivots = scipy.linalg.qr((Phi / unit).T, mode="r", pivoting=True)
+    A = (Phi[pivots[:width]] / unit).T  # (width, B), each entry with two roundings
+    try:
+        inverse = np.linalg.inv(A)
+    except np.linalg.LinAlgError:
+        return None
+    size = np.abs(inverse)
+    residual = np.abs(np.eye(width) - inverse @ A).sum(axis=1)
+    residual += gamma(width + 8) * (size @ np.abs(A).sum(axis=1) + 1.0)
+    contraction = SAFETY * float(residual.max())  # bounds ||I - inverse A||, A as real numbers
+    if not contraction < 0.5:
+        return None
+    V = _magnitudes(problem, alpha, *columns) / unit
+    correction = SAFETY * float((size @ V).max()) / (1.0 - contraction)
+    if not correction < 0.99:
+        return None
+    return Proof(alpha / alpha.sum(), "interval", correction)
+
+
+def _magnitudes(
+    problem: MarginProblem, alpha: Array, gate: NDArray[np.int64], feature: NDArray[np.int64]
+) -> Array:
+    """Upper bounds on the absolute values of some entries of V; the last may be the intercept's."""
+    seen = np.where(problem.zero_features, 0.0, alpha)
+    whole = np.zeros((problem.plain_gates.shape[1] + 1, problem.X.shape[1] + 1))
+    for columns, V in precise_dual_vectors(problem.plain_gates, problem.X, seen * problem.y):
+        whole[:-1, :-1][:, columns] = V.magnitude
+    whole[-1, -1] = abs(balance(alpha, problem.y)) * (1.0 + 4 * UNIT)
+    return np.asarray(whole[gate, feature])
+
+
+# --- features ----------------------------------------------------------------------------------
+# A column of the feature matrix is a pair: gate m of the plain gates and feature d of the inputs.
+# The intercept's constant is the pair of one past the last of both, (-1, -1).
+
+
+def _used_columns(
+    problem: MarginProblem, samples: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Pairs (gate, feature) that are not 0 on all of some samples; None if there are too many."""
+    gates = np.unique(problem.plain_gates[samples].indices)
+    inputs = np.flatnonzero(problem.X[samples].any(axis=0))
+    if len(samples) * len(gates) * len(inputs) > MOST_ENTRIES:
+        return None
+    return _pairs(gates, inputs, problem.intercept)
+
+
+def _pairs(
+    gates: NDArray[np.int64], inputs: NDArray[np.int64], intercept: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    gate, feature = np.repeat(gates, len(inputs)), np.tile(inputs, len(gates))
+    if intercept:
+        gate, feature = np.append(gate, -1), np.append(feature, -1)
+    return gate.astype(np.int64), feature.astype(np.int64)
+
+
+def _features(
+    problem: MarginProblem,
+    samples: NDArray[np.int64],
+    gate: NDArray[np.int64],
+    feature: NDArray[np.int64],
+) -> Array:
+    """y_n phi (samples, columns), each entry rounded once."""
+    Z, X = _factors(problem, samples)
+    used, place = np.unique(gate, return_inverse=True)
+    return np.asarray(Z[:, used].toarray()[:, place] * X[:, feature])
+
+
+def _factors(problem: MarginProblem, samples: NDArray[np.int64]) -> tuple[sp.csc_array, Array]:
+    """Gates and y_n x_n of some samples, each with the intercept's constant as last column."""
+    one = np.ones((len(samples), 1))
+    gates = sp.hstack([problem.plain_gates[samples], one], format="csc")
+    return gates, np.hstack([problem.X[samples], one]) * problem.y[samples, None]
+
+
+def _exact_features(
+    problem: MarginProblem,
+    samples: NDArray[np.int64],
+    gate: NDArray[np.int64],
+    feature: NDArray[np.int64],
+) -> list[list[int]]:
+    """y_n phi (columns, samples) as real numbers, each column times a power of two: integers."""
+    Z, X = _factors(problem, samples)
+    equations = []
+    for m, d in zip(gate, feature, strict=True):
+        z, x = Z[:, [m]].toarray().ravel().tolist(), X[:, d].tolist()
+        row = [Fraction(a) * Fraction(b) for a, b in zip(z, x, strict=True)]
+        common = max(value.denominator for value in row)
+        equations.append([value.numerator * (common // value.denominator) for value in row])
+    return equations
+
+
+def _independent_columns(
+    problem: MarginProblem,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs (gate, feature) of which all others are exact linear combinations, over all samples.
+
+    Left out are inputs and gates that are constant (but one of each) or always 0, and of each
+    group of gates with a constant exact sum, the first, where another constant gate or group
+    gives that sum.
+    """
+    X = problem.X
+    constant = (X == X[0]).all(axis=0)
+    inputs = np.flatnonzero(~constant)
+    constants = np.flatnonzero(constant & (X[0] != 0))
+    inputs = np.sort(np.concatenate([inputs, constants[:1]]))
+    gates = problem.plain_gates.tocsc()
+    groups = problem.plain_groups
+    off = gates.count_nonzero(axis=0) == 0
+    left_out, has_constant = np.flatnonzero(off).tolist(), False
+    for g in range(problem.n_groups):
+        columns = np.flatnonzero((groups == g) & ~off)
+        if len(columns) == 0 or not _has_constant_sum(gates[:, columns]):
+            continue
+        if has_constant:
+            left_out.append(int(columns[0]))
+        has_constant = True
+    kept = np.setdiff1d(np.arange(gates.shape[1]), left_out)
+    # A constant input under gates that sum to a constant is the intercept's column, times a number.
+    twice = problem.intercept and len(constants) > 0 and has_constant
+    return _pairs(kept, inputs, problem.intercept and not twice)
+
+
+def _has_constant_sum(gates: sp.csc_array) -> bool:
+    """Whether each sample has exactly one nonzero gate of these, all of one value."""
+    values = gates.data[gates.data != 0]
+    one_each = (gates.count_nonzero(axis=1) == 1).all()
+    return bool(one_each and (values == values[0]).all())
+
+
+def _distinct_columns(Phi: Array) -> NDArray[np.int64]:
+    """Columns that are not 0 and not equal to an earlier one."""
+    first: dict[bytes, int] = {}
+    for column in np.flatnonzero(Phi.any(axis=0)):
+        first.setdefault(_digest(Phi[:, column]), int(column))
+    return np.array(sorted(first.values()), dtype=np.int64)
+
+
+# --- linear algebra ----------------------------------------------------------------------------
+
+
+def _basic_solution(Phi: Array, alpha: Array) -> NDArray[np.int64] | None:
+    """Rows of Phi (n, k) that a vertex of {a >= 0: Phi' a = 0, sum a = 1} uses.
+
+    None if the linear program has no solution, or more rows than the exact solution could take.
+    The equations are those of an orthonormal basis, so that offsets do not hide small features.
+    """
+    norms = row_norms(Phi)
+    scaled = _equilibrated(Phi / np.where(norms > 0, norms, 1.0)[:, None])
+    if scaled.shape[1] == 0:
+        return np.array([int(np.argmax(alpha))])
+    Q, R, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True)
+    diagonal = np.abs(np.diag(R))
+    rank = int(np.count_nonzero(diagonal > UNIT * max(scaled.shape) * diagonal[0]))
+    if rank > MOST_EXACT_RANK:
+        return None
+    found = scipy.optimize.linprog(
+        -alpha * np.where(norms > 0, norms, 1.0),
+        A_eq=np.vstack([Q[:, :rank].T / np.abs(Q[:, :rank]).max(axis=0)[:, None], np.ones(len(Q))]),
+        b_eq=np.append(np.zeros(rank), 1.0),
+        method="highs-ds",
+    )
+    return np.flatnonzero(found.x > VERTEX_ZERO) if found.status == 0 else None
+
+
+def _equilibrated(A: Array) -> Array:
+    """Columns divided by their largest entries; those of zeros stay."""
+    size = np.abs(A).max(axis=0, initial=0.0)
+    return np.asarray(A / np.where(size > 0, size, 1.0))
+
+
+def _null_vector(equations: list[list[int]], n: int) -> list[int] | None:
+    """Return the solution (n,) of homogeneous equations, if there is one up to a factor.
+
+    Gauss and Jordan without fractions (Bareiss): every division is exact.
+    """
+    rows, done, free, last = [list(row) for row in equations], 0, [], 1
+    for column in range(n):
+        pivot = next((i for i in range(done, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            free.append(column)
+            continue
+        rows[done], rows[pivot] = rows[pivot], rows[done]
+        top, lead = rows[done], rows[done][column]
+        for i, row in enumerate(rows):
+            if i != done:
+                factor = row[column]
+                rows[i] = [(lead * a - factor * b) // last for a, b in zip(row, top, strict=True)]
+        last, done = lead, done + 1
+    if len(free) != 1:
+        return None
+    solution = [last] * n
+    for i, column in enumerate(sorted(set(range(n)) - set(free))):
+        solution[column] = -rows[i][free[0]]
+    return solution
+
+
+# --- plain causes ------------------------------------------------------------------------------
+
+
+def _contradiction(problem: MarginProblem, zero: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Two samples of equal features and of opposite labels."""
+    if len(zero) and len(set(problem.y[zero])) == 2:
+        other = zero[problem.y[zero] != problem.y[zero[0]]]
+        return np.array([zero[0], other[0]])
+    same_input: dict[bytes, list[int]] = {}
+    for n, row in enumerate(problem.X):
+        same_input.setdefault(_digest(row), []).append(n)
+    for samples in same_input.values():
+        if len(set(problem.y[samples])) == 2:
+            gates = sp.csr_array(problem.gates[samples]).toarray()
+            first: dict[bytes, int] = {}
+            for n, row in zip(samples, gates, strict=True):
+                m = first.setdefault(_digest(row), n)
+                if problem.y[m] != problem.y[n]:
+                    return np.array([m, n])
+    return None
+
+
+def _digest(row: Array) -> bytes:
+    """Equal for equal rows (adding 0.0 turns -0.0 to 0.0), practically never else."""
+    return blake2b((row + 0.0).tobytes(), digest_size=16).digest()
+
+
+def _name_samples(samples: NDArray[np.int64]) -> str:
+    names = ", ".join(str(n) for n in samples[:5])
+    return f"sample{'s' if len(samples) > 1 else ''} {names}{_and_more(samples, 5)}"
+
+
+def _and_more(items: NDArray[np.int64], shown: int = 3) -> str:
+    return f" and {len(items) - shown} more" if len(items) > shown else ""
