@@ -119,6 +119,11 @@ class Status(Enum):
         """The name in lower-case words, for tables."""
         return self.name.lower().replace("_", " ")
 
+    @property
+    def inseparable(self) -> bool:
+        """Whether no coefficients separate the samples, proven or as far as float64 can tell."""
+        return self in (Status.NOT_SEPARABLE, Status.NEARLY_INSEPARABLE)
+
     def explain(self, certificate: Certificate) -> str:
         """Return the message, with what is certified of the optimum nevertheless."""
         if self in (Status.OPTIMAL, Status.NOT_SEPARABLE):
@@ -189,10 +194,15 @@ def certify(
     ValueError
         Shapes that do not fit, NaN, negative alpha, an intercept of a problem without one.
     """
+    if coef is None and intercept is not None:
+        raise ValueError("intercept without coef bounds nothing: pass both")
     primal = None if coef is None else _Primal.of(problem, coef, intercept)
     dual = None if alpha is None else _Dual.of(problem, alpha)
-    if primal is None and intercept is not None:
-        raise ValueError("intercept without coef bounds nothing: pass both")
+    return _certificate(problem, primal, dual)
+
+
+def _certificate(problem: MarginProblem, primal: _Primal | None, dual: _Dual | None) -> Certificate:
+    """Bounds from what was evaluated, again and with more digits where rounding matters."""
     rough = _gap(dual.central, primal.central) if primal and dual else 0.0
     target = max(REFINE, REFINE_GAP * rough) if np.isfinite(rough) else REFINE
     if primal is not None and primal.allowance > target:
@@ -300,6 +310,10 @@ class Graded:
         That of these coef, alpha and intercept.
     status : Status
         What the certificate bears out.
+    group_norms : ndarray of shape (G,)
+        ||zeta_g||.
+    margins : ndarray of shape (N,)
+        y_n (f(x_n) + b).
     """
 
     alpha: Array
@@ -307,6 +321,8 @@ class Graded:
     intercept: float
     certificate: Certificate
     status: Status
+    group_norms: Array
+    margins: Array
 
 
 def grade(
@@ -342,19 +358,23 @@ def grade(
         scale = scale if np.isfinite(scale) else 1.0 / float(alpha.sum())
         alpha = np.minimum(alpha * scale, problem.C)
         alpha = balanced(alpha, problem.y, problem.C) if problem.intercept else alpha
-    primal = _Primal.of(problem, coef, intercept)
-    coef, offset = primal.scaled()
-    certificate = certify(problem, coef, alpha, offset if problem.intercept else None)
+    coef, offset = _Primal.of(problem, coef, intercept).scaled()
+    primal = _Primal.of(problem, coef, offset if problem.intercept else None)
+    dual = _Dual.of(problem, alpha)
+    certificate = _certificate(problem, primal, dual)
     status = claim
     if math.isinf(certificate.lower):
-        return Graded(alpha / alpha.sum(), 0.0 * coef, 0.0, certificate, Status.NOT_SEPARABLE)
-    if certificate.gap <= gap:
+        status, alpha = Status.NOT_SEPARABLE, alpha / alpha.sum()
+    elif certificate.gap <= gap:
         status = Status.OPTIMAL
-    elif math.isinf(certificate.upper) and gordan_ratio(problem, alpha) > 1.0 / infeasibility:
+    elif math.isinf(certificate.upper) and dual.gordan_ratio > 1.0 / infeasibility:
         status = Status.NEARLY_INSEPARABLE
     elif claim in (Status.OPTIMAL, Status.NOT_SEPARABLE, Status.NEARLY_INSEPARABLE):
         status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
-    return Graded(alpha, coef, offset, certificate, status)
+    if status.inseparable:  # the coefficients separate nothing
+        nothing = np.zeros(problem.n_groups), np.zeros(problem.n_samples)
+        return Graded(alpha, 0.0 * coef, 0.0, certificate, status, *nothing)
+    return Graded(alpha, coef, offset, certificate, status, primal.group_norms, primal.margins)
 
 
 # --- the lower bound -------------------------------------------------------------------------
@@ -476,6 +496,7 @@ class _Primal:
     coef: Array
     exponent: int
     intercept: float | None
+    norms: Array  # (G,)
     norm: float
     f: Enclosure  # (N,), without intercept
 
@@ -494,12 +515,14 @@ class _Primal:
         coef = np.ldexp(coef, -exponent)
         offset = None if intercept is None else math.ldexp(intercept, -exponent)
         plain = problem.norm.plain_coef(coef)
-        norm = float(problem.norm.group_norms(coef).sum())
-        norm = norm * (1.0 + SAFETY * gamma(coef.size // problem.n_groups + coef.shape[0] + 8))
+        norms = problem.norm.group_norms(coef)
+        norm = float(norms.sum()) * (
+            1.0 + SAFETY * gamma(coef.size // problem.n_groups + coef.shape[0] + 8)
+        )
         gates = _plain_gates(problem)
         f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
         offset = offset if problem.intercept else 0.0
-        return cls(problem, coef, exponent, offset, norm, f)
+        return cls(problem, coef, exponent, offset, norms, norm, f)
 
     def refined(self) -> _Primal:
         """Evaluate with more digits the predictions that decide."""
@@ -538,6 +561,16 @@ class _Primal:
             ):
                 c, b = c * (1.0 + stretch), b * (1.0 + stretch)
         return self.coef * c, b
+
+    @property
+    def group_norms(self) -> Array:
+        """Norms (G,) of the coefficients as given."""
+        return np.ldexp(self.norms, self.exponent)
+
+    @property
+    def margins(self) -> Array:
+        """Margins (N,) of the coefficients as given."""
+        return np.ldexp(self.problem.y * (self.f.value + self._offset), self.exponent)
 
     @property
     def bound(self) -> float:

@@ -251,12 +251,26 @@ HARD = [name for name in SEPARABLE if not name.startswith("soft-")]
 def twin(name: str) -> MarginProblem:
     """Make a hard-margin case inseparable: two samples more, both with the gates of sample 0.
 
-    q has the label of sample 0, and a point between the two has the other one; so no two
-    samples are identical, and only a solver can find the conflict.
+    q, four times sample 0, has its label, and twice sample 0, between the two, has the other one.
+    So no two samples are identical, and only a solver can find the conflict, which is exact.
     """
+    X = separable(name).X[0]
+    return _with_a_point_between(name, 4.0 * X, 2.0 * X)
+
+
+def near_twin(name: str) -> MarginProblem:
+    """Make a hard-margin case inseparable but for rounding.
+
+    The point between the two was rounded when it was stored, so the three may be separable by
+    enormous coefficients; nobody who computes in float64 can say.
+    """
+    X = separable(name).X
+    q = X[0] + X[-1]
+    return _with_a_point_between(name, q, 0.3 * X[0] + 0.7 * q)
+
+
+def _with_a_point_between(name: str, q: Array, between: Array) -> MarginProblem:
     problem = separable(name)
-    q = problem.X[0] + problem.X[-1]
-    between = 0.3 * problem.X[0] + 0.7 * q
     gates = dense(problem.gates)
     return MarginProblem(
         np.vstack([problem.X, q, between]),

@@ -30,8 +30,8 @@ from cases import (
     loop_group_norms,
     loop_groups,
     loop_primal,
+    near_twin,
     separable,
-    twin,
 )
 from implicit_bias.certificate import (
     Status,
@@ -291,7 +291,7 @@ def test_separable_data_have_no_conflict(problem: MarginProblem) -> None:
 
 def test_gordan_makes_the_lower_bound_large() -> None:
     """Where V is practically 0, the bound says that any separator is huge."""
-    problem = twin("linear")
+    problem = near_twin("linear")
     n = problem.n_samples
     alpha = np.zeros(n)
     alpha[[0, n - 2, n - 1]] = [0.3, 0.7, 1.0]

@@ -8,7 +8,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import build, cloud, gln, linear, separable, twin
+from cases import build, cloud, gln, linear, near_twin, separable
 from implicit_bias.certificate import Status, certify, grade
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import (
@@ -139,7 +139,7 @@ def test_proofs_agree_with_a_linear_program(seed: int, n: int, d: int, intercept
 
 def test_nearly_collinear_points_prove_nothing() -> None:
     """A point between two others, rounded, of the other label: as stored, the three separate."""
-    problem = twin("linear")
+    problem = near_twin("linear")
     n = problem.n_samples
     alpha = np.zeros(n)
     alpha[[0, n - 2, n - 1]] = [0.3, 0.7, 1.0]

@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from implicit_bias._deprecated import renamed
-from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem, Structure
 from implicit_bias.solvers import Solution
 from implicit_bias.validation import Array
@@ -85,7 +84,7 @@ class FittedMargin:
     @property
     def has_predictor(self) -> bool:
         """Whether there are coefficients; False for an SVM whose samples are not separable."""
-        return self.solution is None or self.solution.status is not Status.NOT_SEPARABLE
+        return self.solution is None or not self.solution.status.inseparable
 
     @property
     def support(self) -> NDArray[np.int64]:

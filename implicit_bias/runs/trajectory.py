@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from implicit_bias.certificate import Status
 from implicit_bias.estimators.networks import ReLUClassifier
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import Data, ModelFactory
@@ -102,7 +101,7 @@ def context_trajectory(
         view = svm.margin_view()
         assert view is not None
         assert view.solution is not None
-        solved = view.solution.status is not Status.NOT_SEPARABLE
+        solved = not view.solution.status.inseparable
         predicted = svm.decision_function(validation.X) > 0
         then = network.decision(validation.X) > 0
         right = validation.y > 0

@@ -194,8 +194,7 @@ class _Point:
         alpha *= kernel.nu
         V = kernel.rows.dual_vectors(alpha)
         d = kernel.scale * kernel.tensor(start.group_scale)
-        beta = kernel.full(kernel.e.shape[1], start.intercept)
-        return cls(alpha, d, V, kernel.rows.group_products(V), beta)
+        return cls(alpha, d, V, kernel.rows.group_products(V), kernel.offset(start))
 
     def moved(self, step: _Point, length: float) -> _Point:
         return _Point(

@@ -73,6 +73,8 @@ class SolveStats:
         The plain cause of non-separability, if that is what ended the solve.
     detail : str
         What the solver said of itself.
+    advice : str
+        What to change where there is no separator or no answer; empty where nothing is known.
     """
 
     solver: str
@@ -81,6 +83,7 @@ class SolveStats:
     history: tuple[BoundsAt, ...] = ()
     conflict: Conflict | None = None
     detail: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +132,11 @@ class Solution:
 
     @property
     def message(self) -> str:
-        """The status in words, with the cause where it is known."""
-        conflict = self.stats.conflict
-        return f"{self.status.message}: {conflict.cause}" if conflict else self.status.message
+        """The status in words, with cause and cure where they are known."""
+        conflict, advice = self.stats.conflict, self.stats.advice
+        said = self.status.explain(self.certificate)
+        said = f"{said}: {conflict.cause}" if conflict else said
+        return f"{said}; {advice}" if advice else said
 
     def raise_for_status(self) -> None:
         """Raise `SolveError`, with this solution in it, unless the status is OPTIMAL."""

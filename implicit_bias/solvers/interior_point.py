@@ -298,7 +298,7 @@ def _cold(kernel: Kernel) -> _Point:
         s=ones,
         d=kernel.full(kernel.n_groups, total / kernel.n_groups),
         r=ones[:n_box],
-        beta=kernel.full(kernel.e.shape[1], 0.0),
+        beta=kernel.offset(),
     )
 
 
@@ -320,7 +320,7 @@ def _warm(kernel: Kernel, start: Start) -> _Point:
         return _cold(kernel)
     alpha *= WARM_SHARE / largest
     d = kernel.scale * kernel.tensor(start.group_scale)
-    beta = kernel.full(kernel.e.shape[1], start.intercept)
+    beta = kernel.offset(start)
     # Margins beyond 1.
     excess = kernel.rows.group_products(V) @ (d / largest) + kernel.e @ beta - kernel.b
     # What violations cost, at the price of the dearest sample.
@@ -450,7 +450,7 @@ class _Best:
         self.alpha = kernel.full(kernel.n_samples, 0.0)
         self.V = kernel.rows.dual_vectors(self.alpha)
         self.d = kernel.full(kernel.n_groups, 0.0)
-        self.beta = kernel.full(kernel.e.shape[1], 0.0)
+        self.beta = kernel.offset()
         self.lower, self.upper, self.gap, self.waited = 0.0, np.inf, np.inf, 0
 
     def update(self, point: _Point, view: _View) -> None:

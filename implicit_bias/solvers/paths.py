@@ -58,9 +58,7 @@ def solve_path(
         yield solution
         if solution.status is Status.INTERRUPTED:
             return
-        if (
-            solution.status is not Status.NOT_SEPARABLE
-        ):  # an infeasibility certificate is not used as a warm start
+        if not solution.status.inseparable:  # such an alpha is no warm start
             start = solution
 
 

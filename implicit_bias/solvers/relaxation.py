@@ -67,7 +67,7 @@ def relax(
         raise ValueError(f"soft_C must be positive and finite, got {soft_C}")
     solution = solve(problem)
     nothing = np.zeros(0, dtype=np.int64)
-    if solution.status is not Status.NOT_SEPARABLE or on_failure in ("raise", "warn"):
+    if not solution.status.inseparable or on_failure in ("raise", "warn"):
         return Relaxed(solution, problem.C, nothing)
     soft = solve(replace(problem, C=soft_C))
     if on_failure == "soft":

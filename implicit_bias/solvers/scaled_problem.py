@@ -34,6 +34,7 @@ from torch import Tensor
 
 from implicit_bias.masked_gram import mask_into
 from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers.base import Start
 from implicit_bias.validation import Array
 
 # Wider groups gain little from a rotation, which fills sparse gates.
@@ -147,6 +148,12 @@ class Kernel:
     def balance_tolerance(self) -> float:
         """Share of e' alpha that rounding alone may leave."""
         return 100.0 * len(self.b) ** 0.5 * float(torch.finfo(self.dtype).eps)
+
+    def offset(self, start: Start | None = None) -> Tensor:
+        """Return the intercept of a start, or 0: (1,), or (0,) where the problem has none."""
+        if not self.e.shape[1]:
+            return self.full(0, 0.0)
+        return self.full(1, 0.0 if start is None else start.intercept)
 
     def balanced(self, alpha: Tensor) -> Tensor:
         """Scale the classes of alpha (N,), so that e' alpha = 0 where there is an intercept."""

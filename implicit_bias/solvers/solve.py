@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import (
-    Certificate,
     Conflict,
+    Graded,
     Status,
-    certify,
-    dual_scale,
     find_conflict,
-    gordan_ratio,
-    primal_scale,
+    grade,
 )
 from implicit_bias.problem import MarginProblem
+from implicit_bias.separability import CONSTANT_HELPS, lacks_constant, scaling_advice
 from implicit_bias.solvers.base import (
     Candidate,
     OnProgress,
@@ -30,7 +28,7 @@ from implicit_bias.solvers.base import (
     Tolerances,
     no_report,
 )
-from implicit_bias.solvers.choice import make_solver
+from implicit_bias.solvers.choice import INTERIOR_POINT_LIMIT, make_solver
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
 from implicit_bias.validation import Array
 
@@ -135,15 +133,23 @@ def solve(
         candidate = method.run(problem, on_progress, start)
     else:
         candidate = _proof(problem, conflict)
-    graded = _grade(problem, candidate, method.tolerances)
-    group_scale = problem.group_norms(graded.coef)
+    graded = grade(
+        problem,
+        candidate.coef,
+        candidate.alpha,
+        candidate.status,
+        intercept=candidate.intercept if problem.intercept else None,
+        gap=method.tolerances.gap,
+        infeasibility=method.tolerances.infeasibility,
+    )
     return Solution(
         problem=problem,
         alpha=graded.alpha,
-        group_scale=group_scale,
+        group_scale=graded.group_norms,
         coef=graded.coef,
-        support=_support(problem, graded),
-        active=_above_mean(group_scale) > 1.0 - graded.certificate.dual_norms,
+        intercept=graded.intercept,
+        support=_support(graded),
+        active=_above_mean(graded.group_norms) > 1.0 - graded.certificate.dual_norms,
         status=graded.status,
         certificate=graded.certificate,
         stats=SolveStats(
@@ -153,6 +159,7 @@ def solve(
             history=candidate.history,
             conflict=conflict,
             detail=candidate.detail,
+            advice=_advice(problem, graded, method.tolerances),
         ),
     )
 
@@ -227,42 +234,33 @@ def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
     return Candidate(alpha=conflict.alpha, coef=zero, status=Status.NOT_SEPARABLE, iterations=0)
 
 
-@dataclass(frozen=True)
-class _Graded:
-    """A candidate, scaled to be feasible, with the status that its bounds earn."""
-
-    alpha: Array
-    coef: Array
-    certificate: Certificate
-    status: Status
+def _support(graded: Graded) -> NDArray[np.int64]:
+    surplus = np.maximum(graded.margins - 1.0, 0.0)
+    return np.flatnonzero(_above_mean(graded.alpha) > surplus)
 
 
-def _grade(problem: MarginProblem, candidate: Candidate, tolerances: Tolerances) -> _Graded:
-    alpha = np.maximum(candidate.alpha, 0.0)
-    dual_norms = problem.dual_norms(alpha)
-    if problem.hard_margin and alpha.any():
-        if gordan_ratio(problem, alpha, dual_norms) > 1.0 / tolerances.infeasibility:
-            proof = alpha / alpha.sum()
-            certificate = certify(problem, alpha=proof)
-            coef = np.zeros_like(candidate.coef)
-            return _Graded(proof, coef, certificate, Status.NOT_SEPARABLE)
-    scale = primal_scale(problem, candidate.coef)
-    # No scale makes a hard-margin candidate feasible that misclassifies: it stays as it is.
-    coef = candidate.coef * (scale if scale > 0 or not problem.hard_margin else 1.0)
-    if alpha.any():
-        alpha = alpha * dual_scale(problem, alpha, dual_norms)
-    certificate = certify(problem, coef=coef, alpha=alpha)
-    status = candidate.status
-    if certificate.gap <= tolerances.gap:
-        status = Status.OPTIMAL
-    elif status in (Status.OPTIMAL, Status.NOT_SEPARABLE):
-        status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
-    return _Graded(alpha, coef, certificate, status)
+def _advice(problem: MarginProblem, graded: Graded, tolerances: Tolerances) -> str:
+    """Say what a user could change where there is no separator, or no answer."""
+    if graded.status is Status.OPTIMAL:
+        return ""
+    advice = []
+    if graded.status.inseparable and _separable_with_offset(problem, tolerances):
+        advice.append(CONSTANT_HELPS)
+    if graded.status is not Status.NOT_SEPARABLE and (scaling := scaling_advice(problem)):
+        advice.append(scaling)
+    return "; ".join(advice)
 
 
-def _support(problem: MarginProblem, graded: _Graded) -> NDArray[np.int64]:
-    excess = problem.y * problem.decision(graded.coef) - 1.0
-    return np.flatnonzero(_above_mean(graded.alpha) > np.maximum(excess, 0.0))
+def _separable_with_offset(problem: MarginProblem, tolerances: Tolerances) -> bool:
+    """Whether a free offset is all that is missing; False where that is not tried."""
+    tried = problem.n_samples <= INTERIOR_POINT_LIMIT and len(np.unique(problem.y)) == 2
+    if not (tried and problem.hard_margin and lacks_constant(problem)):
+        return False
+    posed = replace(problem, intercept=True)
+    if find_conflict(posed) is not None:
+        return False
+    found = make_solver("auto", posed, tolerances=tolerances).run(posed)
+    return bool((problem.y * (problem.decision(found.coef) + found.intercept) > 0).all())
 
 
 def _above_mean(values: Array) -> Array:

@@ -107,7 +107,7 @@ class _WorkingSetRun(Run):
             self._alpha[: len(start.alpha)] = start.alpha
             self._group_scale = start.group_scale
             coef = problem.coef_of(self._alpha, self._group_scale)
-            self._intercept = start.intercept
+            self._intercept = start.intercept if problem.intercept else 0.0
             self._margins = problem.y * (problem.decision(coef) + self._intercept)
             self._mean_alpha = float(self._alpha.mean())
             self.samples = np.zeros(0, dtype=np.int64)

@@ -168,10 +168,9 @@ def test_nearly_separable(size: float, solver: str, monkeypatch: pytest.MonkeyPa
 
 def between(problem: MarginProblem) -> MarginProblem:
     """Add a sample of the other class between two that share the gates of sample 0."""
-    friend = problem.X[np.flatnonzero(problem.y == problem.y[0])[1]]
     rows = [*range(problem.n_samples), 0, 0]
     return MarginProblem(
-        np.vstack([problem.X, friend, 0.3 * problem.X[0] + 0.7 * friend]),
+        np.vstack([problem.X, 4.0 * problem.X[0], 2.0 * problem.X[0]]),
         np.append(problem.y, [problem.y[0], -problem.y[0]]),
         problem.gates[rows],
         problem.groups,

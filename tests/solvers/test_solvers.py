@@ -39,6 +39,7 @@ from cases import (
     loop_group_norms,
     loop_groups,
     loop_primal,
+    near_twin,
     separable,
     svm_l2,
     twin,
@@ -239,6 +240,14 @@ def assert_gordan(problem: MarginProblem, found: Solution) -> None:
 @pytest.mark.parametrize(("name", "solver"), case_table(HARD, [*NATIVE, "clarabel", "ecos"]))
 def test_twins_are_not_separable(name: str, solver: str) -> None:
     assert_gordan(twin(name), solved(twin(name), solver, tol=1e-8))
+
+
+@pytest.mark.parametrize("name", HANDFUL[:6])
+def test_near_twins_have_no_separator_that_float64_can_tell(name: str) -> None:
+    found = solved(near_twin(name), tol=1e-8)
+    assert found.status in (Status.NEARLY_INSEPARABLE, Status.NOT_SEPARABLE)
+    assert found.certificate.lower * loop_feature_norms(near_twin(name)).max() > 1e6
+    assert found.certificate.upper == np.inf
 
 
 # OSQP does not reach PROOF_LIMIT on every twin.
