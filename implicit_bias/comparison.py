@@ -2,9 +2,9 @@
 
 On the evaluation samples: the error p of each model; for each pair the disagreement, the
 disagreement p (1 - q) + q (1 - p) expected by chance of independent models with these errors,
-their ratio, and Cohen's kappa. On the training samples, for the models with a margin structure
+their ratio, and Cohen's kappa. On the training samples, for the models with a margin problem
 (SVMs, and networks of one hidden layer): the smallest margin at norm 1, the norm at margin 1,
-its excess over the certified optimum of that structure, active units, and support vectors.
+its excess over the certified optimum of that program, active units, and support vectors.
 
 Source: Lippl, Abbott, Chung (2022), section 4.
 """
@@ -392,7 +392,7 @@ def _predictions(model: Predicts, X: ArrayLike) -> NDArray[Any]:
 def _unseen(fitted: FittedMargin | None, X: ArrayLike) -> int:
     if fitted is None:
         return 0
-    return int(np.count_nonzero(fitted.structure.gating.unseen(fitted.structure.inputs(X))))
+    return int(np.count_nonzero(fitted.architecture.gating.unseen(fitted.architecture.inputs(X))))
 
 
 def _error(fitted: FittedMargin | None, predicted: NDArray[Any], labels: NDArray[Any]) -> float:

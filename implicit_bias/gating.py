@@ -29,7 +29,7 @@ import scipy.sparse as sp
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias._deprecated import moved_classmethod
+from implicit_bias._deprecated import moved_classmethod, renamed
 from implicit_bias.validation import Array, as_features, as_finite
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 GateMatrix: TypeAlias = Array | sp.csr_array
 Threshold: TypeAlias = Literal["median", "random", "zero"] | Array
-Firing: TypeAlias = Literal[">", ">=", "sigmoid"] | Callable[[Array], Array]
+GateFunction: TypeAlias = Literal[">", ">=", "sigmoid"] | Callable[[Array], Array]
 RandomState: TypeAlias = int | np.random.Generator | None
 
 # Standard deviations of the published draws: only their ratio matters, because a
@@ -334,7 +334,7 @@ class UnitGates(Gating):
 
     weights: Array
     thresholds: Array
-    firing: Firing = ">"
+    firing: GateFunction = ">"
     always_on: bool = False
     single_precision: bool = False
 
@@ -360,7 +360,7 @@ class UnitGates(Gating):
         *,
         init: Literal["normal", "orthogonal"] = "normal",
         threshold: Threshold = "median",
-        firing: Firing = ">=",
+        firing: GateFunction = ">=",
         always_on: bool = True,
         random_state: RandomState = None,
     ) -> UnitGates:
@@ -561,3 +561,6 @@ def _orthogonal(weights: Array) -> Array:
     q, r = np.linalg.qr(tall)
     q *= np.sign(np.diag(r))
     return np.ascontiguousarray(q if tall is weights else q.T)
+
+
+__getattr__ = renamed(__name__, {"Firing": "gating.GateFunction"})

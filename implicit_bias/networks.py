@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.gating import Gating, HyperplaneContexts, UnitGates
-from implicit_bias.problem import BLOCK, Structure
+from implicit_bias.problem import BLOCK, Architecture
 from implicit_bias.validation import Array, as_features
 
 Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
@@ -242,7 +242,7 @@ class Network(nn.Module, ABC):
         self._check_margin_structure()
         return self._first_layer_gating()
 
-    def architecture(self) -> Structure:
+    def architecture(self) -> Architecture:
         """Gates, groups and metric of a network with one hidden layer: all but the coefficients.
 
         Raises
@@ -250,7 +250,7 @@ class Network(nn.Module, ABC):
         ValueError
             More than one hidden layer.
         """
-        return Structure(self.gating())
+        return Architecture(self.gating())
 
     def coef(self) -> Array:
         """Coefficients zeta, shape (M, D), of a network with one hidden layer, as they are now.

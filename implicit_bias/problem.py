@@ -36,6 +36,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.gating import GateMatrix, Gating, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import GroupNorm
@@ -298,7 +299,7 @@ class HasHiddenLayer(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Structure:
+class Architecture:
     """What an architecture fixes: its gates, how they are grouped, and the groups' metric.
 
     Parameters
@@ -326,7 +327,7 @@ class Structure:
         return as_features(represented, self.gating.n_features)
 
     def problem(self, X: ArrayLike, y: ArrayLike, C: float = np.inf) -> MarginProblem:
-        """Margin problem of this structure on data X (N, D), y (N,) in {-1, +1}."""
+        """Margin problem of this architecture on data X (N, D), y (N,) in {-1, +1}."""
         inputs = self.inputs(X)
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
@@ -344,3 +345,6 @@ def _as_gates(gates: object) -> GateMatrix:
         as_finite(matrix.data, "gates", 1)
         return matrix
     return as_finite(gates, "gates", 2)  # type: ignore[arg-type]
+
+
+__getattr__ = renamed(__name__, {"Structure": "problem.Architecture"})

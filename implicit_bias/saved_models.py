@@ -40,7 +40,7 @@ DATACLASSES: dict[str, type] = {
         gating.HyperplaneContexts,
         gating.GlobalContexts,
         gating.UnitGates,
-        problem.Structure,
+        problem.Architecture,
         certificate.Certificate,
         certificate.Conflict,
         base.BoundsAt,
@@ -54,8 +54,9 @@ DATACLASSES: dict[str, type] = {
         limit.LimitResult,
     )
 }
-# What older files call them.
-DATACLASSES["Progress"] = base.BoundsAt
+# What older files call them, and fitted attributes; "" is no attribute any more.
+DATACLASSES |= {"Progress": base.BoundsAt, "Structure": problem.Architecture}
+OLD_ATTRIBUTES = {"structure_": "architecture_", "samples_": ""}
 # Networks are stored as gates or sizes, and weights.
 NETWORKS: dict[str, type[networks.Network]] = {
     "GLN": networks.GLN,
@@ -213,7 +214,8 @@ def _decode(value: Any, arrays: Tensors) -> Any:
             for key, item in _decode(fitted, arrays).items():
                 if not _is_fitted(key):
                     raise ValueError(f"{key!r} is no fitted attribute")
-                setattr(model, key, item)
+                if now := OLD_ATTRIBUTES.get(key, key):
+                    setattr(model, now, item)
             return model
     raise ValueError(f"unknown entry {sorted(value)}")
 

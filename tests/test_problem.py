@@ -23,7 +23,7 @@ from cases import (
     separable,
 )
 from implicit_bias.gating import HyperplaneContexts, l2_metric
-from implicit_bias.problem import BLOCK, MarginProblem, Structure, gated_linear
+from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear
 from implicit_bias.validation import Array
 
 # Agreement of two exact formulas, relative to the size of the terms.
@@ -185,13 +185,13 @@ class FirstThree:
 def test_structure_builds_problems() -> None:
     X, y = cloud()
     gating = HyperplaneContexts.random(X, 3, random_state=0)
-    structure = Structure(gating)
+    structure = Architecture(gating)
     problem = structure.problem(X, y, C=2.0)
     np.testing.assert_array_equal(problem.groups, gating.groups)
     assert problem.C == 2.0
     coef = np.random.default_rng(0).normal(size=(problem.n_gates, 6))
     close(structure.decision(X, coef), problem.decision(coef))
-    halves = Structure(
+    halves = Architecture(
         HyperplaneContexts.random(X[:, :3], 3, random_state=0),
         groups=np.zeros(6, dtype=int),
         metric={0: l2_metric(3, 2)},

@@ -138,13 +138,13 @@ def test_damaged_files(tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
-    class Foreign(type(MODELS[0].structure_.gating)):  # type: ignore[misc]
+    class Foreign(type(MODELS[0].architecture_.gating)):  # type: ignore[misc]
         """A gating that this package does not know."""
 
     file = tmp_path / "model.safetensors"
     save_model(file, MODELS[0])
     old = file.read_bytes()
-    gating = MODELS[0].structure_.gating
+    gating = MODELS[0].architecture_.gating
     foreign = GatedSVC(Foreign(gating.weights, gating.thresholds, gating.occurs))
     with pytest.raises(TypeError, match="cannot save a Foreign"):
         save_model(file, foreign.fit(MOONS.X, MOONS.y))

@@ -33,7 +33,7 @@ from implicit_bias.certificate import certify
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN
-from implicit_bias.problem import MarginProblem, Structure, gated_linear
+from implicit_bias.problem import Architecture, MarginProblem, gated_linear
 from implicit_bias.report.style import BLUE, GREEN, ORANGE, PURPLE, VERMILION
 from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
@@ -115,7 +115,7 @@ def measure(run: Run[DeepOptions]) -> Iterator[pd.DataFrame]:
     setting = RunConfig(dataset=asked.dataset, train_size=asked.train_size, units=asked.units)
     data = load_data(setting)
     contexts = ModelFactory(setting, data).contexts()
-    two_layers, _ = _svm(Structure(contexts), data.parts)
+    two_layers, _ = _svm(Architecture(contexts), data.parts)
     given = {name: getattr(asked, name) for name in GIVEN}
     kept = run.kept
     for depth in asked.layers:
@@ -154,7 +154,7 @@ def measured(
 ) -> list[Trained]:
     """Compare networks of one architecture, trained from the weights of several seeds."""
     train, validation = data.train, data.validation
-    paths = Structure(path_contexts(networks[0].gatings, train.X))
+    paths = Architecture(path_contexts(networks[0].gatings, train.X))
     by_paths, solution = _svm(paths, data)
     optimum = solution.certificate.lower
     predictions = [network.decision(validation.X) > 0 for network in networks]
@@ -320,11 +320,11 @@ def _dots(
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0))
 
 
-def _svm(structure: Structure, data: Split) -> tuple[NDArray[np.bool_], Solution]:
-    """Predictions on the validation samples of the SVM of a structure, and its solution."""
-    solution = solve(structure.problem(data.train.X, data.train.y))
+def _svm(architecture: Architecture, data: Split) -> tuple[NDArray[np.bool_], Solution]:
+    """Predictions on the validation samples of the SVM of a architecture, and its solution."""
+    solution = solve(architecture.problem(data.train.X, data.train.y))
     solution.raise_for_status()
-    return structure.decision(data.validation.X, solution.coef) > 0, solution
+    return architecture.decision(data.validation.X, solution.coef) > 0, solution
 
 
 def _share(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:

@@ -30,7 +30,7 @@ from benchmarks.harness import Experiment, Options, Run, Verdict, option
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN
-from implicit_bias.problem import MarginProblem, Structure
+from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.figures.limit import decay_exponent, logarithmic
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION
@@ -96,11 +96,11 @@ class Question:
         data = load_data(setting)
         samples, validation = data.parts.train, data.parts.validation
         contexts = ModelFactory(setting, data).contexts()
-        structure = Structure(contexts)
-        problem = structure.problem(samples.X, samples.y)
+        architecture = Architecture(contexts)
+        problem = architecture.problem(samples.X, samples.y)
         solution = _solved(problem)
         reference = ComparisonPredictor(
-            validation.X, structure.decision(validation.X, solution.coef)
+            validation.X, architecture.decision(validation.X, solution.coef)
         )
         return cls(setting, contexts, samples, problem, solution, reference)
 

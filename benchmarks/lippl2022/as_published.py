@@ -54,7 +54,7 @@ from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating, HiddenLayerSVC
 from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts
 from implicit_bias.networks import GLN
-from implicit_bias.problem import HasHiddenLayer, Structure
+from implicit_bias.problem import Architecture, HasHiddenLayer
 from implicit_bias.runs.cell import Fitted
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.validation import Array
@@ -141,20 +141,20 @@ def _one_group(contexts: HyperplaneContexts) -> Regrouped:
 class GivenCoefficients(BinaryClassifier):
     """Coefficients that no solver of the package gives: no dual variables come with them."""
 
-    structure_: Structure
+    architecture_: Architecture
     coef_: Array
     bias_: float = 0.0
 
     def margin_view(self) -> FittedMargin:
         """Structure and coefficients."""
-        return FittedMargin(self.structure_, self.coef_)
+        return FittedMargin(self.architecture_, self.coef_)
 
     def history(self) -> tuple[()]:
         """Nothing is trained."""
         return ()
 
     def _decide(self, X: Array) -> Array:
-        return self.structure_.decision(X, self.coef_) + self.bias_
+        return self.architecture_.decision(X, self.coef_) + self.bias_
 
 
 class OsqpL2(GivenCoefficients):
@@ -180,7 +180,9 @@ class OsqpL2(GivenCoefficients):
         import cvxpy as cp
 
         X, signs = self._validate(X, y)
-        self.structure_ = Structure(_one_group(self.contexts), metric={0: metric(self.contexts)})
+        self.architecture_ = Architecture(
+            _one_group(self.contexts), metric={0: metric(self.contexts)}
+        )
         gates = self.contexts.gates(X).toarray()
         zeta = cp.Variable((gates.shape[1], X.shape[1]))
         outputs = cp.sum(cp.multiply(gates @ zeta, X), axis=1)
@@ -213,7 +215,7 @@ class Moved(GivenCoefficients):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Take the coefficients as they are."""
         self._validate(X, y)
-        self.structure_ = Structure(self.contexts)
+        self.architecture_ = Architecture(self.contexts)
         self.coef_, self.bias_ = self.network.coef(), self.network.readout_bias_value
         return self
 

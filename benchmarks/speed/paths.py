@@ -25,7 +25,7 @@ import torch
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from implicit_bias.estimators.networks import ReLUClassifier
-from implicit_bias.problem import MarginProblem, Structure
+from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import Data, ModelFactory, load_data
@@ -73,7 +73,7 @@ class Base:
         """Its SVM-GLN."""
         train = self.data.parts.train
         contexts = ModelFactory(self.setting, self.data).contexts()
-        return Structure(contexts).problem(train.X, train.y)
+        return Architecture(contexts).problem(train.X, train.y)
 
     def over_C(self) -> Iterator[MarginProblem]:
         """Take the default grid, ascending."""
@@ -103,7 +103,7 @@ class Base:
         drift = DRIFT * spread * np.random.default_rng(1).normal(size=spread.shape)
         for t in range(DRIFTING):
             moved = replace(contexts, thresholds=contexts.thresholds + t * drift)
-            yield Structure(moved).problem(train.X, train.y)
+            yield Architecture(moved).problem(train.X, train.y)
 
 
 PATHS: dict[str, Callable[[Base], Iterator[MarginProblem]]] = {

@@ -110,9 +110,8 @@ def _conflicting(conflict: Conflict, X: Array, y: Array) -> tuple[Array, Array]:
         case "twin":
             return X[:1], -y[:1]
         case "between":
-            friend = X[np.flatnonzero(y == y[0])[1]]
-            between = 0.3 * X[0] + 0.7 * friend
-            return np.stack([friend, between]), np.array([y[0], -y[0]])
+            # Multiples, which are exact, so that the conflict is one of real numbers, too.
+            return np.stack([4.0 * X[0], 2.0 * X[0]]), np.array([y[0], -y[0]])
 
 
 @lru_cache(maxsize=1)  # the two conflicts of a point share them

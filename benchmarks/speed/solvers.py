@@ -101,7 +101,7 @@ class Cell:
         ((_, model),) = fit_models(setting, data)
         view = model.margin_view()
         assert view is not None
-        return view.structure.problem(train.X, train.y)
+        return view.architecture.problem(train.X, train.y)
 
 
 GLN_MODELS = ("svm-gln", "svm-l2")

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from implicit_bias._deprecated import renamed
-from implicit_bias.problem import MarginProblem, Structure
+from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.solvers import Solution
 from implicit_bias.validation import Array
 
@@ -29,7 +29,7 @@ class FittedMargin:
 
     Attributes
     ----------
-    structure : Structure
+    architecture : Architecture
         Gates, groups and metric.
     coef : ndarray of shape (M, D)
         Its coefficients zeta.
@@ -43,7 +43,7 @@ class FittedMargin:
         For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
     """
 
-    structure: Structure
+    architecture: Architecture
     coef: Array
     solution: Solution | None = None
     C: float = np.inf
@@ -59,18 +59,18 @@ class FittedMargin:
         """
         solution = self.solution
         if solution is None or len(np.asarray(signs)) != len(solution.alpha):
-            return self.structure.problem(X, signs, self.C)
+            return self.architecture.problem(X, signs, self.C)
         if solution.problem is None:
-            posed = self.structure.problem(X, signs, self.C)
+            posed = self.architecture.problem(X, signs, self.C)
             return posed.subset(self._kept) if len(self.dropped) else posed
-        inputs, labels = self.structure.inputs(X), np.asarray(signs)
+        inputs, labels = self.architecture.inputs(X), np.asarray(signs)
         if len(self.dropped):
             inputs, labels = inputs[self._kept], labels[self._kept]
         if np.array_equal(labels, solution.problem.y) and np.array_equal(
             inputs, solution.problem.X
         ):
             return solution.problem
-        return self.structure.problem(X, signs, self.C)
+        return self.architecture.problem(X, signs, self.C)
 
     def alpha(self, problem: MarginProblem) -> Array | None:
         """Dual variables of a problem that `problem` posed; None unless their number fits it.

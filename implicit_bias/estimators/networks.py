@@ -192,8 +192,8 @@ class NetworkClassifier(BinaryClassifier, ABC):
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
-        structure = self.network_.architecture()
-        return FittedMargin(structure, self.network_.coef(), local=self.training_.local)
+        architecture = self.network_.architecture()
+        return FittedMargin(architecture, self.network_.coef(), local=self.training_.local)
 
     def history(self) -> tuple[HistoryPoint, ...]:
         """Loss, error, smallest margin and norm at chosen steps."""

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from implicit_bias._deprecated import OldAttribute
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, RandomState, as_generator
 from implicit_bias.gating import (
     Gating,
@@ -22,7 +23,7 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.problem import HasHiddenLayer, Structure
+from implicit_bias.problem import Architecture, HasHiddenLayer
 from implicit_bias.solvers import OnFailure, Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
 from implicit_bias.validation import Array
@@ -64,7 +65,7 @@ class MarginSVC(BinaryClassifier, ABC):
     ----------
     classes_ : ndarray of shape (2,)
         The classes; the second is the positive one.
-    structure_ : Structure
+    architecture_ : Architecture
         Gates, groups and metric.
     solution_ : Solution
         Dual variables, status and certificate, and the problem that was solved.
@@ -86,7 +87,7 @@ class MarginSVC(BinaryClassifier, ABC):
     device: str = "cpu"
     on_failure: OnFailure = "raise"
     soft_C: float | None = None
-    structure_: Structure = field(init=False)
+    architecture_: Architecture = field(init=False)
     solution_: Solution = field(init=False)
     failure_: Solution | None = field(init=False)
     fitted_C_: float = field(init=False)
@@ -94,7 +95,7 @@ class MarginSVC(BinaryClassifier, ABC):
     dual_coef_: Array = field(init=False)
 
     @abstractmethod
-    def _structure(self, X: Array) -> Structure:
+    def _architecture(self, X: Array) -> Architecture:
         """Build gates, groups and metric from the training inputs (n, D)."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -119,8 +120,8 @@ class MarginSVC(BinaryClassifier, ABC):
                 f"on_failure must be one of {get_args(OnFailure)}, got {self.on_failure!r}"
             )
         X, signs = self._validate(X, y)
-        self.structure_ = self._structure(X)
-        problem = self.structure_.problem(X, signs, self.C)
+        self.architecture_ = self._architecture(X)
+        problem = self.architecture_.problem(X, signs, self.C)
         relaxed = solve_relaxed(
             problem,
             self.on_failure,
@@ -139,6 +140,8 @@ class MarginSVC(BinaryClassifier, ABC):
         if relaxed.message:
             warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
         return self
+
+    structure_ = OldAttribute("architecture_")
 
     @property
     def coef_(self) -> Array:
@@ -164,7 +167,7 @@ class MarginSVC(BinaryClassifier, ABC):
         """Structure, coefficients and solution."""
         check_is_fitted(self)
         return FittedMargin(
-            self.structure_, self.coef_, self.solution_, self.fitted_C_, self.dropped_
+            self.architecture_, self.coef_, self.solution_, self.fitted_C_, self.dropped_
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:
@@ -172,7 +175,7 @@ class MarginSVC(BinaryClassifier, ABC):
         return ()
 
     def _decide(self, X: Array) -> Array:
-        return self.structure_.decision(X, self.coef_)
+        return self.architecture_.decision(X, self.coef_)
 
 
 @dataclass(eq=False, repr=False)
@@ -193,14 +196,14 @@ class GatedSVC(MarginSVC):
     _: KW_ONLY
     metric: dict[int, Array] | None = None
 
-    def _structure(self, X: Array) -> Structure:
+    def _architecture(self, X: Array) -> Architecture:
         gating = NoGates(X.shape[1]) if self.gating is None else self.gating
         if not isinstance(gating, Gating):
             raise ValueError(
                 f"gating must be a Gating, such as UnitGates(weights, thresholds), got a "
                 f"{type(gating).__name__}: gates of given samples alone go into a MarginProblem"
             )
-        return Structure(gating, metric=self.metric)
+        return Architecture(gating, metric=self.metric)
 
 
 @dataclass(eq=False, repr=False)
@@ -235,7 +238,7 @@ class GLNSVC(MarginSVC):
     random_state: RandomState = None
     contexts: HyperplaneContexts | None = None
 
-    def _structure(self, X: Array) -> Structure:
+    def _architecture(self, X: Array) -> Architecture:
         if self.norm not in ("gln", "l2"):
             raise ValueError(f"norm must be 'gln' or 'l2', got {self.norm!r}")
         contexts = self.contexts or HyperplaneContexts.random(
@@ -246,11 +249,13 @@ class GLNSVC(MarginSVC):
             random_state=as_generator(self.random_state),
         )
         if contexts.n_units == 1:
-            return Structure(GlobalContexts.collapse(contexts, X))
+            return Architecture(GlobalContexts.collapse(contexts, X))
         if self.norm == "gln":
-            return Structure(contexts)
+            return Architecture(contexts)
         one_group = np.zeros_like(contexts.groups)
-        return Structure(contexts, one_group, {0: l2_metric(contexts.n_units, contexts.n_contexts)})
+        return Architecture(
+            contexts, one_group, {0: l2_metric(contexts.n_units, contexts.n_contexts)}
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -285,9 +290,9 @@ class GatedReLUSVC(MarginSVC):
     init: Literal["normal", "orthogonal"] = "normal"
     threshold: Threshold = "median"
 
-    def _structure(self, X: Array) -> Structure:
+    def _architecture(self, X: Array) -> Architecture:
         if isinstance(self.gates, HasGating):
-            return Structure(self.gates.gating())
+            return Architecture(self.gates.gating())
         if isinstance(self.gates, str) and self.gates == "random":
             gating = UnitGates.random(
                 X,
@@ -297,7 +302,7 @@ class GatedReLUSVC(MarginSVC):
                 always_on=self.always_on,
                 random_state=as_generator(self.random_state),
             )
-            return Structure(gating)
+            return Architecture(gating)
         raise ValueError(
             "gates must be 'random', or a network or classifier with gates of its own, got a "
             f"{type(self.gates).__name__}: other gatings go into GatedSVC"
@@ -323,8 +328,8 @@ class HiddenLayerSVC(MarginSVC):
 
     network: HasHiddenLayer | None = None
 
-    def _structure(self, X: Array) -> Structure:
+    def _architecture(self, X: Array) -> Architecture:
         if self.network is None:
-            return Structure(NoGates(X.shape[1]))
+            return Architecture(NoGates(X.shape[1]))
         n_hidden = self.network.hidden_activations(X[:1]).shape[1]
-        return Structure(NoGates(n_hidden), representation=self.network)
+        return Architecture(NoGates(n_hidden), representation=self.network)

@@ -95,12 +95,12 @@ def train_beside_svm(
     """
     solution, optimum, reference = None, None, None
     if network.fixed_gates and network.has_margin_structure:
-        structure = network.architecture()
-        solution = solve(structure.problem(X, y), solver, tol, device)
+        architecture = network.architecture()
+        solution = solve(architecture.problem(X, y), solver, tol, device)
         solution.raise_for_status()
         optimum = solution.certificate.lower
         inputs = X if compare_on is None else compare_on
-        reference = ComparisonPredictor(inputs, structure.decision(inputs, solution.coef))
+        reference = ComparisonPredictor(inputs, architecture.decision(inputs, solution.coef))
     limit = train_to_limit(
         network,
         X,

@@ -30,7 +30,7 @@ V       (M', D')    V_m = sum_n alpha_n y_n z_mn x_n
 U       (N, G)      U_g = Q_g alpha; y_n f(x_n) = (U d)_n
 ======  ==========  ======================================================================
 
-The data are scaled as in `kernel`, so 1 is b_n and C is C nu_n there.
+The data are scaled as in `scaled_problem`, so 1 is b_n and C is C nu_n there.
 
 Source: Qi and Sun (1993), semismooth Newton; Hintermueller, Ito and Kunisch (2002), its sets.
 """
@@ -49,7 +49,7 @@ from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.scaled_problem import Kernel, Rows, peak_memory
+from implicit_bias.solvers.scaled_problem import ScaledProblem, ScaledSamples, peak_memory
 
 TINY = float(np.finfo(np.float64).tiny)
 # A start with a larger max_g ||V_g|| is too far away to warm-start from: at its own problem that
@@ -134,23 +134,23 @@ class _ActiveSetRun(Run):
         """Newton's method; False where it makes no headway, or its system has no room."""
         if not self._has_room(0):
             return False
-        kernel = Kernel(self._problem, torch.device(self._solver.device))
-        gram = _Gram(kernel.rows)
-        point = _Point.of(kernel, start)
-        view = _View(kernel, point)
+        scaled = ScaledProblem(self._problem, torch.device(self._solver.device))
+        gram = _Gram(scaled.rows)
+        point = _Point.of(scaled, start)
+        view = _View(scaled, point)
         if float(view.squares.max()) > FARTHEST**2:
             return False
         best = _Best(point, view)
-        self._answer = partial(_arrays, kernel, best)
+        self._answer = partial(_arrays, scaled, best)
         for _ in range(MAX_STEPS):
             best.update(point, view)
-            yield self._best_so_far(best.lower / kernel.scale, best.upper / kernel.scale)
+            yield self._best_so_far(best.lower / scaled.scale, best.upper / scaled.scale)
             if self._converged(best):
                 return True
             if not self._has_room(gram.size_with(view.free)):
                 return False
-            step = _newton(kernel, gram, point, view)
-            found = None if step is None else _search(kernel, point, view, step)
+            step = _newton(scaled, gram, point, view)
+            found = None if step is None else _search(scaled, point, view, step)
             if found is None:
                 return False
             point, view = found
@@ -171,10 +171,10 @@ class _ActiveSetRun(Run):
         return feasible and best.upper <= (1 + AIM * tolerances.gap) * best.lower
 
 
-def _arrays(kernel: Kernel, best: _Best) -> Answer:
+def _arrays(scaled: ScaledProblem, best: _Best) -> Answer:
     """Return what attains the best bounds, in the problem's units."""
-    alpha = (best.alpha / kernel.nu).cpu().numpy()
-    return Answer(alpha, kernel.coef(best.V, best.d) / kernel.scale, float(best.beta.sum()))
+    alpha = (best.alpha / scaled.nu).cpu().numpy()
+    return Answer(alpha, scaled.coef(best.V, best.d) / scaled.scale, float(best.beta.sum()))
 
 
 @dataclass(frozen=True)
@@ -188,13 +188,13 @@ class _Point:
     beta: Tensor  # (1,), or (0,) without an intercept
 
     @classmethod
-    def of(cls, kernel: Kernel, start: Start) -> _Point:
-        alpha = kernel.full(kernel.n_samples, 0.0)
-        alpha[: len(start.alpha)] = kernel.tensor(start.alpha)
-        alpha *= kernel.nu
-        V = kernel.rows.dual_vectors(alpha)
-        d = kernel.scale * kernel.tensor(start.group_scale)
-        return cls(alpha, d, V, kernel.rows.group_products(V), kernel.offset(start))
+    def of(cls, scaled: ScaledProblem, start: Start) -> _Point:
+        alpha = scaled.full(scaled.n_samples, 0.0)
+        alpha[: len(start.alpha)] = scaled.tensor(start.alpha)
+        alpha *= scaled.nu
+        V = scaled.rows.dual_vectors(alpha)
+        d = scaled.scale * scaled.tensor(start.group_scale)
+        return cls(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))
 
     def moved(self, step: _Point, length: float) -> _Point:
         return _Point(
@@ -209,46 +209,46 @@ class _Point:
 class _View:
     """What the equations and the bounds say of an iterate."""
 
-    def __init__(self, kernel: Kernel, point: _Point) -> None:
+    def __init__(self, scaled: ScaledProblem, point: _Point) -> None:
         alpha, d = point.alpha, point.d
-        self.squares = kernel.rows.inner(point.V, point.V)  # (G,)
-        margins = point.U @ d + kernel.e @ point.beta
-        self.excess = margins - kernel.b  # (N,)
-        self.clipped = torch.minimum(alpha.clamp(min=0.0), kernel.C)
-        value = float(kernel.b @ self.clipped)
+        self.squares = scaled.rows.inner(point.V, point.V)  # (G,)
+        margins = point.U @ d + scaled.e @ point.beta
+        self.excess = margins - scaled.b  # (N,)
+        self.clipped = torch.minimum(alpha.clamp(min=0.0), scaled.C)
+        value = float(scaled.b @ self.clipped)
         # A group scale as the optimum has it: their sum is the value.
-        scale = max(float(d.clamp(min=0.0).sum()), value) / kernel.n_groups
+        scale = max(float(d.clamp(min=0.0).sum()), value) / scaled.n_groups
         self.floored = d.clamp(min=LEAST_SCALE * scale)
         # Where the projections take alpha and d.
-        q = kernel.rows.curvature_diagonal(self.floored)
+        q = scaled.rows.curvature_diagonal(self.floored)
         aim = alpha - self.excess / (SHARE * q).clamp(min=TINY)
-        self.at_zero, self.at_C = aim <= 0.0, aim >= kernel.C  # (N,)
+        self.at_zero, self.at_C = aim <= 0.0, aim >= scaled.C  # (N,)
         self.free = ~(self.at_zero | self.at_C)
         aim_d = d + scale * (self.squares - 1.0)
         self.active = aim_d > 0.0  # (G,)
-        change = torch.minimum(aim.clamp(min=0.0), kernel.C) - alpha
+        change = torch.minimum(aim.clamp(min=0.0), scaled.C) - alpha
         change_d = aim_d.clamp(min=0.0) - d
         size = float(q @ alpha.square()) + TINY
         by_d = float(change_d.square().mean()) / (scale**2 + TINY)
         self.residual = float(q @ change.square()) / size + by_d
         # The bounds.
         norm = float(torch.dot(d.abs(), self.squares.sqrt()))
-        smallest = float((margins / kernel.b).min())
-        if kernel.soft:
+        smallest = float((margins / scaled.b).min())
+        if scaled.soft:
             self.violation = 0.0
-            self.upper = norm + float(kernel.C @ (-self.excess).clamp(min=0.0))
+            self.upper = norm + float(scaled.C @ (-self.excess).clamp(min=0.0))
         else:
             self.violation = max(1.0 - smallest, 0.0)
             self.upper = norm / smallest if smallest > 0 else np.inf
         # What clipping changes in V_g is at most what it takes: features have norm 1.
         outside = float((alpha - self.clipped).abs().sum())
         largest = float(self.squares.max().sqrt()) + outside
-        self.lower = value / max(largest, 1.0 if kernel.soft else TINY)
+        self.lower = value / max(largest, 1.0 if scaled.soft else TINY)
         # The equation e' alpha = 0: its residual, and what it makes of the bound.
-        imbalance = (kernel.e.T @ alpha).abs()
-        weight = kernel.e.abs().T @ alpha.abs() + TINY
+        imbalance = (scaled.e.T @ alpha).abs()
+        weight = scaled.e.abs().T @ alpha.abs() + TINY
         self.residual += float((imbalance / weight).square().sum())
-        if (imbalance + outside > kernel.balance_tolerance * weight).any():
+        if (imbalance + outside > scaled.balance_tolerance * weight).any():
             self.lower = 0.0
 
 
@@ -271,7 +271,7 @@ class _Best:
 class _Gram:
     """Inner products of the samples that were free so far, each computed once."""
 
-    def __init__(self, everything: Rows) -> None:
+    def __init__(self, everything: ScaledSamples) -> None:
         self._everything = everything
         n, device = len(everything.yX), everything.yX.device
         self._seen = torch.zeros(0, dtype=torch.long, device=device)  # indices of samples, (S,)
@@ -282,7 +282,7 @@ class _Gram:
         """S, once these samples (N,) are in it."""
         return int((free | (self._place >= 0)).sum())
 
-    def curvature(self, index: Tensor, rows: Rows, d: Tensor) -> Tensor:
+    def curvature(self, index: Tensor, rows: ScaledSamples, d: Tensor) -> Tensor:
         """Q(d) of some samples (indices) and their rows, shape (F, F), by columns."""
         self._add(index[self._place[index] < 0])
         place = self._place[index]
@@ -300,11 +300,11 @@ class _Gram:
         self._K = K
 
 
-def _newton(kernel: Kernel, gram: _Gram, point: _Point, view: _View) -> _Point | None:
+def _newton(scaled: ScaledProblem, gram: _Gram, point: _Point, view: _View) -> _Point | None:
     """Newton's step for the sets of an iterate; None where rounding forbids it."""
-    everything, free, active = kernel.rows, view.free, view.active
+    everything, free, active = scaled.rows, view.free, view.active
     # What leaves its set goes to its bound, and moves V (dV) and so the equations of the rest.
-    alpha = torch.where(view.at_C, kernel.C - point.alpha, -point.alpha)
+    alpha = torch.where(view.at_C, scaled.C - point.alpha, -point.alpha)
     alpha = torch.where(free, 0.0, alpha)
     d = torch.where(active, 0.0, -point.d)
     moving = torch.nonzero(alpha)[:, 0]
@@ -315,9 +315,9 @@ def _newton(kernel: Kernel, gram: _Gram, point: _Point, view: _View) -> _Point |
         rows, U = everything.subset(index), point.U[index]
         b = -view.excess[index] - rows.group_products(dV) @ point.d - U @ d
         c = (0.5 * (1.0 - view.squares) - everything.inner(point.V, dV))[active]
-        c = torch.cat([c, -kernel.e.T @ (point.alpha + alpha)])
+        c = torch.cat([c, -scaled.e.T @ (point.alpha + alpha)])
         Q = gram.curvature(index, rows, view.floored * active)
-        solved = _saddle(Q, torch.hstack([U[:, active], kernel.e[index]]), b, c)
+        solved = _saddle(Q, torch.hstack([U[:, active], scaled.e[index]]), b, c)
         if solved is None:
             return None
         alpha[index], multipliers = solved
@@ -352,7 +352,7 @@ def _cholesky(A: Tensor) -> Tensor | None:
 
 
 def _search(
-    kernel: Kernel, point: _Point, view: _View, step: _Point
+    scaled: ScaledProblem, point: _Point, view: _View, step: _Point
 ) -> tuple[_Point, _View] | None:
     """Return the first point along a step that lowers the residual enough, or the best one.
 
@@ -361,7 +361,7 @@ def _search(
     best = None
     for length in 0.5 ** np.arange(HALVINGS + 1):
         moved = point.moved(step, float(length))
-        seen = _View(kernel, moved)
+        seen = _View(scaled, moved)
         if seen.residual < (view.residual if best is None else best[1].residual):
             best = moved, seen
         if seen.residual <= (1.0 - DECREASE * length) * view.residual:

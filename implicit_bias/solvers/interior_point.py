@@ -41,7 +41,7 @@ of 1e-10.
 Three things save time and change nothing else. Until the gap is COARSE_GAP the steps are computed
 in float32. From there on, samples that are clearly no support vectors are left out of the system
 (`_Split`): their alpha = mu / s is known, its drift as mu falls enters the right-hand side, and
-their s is read off the margins. And the products are those of `kernel`: inside, features have norm
+their s is read off the margins. And the products are those of `scaled_problem`: inside, features have norm
 1 and b_n is not 1 (see there).
 
 A warm start begins at the solution of a problem nearby, moved into the interior.
@@ -60,7 +60,7 @@ from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start, Tolerances
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.scaled_problem import Kernel, Rows, peak_memory
+from implicit_bias.solvers.scaled_problem import ScaledProblem, ScaledSamples, peak_memory
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.
@@ -122,15 +122,15 @@ class _InteriorPointRun(Run):
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
         self._problem, self._start = problem, start
         self._settled = nothing_yet(problem)
-        self._current: tuple[Kernel, _Best] | None = None
+        self._current: tuple[ScaledProblem, _Best] | None = None
 
     def answer(self) -> Answer:
         """Return what attains the best bounds of the present precision."""
         if self._current is None:
             return self._settled
-        kernel, best = self._current
-        alpha = (best.alpha / kernel.nu).cpu().double().numpy()
-        coef = kernel.coef(best.V, best.d) / kernel.scale
+        scaled, best = self._current
+        alpha = (best.alpha / scaled.nu).cpu().double().numpy()
+        coef = scaled.coef(best.V, best.d) / scaled.scale
         return Answer(alpha, coef, float(best.beta.sum()))
 
     def steps(self) -> Steps:
@@ -141,24 +141,24 @@ class _InteriorPointRun(Run):
             feasibility=max(COARSE_GAP, fine.feasibility),
             infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
         )
-        kernel = Kernel(self._problem, self._device, torch.float32)
-        path = yield from self._follow(kernel, _first(kernel, self._start), coarse)
+        scaled = ScaledProblem(self._problem, self._device, torch.float32)
+        path = yield from self._follow(scaled, _first(scaled, self._start), coarse)
         if path.status is Status.OPTIMAL and coarse == fine:
             return Status.OPTIMAL
         reached = path.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
         point = path.point.to(torch.float64) if reached else None
         self._settled, self._current = self.answer(), None
-        del kernel, path  # their memory is needed
-        kernel = Kernel(self._problem, self._device)
-        path = yield from self._follow(kernel, point or _first(kernel, self._start), fine)
+        del scaled, path  # their memory is needed
+        scaled = ScaledProblem(self._problem, self._device)
+        path = yield from self._follow(scaled, point or _first(scaled, self._start), fine)
         if path.status is Status.NUMERICAL_TROUBLE:
-            cold = _cold(kernel)
-            path = yield from self._follow(kernel, cold, fine, path.best, cautious=True)
+            cold = _cold(scaled)
+            path = yield from self._follow(scaled, cold, fine, path.best, cautious=True)
         return path.status
 
     def _follow(
         self,
-        kernel: Kernel,
+        scaled: ScaledProblem,
         point: _Point,
         tolerances: Tolerances,
         best: _Best | None = None,
@@ -166,27 +166,27 @@ class _InteriorPointRun(Run):
         cautious: bool = False,
     ) -> Generator[tuple[float, float], None, _Path]:
         """Follow the central path from a point until `_stop` says why not further."""
-        best = best or _Best(kernel)
+        best = best or _Best(scaled)
         best.waited = 0
-        split = _Split.none_idle(kernel)
+        split = _Split.none_idle(scaled)
         try:
             while True:
-                view = _View(kernel, point, split)
+                view = _View(scaled, point, split)
                 best.update(point, view)
-                self._current = kernel, best
-                yield best.lower / kernel.scale, best.upper / kernel.scale
+                self._current = scaled, best
+                yield best.lower / scaled.scale, best.upper / scaled.scale
                 if (stop := _stop(best, view, tolerances)) is not None:
-                    return _Path(stop, split.whole(kernel, point, view), best)
+                    return _Path(stop, split.whole(scaled, point, view), best)
                 if best.waited > (CAUTIOUS_PATIENCE if cautious else PATIENCE):
                     return _Path(Status.NUMERICAL_TROUBLE, point, best)
                 if best.gap < IDLE_GAP and not cautious:
-                    point, split = split.renewed(kernel, point, view)
+                    point, split = split.renewed(scaled, point, view)
                 newton = _Newton(split, point, view)
                 mu = point.complementarity()
                 predictor = newton.direction(0.0)
                 reach = point.reach(predictor)
                 after = point.moved(predictor, reach).complementarity()
-                enough = CENTRING_FLOOR * tolerances.gap * best.lower / kernel.n_pairs
+                enough = CENTRING_FLOOR * tolerances.gap * best.lower / scaled.n_pairs
                 target = max((after / mu) ** 3 * mu, enough)
                 step = newton.direction(target, predictor)
                 if cautious and point.reach(step) < SHORT:
@@ -279,67 +279,67 @@ class _Point:
         return (*self.primal, *self.dual, self.beta)
 
 
-def _cold(kernel: Kernel) -> _Point:
+def _cold(scaled: ScaledProblem) -> _Point:
     """Equal alpha, half way to the nearest norm constraint (and to C); equal group scales."""
-    ones = kernel.full(kernel.n_samples, 1.0)
-    equal = kernel.balanced(ones)
-    V = kernel.rows.dual_vectors(equal)
-    largest = float(kernel.rows.inner(V, V).max().sqrt())
-    within_box = 0.5 * float((kernel.C / equal).min())
+    ones = scaled.full(scaled.n_samples, 1.0)
+    equal = scaled.balanced(ones)
+    V = scaled.rows.dual_vectors(equal)
+    largest = float(scaled.rows.inner(V, V).max().sqrt())
+    within_box = 0.5 * float((scaled.C / equal).min())
     level = min(0.5 / largest if largest > 0 else 1.0, within_box)
     alpha = level * equal
     # Above the order of the lower bound, as sum(d) will be.
-    total = 10.0 * level * float(kernel.b.sum())
-    n_box = kernel.n_samples if kernel.soft else 0
+    total = 10.0 * level * float(scaled.b.sum())
+    n_box = scaled.n_samples if scaled.soft else 0
     return _Point(
         alpha=alpha,
-        t=0.5 * (1.0 - level**2 * kernel.rows.inner(V, V)),
-        w=(kernel.C - alpha)[:n_box],
+        t=0.5 * (1.0 - level**2 * scaled.rows.inner(V, V)),
+        w=(scaled.C - alpha)[:n_box],
         s=ones,
-        d=kernel.full(kernel.n_groups, total / kernel.n_groups),
+        d=scaled.full(scaled.n_groups, total / scaled.n_groups),
         r=ones[:n_box],
-        beta=kernel.offset(),
+        beta=scaled.offset(),
     )
 
 
-def _first(kernel: Kernel, start: Start | None) -> _Point:
-    return _cold(kernel) if start is None else _warm(kernel, start)
+def _first(scaled: ScaledProblem, start: Start | None) -> _Point:
+    return _cold(scaled) if start is None else _warm(scaled, start)
 
 
-def _warm(kernel: Kernel, start: Start) -> _Point:
+def _warm(scaled: ScaledProblem, start: Start) -> _Point:
     """Move the solution of a problem nearby into the interior.
 
     Each complementary pair is raised to a product of mu at least, that of the start's own gap.
     """
-    alpha = kernel.full(kernel.n_samples, 0.0)
-    alpha[: len(start.alpha)] = kernel.tensor(start.alpha)
-    alpha = (alpha * kernel.nu).clamp(max=WARM_SHARE * kernel.C)
-    V = kernel.rows.dual_vectors(alpha)
-    largest = float(kernel.rows.inner(V, V).max().sqrt())
+    alpha = scaled.full(scaled.n_samples, 0.0)
+    alpha[: len(start.alpha)] = scaled.tensor(start.alpha)
+    alpha = (alpha * scaled.nu).clamp(max=WARM_SHARE * scaled.C)
+    V = scaled.rows.dual_vectors(alpha)
+    largest = float(scaled.rows.inner(V, V).max().sqrt())
     if largest == 0.0:
-        return _cold(kernel)
+        return _cold(scaled)
     alpha *= WARM_SHARE / largest
-    d = kernel.scale * kernel.tensor(start.group_scale)
-    beta = kernel.offset(start)
+    d = scaled.scale * scaled.tensor(start.group_scale)
+    beta = scaled.offset(start)
     # Margins beyond 1.
-    excess = kernel.rows.group_products(V) @ (d / largest) + kernel.e @ beta - kernel.b
+    excess = scaled.rows.group_products(V) @ (d / largest) + scaled.e @ beta - scaled.b
     # What violations cost, at the price of the dearest sample.
     price = float(alpha.max())
-    lower = float(kernel.b @ alpha)
+    lower = float(scaled.b @ alpha)
     upper = float(d.sum()) + price * float((-excess).clamp(min=0.0).sum())
     gap = min(max(upper / lower - 1.0, LEAST_WARM), 1.0)
-    mu = gap * lower / kernel.n_pairs
+    mu = gap * lower / scaled.n_pairs
     floor = float(alpha.mean()) * gap
     alpha = torch.maximum(alpha, mu / excess.clamp(min=mu / floor))
-    alpha = alpha.clamp(max=WARM_SHARE * kernel.C)
-    alpha = kernel.balanced(alpha)
+    alpha = alpha.clamp(max=WARM_SHARE * scaled.C)
+    alpha = scaled.balanced(alpha)
     s = torch.maximum(excess, mu / alpha)
-    V = kernel.rows.dual_vectors(alpha)
-    squares = kernel.rows.inner(V, V)
+    V = scaled.rows.dual_vectors(alpha)
+    squares = scaled.rows.inner(V, V)
     shrink = min(1.0, WARM_SHARE / float(squares.max().sqrt()))
     alpha *= shrink
     t = 0.5 * (1.0 - shrink**2 * squares)
-    w = (kernel.C - alpha)[: kernel.n_samples if kernel.soft else 0]
+    w = (scaled.C - alpha)[: scaled.n_samples if scaled.soft else 0]
     return _Point(
         alpha=alpha,
         t=t,
@@ -360,18 +360,18 @@ class _Split:
     anew at each iterate, and alpha = mu / s. So leaving them out costs no dual feasibility.
     """
 
-    everything: Rows
-    rows: Rows
+    everything: ScaledSamples
+    rows: ScaledSamples
     e: Tensor  # (N, 1) or (N, 0)
     free: Tensor  # (F,), indices of the samples in the system, in order
     idle: Tensor  # (N,), bool
     alpha: Tensor  # (N,), of the idle samples
 
     @classmethod
-    def none_idle(cls, kernel: Kernel) -> _Split:
-        free = torch.arange(kernel.n_samples, device=kernel.device)
-        nothing = kernel.full(kernel.n_samples, 0.0)
-        return cls(kernel.rows, kernel.rows, kernel.e, free, nothing > 0, nothing)
+    def none_idle(cls, scaled: ScaledProblem) -> _Split:
+        free = torch.arange(scaled.n_samples, device=scaled.device)
+        nothing = scaled.full(scaled.n_samples, 0.0)
+        return cls(scaled.rows, scaled.rows, scaled.e, free, nothing > 0, nothing)
 
     def full_alpha(self, point: _Point) -> Tensor:
         """Return alpha of all samples, (N,)."""
@@ -387,22 +387,22 @@ class _Split:
         alpha = torch.where(self.idle, self.alpha + step * (mu / view.excess - self.alpha), 0.0)
         return _Split(self.everything, self.rows, self.e, self.free, self.idle, alpha)
 
-    def whole(self, kernel: Kernel, point: _Point, view: _View) -> _Point:
+    def whole(self, scaled: ScaledProblem, point: _Point, view: _View) -> _Point:
         """Return the iterate of all samples."""
         mu = point.complementarity()
         s = torch.maximum(view.excess, mu / view.alpha).index_copy(0, self.free, point.s)
         w, r = point.w, point.r
-        if kernel.soft:
-            w = (kernel.C - view.alpha).index_copy(0, self.free, w)
+        if scaled.soft:
+            w = (scaled.C - view.alpha).index_copy(0, self.free, w)
             r = (mu / w).index_copy(0, self.free, r)
         return _Point(alpha=view.alpha, t=point.t, w=w, s=s, d=point.d, r=r, beta=point.beta)
 
-    def renewed(self, kernel: Kernel, point: _Point, view: _View) -> tuple[_Point, _Split]:
+    def renewed(self, scaled: ScaledProblem, point: _Point, view: _View) -> tuple[_Point, _Split]:
         """Choose again who is idle, if many became so or some must come back."""
-        whole = self.whole(kernel, point, view)
+        whole = self.whole(scaled, point, view)
         stiff = whole.s > STIFFNESS * whole.alpha * self.everything.curvature_diagonal(point.d)
-        clear = (view.excess > CLEAR * kernel.b) & stiff
-        still = self.idle & (view.excess > STILL_CLEAR * kernel.b)
+        clear = (view.excess > CLEAR * scaled.b) & stiff
+        still = self.idle & (view.excess > STILL_CLEAR * scaled.b)
         idle = clear | still
         leaving = int(idle.sum()) - int(still.sum())
         if torch.equal(still, self.idle) and leaving < LEAST_LEAVING * len(self.free):
@@ -415,42 +415,42 @@ class _Split:
 class _View:
     """What the equations and the bounds say of an iterate."""
 
-    def __init__(self, kernel: Kernel, point: _Point, split: _Split) -> None:
+    def __init__(self, scaled: ScaledProblem, point: _Point, split: _Split) -> None:
         self.alpha = split.full_alpha(point)  # (N,), idle samples included
-        self.V = kernel.rows.dual_vectors(self.alpha)
-        self.U = kernel.rows.group_products(self.V)
-        squares = kernel.rows.inner(self.V, self.V)
-        margins = self.U @ point.d + kernel.e @ point.beta
-        self.excess = margins - kernel.b  # (N,)
-        self.imbalance = kernel.e.T @ self.alpha  # (1,) or (0,)
+        self.V = scaled.rows.dual_vectors(self.alpha)
+        self.U = scaled.rows.group_products(self.V)
+        squares = scaled.rows.inner(self.V, self.V)
+        margins = self.U @ point.d + scaled.e @ point.beta
+        self.excess = margins - scaled.b  # (N,)
+        self.imbalance = scaled.e.T @ self.alpha  # (1,) or (0,)
         self.primal_residual = 0.5 - point.t - 0.5 * squares  # (G,)
         norm = float(torch.dot(point.d, squares.sqrt()))
-        smallest = float((margins / kernel.b).min())
-        if kernel.soft:
+        smallest = float((margins / scaled.b).min())
+        if scaled.soft:
             self.violation = 0.0
-            self.upper = norm + float(kernel.C @ (kernel.b - margins).clamp(min=0.0))
+            self.upper = norm + float(scaled.C @ (scaled.b - margins).clamp(min=0.0))
         else:
             self.violation = max(1.0 - smallest, 0.0)
             self.upper = norm / smallest if smallest > 0 else np.inf
         largest = float(squares.max().sqrt())
         growth = 1.0 / largest if largest > 0 else np.inf
         # Features have norm 1 here. A soft margin always has a solution.
-        self.gordan_ratio = 0.0 if kernel.soft else float(self.alpha.sum()) * growth
-        within_box = float((kernel.C / self.alpha).min())
-        self.lower = float(kernel.b @ self.alpha) * min(growth, within_box)
-        size = kernel.e.abs().T @ self.alpha
-        if (self.imbalance.abs() > kernel.balance_tolerance * size).any():
+        self.gordan_ratio = 0.0 if scaled.soft else float(self.alpha.sum()) * growth
+        within_box = float((scaled.C / self.alpha).min())
+        self.lower = float(scaled.b @ self.alpha) * min(growth, within_box)
+        size = scaled.e.abs().T @ self.alpha
+        if (self.imbalance.abs() > scaled.balance_tolerance * size).any():
             self.lower = self.gordan_ratio = 0.0  # of another problem, without the intercept
 
 
 class _Best:
     """The best bounds so far and what attains them."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.alpha = kernel.full(kernel.n_samples, 0.0)
-        self.V = kernel.rows.dual_vectors(self.alpha)
-        self.d = kernel.full(kernel.n_groups, 0.0)
-        self.beta = kernel.offset()
+    def __init__(self, scaled: ScaledProblem) -> None:
+        self.alpha = scaled.full(scaled.n_samples, 0.0)
+        self.V = scaled.rows.dual_vectors(self.alpha)
+        self.d = scaled.full(scaled.n_groups, 0.0)
+        self.beta = scaled.offset()
         self.lower, self.upper, self.gap, self.waited = 0.0, np.inf, np.inf, 0
 
     def update(self, point: _Point, view: _View) -> None:

@@ -32,6 +32,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.masked_gram import mask_into
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
@@ -43,15 +44,15 @@ WIDEST_ROTATION = 8
 BLOCK = 512
 
 
-class Rows:
+class ScaledSamples:
     """Some samples of a problem on the device, and the products with them that cost time."""
 
     def __init__(self, yX: Tensor, Z: Tensor, groups: Tensor, share: Tensor) -> None:
         self.yX, self.Z, self.groups, self.share = yX, Z, groups, share
 
-    def subset(self, index: Tensor) -> Rows:
+    def subset(self, index: Tensor) -> ScaledSamples:
         """Return some of them (indices)."""
-        return Rows(self.yX[index], self.Z[index], self.groups, self.share)
+        return ScaledSamples(self.yX[index], self.Z[index], self.groups, self.share)
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V (M' + 1, D') of alpha (N,)."""
@@ -116,7 +117,7 @@ class Rows:
         return [(slice(a, a + BLOCK), slice(a, None)) for a in starts]
 
 
-class Kernel:
+class ScaledProblem:
     """The scaled problem: what the interior point knows of the data."""
 
     def __init__(
@@ -137,7 +138,7 @@ class Kernel:
         self._gates = _Gates(problem.plain_gates, problem.plain_groups)
         self._root = problem.root
         yX = self.tensor(self._features.merged) * self.tensor(problem.y)[:, None]
-        self.rows = Rows(
+        self.rows = ScaledSamples(
             yX / self.nu[:, None],
             self.tensor(self._gates.rotated),
             torch.tensor(self._gates.groups, device=device),
@@ -170,7 +171,7 @@ class Kernel:
         return np.asarray(self._root @ self._features.expand(plain))
 
     def tensor(self, values: Array) -> Tensor:
-        """Values on the device, in the kernel's precision."""
+        """Values on the device, in the problem's precision."""
         return torch.tensor(values, dtype=self.dtype, device=self.device)
 
     def full(self, size: int, value: float) -> Tensor:
@@ -181,7 +182,7 @@ class Kernel:
 def peak_memory(
     n_samples: int, problem: MarginProblem, n_system: int | None = None, *, n_squares: int = 2
 ) -> int:
-    """Bytes that a solve of so many samples with a problem's inputs and gates may take at most.
+    """Bytes that a solve of this many samples with a problem's inputs and gates may take at most.
 
     ``n_system`` of them are in the linear system, all by default, and ``n_squares`` matrices of
     that order are held at once: K and Q(d) at least.
@@ -250,3 +251,12 @@ class _Gates:
         """d_g V_g in the gates as they were, (M, D'), of rotated V (M' + 1, D')."""
         own = self.rotation @ (V[:-1] * d[self.groups][:, None])
         return np.asarray(own + np.outer(self.constant * d[self.owner], V[-1]))
+
+
+__getattr__ = renamed(
+    __name__,
+    {
+        "Kernel": "solvers.scaled_problem.ScaledProblem",
+        "Rows": "solvers.scaled_problem.ScaledSamples",
+    },
+)

@@ -201,7 +201,7 @@ def test_fitted_attributes() -> None:
 
 def test_one_unit_is_the_shallow_network() -> None:
     model = GLNSVC(n_units=1, n_hyperplanes=3, random_state=0).fit(MOONS.X, MOONS.y)
-    gating = model.structure_.gating
+    gating = model.architecture_.gating
     assert isinstance(gating, GlobalContexts)
     far = 1e3 * np.random.default_rng(0).normal(size=(200, 3))
     unseen = gating.unseen(far) > 0
@@ -213,7 +213,7 @@ def test_one_unit_is_the_shallow_network() -> None:
 def test_networks_and_svms_draw_the_same_contexts() -> None:
     svm = GLNSVC(n_units=5, n_hyperplanes=2, random_state=3).fit(MOONS.X, MOONS.y)
     network = GLNClassifier(5, 2, random_state=3, steps=1).fit(MOONS.X, MOONS.y)
-    drawn, trained = svm.structure_.gating, network.gating()
+    drawn, trained = svm.architecture_.gating, network.gating()
     assert isinstance(drawn, HyperplaneContexts)
     assert isinstance(trained, HyperplaneContexts)
     np.testing.assert_array_equal(drawn.weights, trained.weights)
@@ -223,7 +223,7 @@ def test_networks_and_svms_draw_the_same_contexts() -> None:
 def test_random_states() -> None:
     def weights(state: Any) -> Any:
         model = GLNSVC(n_units=2, C=1.0, random_state=state).fit(MOONS.X, MOONS.y)
-        gating = model.structure_.gating
+        gating = model.architecture_.gating
         assert isinstance(gating, HyperplaneContexts)
         return gating.weights
 
@@ -239,7 +239,7 @@ def test_random_states() -> None:
 def test_learned_gates_and_hidden_layer() -> None:
     network = ReLUClassifier(20, random_state=0, steps=2000).fit(MOONS.X, MOONS.y)
     learned = GatedReLUSVC(gates=network, on_failure="raise").fit(MOONS.X, MOONS.y)
-    gating = learned.structure_.gating
+    gating = learned.architecture_.gating
     assert isinstance(gating, UnitGates)
     np.testing.assert_array_equal(gating.weights, network.network_.gating().weights)  # type: ignore[attr-defined]
     hidden = HiddenLayerSVC(network).fit(MOONS.X, MOONS.y)

@@ -5,7 +5,7 @@ import pytest
 
 from implicit_bias import solve
 from implicit_bias.networks import GLN, ReLUNetwork
-from implicit_bias.problem import Structure
+from implicit_bias.problem import Architecture
 from implicit_bias.runs.beside_svm import train_beside_svm
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import Data, ModelFactory, load_data
@@ -28,7 +28,7 @@ def test_a_network_of_fixed_gates_goes_to_its_svm(data: Data) -> None:
     )
     assert trained.network is network
     assert trained.solution is not None
-    optimum = solve(Structure(network.gating()).problem(train.X, train.y)).certificate.lower
+    optimum = solve(Architecture(network.gating()).problem(train.X, train.y)).certificate.lower
     assert trained.solution.certificate.lower == pytest.approx(optimum)
     assert 0 < trained.excess <= 0.05
     assert trained.excess == trained.limit.history[-1].excess

@@ -31,7 +31,7 @@ from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import BoundsAt, Solution, active_set, solve
 from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
-from implicit_bias.solvers.scaled_problem import Kernel, peak_memory
+from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
 from implicit_bias.validation import Array
 
 
@@ -395,7 +395,7 @@ def test_each_inner_product_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
     """The cached Gram matrix is that of the free samples, whichever came when."""
     rng = np.random.default_rng(0)
     problem = build(cloud(40, 5), units(3))
-    kernel = Kernel(problem, torch.device("cpu"))
+    kernel = ScaledProblem(problem, torch.device("cpu"))
     gram = active_set._Gram(kernel.rows)
     d = kernel.tensor(rng.random(problem.n_groups))
     for size in (5, 12, 3, 40):

@@ -28,7 +28,7 @@ from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.solvers import BoundsAt, Solution, interior_point, solve, working_set
 from implicit_bias.solvers.relaxation import relax
-from implicit_bias.solvers.scaled_problem import Kernel, peak_memory
+from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
 from implicit_bias.validation import Array
 
 GIB = 2**30
@@ -223,7 +223,7 @@ def test_too_little_memory_is_refused_before_anything_is_allocated(
     def allocate(*arguments: object) -> None:
         raise AssertionError("a kernel was built")
 
-    monkeypatch.setattr(interior_point, "Kernel", allocate)
+    monkeypatch.setattr(interior_point, "ScaledProblem", allocate)
     problem = separable("gln")
     for solver in NATIVE:
         with pytest.raises(MemoryError, match=r"need \S+ GiB.*max_memory is 1e-06 GiB: raise it"):
@@ -292,12 +292,12 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found in float32 is kept."""
 
-    def press(problem: MarginProblem, *arguments: Any) -> Kernel:
+    def press(problem: MarginProblem, *arguments: Any) -> ScaledProblem:
         if len(arguments) == 1:  # no dtype: float64
             raise KeyboardInterrupt
-        return Kernel(problem, *arguments)
+        return ScaledProblem(problem, *arguments)
 
-    monkeypatch.setattr(interior_point, "Kernel", press)
+    monkeypatch.setattr(interior_point, "ScaledProblem", press)
     problem, lines = separable("gln-circles"), list[BoundsAt]()
     found = solve(problem, "interior-point", on_progress=lines.append)
     assert found.status is Status.INTERRUPTED

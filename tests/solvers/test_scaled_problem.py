@@ -25,7 +25,7 @@ from cases import (
 )
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import scaled_problem as kernels
-from implicit_bias.solvers.scaled_problem import Kernel, peak_memory
+from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
 from implicit_bias.validation import Array
 
 RTOL = 1e-9
@@ -81,12 +81,12 @@ CASES: dict[str, Callable[[], MarginProblem]] = {
 
 
 @cache
-def case(name: str) -> tuple[MarginProblem, Kernel]:
+def case(name: str) -> tuple[MarginProblem, ScaledProblem]:
     problem = CASES[name]()
-    return problem, Kernel(problem, torch.device("cpu"))
+    return problem, ScaledProblem(problem, torch.device("cpu"))
 
 
-def dual_vectors(problem: MarginProblem, kernel: Kernel, alpha: Array) -> torch.Tensor:
+def dual_vectors(problem: MarginProblem, kernel: ScaledProblem, alpha: Array) -> torch.Tensor:
     return kernel.rows.dual_vectors(kernel.tensor(alpha) * kernel.nu)
 
 
@@ -176,7 +176,7 @@ def test_coefficients_come_back_as_posed(name: str) -> None:
     """zeta_g = d_g P_g V_g, through the merged inputs, the rotated gates and the metric's root."""
     problem, kernel = case(name)
     alpha, d = some_alpha(problem), some_scales(problem)
-    expected = loop_dual_vectors(problem, np.where(problem.silent, 0.0, alpha))
+    expected = loop_dual_vectors(problem, np.where(problem.zero_features, 0.0, alpha))
     for g, (columns, P) in enumerate(loop_groups(problem)):
         expected[columns] = d[g] * P @ expected[columns]
     agree(kernel.coef(dual_vectors(problem, kernel, alpha), kernel.tensor(d)), expected)
@@ -184,7 +184,7 @@ def test_coefficients_come_back_as_posed(name: str) -> None:
 
 def shape(problem: MarginProblem) -> tuple[int, int]:
     """Count the inputs and gates that the kernel keeps, the shared ones included."""
-    rows = Kernel(problem, torch.device("cpu")).rows
+    rows = ScaledProblem(problem, torch.device("cpu")).rows
     return rows.yX.shape[1], rows.Z.shape[1]
 
 
@@ -203,7 +203,7 @@ def test_one_hot_gates_lose_a_column_a_group(n_units: int, n_hyperplanes: int) -
 def test_gates_without_a_constant_sum_stay() -> None:
     problem = free(cloud(), [0, 1, 1, 2])
     np.testing.assert_allclose(
-        Kernel(problem, torch.device("cpu")).rows.Z[:, :-1], np.asarray(problem.gates)
+        ScaledProblem(problem, torch.device("cpu")).rows.Z[:, :-1], np.asarray(problem.gates)
     )
     always_on = build(cloud(), units(5))  # its constant gate is the shared column
     assert shape(always_on)[1] == always_on.n_gates
@@ -226,7 +226,7 @@ def test_any_groups_in_any_order(widths: list[int], seed: int, hot: list[bool]) 
     groups = np.repeat(np.arange(len(widths)), widths)
     order = rng.permutation(len(groups))
     problem = MarginProblem(X, y, np.hstack(blocks)[:, order], groups[order])
-    kernel = Kernel(problem, torch.device("cpu"))
+    kernel = ScaledProblem(problem, torch.device("cpu"))
     alpha, d = rng.random(12), rng.random(problem.n_groups)
     V = dual_vectors(problem, kernel, alpha)
     agree(kernel.rows.inner(V, V), loop_dual_norms(problem, alpha) ** 2)

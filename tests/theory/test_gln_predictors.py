@@ -16,7 +16,7 @@ from cases import ROUNDING, cloud
 from implicit_bias.certificate import certify
 from implicit_bias.gating import HyperplaneContexts, l2_metric
 from implicit_bias.networks import GLN
-from implicit_bias.problem import MarginProblem, Structure, gated_linear
+from implicit_bias.problem import Architecture, MarginProblem, gated_linear
 from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import solve
 from implicit_bias.theory.gln_predictors import (
@@ -251,7 +251,7 @@ def test_two_units_of_two_contexts() -> None:
 
 def test_optimal_coefficients_are_those_of_least_norm() -> None:
     contexts = HyperplaneContexts.random(X, 4, 1, random_state=3)
-    solution = solve(Structure(contexts).problem(X, Y), tol=1e-9)
+    solution = solve(Architecture(contexts).problem(X, Y), tol=1e-9)
     found = AdditivePredictors.from_coef(solution.coef, 4)
     assert found.norm() == pytest.approx(solution.certificate.upper, rel=1e-6)
     np.testing.assert_allclose(found.coef(), solution.coef, atol=1e-3 * found.norm())
@@ -402,7 +402,7 @@ def test_bound_by_paths_is_reached_by_weights_of_one_rank() -> None:
 def test_stationary_points_of_the_non_convex_program() -> None:
     """Stationary points of program (6) against the SVM-GLN on the paths and on the first layer."""
     network = deep([(2, 1), (2, 1)], seed=0)
-    problem = Structure(path_contexts(network.gatings, X)).problem(X, Y)
+    problem = Architecture(path_contexts(network.gatings, X)).problem(X, Y)
     bound = solve(problem, tol=1e-8).certificate.lower
     prepared = network.prepare(X)
 

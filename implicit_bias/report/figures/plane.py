@@ -159,7 +159,7 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
 
 def _gates(fitted: FittedMargin, X: Array) -> Array:
     """Gates (n, M) of inputs (n, D), dense."""
-    return sp.csr_array(fitted.structure.gating.gates(X)).toarray()
+    return sp.csr_array(fitted.architecture.gating.gates(X)).toarray()
 
 
 def _has_contexts(fitted: FittedMargin, plane: Plane) -> bool:

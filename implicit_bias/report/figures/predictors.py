@@ -34,7 +34,7 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
         one_group = len(same[0].known_margin.unit_norms) == 1
         largest = "longest zeta" if one_group else "largest norm"
         chosen = f"the units with the {largest} in {first}"
-        rows = _tiles(coefs[first], subject.fitted[first].structure.gating.groups)
+        rows = _tiles(coefs[first], subject.fitted[first].architecture.gating.groups)
         columns = [column for row in rows for column, _ in row]
         pixels = np.prod(subject.train.image_shape)
         limit = max(np.abs(coef[columns, :pixels]).max() for coef in coefs.values())
@@ -54,7 +54,7 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
 
 def reads_inputs(fitted: FittedMargin) -> bool:
     """Whether the coefficients apply to the inputs themselves, and are not all zero."""
-    return fitted.structure.representation is None and bool(np.any(fitted.coef))
+    return fitted.architecture.representation is None and bool(np.any(fitted.coef))
 
 
 def _unit_coef(fitted: FittedMargin) -> Array:
