@@ -36,9 +36,9 @@ included, enter the corrector, which uses the same factors. Typically 10 to 15 s
 of 1e-10.
 
 Three things save time and change nothing else. Until the gap is COARSE_GAP the steps are computed
-in float32. From there on, samples that are clearly no support vectors are left out of the system
-(`_Split`): their alpha = mu / s is known, its drift as mu falls enters the right-hand side, and
-their s is read off the margins. And the products are those of `kernel`: inside, features have norm
+in float32, if its range holds the scales of the samples. From there on, samples that are clearly
+no support vectors are left out of the system (`_Split`): their alpha = mu / s is known, its drift
+as mu falls enters the right-hand side, and their s is read off the margins. And the products are those of `kernel`: inside, features have norm
 1 and b_n is not 1 (see there).
 
 A warm start begins at the solution of a problem nearby, moved into the interior.
@@ -116,14 +116,17 @@ class InteriorPoint(Solver):
             infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
         )
         kernel = Kernel(problem, device, torch.float32)
-        run = self._follow(kernel, _first(kernel, start), log, coarse)
-        found = _candidate(kernel, run, log)
-        stopped = run.status in (Status.INTERRUPTED, Status.ITERATION_LIMIT)
-        if stopped or (run.status is Status.OPTIMAL and coarse == fine):
-            return found
-        reached = run.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-        point = run.point.to(torch.float64) if reached else None
-        del kernel, run  # their memory is needed
+        found, point = _nothing(problem), None
+        if kernel.in_range:
+            run = self._follow(kernel, _first(kernel, start), log, coarse)
+            found = _candidate(kernel, run, log)
+            stopped = run.status in (Status.INTERRUPTED, Status.ITERATION_LIMIT)
+            if stopped or (run.status is Status.OPTIMAL and coarse == fine):
+                return found
+            reached = run.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
+            point = run.point.to(torch.float64) if reached else None
+            del run
+        del kernel  # its memory is needed
         try:
             kernel = Kernel(problem, device)
             run = self._follow(kernel, point or _first(kernel, start), log, fine)
@@ -209,6 +212,16 @@ def _candidate(kernel: Kernel, run: _Run, log: Log) -> Candidate:
         status=run.status,
         iterations=len(log.history),
         history=tuple(log.history),
+    )
+
+
+def _nothing(problem: MarginProblem) -> Candidate:
+    """Return what is known before the first step."""
+    return Candidate(
+        alpha=np.zeros(problem.n_samples),
+        coef=np.zeros((problem.n_gates, problem.X.shape[1])),
+        status=Status.NUMERICAL_TROUBLE,
+        iterations=0,
     )
 
 

@@ -143,6 +143,16 @@ def test_scaled_inputs(C: float, factor: float, solver: str) -> None:
     assert factor * found.certificate.upper == pytest.approx(plain, rel=OBJECTIVE_RTOL)
 
 
+@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("factor", [1e-140, 1e-39, 1e39, 1e140])
+@pytest.mark.parametrize("C", [np.inf, 0.3], ids=["hard", "soft"])
+def test_scales_beyond_the_range_of_float32(C: float, factor: float, solver: str) -> None:
+    plain = solve(build(cloud(), gln(), C=C)).certificate.upper
+    found = solve(build(cloud(), gln(), scale=factor, C=C / factor), solver)
+    assert_optimal(found, 1e-6)
+    assert factor * found.certificate.upper == pytest.approx(plain, rel=2e-6)
+
+
 # --- nearly separable, and not separable -----------------------------------------------------
 
 
