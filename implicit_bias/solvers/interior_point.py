@@ -38,8 +38,8 @@ of 1e-10.
 Three things save time and change nothing else. Until the gap is COARSE_GAP the steps are computed
 in float32, if its range holds the scales of the samples. From there on, samples that are clearly
 no support vectors are left out of the system (`_Split`): their alpha = mu / s is known, its drift
-as mu falls enters the right-hand side, and their s is read off the margins. And the products are those of `kernel`: inside, features have norm
-1 and b_n is not 1 (see there).
+as mu falls enters the right-hand side, and their s is read off the margins. And the products are
+those of `kernel`: inside, features have norm 1 and b_n is not 1 (see there).
 
 A warm start begins at the solution of a problem nearby, moved into the interior.
 """
