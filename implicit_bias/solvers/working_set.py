@@ -140,6 +140,8 @@ class _State:
             self._mean_alpha = float(self._alpha.mean())
             self.samples = np.zeros(0, dtype=np.int64)
             self.advance()
+            if len(self.samples) == 0:  # the start separates everything with room to spare
+                self.samples, self.warm = _spread(problem), None
 
     @property
     def gap(self) -> float:
