@@ -50,7 +50,15 @@ __all__ = [
 ]
 
 SolverName: TypeAlias = Literal[
-    "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel", "scs"
+    "auto",
+    "interior-point",
+    "feature-space",
+    "working-set",
+    "active-set",
+    "ecos",
+    "osqp",
+    "clarabel",
+    "scs",
 ]
 SOLVER_NAMES: tuple[str, ...] = get_args(SolverName)
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
@@ -78,8 +86,9 @@ def solve(
         The problem.
     solver : {"auto", "interior-point", "working-set", "active-set", "ecos", "osqp", ...}
         "auto" takes the interior point up to 3,000 samples and the working set beyond; with a
-        start, the active set, which falls back on these. The others ("clarabel", "scs", too) go
-        through CVXPY and are slow. OSQP takes hard margins of one group only.
+        start, the active set, which falls back on these. "feature-space" is for few features, or
+        ill-conditioned ones. The others ("clarabel", "scs", too) go through CVXPY and are slow.
+        OSQP takes hard margins of one group only.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -202,6 +211,15 @@ def _solver(
         from implicit_bias.solvers.interior_point import InteriorPoint
 
         return InteriorPoint(
+            tolerances=tolerances,
+            device=device,
+            max_iterations=max_iterations,
+            max_memory=max_memory,
+        )
+    if name == "feature-space":
+        from implicit_bias.solvers.feature_space import FeatureSpace
+
+        return FeatureSpace(
             tolerances=tolerances,
             device=device,
             max_iterations=max_iterations,
