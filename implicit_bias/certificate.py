@@ -367,7 +367,11 @@ def grade(
         status, alpha = Status.NOT_SEPARABLE, alpha / alpha.sum()
     elif certificate.gap <= gap:
         status = Status.OPTIMAL
-    elif math.isinf(certificate.upper) and dual.gordan_ratio > 1.0 / infeasibility:
+    elif (
+        math.isinf(certificate.upper)
+        and certificate.lower > 0
+        and dual.gordan_ratio > 1.0 / infeasibility
+    ):
         status = Status.NEARLY_INSEPARABLE
     elif claim in (Status.OPTIMAL, Status.NOT_SEPARABLE, Status.NEARLY_INSEPARABLE):
         status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims

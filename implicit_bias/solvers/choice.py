@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
+
+import numpy as np
 
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Solver, Start, Tolerances
@@ -10,11 +13,23 @@ from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.validation import as_device
 
 SolverName: TypeAlias = Literal[
-    "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel", "scs"
+    "auto",
+    "interior-point",
+    "feature-space",
+    "working-set",
+    "active-set",
+    "ecos",
+    "osqp",
+    "clarabel",
+    "scs",
 ]
 SOLVER_NAMES: tuple[str, ...] = get_args(SolverName)
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000
+# With this many samples, and this many of them a feature, factors of the features are cheaper.
+MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
+# Where a method failed, others are tried up to this many features, and entries of the features.
+MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
 
 
 def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverName:
@@ -30,8 +45,9 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     Returns
     -------
     str
-        "active-set" with a start, which falls back on the others; without one "interior-point"
-        up to 3,000 samples, and "working-set" beyond.
+        "active-set" with a start, which falls back on the others; without one "feature-space"
+        where there are few features (columns of gates times inputs) for the samples; else
+        "interior-point" up to 3,000 samples, and "working-set" beyond.
 
     Examples
     --------
@@ -43,7 +59,35 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     """
     if start is not None:
         return "active-set"
+    most = min(problem.n_samples // SAMPLES_A_FEATURE, FEW_FEATURES)
+    if problem.n_samples >= MANY_SAMPLES and count_features(problem) <= most:
+        return "feature-space"
     return "interior-point" if problem.n_samples <= INTERIOR_POINT_LIMIT else "working-set"
+
+
+def count_features(problem: MarginProblem) -> int:
+    """P: columns of gates that are ever on, times inputs, constant ones merged."""
+    constant = int((problem.X == problem.X[0]).all(axis=0).sum())
+    used = np.unique(problem.plain_gates.indices)
+    return len(used) * (problem.X.shape[1] - constant + min(constant, 1))
+
+
+def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
+    """Name the solvers that may succeed where one has failed, in the order to try them.
+
+    The feature space keeps digits that inner products of ill-conditioned features lose. CVXPY's
+    solvers are the last resort, for problems that they solve in seconds.
+    """
+    features = count_features(problem)
+    names: list[SolverName] = []
+    if failed != "feature-space" and features <= MOST_FEATURES:
+        names.append("feature-space")
+    elif failed == "feature-space" and problem.n_samples <= INTERIOR_POINT_LIMIT:
+        names.append("interior-point")
+    if problem.n_samples * features <= MOST_ENTRIES:
+        ecos: tuple[SolverName, ...] = ("ecos",) if find_spec("ecos") else ()
+        names += [*ecos, "clarabel"]
+    return tuple(names)
 
 
 def make_solver(
@@ -69,11 +113,12 @@ def make_solver(
     if name == "auto":
         name = choose_solver(problem, start)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
-    if name not in ("interior-point", "working-set", "active-set"):
+    if name not in ("interior-point", "feature-space", "working-set", "active-set"):
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
         return CvxpySolver(backend=name, tolerances=tolerances, max_iterations=max_iterations)
     from implicit_bias.solvers.active_set import ActiveSet
+    from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.working_set import WorkingSet
 
@@ -86,10 +131,14 @@ def make_solver(
             **more,
         )
 
-    by_size = WorkingSet if choose_solver(problem) == "working-set" else InteriorPoint
+    by_size = {"feature-space": FeatureSpace, "working-set": WorkingSet}.get(
+        choose_solver(problem), InteriorPoint
+    )
     match name:
         case "interior-point":
             return native(InteriorPoint)
+        case "feature-space":
+            return native(FeatureSpace)
         case "working-set":
             return native(WorkingSet)
     return native(ActiveSet, fallback=native(by_size))

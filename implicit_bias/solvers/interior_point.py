@@ -39,10 +39,10 @@ included, enter the corrector, which uses the same factors. Typically 10 to 15 s
 of 1e-10.
 
 Three things save time and change nothing else. Until the gap is COARSE_GAP the steps are computed
-in float32. From there on, samples that are clearly no support vectors are left out of the system
-(`_Split`): their alpha = mu / s is known, its drift as mu falls enters the right-hand side, and
-their s is read off the margins. And the products are those of `scaled_problem`: inside, features have norm
-1 and b_n is not 1 (see there).
+in float32, if its range holds the scales of the samples. From there on, samples that are clearly
+no support vectors are left out of the system (`_Split`): their alpha = mu / s is known, its drift
+as mu falls enters the right-hand side, and their s is read off the margins. And the products are
+those of `scaled_problem`: inside, features have norm 1 and b_n is not 1 (see there).
 
 A warm start begins at the solution of a problem nearby, moved into the interior.
 """
@@ -141,14 +141,17 @@ class _InteriorPointRun(Run):
             feasibility=max(COARSE_GAP, fine.feasibility),
             infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
         )
+        point: _Point | None = None
         scaled = ScaledProblem(self._problem, self._device, torch.float32)
-        path = yield from self._follow(scaled, _first(scaled, self._start), coarse)
-        if path.status is Status.OPTIMAL and coarse == fine:
-            return Status.OPTIMAL
-        reached = path.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-        point = path.point.to(torch.float64) if reached else None
-        self._settled, self._current = self.answer(), None
-        del scaled, path  # their memory is needed
+        if scaled.in_range:
+            path = yield from self._follow(scaled, _first(scaled, self._start), coarse)
+            if path.status is Status.OPTIMAL and coarse == fine:
+                return Status.OPTIMAL
+            reached = path.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
+            point = path.point.to(torch.float64) if reached else None
+            self._settled, self._current = self.answer(), None
+            del path
+        del scaled  # its memory is needed
         scaled = ScaledProblem(self._problem, self._device)
         path = yield from self._follow(scaled, point or _first(scaled, self._start), fine)
         if path.status is Status.NUMERICAL_TROUBLE:

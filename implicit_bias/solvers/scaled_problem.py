@@ -165,6 +165,13 @@ class ScaledProblem:
         target = min(sums)
         return alpha * torch.where(positive, target / sums[0], target / sums[1])
 
+    @property
+    def in_range(self) -> bool:
+        """Whether the precision's range holds the scales of the samples."""
+        tiny, largest = torch.finfo(self.dtype).tiny, torch.finfo(self.dtype).max
+        scales = [self.nu, self.b, self.C] if self.soft else [self.nu, self.b]
+        return all(bool(((x >= tiny) & (x <= largest)).all()) for x in scales)
+
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, shape (M, D), in units of 1 / scale."""
         plain = self._gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import (
+    Certificate,
     Conflict,
     Graded,
     Status,
@@ -28,12 +30,14 @@ from implicit_bias.solvers.base import (
     Tolerances,
     no_report,
 )
-from implicit_bias.solvers.choice import INTERIOR_POINT_LIMIT, make_solver
+from implicit_bias.solvers.choice import INTERIOR_POINT_LIMIT, alternatives, make_solver
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
 from implicit_bias.validation import Array
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
+# After these "auto" tries another solver.
+UNSETTLED = (Status.NUMERICAL_TROUBLE, Status.ITERATION_LIMIT, Status.NEARLY_INSEPARABLE)
 
 
 def solve(
@@ -57,9 +61,10 @@ def solve(
     problem : MarginProblem
         The problem.
     solver : str or Solver
-        A name: "auto", "interior-point", "working-set", "active-set", "ecos", "osqp", "clarabel"
-        or "scs". "auto" is `choose_solver`; the last four go through CVXPY and are slow; OSQP
-        takes hard margins of one group only. Or an object, such as ``InteriorPoint(...)``, whose
+        A name: "auto", "interior-point", "feature-space", "working-set", "active-set", "ecos",
+        "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where that one fails, another
+        (``stats.detail`` says so); the last four go through CVXPY and are slow; OSQP takes hard
+        margins of one group only. Or an object, such as ``InteriorPoint(...)``, whose
         own options then count, and none of those below but ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
@@ -117,31 +122,33 @@ def solve(
     _check_start(problem, start)
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
     if isinstance(solver, str):
-        method = make_solver(
-            solver,
-            problem,
-            start=start,
-            tolerances=tolerances,
-            device=device,
-            max_iterations=max_iterations,
-            max_memory=max_memory,
-        )
+
+        def by_name(name: str) -> Solver:
+            return make_solver(
+                name,
+                problem,
+                start=start,
+                tolerances=tolerances,
+                device=device,
+                max_iterations=max_iterations,
+                max_memory=max_memory,
+            )
+
+        method, others = by_name(solver), solver == "auto" and max_iterations is None
     else:
         method = _checked(solver, tolerances, device, max_iterations, max_memory)
+        by_name, others = _no_solver, False
     conflict = find_conflict(problem)
-    if conflict is None:
-        candidate = method.run(problem, on_progress, start)
-    else:
+    if conflict is not None:
         candidate = _proof(problem, conflict)
-    graded = grade(
-        problem,
-        candidate.coef,
-        candidate.alpha,
-        candidate.status,
-        intercept=candidate.intercept if problem.intercept else None,
-        gap=method.tolerances.gap,
-        infeasibility=method.tolerances.infeasibility,
-    )
+        graded = _grade(problem, candidate, method.tolerances)
+    else:
+        candidate = method.run(problem, on_progress, start)
+        graded = _grade(problem, candidate, method.tolerances)
+        if others and graded.status in UNSETTLED:
+            method, candidate, graded = _try_others(
+                problem, method, candidate, graded, by_name, on_progress
+            )
     return Solution(
         problem=problem,
         alpha=graded.alpha,
@@ -162,6 +169,50 @@ def solve(
             advice=_advice(problem, graded, method.tolerances),
         ),
     )
+
+
+def _try_others(
+    problem: MarginProblem,
+    method: Solver,
+    candidate: Candidate,
+    graded: Graded,
+    by_name: Callable[[str], Solver],
+    on_progress: OnProgress,
+) -> tuple[Solver, Candidate, Graded]:
+    """Return the answer of the first solver that settles a problem, or of the nearest one."""
+    failures = [f"{method.name}: {graded.status.label}"]
+    for name in alternatives(problem, method.name):
+        other = by_name(name)
+        found = other.run(problem, on_progress)
+        again = _grade(problem, found, other.tolerances)
+        detail = f"after {', '.join(failures)}"
+        failures.append(f"{name}: {again.status.label}")
+        if again.status not in UNSETTLED or _nearer(again.certificate, graded.certificate):
+            method, candidate, graded = other, replace(found, detail=detail), again
+        if graded.status not in UNSETTLED:
+            break
+    return method, candidate, graded
+
+
+def _nearer(a: Certificate, b: Certificate) -> bool:
+    """Whether bounds leave less room than others."""
+    return a.gap < b.gap or (np.isinf(a.gap) and np.isinf(b.gap) and a.lower > b.lower)
+
+
+def _grade(problem: MarginProblem, candidate: Candidate, tolerances: Tolerances) -> Graded:
+    return grade(
+        problem,
+        candidate.coef,
+        candidate.alpha,
+        candidate.status,
+        intercept=candidate.intercept if problem.intercept else None,
+        gap=tolerances.gap,
+        infeasibility=tolerances.infeasibility,
+    )
+
+
+def _no_solver(name: str) -> Solver:
+    raise NotImplementedError(f"a solver object has no alternative {name}")
 
 
 def solve_relaxed(

@@ -112,6 +112,8 @@ class _WorkingSetRun(Run):
             self._mean_alpha = float(self._alpha.mean())
             self.samples = np.zeros(0, dtype=np.int64)
             self.advance()
+            if len(self.samples) == 0:  # the start separates everything with room to spare
+                self.samples, self.warm = _spread(problem), None
 
     def answer(self) -> Answer:
         """Return what attains the best bounds."""

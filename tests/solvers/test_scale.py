@@ -1,6 +1,7 @@
 """Reliability: extreme shapes, scales and margins, conflicts, memory, Ctrl-C, shortcuts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,27 @@ def test_scaled_inputs(C: float, factor: float, solver: str) -> None:
     found = solve(scaled, solver, tol=GAP_LIMIT)
     assert_optimal(found)
     assert factor * found.certificate.upper == pytest.approx(plain, rel=OBJECTIVE_RTOL)
+
+
+@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("factor", [1e-140, 1e-39, 1e39, 1e140])
+@pytest.mark.parametrize("C", [np.inf, 0.3], ids=["hard", "soft"])
+def test_scales_beyond_the_range_of_float32(C: float, factor: float, solver: str) -> None:
+    plain = solve(build(cloud(), gln(), C=C)).certificate.upper
+    found = solve(build(cloud(), gln(), scale=factor, C=C / factor), solver)
+    assert_optimal(found, 1e-6)
+    assert factor * found.certificate.upper == pytest.approx(plain, rel=2e-6)
+
+
+def test_a_working_set_whose_start_has_all_margins_above_1() -> None:
+    """No sample violates, none is a support vector: the first set is chosen as without a start."""
+    problem = separable("linear-n-greater-d")
+    cold = solve(problem, "working-set")
+    wide = MarginProblem(10.0 * problem.X, problem.y, problem.gates, problem.groups)
+    start = replace(cold, alpha=100.0 * cold.alpha, group_scale=100.0 * cold.group_scale)
+    found = solve(wide, "working-set", start=start)
+    assert_optimal(found, 1e-6)
+    assert 10.0 * found.certificate.upper == pytest.approx(cold.certificate.upper, rel=2e-6)
 
 
 # --- nearly separable, and not separable -----------------------------------------------------

@@ -1,0 +1,810 @@
+r"""A primal-dual interior point in the space of the features, for problems with few of them.
+
+Primal  minimise  sum_g t_g + C sum_n xi_n
+        subject to  y_n (<phi_n, w> + b) >= 1 - xi_n,   xi >= 0,   ||w_g|| <= t_g
+
+Dual    maximise  sum_n alpha_n
+        subject to  alpha + beta = C,   alpha, beta >= 0,   ||V_g|| <= 1
+        (and sum_n alpha_n y_n = 0 where there is an intercept b),   V = sum_n alpha_n y_n phi_n
+
+Both, homogeneous (Ye, Todd, Mizuno 1994): find tau, kappa >= 0 and the above with
+
+        B' alpha = T' V                                        (stationarity)
+        B v + xi - tau c = s,   w = T v                        (margins)
+        alpha + beta = tau C                                   (box)
+        c' alpha - sum_g t_g - C' xi = kappa                   (gap)
+        ||w_g|| <= t_g,   ||V_g|| <= tau                       (cones)
+KKT     s alpha = xi beta = tau kappa = mu,  (t_g, w_g) o (tau, -V_g) = (mu, 0),      mu -> 0
+
+Everything over tau is a solution where tau > 0. Where tau -> 0, alpha proves by Gordan that there
+is none: the iteration needs no feasible start, nor one of the right scale, and ends in either case.
+
+======  ==========  ==========================================================================
+phi_n   (P,)        features of sample n: the used plain gates times the inputs
+w, V    (P,)        coefficients, the norm's argument; dual vectors
+v       (P',)       the coefficients that the method solves for: of centred, equilibrated features,
+                    and the intercept last where there is one
+T       (P, P')     back from there, w = T v
+B       (N, P')     y_n phi_n / nu_n in these coordinates
+nu      (N,)        powers of two near the features' norms; c_n = sigma / nu_n, the box is C nu_n
+alpha   (N,)        dual variables; s (N,) what a margin exceeds c by
+beta    (N,)        C - alpha; xi (N,) the hinge losses (soft margin only)
+e, f    (G,)        t - ||w_g|| and tau - ||V_g||, kept apart: they are tiny at the end
+======  ==========  ==========================================================================
+
+Nesterov and Todd's scaling W of the cones, W^-1 (t, w) = W (tau, -V), makes a Newton step the
+solution of a least squares problem in v with the rows
+
+        h^(1/2) B,   1/h = s/alpha + xi/beta,      and one block a cone, from W^-1
+
+which are factored by QR and never squared: a Gram matrix of data whose margin is 1e-8 of their norm
+holds nothing of it in float64. The factor's normal equations are refined with the rows
+themselves. Mehrotra's predictor sets the centring, and its second-order terms enter the corrector.
+
+Three more things keep digits. Along its axis a cone is written as x_0 - x_1 and x_0 + x_1, of which
+one is tiny; W is diagonal there (`_Cones`). Near the end alpha is corrected until V(alpha) is
+right to rounding, and v until no margin falls short, both with weights that do not grow like 1/mu
+(`_Polish`). And inputs that vary little around an offset, years say, are centred where something
+absorbs the offset: the intercept, or a constant feature, whose penalty then is a row of T that is
+not diagonal. The centring is exact by Sterbenz's lemma, all scalings are powers of two.
+
+Time is linear in N, O(N P^2) a step, and memory that of B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from implicit_bias.certificate import Status
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers.base import Start, Tolerances
+from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps
+from implicit_bias.validation import Array
+
+MAX_ITERATIONS = 150
+# Share of the way to the boundary that a step may go.
+BOUNDARY_SHARE = 0.99
+# The solver aims below the tolerance, because the certificate rounds differently.
+AIM = 0.5
+# So many steps without this relative progress, and stagnation is attributed to rounding.
+PATIENCE = 12
+LEAST_PROGRESS = 1e-3
+ROUNDING = 1e-14
+EPSILON = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
+# Each start: alpha beyond what the norms allow, and mu over the dual's value. Large alpha saves
+# steps where the optimum is far from any guess; alpha within the norms is the safer start.
+STARTS = ((1e6, 1e-2), (1.0, 1.0))
+# Samples' alpha differ by this factor at most at the start.
+UNEVEN = 100.0
+LEAST_CENTRING = 1e-8
+# A solution is refined until its residual is this share of the first one, or stops falling.
+REFINED = 1e-13
+REFINEMENTS = 4
+# Rows factored at once, and what makes a row so heavy that it must come before the others.
+BLOCK = 4096
+HEAVY = 10.0
+# From this gap, or this many times the separators' smallest norm, results are polished.
+POLISHED_GAP = 1e-5
+POLISHED_RATIO = 1e4
+POLISHES = 3
+# How much dearer it is to change V, or w, than alpha, or the margins.
+POLISH_WEIGHT = 1e8
+# Multiples of the rounding error by which polished margins exceed c.
+SAFETIES = (0.0, 4.0, 16.0)
+# Inputs are centred where the largest is at most so many times the smallest.
+OFFSET_RATIO = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureSpace(NativeSolver):
+    """The native solver for few features: time linear in the samples, any scales.
+
+    It makes no use of a start.
+    """
+
+    @property
+    def name(self) -> str:
+        """What `solve` calls it."""
+        return "feature-space"
+
+    @property
+    def own_limit(self) -> int:
+        """Newton steps, at most."""
+        return MAX_ITERATIONS
+
+    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+        """Check that there is room for the features."""
+        self.check_memory(peak_memory(problem))
+        return _FeatureSpaceRun(self, problem)
+
+
+class _FeatureSpaceRun(Run):
+    """The central path, from one start and, in trouble, from a safer one."""
+
+    def __init__(self, solver: FeatureSpace, problem: MarginProblem) -> None:
+        self._tolerances = solver.tolerances
+        self._program = _Program(problem, torch.device(solver.device))
+        self._best = _Best(self._program)
+
+    def answer(self) -> Answer:
+        """Return what attains the best bounds."""
+        coef, intercept = self._program.coefficients(self._best.v)
+        return Answer(self._program.dual_variables(self._best.alpha), coef, intercept)
+
+    def steps(self) -> Steps:
+        """Follow the central path from each start until one leads to an end."""
+        status = Status.NUMERICAL_TROUBLE
+        for excess, share in STARTS:
+            if status is Status.NUMERICAL_TROUBLE:
+                self._best.waited = 0
+                status = yield from self._follow(_first(self._program, excess, share))
+        return status
+
+    def _follow(self, point: _Point) -> Steps:
+        """Follow the central path from a point, and say why not further."""
+        program, best, tolerances = self._program, self._best, self._tolerances
+        try:
+            while True:
+                view = _View(program, point)
+                best.update(point, view, tolerances)
+                yield best.lower / program.sigma, best.upper / program.sigma
+                if best.separable is False:
+                    return Status.NOT_SEPARABLE
+                if best.reached(tolerances):
+                    return Status.OPTIMAL
+                if best.waited > PATIENCE:
+                    return Status.NUMERICAL_TROUBLE
+                newton = _Newton(program, point, view)
+                predictor = newton.direction(0.0)
+                centring = max((1.0 - newton.reach(predictor)) ** 3, LEAST_CENTRING)
+                step = newton.direction(centring, predictor)
+                point = newton.moved(step, min(1.0, BOUNDARY_SHARE * newton.reach(step)))
+        except _Breakdown:
+            return Status.NUMERICAL_TROUBLE
+
+
+class _Breakdown(ArithmeticError):
+    """Rounding has made the Newton system singular."""
+
+
+class _Pairs:
+    """The complementary pairs of numbers, of an iterate (positive) or a direction."""
+
+    s: Tensor
+    alpha: Tensor
+    xi: Tensor
+    beta: Tensor
+    tau: Tensor
+    kappa: Tensor
+
+    @property
+    def pairs(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        return (self.s, self.alpha), (self.xi, self.beta), (self.tau, self.kappa)
+
+
+@dataclass(frozen=True)
+class _Point(_Pairs):
+    """An iterate. xi and beta have length 0 with the hard margin; tau and kappa have length 1."""
+
+    v: Tensor
+    V: Tensor
+    e: Tensor
+    f: Tensor
+    s: Tensor
+    alpha: Tensor
+    xi: Tensor
+    beta: Tensor
+    tau: Tensor
+    kappa: Tensor
+
+
+@dataclass(frozen=True)
+class _Step(_Pairs):
+    """A direction; ``ds`` and ``dz`` are those of the cones' (t, w) and (tau, -V)."""
+
+    v: Tensor
+    ds: _Split
+    dz: _Split
+    s: Tensor
+    alpha: Tensor
+    xi: Tensor
+    beta: Tensor
+    tau: Tensor
+    kappa: Tensor
+
+
+def _first(program: _Program, excess: float, share: float) -> _Point:
+    """All products equal, tau = 1, alpha ``excess`` times half way to the norm constraints."""
+    alpha = (program.nu / program.nu.median()).clamp(1.0 / UNEVEN, UNEVEN)
+    largest = float(program.group_norms(program.dual_vectors(program.B.T @ alpha)).max())
+    alpha = alpha * (0.5 * excess / largest if largest > 0 else 1.0)
+    alpha = alpha / (1.0 + _lift(2.0 * program.boxed(alpha) / program.C))  # at most half way to C
+    beta = program.C - program.boxed(alpha)
+    V = program.dual_vectors(program.B.T @ alpha)
+    V = V * min(1.0, 0.5 / max(float(program.group_norms(V).max()), TINY))
+    norms = program.group_norms(V)
+    mu = share * float(alpha @ program.c)
+    t = mu / (1.0 - norms**2)
+    return _Point(
+        v=program.from_coef(t[program.groups] * V),
+        V=V,
+        e=t * (1.0 - norms),
+        f=1.0 - norms,
+        s=mu / alpha,
+        alpha=alpha,
+        xi=mu / beta,
+        beta=beta,
+        tau=t.new_ones(1),
+        kappa=t.new_full((1,), mu),
+    )
+
+
+class _View:
+    """What the equations and the bounds say of an iterate."""
+
+    def __init__(self, program: _Program, point: _Point) -> None:
+        p, c = point, program.c
+        tau = float(p.tau)
+        self.w, self.V = program.T @ p.v, p.V
+        self.cones = _Cones(program, point, self.w)
+        margins, self.pull = program.B @ p.v, program.B.T @ p.alpha
+        self.stationarity = self.pull - program.T.T @ p.V  # (P',)
+        self.margin_residual = margins + _lift(p.xi) - tau * c - p.s  # (N,)
+        self.box_residual = tau * program.C - program.boxed(p.alpha) - p.beta
+        value = c @ p.alpha
+        self.gap_residual = value - self.cones.t.sum() - program.C @ p.xi - p.kappa
+        products = float(self.cones.products.sum()) + sum(float(a @ b) for a, b in p.pairs)
+        self.mu = products / (sum(len(a) for a, _ in p.pairs) + program.n_groups)
+        # The gap that would be left if the equations held.
+        self.gap = products / (tau * float(value))
+        self.lower, self.ratio = program.lower(p.alpha, self.pull)
+        self.upper, self.violation = program.upper(p.v / tau, margins / tau)
+
+
+class _Best:
+    """The best bounds so far and what attains them."""
+
+    def __init__(self, program: _Program) -> None:
+        self.program = program
+        self.alpha, self.v = torch.zeros_like(program.c), program.B.new_zeros(program.B.shape[1])
+        self.lower, self.upper, self.violation = 0.0, np.inf, np.inf
+        self.gap, self.waited = np.inf, 0
+        self.separable: bool | None = None
+
+    def reached(self, tolerances: Tolerances) -> bool:
+        """Whether a solver may stop."""
+        return self.gap <= AIM * tolerances.gap and self.violation <= tolerances.feasibility
+
+    def update(self, point: _Point, view: _View, tolerances: Tolerances) -> None:
+        """Take over an iterate, and its polished versions where it is near its end."""
+        lower, gap = self.lower, self.gap
+        self._take_alpha(point.alpha, view.lower)
+        self._take_coef(point.v / point.tau, view.upper, view.violation)
+        if self.upper < np.inf:
+            self.separable = True
+        if view.gap < POLISHED_GAP:
+            polish = _Polish(self.program, point, view)
+            alpha = polish.dual(point.alpha, point.V)
+            self._take_alpha(alpha, self.program.lower(alpha, self.program.B.T @ alpha)[0])
+            for v in polish.primal(point.v / point.tau):
+                self._take_coef(v, *self.program.upper(v, self.program.B @ v))
+        elif not self.separable and view.ratio > POLISHED_RATIO:
+            alpha = _Polish(self.program, point, view).dual(point.alpha, 0.0 * point.V)
+            for proof in (point.alpha, alpha):
+                ratio = self.program.lower(proof, self.program.B.T @ proof)[1]
+                if ratio > 1.0 / tolerances.infeasibility:
+                    self.alpha, self.separable = proof, False
+        if self.lower > 0:
+            self.gap = min(self.gap, max((self.upper - self.lower) / self.lower, ROUNDING))
+        risen = self.lower > (1.0 + LEAST_PROGRESS) * lower
+        self.waited = 0 if risen or self.gap < (1.0 - LEAST_PROGRESS) * gap else self.waited + 1
+
+    def _take_alpha(self, alpha: Tensor, lower: float) -> None:
+        if lower > self.lower:
+            self.alpha, self.lower = alpha, lower
+
+    def _take_coef(self, v: Tensor, upper: float, violation: float) -> None:
+        if upper < self.upper:
+            self.v, self.upper, self.violation = v, upper, violation
+
+
+class _Polish:
+    """Corrections to alpha and v by least squares, with weights alpha instead of alpha / s."""
+
+    def __init__(self, program: _Program, point: _Point, view: _View) -> None:
+        self.program = program
+        free = point.alpha / (1.0 + _lift(program.boxed(point.alpha) / point.beta))
+        size = float(view.w.norm() / point.v.norm().clamp(min=TINY))
+        self.h = POLISH_WEIGHT * size**2 * free / float(free.max())
+        self.R = _triangle([program.T], program.B, self.h.sqrt())
+
+    def dual(self, alpha: Tensor, V: Tensor) -> Tensor:
+        """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
+        B, T = self.program.B, self.program.T
+        for _ in range(POLISHES):
+            x = _normal_solve(self.R, B.T @ alpha - T.T @ V)
+            alpha, V = alpha - self.h * (B @ x), V + T @ x
+        return alpha.clamp(min=0.0)
+
+    def primal(self, v: Tensor) -> list[Tensor]:
+        """Coefficients near v whose margins are c at least, by several multiples of rounding."""
+        program, found = self.program, []
+        noise = EPSILON * program.magnitudes(v)
+        for safety in () if program.soft else SAFETIES:
+            moved = v
+            for _ in range(POLISHES):
+                lacking = program.c + safety * noise - program.B @ moved
+                change = torch.zeros_like(v)
+                for _ in range(2):
+                    missing = self.h * (lacking.clamp(min=0.0) - program.B @ change)
+                    rest = program.B.T @ missing - program.T.T @ (program.T @ change)
+                    change = change + _normal_solve(self.R, rest)
+                moved = moved + change
+            found.append(moved)
+        return found
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A vector (x_0, x_1) of each cone, x_1 split along the cone's axis and across it.
+
+    ``minus`` and ``plus`` are x_0 -+ x_1 along the axis (G,), ``across`` is the rest of x_1 (P,).
+    """
+
+    minus: Tensor
+    plus: Tensor
+    across: Tensor
+
+    def times(self, minus: Tensor, plus: Tensor, across: Tensor) -> _Split:
+        return _Split(self.minus * minus, self.plus * plus, self.across * across)
+
+    def added(self, other: _Split, factor: Tensor | float = 1.0) -> _Split:
+        return _Split(
+            self.minus + factor * other.minus,
+            self.plus + factor * other.plus,
+            self.across + factor * other.across,
+        )
+
+    @property
+    def head(self) -> Tensor:
+        """x_0 (G,)."""
+        return 0.5 * (self.plus + self.minus)
+
+    @property
+    def along(self) -> Tensor:
+        """x_1 along the axis (G,)."""
+        return 0.5 * (self.plus - self.minus)
+
+
+class _Cones:
+    """The cones at one iterate: s = (t, w) and z = (tau, -V), and the scaling W with W z = W^-1 s.
+
+    W maps x_0 - x_1, x_0 + x_1 (along the axis, the tail of Nesterov and Todd's point) and what is
+    across to multiples of themselves.
+    """
+
+    def __init__(self, program: _Program, point: _Point, w: Tensor) -> None:
+        self.program, groups = program, program.groups
+        w_norm, V_norm = program.group_norms(w), program.group_norms(point.V)
+        self.t: Tensor = w_norm + point.e
+        tau = V_norm + point.f
+        s_size = (point.e * (w_norm + self.t)).sqrt()  # sqrt(t^2 - ||w||^2)
+        z_size = (point.f * (V_norm + tau)).sqrt()
+        # t tau - <w, V>, without cancellation.
+        apart = w / w_norm.clamp(min=TINY)[groups] - point.V / V_norm.clamp(min=TINY)[groups]
+        aside = 0.5 * w_norm * V_norm * program.group_norms(apart) ** 2
+        self.products: Tensor = aside + point.e * V_norm + point.f * self.t  # (G,)
+        gamma = 2.0 * (0.5 * (1.0 + self.products / (s_size * z_size))).sqrt()
+        head = (self.t / s_size + tau / z_size) / gamma
+        tail = (w / s_size[groups] + point.V / z_size[groups]) / gamma[groups]
+        length = program.group_norms(tail)
+        self.axis = tail / length.clamp(min=TINY)[groups]
+        eta = (s_size / z_size).sqrt()
+        self.minus, self.plus, self.across = eta / (head + length), eta * (head + length), eta
+        self.s_size, self.z_size = s_size, z_size
+        self.s = self._split(w, w_norm, point.e)
+        mirrored = self._split(point.V, V_norm, point.f)
+        self.z = _Split(mirrored.plus, mirrored.minus, -mirrored.across)
+
+    def _split(self, tail: Tensor, norm: Tensor, excess: Tensor) -> _Split:
+        """(norm + excess, tail), whose tail is nearly along the axis."""
+        inner, across = self._parts(tail)
+        big = norm + inner
+        small = self.program.group_norms(across) ** 2 / big.clamp(min=TINY)  # norm - inner
+        return _Split(torch.where(inner > 0, small, norm - inner) + excess, big + excess, across)
+
+    def _parts(self, tail: Tensor) -> tuple[Tensor, Tensor]:
+        inner = self.program.group_sums(self.axis * tail)
+        return inner, tail - inner[self.program.groups] * self.axis
+
+    def _times(self, x: _Split) -> _Split:
+        """W x."""
+        return x.times(self.minus, self.plus, self.across[self.program.groups])
+
+    def _over(self, x: _Split) -> _Split:
+        """W^-1 x."""
+        return x.times(1.0 / self.minus, 1.0 / self.plus, 1.0 / self.across[self.program.groups])
+
+    def square(self, z: _Split) -> Tensor:
+        """||W z||^2."""
+        y = self._times(z)
+        return 0.5 * (y.minus @ y.minus + y.plus @ y.plus) + y.across @ y.across
+
+    def rows(self) -> Tensor:
+        """Rows of the least squares problem, (G + P, P')."""
+        groups, T = self.program.groups, self.program.T
+        inner = self.program.member.T @ (self.axis[:, None] * T)  # (G, P')
+        along = (2.0 / (self.minus**2 + self.plus**2)).sqrt()[:, None] * inner
+        rest = T - self.axis[:, None] * inner[groups]
+        return torch.cat([along, rest / self.across[groups, None]])
+
+    def target(self, mu: float, predictor: _Step | None) -> _Split:
+        """Return what W^2 dz + ds must be for the products to become mu."""
+        groups, sums = self.program.groups, self.program.group_sums
+        inverse, z = mu / self.z_size**2, self.z
+        target = _Split(inverse * z.plus, inverse * z.minus, -inverse[groups] * z.across)
+        target = target.added(self.s, -1.0)
+        if predictor is None:
+            return target
+        # W times what solves y o x = a o b, in the algebra of the cone; y is the scaled iterate.
+        a, b, y = self._over(predictor.ds), self._times(predictor.dz), self._times(self.z)
+        head = a.head * b.head + a.along * b.along + sums(a.across * b.across)
+        along = a.head * b.along + b.head * a.along
+        across = a.head[groups] * b.across + b.head[groups] * a.across
+        inner = 0.5 * (y.plus * (head - along) + y.minus * (head + along)) - sums(y.across * across)
+        x_head = inner / (self.s_size * self.z_size)
+        x_along = (along - x_head * y.along) / y.head
+        x_across = (across - x_head[groups] * y.across) / y.head[groups]
+        return target.added(self._times(_Split(x_head - x_along, x_head + x_along, x_across)), -1.0)
+
+    def dual_change(self, target: _Split, w: Tensor, tau: float) -> _Split:
+        """Change of (tau, -V) for changes w of the coefficients and tau of its head."""
+        inner, across = self._parts(w)
+        right = target.plus - target.minus - 2.0 * inner + 2.0 * tau * self.minus**2
+        plus = right / (self.minus**2 + self.plus**2)
+        aside = (target.across - across) / self.across[self.program.groups] ** 2
+        return _Split(2.0 * tau - plus, plus, aside)
+
+    def primal_change(self, target: _Split, w: Tensor, z: _Split) -> _Split:
+        """Change of (t, w) that goes with it."""
+        inner, across = self._parts(w)
+        minus = target.minus - self.minus**2 * z.minus
+        return _Split(minus, minus + 2.0 * inner, across)
+
+    def tail(self, x: _Split) -> Tensor:
+        """x_1 (P,)."""
+        return x.across + x.along[self.program.groups] * self.axis
+
+    def rate(self, x: _Split, size: Tensor, dx: _Split) -> float:
+        """One over the longest step along dx that stays in the cones.
+
+        ``size`` is sqrt(x_0^2 - ||x_1||^2).
+        """
+        groups, sums = self.program.groups, self.program.group_sums
+        x = x.times(1.0 / size, 1.0 / size, 1.0 / size[groups])
+        d = dx.times(1.0 / size, 1.0 / size, 1.0 / size[groups])
+        inner = 0.5 * (x.minus * d.plus + x.plus * d.minus) - sums(x.across * d.across)
+        share = (inner + d.head) / (x.head + 1.0)
+        along, across = d.along - share * x.along, d.across - share[groups] * x.across
+        return float(((along**2 + sums(across**2)).sqrt() - inner).max())
+
+    def excess(self, x: _Split, norm: Tensor) -> Tensor:
+        """x_0 - ||x_1||, given the norm."""
+        return (x.minus * x.plus - self.program.group_sums(x.across**2)) / (x.head + norm)
+
+
+class _Newton:
+    """The factored Newton system at one iterate."""
+
+    def __init__(self, program: _Program, point: _Point, view: _View) -> None:
+        self.program, self.point, self.view, self.cones = program, point, view, view.cones
+        p, tau = point, float(point.tau)
+        self.h = 1.0 / (p.s / p.alpha + _lift(p.xi / p.beta))
+        self.R = _triangle([self.cones.rows()], program.B, self.h.sqrt())
+        # The direction of tau starts from v / tau, whose margins are known: the rounding of its
+        # product with B would be multiplied by h.
+        q = (_lift(p.xi) - p.s - view.margin_residual) / tau + _lift(p.xi / p.beta * program.C)
+        cone = self.cones.s.times(*(-1.0 / p.tau,) * 3)
+        v, alpha, z = self._solve(q, cone, torch.zeros_like(p.v), 1.0)
+        self.of_tau = v + p.v / tau, alpha, z
+        slope = (p.s / p.alpha) @ alpha**2 + self.cones.square(z)
+        self.slope = slope + (p.xi / p.beta) @ (program.C - program.boxed(alpha)) ** 2
+
+    def direction(self, centring: float, predictor: _Step | None = None) -> _Step:
+        """Step to the central path at centring * mu, with the predictor's second-order terms."""
+        p, view, program, cones = self.point, self.view, self.program, self.cones
+        mu, keep = centring * view.mu, 1.0 - centring
+        at = [mu - a * b for a, b in p.pairs]
+        if predictor is not None:
+            at = [x - a * b for x, (a, b) in zip(at, predictor.pairs, strict=True)]
+        at_s, at_xi, at_tau = at
+        cone, box = cones.target(mu, predictor), keep * view.box_residual
+        q = at_s / p.alpha - keep * view.margin_residual - _lift((at_xi - p.xi * box) / p.beta)
+        v, alpha, z = self._solve(q, cone, keep * view.stationarity, 0.0)
+        # tau from the equations of the gap and of tau kappa.
+        t = cones.primal_change(cone, program.T @ v, z).head.sum()
+        xi = (at_xi - p.xi * (box - program.boxed(alpha))) / p.beta
+        kappa = program.c @ alpha - t - program.C @ xi + keep * view.gap_residual
+        tau = (at_tau - p.tau * kappa) / (p.kappa + p.tau * self.slope)
+        of_v, of_alpha, of_z = self.of_tau
+        v, alpha, z = v + tau * of_v, alpha + tau * of_alpha, z.added(of_z, tau)
+        beta = tau * program.C - program.boxed(alpha) + box
+        return _Step(
+            v=v,
+            ds=cones.primal_change(cone, program.T @ v, z),
+            dz=z,
+            s=(at_s - p.s * alpha) / p.alpha,
+            alpha=alpha,
+            xi=(at_xi - p.xi * beta) / p.beta,
+            beta=beta,
+            tau=tau,
+            kappa=(at_tau - p.kappa * tau) / p.tau,
+        )
+
+    def reach(self, step: _Step) -> float:
+        """Longest multiple of a step, at most 1, that stays in the cones."""
+        cones = self.cones
+        rates = [
+            cones.rate(cones.s, cones.s_size, step.ds),
+            cones.rate(cones.z, cones.z_size, step.dz),
+        ]
+        for values, changes in zip(self.point.pairs, step.pairs, strict=True):
+            rates += [
+                float((-dx / x).max()) for x, dx in zip(values, changes, strict=True) if len(x)
+            ]
+        if not np.isfinite(rates).all():
+            raise _Breakdown
+        return 1.0 / max(1.0, *rates)
+
+    def moved(self, step: _Step, length: float) -> _Point:
+        """Return the iterate after a step of some length."""
+        p, cones, program = self.point, self.cones, self.program
+        v, V = p.v + length * step.v, p.V - length * cones.tail(step.dz)
+        return _Point(
+            v=v,
+            V=V,
+            e=cones.excess(cones.s.added(step.ds, length), program.group_norms(program.T @ v)),
+            f=cones.excess(cones.z.added(step.dz, length), program.group_norms(V)),
+            s=p.s + length * step.s,
+            alpha=p.alpha + length * step.alpha,
+            xi=p.xi + length * step.xi,
+            beta=p.beta + length * step.beta,
+            tau=p.tau + length * step.tau,
+            kappa=p.kappa + length * step.kappa,
+        )
+
+    def _solve(
+        self, q: Tensor, cone: _Split, pull: Tensor, tau: float
+    ) -> tuple[Tensor, Tensor, _Split]:
+        """dv, dalpha = h (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
+        program, cones = self.program, self.cones
+        v, first, last = torch.zeros_like(pull), 0.0, np.inf
+        answer = None
+        for _ in range(REFINEMENTS):
+            alpha = self.h * (q if answer is None else q - program.B @ v)
+            z = cones.dual_change(cone, program.T @ v, tau)
+            residual = pull + program.B.T @ alpha + program.T.T @ cones.tail(z)
+            half = torch.linalg.solve_triangular(self.R.T, residual[:, None], upper=False)
+            size = float(half.norm())
+            if not size < 0.5 * last:
+                break
+            answer, last, first = (v, alpha, z), size, first or size
+            if size <= REFINED * first:
+                break
+            v = v + torch.linalg.solve_triangular(self.R, half, upper=True)[:, 0]
+        if answer is None:
+            raise _Breakdown
+        return answer
+
+
+def _lift(values: Tensor) -> Tensor | float:
+    """Box variables as a vector over the samples: 0 where there is no box."""
+    return values if len(values) else 0.0
+
+
+def _normal_solve(R: Tensor, right: Tensor) -> Tensor:
+    """Solve R' R x = right."""
+    half = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)
+    return torch.linalg.solve_triangular(R, half, upper=True)[:, 0]
+
+
+def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
+    """R of a QR factorisation of some rows and those of diag(weights) B.
+
+    Heavy rows come first: then rounding leaves the light ones their digits.
+
+    Raises
+    ------
+    _Breakdown
+        R is singular, or not finite.
+    """
+    heavy = torch.nonzero(weights > HEAVY * weights.mean())[:, 0]
+    heavy = heavy[weights[heavy].argsort(descending=True)]
+    light = weights.index_fill(0, heavy, 0.0)
+    R = B[:0]
+    for start in range(0, len(heavy), BLOCK):
+        rows = heavy[start : start + BLOCK]
+        R = torch.linalg.qr(torch.cat([R, B[rows] * weights[rows, None]]), mode="r")[1]
+    for start in range(0, len(B), BLOCK):
+        block = slice(start, start + BLOCK)
+        R = torch.linalg.qr(torch.cat([R, B[block] * light[block, None]]), mode="r")[1]
+    rows = torch.cat([R, *above])
+    order = rows.abs().amax(1).argsort(descending=True)
+    R = torch.linalg.qr(rows[order], mode="r")[1]
+    if not torch.isfinite(R).all() or (R.diagonal() == 0).any():
+        raise _Breakdown
+    return R
+
+
+class _Program:
+    """The problem in centred and equilibrated features; see the module's head."""
+
+    def __init__(self, problem: MarginProblem, device: torch.device) -> None:
+        self._problem = problem
+        intercept = problem.intercept
+        gates = sp.csc_array(problem.plain_gates)
+        self._used = _used_gates(gates)
+        Z = gates[:, self._used].toarray()
+        # A free intercept absorbs the offsets only where every gate is constant.
+        absorbed = intercept and bool((Z == Z[0]).all())
+        self._inputs = _Inputs(problem.X, absorbed)
+        D, P = self._inputs.n_merged, self._inputs.n_merged * len(self._used)
+        norms = np.hypot(problem.feature_norms, problem.scale if intercept else 0.0)
+        smallest = float(norms[norms > 0].min()) if norms.any() else 1.0
+        nu = _power_of_two(np.where(norms > 0, norms, smallest))
+        B = np.empty((len(Z), P + intercept))
+        inputs = self._inputs.merged(problem.X)
+        for m in range(len(self._used)):
+            np.multiply(inputs, (problem.y * Z[:, m] / nu)[:, None], out=B[:, m * D : (m + 1) * D])
+        B[:, P:] = (problem.y / nu)[:, None]
+        sizes = np.sqrt(np.einsum("np,np->p", B, B))
+        scale = 1.0 / _power_of_two(np.where(sizes > 0, sizes, 1.0))
+        B *= scale
+        # (w, b) = T v with all rows: scaled, then moved back by the offsets.
+        whole = np.diag(scale)
+        for m in range(len(self._used)):
+            block = np.arange(m * D, (m + 1) * D)
+            if absorbed:
+                whole[-1, block] -= Z[0, m] * self._inputs.offsets * scale[block]
+            elif self._inputs.norm > 0:
+                whole[block[-1], block] -= self._inputs.offsets / self._inputs.norm * scale[block]
+        groups = np.unique(problem.plain_groups[self._used], return_inverse=True)[1]
+        self.n_groups = int(groups.max()) + 1
+        self.groups = torch.as_tensor(np.repeat(groups, D), device=device)
+        self.member = torch.nn.functional.one_hot(self.groups, self.n_groups).double()
+        self.B = torch.as_tensor(B, device=device)
+        self._whole = torch.as_tensor(whole, device=device)
+        self._back = torch.linalg.inv(self._whole)
+        self.T = self._whole[:P]
+        self.sigma = float(nu.min())
+        self.nu = torch.as_tensor(nu, device=device)
+        self.soft = not problem.hard_margin
+        self.c, self.C = self.sigma / self.nu, problem.C * (self.nu if self.soft else self.nu[:0])
+
+    def group_sums(self, values: Tensor) -> Tensor:
+        """Sum the entries of each group, (G,)."""
+        return self.member.T @ values
+
+    def group_norms(self, w: Tensor) -> Tensor:
+        """||w_g||, (G,)."""
+        return self.group_sums(w * w).sqrt()
+
+    def dual_vectors(self, pull: Tensor) -> Tensor:
+        """V (P,) from B' alpha."""
+        return (self._back.T @ pull)[: len(self.T)]
+
+    def from_coef(self, w: Tensor) -> Tensor:
+        """Return v of w, without intercept."""
+        return self._back[:, : len(w)] @ w
+
+    def boxed(self, alpha: Tensor) -> Tensor:
+        """Return those of alpha that a box bounds: all, or none with the hard margin."""
+        return alpha[: len(self.C)]
+
+    def magnitudes(self, v: Tensor) -> Tensor:
+        """Sum of the absolute terms of each margin in the problem's own coordinates, (N,)."""
+        return self.B.abs() @ (self._back.abs() @ (self._whole @ v).abs())
+
+    def lower(self, alpha: Tensor, pull: Tensor) -> tuple[float, float]:
+        """Return the lower bound from alpha; and sum(alpha) over what is left of B' alpha."""
+        largest = float(self.group_norms(self.dual_vectors(pull)).max())
+        growth = 1.0 / largest if largest > 0 else np.inf
+        value = float(self.c @ alpha)
+        if self.soft:
+            return value * min(growth, float((self.C / alpha).min())) if value > 0 else 0.0, 0.0
+        # Neither coordinates may tell the data separable.
+        left = max(largest, float(pull.norm()))
+        ratio = float(alpha.sum()) / left if left > 0 else np.inf
+        return value * growth if np.isfinite(growth) else 0.0, ratio
+
+    def upper(self, v: Tensor, margins: Tensor) -> tuple[float, float]:
+        """Return the upper bound from v; and by how much a margin falls short."""
+        norm = float(self.group_norms(self.T @ v).sum())
+        if self.soft:
+            return norm + float(self.C @ (self.c - margins).clamp(min=0.0)), 0.0
+        smallest = float((margins / self.c).min())
+        return (norm / smallest if smallest > 0 else np.inf), max(1.0 - smallest, 0.0)
+
+    def dual_variables(self, alpha: Tensor) -> Array:
+        """Return alpha of the problem as posed, (N,)."""
+        return (alpha / self.nu).cpu().numpy()
+
+    def coefficients(self, v: Tensor) -> tuple[Array, float]:
+        """Return zeta (M, D) and the intercept of the problem as posed."""
+        whole = (self._whole @ v).cpu().numpy() / self.sigma
+        w, b = whole[: len(self.T)], whole[len(self.T) :].sum()
+        plain = np.zeros((self._problem.plain_gates.shape[1], self._problem.X.shape[1]))
+        plain[self._used] = self._inputs.expand(w.reshape(len(self._used), -1))
+        return np.asarray(self._problem.root @ plain), float(b)
+
+
+def peak_memory(problem: MarginProblem) -> int:
+    """Bytes that a solve may take at most beside the problem."""
+    N, D = problem.X.shape
+    M = len(_used_gates(sp.csc_array(problem.plain_gates)))
+    P = M * (D + 1) + 1
+    return 8 * (N * (P + M + D + 40) + 3 * BLOCK * P + 8 * P**2)
+
+
+def n_features(problem: MarginProblem) -> int:
+    """P: how many features the solver would work with."""
+    return _Inputs(problem.X, False).n_merged * len(_used_gates(sp.csc_array(problem.plain_gates)))
+
+
+def _has_intercept(problem: MarginProblem) -> bool:
+    return bool(getattr(problem, "intercept", False))
+
+
+def _used_gates(gates: sp.csc_array) -> NDArray[np.int64]:
+    """Columns that are on somewhere; the first one where there is none."""
+    used = np.flatnonzero(np.abs(gates).max(axis=0).toarray().reshape(-1) > 0)
+    return used if len(used) else np.zeros(1, dtype=np.int64)
+
+
+def _power_of_two(values: Array) -> Array:
+    """Powers of two near positive values."""
+    return np.asarray(np.exp2(np.round(np.log2(values))))
+
+
+class _Inputs:
+    """Inputs with constant features merged into one, and centred where that is exact and free."""
+
+    def __init__(self, X: Array, absorbed: bool) -> None:
+        low, high = X.min(axis=0), X.max(axis=0)
+        self._n_features = X.shape[1]
+        self._varying, self._constant = np.flatnonzero(low < high), np.flatnonzero(low == high)
+        self._values = X[0, self._constant]
+        top = float(np.abs(self._values).max(initial=TINY))
+        self.norm = top * float(np.linalg.norm(self._values / top))
+        smallest = np.minimum(np.abs(low), np.abs(high))
+        near = (low * high > 0) & (np.maximum(np.abs(low), np.abs(high)) <= OFFSET_RATIO * smallest)
+        middle = np.where(near & (absorbed or self.norm > 0), 0.5 * low + 0.5 * high, 0.0)
+        self.offsets = np.append(middle[self._varying], 0.0)  # (D',)
+
+    @property
+    def n_merged(self) -> int:
+        """D'."""
+        return len(self.offsets)
+
+    def merged(self, X: Array) -> Array:
+        """Return the inputs (N, D'); the constant feature comes last."""
+        merged = np.empty((len(X), self.n_merged))
+        np.subtract(X[:, self._varying], self.offsets[:-1], out=merged[:, :-1])
+        merged[:, -1] = self.norm
+        return merged
+
+    def expand(self, w: Array) -> Array:
+        """Coefficients (M, D') of the merged inputs, moved back already, as (M, D)."""
+        full = np.zeros((len(w), self._n_features))
+        full[:, self._varying] = w[:, :-1]
+        if self.norm > 0:
+            full[:, self._constant] = w[:, -1:] * (self._values / self.norm)
+        return full
