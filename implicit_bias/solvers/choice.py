@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
 
@@ -122,7 +123,7 @@ def make_solver(
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.working_set import WorkingSet
 
-    def native(method: type[NativeSolver], **more: NativeSolver) -> NativeSolver:
+    def native(method: Callable[..., NativeSolver], **more: NativeSolver) -> NativeSolver:
         return method(
             tolerances=tolerances,
             device=device,
@@ -131,9 +132,9 @@ def make_solver(
             **more,
         )
 
-    by_size = {"feature-space": FeatureSpace, "working-set": WorkingSet}.get(
-        choose_solver(problem), InteriorPoint
-    )
+    sized: dict[str, Callable[..., NativeSolver]]
+    sized = {"feature-space": FeatureSpace, "working-set": WorkingSet}
+    by_size = sized.get(choose_solver(problem), InteriorPoint)
     match name:
         case "interior-point":
             return native(InteriorPoint)
