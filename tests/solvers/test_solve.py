@@ -16,6 +16,7 @@ from implicit_bias.solvers.base import Solver
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.working_set import WorkingSet
+from implicit_bias.validation import Array
 
 PROBLEM = separable("gln")
 TIGHT = Tolerances(gap=1e-9)
@@ -49,10 +50,30 @@ def test_an_object_has_its_own_options() -> None:
 def test_the_automatic_choice() -> None:
     assert choose_solver(PROBLEM) == "interior-point"
     assert choose_solver(PROBLEM, solve(PROBLEM)) == "active-set"
-    X = np.random.default_rng(0).normal(size=(3001, 2))
-    many = MarginProblem(X, np.sign(X[:, 0]), np.ones((3001, 1)), [0])  # type: ignore[arg-type]
-    assert choose_solver(many) == "working-set"
+    rng = np.random.default_rng(0)
+    few, many = rng.normal(size=(3001, 2)), rng.normal(size=(3001, 500))
+    assert choose_solver(linear_problem(few)) == "feature-space"
+    assert choose_solver(linear_problem(many)) == "working-set"
     assert solve(PROBLEM).stats.solver == "interior-point"
+
+
+def linear_problem(X: Array, offset: float = 0.0) -> MarginProblem:
+    y = np.where(X[:, 0] > offset, 1.0, -1.0)
+    return MarginProblem(X, y, np.ones((len(X), 1)), np.array([0]))
+
+
+def test_where_one_solver_fails_another_is_tried_and_named() -> None:
+    """Years and a constant 1: no method on inner products can separate them."""
+    years = np.column_stack([np.arange(1900.0, 2020.0), np.ones(120)])
+    problem = linear_problem(years, 1959.5)
+    alone = solve(problem, "interior-point")
+    assert alone.status is not Status.OPTIMAL
+    found = solve(problem)
+    assert found.status is Status.OPTIMAL
+    assert found.stats.solver == "feature-space"
+    assert "interior-point" in found.stats.detail
+    # The margin is a half, between 1959 and 1960: w = 2 and b = -2 * 1959.5, both in the norm.
+    assert found.certificate.upper == pytest.approx(2 * np.hypot(1, 1959.5), rel=1e-6)
 
 
 @pytest.mark.parametrize("solver", OBJECTS[:3], ids=lambda solver: solver.name)
