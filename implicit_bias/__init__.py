@@ -1,6 +1,6 @@
 """Certified implicit-bias SVMs for gated networks.
 
-Where does gradient descent go when it trains a gated network for ever? To a hard-margin SVM
+Where does gradient descent go in the limit when it trains a gated network? To a hard-margin SVM
 under a norm that the architecture sets. The package builds that SVM for any gates, solves it
 with a certificate, trains the network itself, and compares the two.
 

@@ -6,7 +6,8 @@ the network's generalization lies in the contexts that it has learned by then, a
 the weights on top of them. Where the gates of some step leave samples that no coefficients can
 separate, these are left out, and counted.
 
-Source: Lippl, Abbott, Chung (2022), section 5, for SVM-LC; the trajectory is ours.
+Source: Lippl, Abbott, Chung (2022), section 5, for SVM-LC. The trajectory is not in the
+paper; derived here.
 """
 
 from __future__ import annotations
