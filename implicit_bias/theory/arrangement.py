@@ -10,10 +10,10 @@ c          (r,)       offset: the part of h that is linear everywhere
 s          (L,)       signs of <u_l, w> in a cell, where h(w) = <c + sum_l s_l q_l u_l, w>
 =========  =========  ==========================================================================
 
-The hyperplanes cut the sphere into cells. On the part of the sphere inside one face of a cell, h is
-linear with gradient v = c + S, S = sum_l s_l q_l u_l, so its maximum over the face is either
-||P v|| at P v / ||P v||, with P the projection on the span of the face, where that point lies in the
-face, or it lies on the face's boundary. So the candidates are
+The hyperplanes cut the sphere into cells. On a face of a cell h is linear with gradient v = c + S,
+S = sum_l s_l q_l u_l, so its maximum over the face is either ||P v|| at P v / ||P v||, with P the
+projection on the span of the face, where that point lies in the face, or it lies on the face's
+boundary. So the candidates are
 
     vertices              end points of the arcs
     arcs                  P v on the two-dimensional subspaces in which r - 2 hyperplanes meet
@@ -60,6 +60,7 @@ ARC_BLOCK = 400_000
 # Angles in radians within which a candidate belongs to an arc.
 ANGLE_SLACK = 1e-9
 EPS = float(np.finfo(np.float64).eps)
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Lines:
         sizes = np.linalg.norm(vectors, axis=1)
         line = np.full(len(vectors), -1, dtype=np.int64)
         lengths = np.zeros(len(vectors))
-        some = np.flatnonzero(sizes > tolerance * max(float(sizes.max(initial=0.0)), 1e-300))
+        some = np.flatnonzero(sizes > tolerance * max(float(sizes.max(initial=0.0)), TINY))
         if not len(some):
             return cls(np.zeros((0, vectors.shape[1])), line, lengths)
         units = vectors[some] / sizes[some, None]
@@ -131,7 +132,7 @@ class Kinked:
 
     @property
     def rank(self) -> int:
-        """r."""
+        """R."""
         return len(self.offset)
 
     @property
@@ -140,7 +141,7 @@ class Kinked:
         return float(np.linalg.norm(self.offset) + np.abs(self.kinks).sum())
 
     def values(self, points: Array) -> Array:
-        """h at points (k, r): shape (k,)."""
+        """H at points (k, r): shape (k,)."""
         return points @ self.offset + np.abs(points @ self.normals.T) @ self.kinks
 
     def without_flat_lines(self) -> Kinked:
@@ -299,9 +300,7 @@ def _own_gradient(function: Kinked, gradients: Array, sizes: Array) -> Array:
     found = []
     for start in range(0, len(gradients), BLOCK):
         rows = slice(start, start + BLOCK)
-        if sizes[rows].min() <= 0:
-            rows = np.flatnonzero(sizes[rows] > 0) + start
-        points = gradients[rows] / sizes[rows, None]
+        points = gradients[rows] / np.maximum(sizes[rows, None], TINY)
         linear = points @ function.offset
         kinked = np.abs(points @ function.normals.T) @ function.kinks
         values = np.maximum(np.abs(kinked + linear), np.abs(kinked - linear))
@@ -435,7 +434,7 @@ def _swept(
 
 
 def _cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:
-    """Sums sum_l s_l jumps_l of all cells, in blocks (k, R); one of each antipodal pair at least.
+    """Yield sum_l s_l jumps_l of all cells, in blocks (k, R); one of antipodal cells at least.
 
     The normals (L, r) are distinct lines that span R^r; most cells occur more than once.
     """

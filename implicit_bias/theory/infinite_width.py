@@ -32,8 +32,7 @@ solution for any data.
 rounding allowance of the oracle in its denominator. Beyond rank 5, or with too many lines, the
 maximum of |h| is bounded from above by a quadratic relaxation: the bounds hold, the gap stays.
 
-**Separability.** Distinct lines have linearly independent |<u, w>|, so h = 0 (Gordan) exactly if the
-kink of each line and the linear part vanish: finitely many linear equations in alpha.
+Separability is decided exactly before: see `variation_norm`.
 
 Source: Chizat, Bach, "Implicit bias of gradient descent for wide two-layer neural networks trained
 with the logistic loss" (2020). The oracle and the certificate are not in the paper.
@@ -43,146 +42,39 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.theory.arrangement import (
-    EPS,
-    RANK_TOLERANCE,
-    Kinked,
-    Lines,
-    Peaks,
-    maximise,
-)
+from implicit_bias.theory.arrangement import Peaks, maximise
 from implicit_bias.theory.sphere_search import ascend, upper_bound
-from implicit_bias.validation import Array, as_features, as_finite, as_labels
+from implicit_bias.theory.variation_norm import (
+    LP_OPTIONS,
+    Activation,
+    InfiniteWidthProblem,
+    dual_bound,
+    find_conflict,
+    primal_bound,
+    without_multiplicities,
+)
+from implicit_bias.validation import Array, as_features, as_finite
 
 if TYPE_CHECKING:
     from implicit_bias.networks import ReLUNetwork
 
-Activation: TypeAlias = (
-    Literal["relu", "leaky relu", "absolute value", "linear plus relu"] | tuple[float, float]
-)
-SLOPES = {
-    "relu": (0.0, 1.0),
-    "leaky relu": (0.01, 1.0),
-    "absolute value": (-1.0, 1.0),
-    "linear plus relu": (1.0, 2.0),
-}
 # Arcs that the exact oracle may visit in one call: seconds beyond rank 3.
 MAX_ARCS = 20_000_000
-# New directions of a round, and the angle in radians between them.
-NEW_DIRECTIONS, APART = 30, 0.03
+# Most new directions of a round, and the angle in radians between them. Directions nearer to each
+# other make the linear program degenerate and slow.
+NEW_DIRECTIONS, APART = 60, 0.1
 # Rounds after which a direction without weight leaves the linear program.
 PATIENCE = 8
-# Data whose best separator has a smaller share of the possible margin count as not separable.
-INFEASIBILITY = 1e-10
-# Tolerance of HiGHS; the certificate does not trust it.
-LP_TOLERANCE = 1e-10
-# Two weights of one sign in one closed cell act as one; |<w, x>| below this share is the face.
-ON_FACE = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class InfiniteWidthProblem:
-    """Maximum margin under the variation norm; see the module's head.
-
-    Parameters
-    ----------
-    X : array_like of shape (N, D)
-        Inputs.
-    y : array_like of shape (N,)
-        Labels, -1 or +1.
-    activation : {"relu", "leaky relu", "absolute value", "linear plus relu"} or (float, float)
-        Sigma, or its slopes below and above 0. The leaky ReLU has the slopes (0.01, 1), linear
-        plus ReLU (1, 2).
-    C : float
-        Weight of the hinge loss in (0, inf]; inf is the hard margin.
-
-    Raises
-    ------
-    ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, an unknown activation, slopes
-        that are both 0, C not positive.
-    """
-
-    X: Array = field(repr=False)
-    y: Array = field(repr=False)
-    activation: Activation = "relu"
-    C: float = np.inf
-
-    def __post_init__(self) -> None:
-        X = as_finite(self.X, "X", 2)
-        object.__setattr__(self, "X", X)
-        object.__setattr__(self, "y", as_labels(self.y, len(X)))
-        if not self.C > 0:
-            raise ValueError(f"C must be in (0, inf], got {self.C!r}: use inf for the hard margin")
-        if isinstance(self.activation, str) and self.activation not in SLOPES:
-            raise ValueError(
-                f"activation {self.activation!r} is unknown: choose one of {', '.join(SLOPES)}, "
-                "or give its two slopes"
-            )
-        if not any(self.slopes) or not np.isfinite(self.slopes).all():
-            raise ValueError(f"the activation's slopes must be finite, not both 0: {self.slopes}")
-
-    @cached_property
-    def slopes(self) -> tuple[float, float]:
-        """Slopes (a, b) of sigma below and above 0."""
-        a, b = SLOPES[self.activation] if isinstance(self.activation, str) else self.activation
-        return float(a), float(b)
-
-    @cached_property
-    def basis(self) -> Array:
-        """Orthonormal basis of the row space of X, shape (D, r)."""
-        _, values, rows = np.linalg.svd(self.X, full_matrices=False)
-        return np.asarray(rows[values > RANK_TOLERANCE * max(values[0], 1e-300)].T)
-
-    @cached_property
-    def inputs(self) -> Array:
-        """Inputs in the basis, shape (N, r)."""
-        return self.X @ self.basis
-
-    @cached_property
-    def lines(self) -> Lines:
-        """Lines through 0 that hold the inputs, in the basis."""
-        return Lines.of(self.inputs)
-
-    @property
-    def rank(self) -> int:
-        """Rank r of the inputs."""
-        return self.basis.shape[1]
-
-    @cached_property
-    def scale(self) -> float:
-        """Largest norm of an input; 1 where all are 0."""
-        return float(np.linalg.norm(self.X, axis=1).max()) or 1.0
-
-    def activations(self, directions: Array, X: Array | None = None) -> Array:
-        """sigma(<w_j, x_n>) of directions (J, D) at X (n, D), by default the data: (n, J)."""
-        a, b = self.slopes
-        products = (self.X if X is None else X) @ directions.T
-        return np.where(products > 0, b * products, a * products)
-
-    def decision(self, X: ArrayLike, directions: Array, coef: Array) -> Array:
-        """f(x) of inputs X (n, D): shape (n,)."""
-        return self.activations(directions, as_features(X, self.X.shape[1])) @ coef
-
-    def dual_function(self, alpha: Array) -> Kinked:
-        """h of dual variables (N,), in the basis of the row space."""
-        a, b = self.slopes
-        signed = alpha * self.y
-        kinks = 0.5 * (b - a) * self.lines.sums(signed * np.abs(self.lines.lengths))
-        return Kinked(0.5 * (a + b) * (signed @ self.inputs), self.lines.normals, kinks)
-
-    def dual_values(self, alpha: Array, directions: Array) -> Array:
-        """h(w_j) at directions (J, D): shape (J,)."""
-        return (alpha * self.y) @ self.activations(directions)
+# Directions of the data with which a solve starts.
+FIRST_DIRECTIONS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,86 +209,148 @@ def solve(
         )
     generation = _Generation(problem, _Oracle(problem, random_state), start)
     status = generation.run(tol, max_rounds)
-    directions, coef = _without_multiplicities(problem, *generation.primal)
+    directions, coef = without_multiplicities(problem, *generation.primal)
     upper, min_margin = primal_bound(problem, directions, coef)
     if not upper < generation.upper:  # merging may lose the last digits
         directions, coef = generation.primal
         upper, min_margin = primal_bound(problem, directions, coef)
     if np.isinf(problem.C) and min_margin > 0:
         coef, min_margin = coef / min_margin, 1.0
-    lower, alpha, largest = generation.lower, generation.alpha, generation.largest
+    lower = generation.lower
     gap = max(upper - lower, 0.0) / lower if lower > 0 else np.inf
-    if status is Status.ITERATION_LIMIT and gap <= tol:
-        status = Status.OPTIMAL
     return InfiniteWidthSolution(
         problem,
         directions,
         coef,
-        alpha,
+        generation.alpha,
         status,
-        Certificate(lower, upper, gap, min_margin, np.array([largest])),
+        Certificate(lower, upper, gap, min_margin, np.array([generation.largest])),
         tuple(generation.history),
         exact=generation.oracle.exact,
         seconds=time.perf_counter() - began,
     )
 
 
-def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
-    """Decide whether any network separates the data: Gordan's alpha with h = 0, or None.
+@dataclass(frozen=True, eq=False)
+class NetworkGrade:
+    """What `certify` says of a finite network.
 
-    A finite C forgives everything.
+    Attributes
+    ----------
+    path_norm : float
+        sum_j |a_j| ||w_j||.
+    min_margin : float
+        Smallest y_n f(x_n).
+    norm : float
+        path_norm / min_margin: the norm of the network scaled to margin 1; inf where it errs.
+    share : tuple of two floats
+        Certified bounds on its margin per path norm over the largest possible one.
+    refit_norm : float
+        Smallest norm of any second layer on these directions; inf where none separates.
+    alpha : ndarray of shape (N,)
+        Dual variables of that smallest norm, with |h| <= 1 at all of the network's directions.
+    escape : ndarray of shape (D,)
+        The direction of the largest |h| of alpha.
+    escape_value : float
+        |h| there. Above 1 it suggests that one more unit in this direction lowers the norm; it
+        does if alpha is unique.
+    escape_norm : float
+        Smallest norm of any second layer once that unit is there: below ``refit_norm`` it proves
+        what ``escape_value`` suggests.
+    solution : InfiniteWidthSolution
+        The infinitely wide optimum to which the network was compared.
     """
-    if np.isfinite(problem.C):
-        return None
-    lines, (a, b) = problem.lines, problem.slopes
-    zeros = np.flatnonzero(lines.line < 0)
-    if len(zeros):
-        alpha = np.zeros(len(problem.y))
-        alpha[zeros] = 1.0 / len(zeros)
-        return Conflict(
-            f"the input of sample {zeros[0]} is 0, where every network is 0: drop it, append a "
-            "constant to the inputs, or choose a finite C (soft margin)",
-            zeros,
-            alpha,
-        )
-    if a != b and np.bincount(lines.line).max() == 1:
-        return None  # each sample has a kink of its own
-    # min t subject to |kink of each line| <= t, |linear part| <= t, alpha in the simplex.
-    units = problem.inputs / np.linalg.norm(problem.inputs, axis=1, keepdims=True)
-    kinks = 0.5 * (b - a) * lines.sums(np.diag(problem.y))
-    rows = np.vstack([kinks, 0.5 * (a + b) * (units * problem.y[:, None]).T])
-    ones = np.ones((len(rows), 1))
-    n = len(problem.y)
-    found = linprog(
-        np.append(np.zeros(n), 1.0),
-        A_ub=np.block([[rows, -ones], [-rows, -ones]]),
-        b_ub=np.zeros(2 * len(rows)),
-        A_eq=np.append(np.ones(n), 0.0)[None, :],
-        b_eq=[1.0],
-        method="highs",
-        options=_lp_options(),
-    )
-    if found.fun > INFEASIBILITY:
-        return None
-    alpha = np.maximum(found.x[:n], 0.0) / np.linalg.norm(problem.inputs, axis=1)
-    alpha /= alpha.sum()
-    alpha[alpha < 1e-12] = 0.0
-    samples = np.flatnonzero(alpha)
-    names = ", ".join(map(str, samples[:5])) + (", ..." if len(samples) > 5 else "")
-    return Conflict(
-        f"samples {names} contradict each other for every network without offsets: equal (or "
-        "proportional) inputs with opposite labels, or inputs on lines through 0 whose labels no "
-        "homogeneous function takes; drop one, append a constant, or choose a finite C",
-        samples,
-        alpha,
+
+    path_norm: float
+    min_margin: float
+    norm: float
+    share: tuple[float, float]
+    refit_norm: float
+    alpha: Array = field(repr=False)
+    escape: Array
+    escape_value: float
+    escape_norm: float
+    solution: InfiniteWidthSolution = field(repr=False)
+
+
+def certify(
+    network: ReLUNetwork | tuple[ArrayLike, ArrayLike],
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    activation: Activation = "relu",
+    solution: InfiniteWidthSolution | None = None,
+    tol: float = 1e-6,
+) -> NetworkGrade:
+    """Compare a two-layer network to the infinitely wide one of the largest margin.
+
+    Parameters
+    ----------
+    network : ReLUNetwork or (array_like of shape (J, D), array_like of shape (J,))
+        A network of one hidden layer without biases, or its first- and second-layer weights.
+    X : array_like of shape (N, D)
+        Inputs.
+    y : array_like of shape (N,)
+        Labels, -1 or +1.
+    activation : str or (float, float)
+        As in `InfiniteWidthProblem`.
+    solution : InfiniteWidthSolution, optional
+        Of the same data and activation with the hard margin, if it is there already.
+    tol : float
+        Gap to which the optimum is computed where it is not given.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, a network with biases or with more hidden layers, a solution of
+        other data.
+    """
+    weights, readout = _two_layers(network)
+    if solution is None:
+        solution = max_margin(X, y, tol=tol, activation=activation, start=weights)
+    problem = solution.problem
+    if not (np.array_equal(problem.X, X) and np.array_equal(problem.y, y)):
+        raise ValueError("the solution belongs to other data: pass that of these X and y")
+    weights = as_features(weights, problem.X.shape[1])
+    if readout.shape != (len(weights),):
+        raise ValueError(f"{len(weights)} units need as many weights, got shape {readout.shape}")
+    norm, min_margin = primal_bound(problem, weights, readout)
+    best = solution.certificate
+    inside = weights @ problem.basis
+    lengths = np.linalg.norm(inside, axis=1)
+    units = inside[lengths > 0] / lengths[lengths > 0, None]
+    refit_norm, alpha = _refit(problem, units)
+    peaks = _Oracle(problem, 0).peaks(alpha, np.inf)
+    escape_norm, _ = _refit(problem, np.vstack([units, peaks.points[:1]]))
+    return NetworkGrade(
+        path_norm=float(np.abs(readout) @ np.linalg.norm(weights, axis=1)),
+        min_margin=min_margin,
+        norm=norm,
+        share=(best.lower / norm, min(best.upper / norm, 1.0)) if norm < np.inf else (0.0, 0.0),
+        refit_norm=refit_norm,
+        alpha=alpha,
+        escape=problem.basis @ peaks.points[0],
+        escape_value=float(peaks.values[0]),
+        escape_norm=escape_norm,
+        solution=solution,
     )
 
 
-def _lp_options() -> dict[str, float]:
-    return {
-        "primal_feasibility_tolerance": LP_TOLERANCE,
-        "dual_feasibility_tolerance": LP_TOLERANCE,
-    }
+def _refit(problem: InfiniteWidthProblem, units: Array) -> tuple[float, Array]:
+    """Smallest norm over unit directions (J, r) with either sign, and its dual variables (N,)."""
+    both, signs = np.vstack([units, units]), np.repeat([1.0, -1.0], len(units))
+    _, alpha, floor = _solve_master(problem, both, signs)
+    return (1.0 / floor, alpha / floor) if floor > 0 else (np.inf, alpha)
+
+
+def _two_layers(network: ReLUNetwork | tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
+    if isinstance(network, tuple):
+        weights, readout = network
+        return as_finite(weights, "directions", 2), as_finite(readout, "coef", 1)
+    if not (network.has_margin_structure and network.homogeneous):
+        raise ValueError("the network must have one hidden layer and no readout bias")
+    first = network.hidden_weights[0].detach().double().cpu().numpy()
+    return first, network.readout[0].detach().double().cpu().numpy()
 
 
 class _Oracle:
@@ -436,42 +390,6 @@ class _Oracle:
         return Peaks(points[[best]], values[[best]], bound + rounding)
 
 
-def dual_bound(problem: InfiniteWidthProblem, alpha: Array, largest: float) -> float:
-    """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max |h|."""
-    total, top = float(alpha.sum()), float(alpha.max())
-    if total <= 0:
-        return 0.0
-    scale = 1.0 / largest if largest > 0 else np.inf
-    return total * min(scale, problem.C / top) * (1.0 - EPS * (len(alpha) + 4))
-
-
-def primal_bound(
-    problem: InfiniteWidthProblem, directions: Array, coef: Array
-) -> tuple[float, float]:
-    """Upper bound of a network on the smallest norm, and its smallest margin.
-
-    Parameters
-    ----------
-    problem : InfiniteWidthProblem
-        The problem.
-    directions : ndarray of shape (J, D)
-        First-layer weights, of any length.
-    coef : ndarray of shape (J,)
-        Second-layer weights.
-    """
-    lengths = np.linalg.norm(directions, axis=1)
-    norm = float(np.abs(coef) @ lengths)
-    slope = max(map(abs, problem.slopes))
-    rounding = EPS * (len(coef) + problem.X.shape[1] + 4) * slope * norm * problem.scale
-    margins = problem.y * (problem.activations(directions) @ coef)
-    if np.isfinite(problem.C):
-        hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
-        value = min(norm + problem.C * hinge, problem.C * len(margins))
-        return value * (1.0 + 4.0 * EPS * len(margins)), float(margins.min())
-    smallest = float(margins.min()) - rounding
-    return (norm * (1.0 + 8.0 * EPS) / smallest if smallest > 0 else np.inf), float(margins.min())
-
-
 class _Generation:
     """Column generation: the state of a solve.
 
@@ -492,28 +410,41 @@ class _Generation:
         n = len(problem.y)
         self.lower, self.upper = 0.0, np.inf
         self.alpha, self.largest = np.zeros(n), np.nan
+        self.best_alpha = self.alpha  # as the linear program gave it
         self.primal = (np.zeros((0, problem.X.shape[1])), np.zeros(0))
 
     def run(self, tol: float, max_rounds: int) -> Status:
         """Alternate between the linear program and the oracle until the bounds meet."""
-        for round_ in range(max_rounds):
-            alpha, floor = self._solve_master()
-            self._improve_upper()
-            new = self._new_directions(alpha, floor)
-            self.history.append(BoundsAt(round_, self.lower, self.upper))
-            if self.upper - self.lower <= tol * self.lower:
-                return Status.OPTIMAL
-            if not len(new):
-                exact = self.oracle.exact
-                return Status.NUMERICAL_TROUBLE if exact else Status.ITERATION_LIMIT
-            self._join(new, alpha)
-        return Status.ITERATION_LIMIT
+        try:
+            for round_ in range(max_rounds):
+                self.weights, alpha, floor = _solve_master(
+                    self.problem, self.directions, self.signs
+                )
+                self._improve_upper()
+                new = self._new_directions(alpha, floor, tol)
+                self.history.append(BoundsAt(round_, self.lower, self.upper))
+                if self.upper - self.lower <= tol * self.lower:
+                    return Status.OPTIMAL
+                if not any(len(points) for points, _ in new):
+                    exact = self.oracle.exact
+                    return Status.NUMERICAL_TROUBLE if exact else Status.ITERATION_LIMIT
+                self._join(new)
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
+        if self.lower == 0:  # the local search had the last word
+            self.consult_oracle(alpha, floor)
+        return (
+            Status.OPTIMAL
+            if self.upper - self.lower <= tol * self.lower
+            else (Status.ITERATION_LIMIT)
+        )
 
     def _first_directions(self) -> Array:
-        """Some of the data's own lines, in both directions."""
+        """Take some of the data's own lines, in both directions."""
         normals = self.problem.lines.normals
-        few = normals[np.linspace(0, len(normals) - 1, min(len(normals), 64)).astype(np.int64)]
-        return np.vstack([few, -few])
+        count = min(len(normals), FIRST_DIRECTIONS)
+        some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
+        return np.vstack([some, -some])
 
     def _given_directions(self, start: ArrayLike) -> Array:
         given = as_features(start, self.problem.X.shape[1]) @ self.problem.basis
@@ -521,129 +452,93 @@ class _Generation:
         kept = lengths[:, 0] > 0
         return np.vstack([self._first_directions(), given[kept] / lengths[kept]])
 
-    def _columns(self) -> Array:
-        """y_n sigma(<w_j, x_n>) of scaled inputs, with the sign of the weight: (N, J)."""
-        a, b = self.problem.slopes
-        products = (self.problem.inputs / self.problem.scale) @ self.directions.T
-        values = np.where(products > 0, b * products, a * products)
-        return np.asarray(self.problem.y[:, None] * values * self.signs)
-
-    def _solve_master(self) -> tuple[Array, float]:
-        """Solve the linear program over the present directions: alpha (N,), and its max |h|."""
-        columns, C = self._columns(), self.problem.C
-        n, width = columns.shape
-        if np.isinf(C):  # variables: weights, m
-            cost = np.append(np.zeros(width), -1.0)
-            last = np.append(np.ones(width), 0.0)
-            A = np.vstack([np.column_stack([-columns, np.ones(n)]), last])
-            b = np.append(np.zeros(n), 1.0)
-        else:  # variables: weights, xi
-            cost = np.append(np.ones(width), np.full(n, C * self.problem.scale))
-            A, b = np.column_stack([-columns, -np.eye(n)]), -np.ones(n)
-        found = linprog(cost, A_ub=A, b_ub=b, method="highs-ds", options=_lp_options())
-        self.weights = found.x[:width]
-        alpha = np.maximum(-found.ineqlin.marginals[:n], 0.0)
-        alpha[alpha < 1e-13 * alpha.max()] = 0.0
-        if np.isinf(C):
-            return alpha / alpha.sum(), float(-found.fun)
-        return alpha, 1.0
-
     def _improve_upper(self) -> None:
         used = self.weights > 0
         directions = self.directions[used] @ self.problem.basis.T
-        coef = (self.signs * self.weights)[used] / self.problem.scale
+        coef = (self.signs * self.weights)[used]
         upper, _ = primal_bound(self.problem, directions, coef)
         if upper < self.upper or not self.history:
             self.upper, self.primal = upper, (directions, coef)
 
-    def _new_directions(self, alpha: Array, floor: float) -> Array:
-        """Directions with |h| above the floor; the exact oracle improves the lower bound, too."""
-        floor = floor * self.problem.scale * (1.0 + 1e-9)
-        if np.isfinite(self.problem.C):
-            alpha, floor = alpha / self.problem.scale, 1.0 + 1e-9
+    def _new_directions(self, alpha: Array, floor: float, tol: float) -> list[tuple[Array, Array]]:
+        """Directions with |h| above the floor, and the sign of h at each, of one or two alphas."""
+        floor *= 1.0 + 1e-9
         if self.problem.rank > 3:
             # The exact oracle is expensive here, so it only speaks where a local search is mute.
-            points = self.oracle.search(alpha, floor)
+            points = self.oracle.search(alpha, floor * (1.0 + 0.5 * tol))
             if len(points):
-                return _spread(points)
-        found = [self._exact(alpha, floor)]
-        if self.problem.rank <= 3 and self.alpha.any():
+                return [self._signed(alpha, _spread(points))]
+            return [self.consult_oracle(alpha, floor)]
+        found = [self.consult_oracle(alpha, floor)]
+        if self.best_alpha.any():
             # Between two answers lies a better one: cutting planes alone oscillate.
-            old = self.alpha * (alpha.sum() / self.alpha.sum())
-            if np.isfinite(self.problem.C):
-                old = self.alpha
-            found.append(self._exact(0.5 * (alpha + old), floor))
-        return np.vstack(found)
+            found.append(self.consult_oracle(0.5 * (alpha + self.best_alpha), floor))
+        return found
 
-    def _exact(self, alpha: Array, floor: float) -> Array:
+    def consult_oracle(self, alpha: Array, floor: float) -> tuple[Array, Array]:
+        """Improve the lower bound; directions with |h| above the floor, and the signs of h."""
         peaks = self.oracle.peaks(alpha, floor)
         lower = dual_bound(self.problem, alpha, peaks.upper)
         if lower > self.lower:
             scale = lower / float(alpha.sum())
-            self.lower, self.alpha, self.largest = lower, alpha * scale, peaks.upper * scale
-        return _spread(peaks.points[peaks.values > floor])
+            self.lower, self.best_alpha = lower, alpha
+            self.alpha, self.largest = alpha * scale, peaks.upper * scale
+        return self._signed(alpha, _spread(peaks.points[peaks.values > floor]))
 
-    def _join(self, new: Array, alpha: Array) -> None:
+    def _signed(self, alpha: Array, points: Array) -> tuple[Array, Array]:
+        values = self.problem.dual_function(alpha).values(points)
+        return points, np.where(values < 0, -1.0, 1.0)
+
+    def _join(self, new: list[tuple[Array, Array]]) -> None:
         """Add directions, and drop those that had no weight for long."""
         self.idle = np.where(self.weights > 0, 0, self.idle + 1)
         kept = self.idle < PATIENCE
-        basis = self.problem.basis
-        signs = np.sign(self.problem.dual_values(alpha, new @ basis.T))
-        self.directions = np.vstack([self.directions[kept], new])
-        self.signs = np.concatenate([self.signs[kept], np.where(signs == 0, 1.0, signs)])
-        self.idle = np.concatenate([self.idle[kept], np.zeros(len(new), dtype=np.int64)])
+        self.directions = np.vstack([self.directions[kept], *(points for points, _ in new)])
+        self.signs = np.concatenate([self.signs[kept], *(signs for _, signs in new)])
+        n_new = len(self.signs) - int(kept.sum())
+        self.idle = np.concatenate([self.idle[kept], np.zeros(n_new, dtype=np.int64)])
 
 
 def _spread(points: Array) -> Array:
-    """The first of the points (k, r) that are apart from each other."""
-    chosen = []
+    """Choose the first of the points (k, r) that are apart from each other."""
+    chosen: list[Array] = []
     while len(points) and len(chosen) < NEW_DIRECTIONS:
         chosen.append(points[0])
         points = points[points @ points[0] < np.cos(APART)]
     return np.array(chosen).reshape(len(chosen), points.shape[1])
 
 
-def _without_multiplicities(
-    problem: InfiniteWidthProblem, directions: Array, coef: Array
-) -> tuple[Array, Array]:
-    """Join weights of one sign whose directions lie in one closed cell.
+def _solve_master(
+    problem: InfiniteWidthProblem, directions: Array, signs: Array
+) -> tuple[Array, Array, float]:
+    """Solve the linear program over unit directions (J, r), each with one sign of its weight.
 
-    Sigma is linear there, so sum_j coef_j w_j has the same outputs and, by the triangle
-    inequality, at most the same norm. For an even or odd activation w and -w are joined first.
+    Inside, inputs are divided by their largest norm.
+
+    Returns
+    -------
+    weights : ndarray of shape (J,)
+        Not negative; of sum 1 and with any smallest margin for the hard margin.
+    alpha : ndarray of shape (N,)
+        Dual variables; of sum 1 with the hard margin.
+    floor : float
+        max |h| of alpha over these directions.
     """
     a, b = problem.slopes
-    if abs(a) == abs(b):
-        first = np.argmax(np.abs(directions) > ON_FACE, axis=1)
-        flip = np.where(np.take_along_axis(directions, first[:, None], 1)[:, 0] < 0, -1.0, 1.0)
-        directions, coef = directions * flip[:, None], coef * (flip if a == b else 1.0)
-    vectors = list(coef[:, None] * directions)
-    signs = list(np.sign(coef))
-    i = 0
-    while i < len(vectors):
-        j = i + 1
-        while j < len(vectors):
-            if signs[i] == signs[j] and _in_one_cell(problem, vectors[i], vectors[j], a == b):
-                vectors[i] = vectors[i] + vectors.pop(j)
-                signs.pop(j)
-            else:
-                j += 1
-        i += 1
-    joined = np.array(vectors).reshape(len(vectors), problem.X.shape[1])
-    norms = np.linalg.norm(joined, axis=1)
-    kept = norms > 0
-    signs_kept = np.array(signs)[kept]
-    return joined[kept] * (signs_kept / norms[kept])[:, None], norms[kept] * signs_kept
-
-
-def _in_one_cell(
-    problem: InfiniteWidthProblem, one: Array, other: Array, always: bool
-) -> bool:
-    """Whether no input tells the two directions apart."""
-    if always:
-        return True
-    sides = problem.X @ np.column_stack([one, other])
-    size = np.linalg.norm(problem.X, axis=1, keepdims=True) * np.linalg.norm(
-        np.column_stack([one, other]), axis=0
-    )
-    sides = np.where(np.abs(sides) <= ON_FACE * size, 0.0, np.sign(sides))
-    return not bool((sides[:, 0] * sides[:, 1] < 0).any())
+    products = (problem.inputs / problem.scale) @ directions.T
+    columns = problem.y[:, None] * np.where(products > 0, b * products, a * products) * signs
+    n, width = columns.shape
+    if np.isinf(problem.C):  # variables: weights, m
+        cost = np.append(np.zeros(width), -1.0)
+        last = np.append(np.ones(width), 0.0)
+        A = np.vstack([np.column_stack([-columns, np.ones(n)]), last])
+        limits = np.append(np.zeros(n), 1.0)
+    else:  # variables: weights, xi
+        cost = np.append(np.ones(width), np.full(n, problem.C * problem.scale))
+        A, limits = np.column_stack([-columns, -np.eye(n)]), -np.ones(n)
+    found = linprog(cost, A_ub=A, b_ub=limits, method="highs-ds", options=LP_OPTIONS)
+    alpha = np.maximum(-found.ineqlin.marginals[:n], 0.0)
+    alpha[alpha < 1e-13 * alpha.max()] = 0.0
+    if np.isinf(problem.C):
+        return found.x[:width], alpha / alpha.sum(), float(-found.fun) * problem.scale
+    return found.x[:width] / problem.scale, alpha / problem.scale, 1.0

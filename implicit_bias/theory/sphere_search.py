@@ -1,6 +1,6 @@
 r"""Bounds on piecewise linear functions over spheres of any dimension, exact in neither direction.
 
-For h(w) = <c, w> + sum_l q_l |<u_l, w>| as in `arrangement`, whose cells are too many beyond rank 5:
+For h(w) = <c, w> + sum_l q_l |<u_l, w>| as in `arrangement`, where the cells are too many:
 
 below  local ascent of |h| from many points, then projections on the nearest faces;
 above  |t| <= (t^2 / d + d) / 2 for every d > 0, and -|t| <= -t^2 for |t| <= 1, so that
@@ -19,8 +19,6 @@ from implicit_bias.theory.arrangement import Kinked
 from implicit_bias.validation import Array
 
 ASCENT_STEPS = 60
-# Lines this near to a point are taken for those on which it lies.
-NEAR = 0.02
 # Rounds in which the d of the bound follow the maximiser.
 BOUND_ROUNDS = 30
 
@@ -67,9 +65,7 @@ def _projected_gradients(function: Kinked, points: Array, n_faces: int) -> Array
     return np.where(lengths > 0, gradients / np.maximum(lengths, 1e-300), points)
 
 
-def _better(
-    function: Kinked, best: Array, values: Array, points: Array
-) -> tuple[Array, Array]:
+def _better(function: Kinked, best: Array, values: Array, points: Array) -> tuple[Array, Array]:
     found = np.abs(function.values(points))
     return np.where((found > values)[:, None], points, best), np.maximum(found, values)
 
@@ -100,7 +96,7 @@ def _one_sided(function: Kinked, guess: Array) -> float:
 
 
 def _best_shift(values: Array, c: Array) -> float:
-    """The mu > max(values) at which mu + 1/4 sum c^2 / (mu - values) is smallest, nearly."""
+    """Find nearly the smallest mu + 1/4 sum c^2 / (mu - values) over mu > max(values)."""
     top, length = float(values[-1]), float(np.linalg.norm(c))
     tiny = 1e-9 * (abs(top) + float(np.abs(values).max()) + length + 1e-300)
     found = minimize_scalar(
