@@ -91,7 +91,7 @@ def test_oracle_is_not_beaten(rank: int, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_oracle_is_not_beaten_by_a_million_directions(seed: int) -> None:
-    X, y = planar(40 + 20 * seed, seed)
+    X, y = planar(20 + 20 * seed, seed)
     solution = max_margin(X, y)
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.gap < GAP
