@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,9 +14,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.infinite_width.clusters import clusters, train
 from implicit_bias.report.style import COLOURS, GREY
-from implicit_bias.theory.infinite_width import max_margin
-
-SEPARATES = 1e-9
+from implicit_bias.theory.infinite_width import InfiniteWidthSolution, max_margin
+from implicit_bias.validation import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,11 @@ class Sizes:
 
 FULL = Sizes()
 HALF_HOUR = Sizes(
-    widths=(8, 16, 32, 64, 128, 256, 512), samples=64, sample_sizes=(32, 64, 128), width=256, draws=5
+    widths=(8, 16, 32, 64, 128, 256, 512),
+    samples=64,
+    sample_sizes=(32, 64, 128),
+    width=256,
+    draws=5,
 )
 QUICK = Sizes(widths=(8, 32), samples=32, sample_sizes=(32,), width=32, steps=300, draws=2)
 
@@ -56,7 +60,7 @@ def measure(sizes: Sizes = FULL) -> pd.DataFrame:
 
 
 def _of_setting(
-    sizes: Sizes, samples: int, width: int, optima: list[Any]
+    sizes: Sizes, samples: int, width: int, optima: list[InfiniteWidthSolution]
 ) -> Iterator[dict[str, Any]]:
     data = [clusters(sizes.k, samples, draw) for draw in range(sizes.draws)]
     X, y = np.stack([X for X, _ in data]), np.stack([y for _, y in data])
@@ -86,10 +90,15 @@ def draw(frame: pd.DataFrame) -> Figure:
     ):
         median = rows.groupby("step")["share"].median()
         left.plot(median.index, median, color=colour, label=str(width))
+    most = frame["step"].max()
+    ticks = [10**power for power in range(2, 7) if 10**power <= most]
     left.set(xscale="log", xlabel="steps", ylabel="margin / certified maximum")
+    left.set_xlim(min(100, 0.1 * most), most)
+    left.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
+    left.set_xticks([], minor=True)
     left.set_title(f"{many} samples, by width")
     _reference(left)
-    left.legend(title="hidden units", ncols=2, loc="lower right")
+    left.legend(title="hidden units", ncols=2, loc="upper left", bbox_to_anchor=(0.0, 0.95))
     last = frame[frame["step"] == frame["step"].max()]
     for colour, (samples, rows) in zip(COLOURS, last.groupby("samples"), strict=False):
         by_width = rows.groupby("width")["share"]
@@ -117,14 +126,13 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 def _reference(ax: Axes) -> None:
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
-    ax.set_ylim(-0.25, 1.06)
+    ax.set_ylim(0.0, 1.06)
     ax.grid(axis="y")
 
 
-def _shades(count: int) -> list[tuple[float, float, float, float]]:
-    import matplotlib
-
-    return [tuple(c) for c in matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, count))]
+def _shades(count: int) -> Array:
+    """Colours (count, 4) from dark to light."""
+    return np.asarray(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, count)))
 
 
 def found(frame: pd.DataFrame) -> str:
