@@ -1,9 +1,8 @@
 """What frozen gates can and cannot say of live ones: norms of gated relaxations, certified.
 
-A gated network with the gates of a ReLU network can do what that network does, so its norm is at most
-as large. But its units may use a gate against its own hyperplane, and may be told where to be
-active without a weight in that direction: over all cells the optimum is a lower bound of the
-variation norm, and a loose one.
+A gated network with the gates of a ReLU network can do what that network does, so its optimum is at
+most as large. But a gated unit need not have its weight on the active side of its gate: over all
+cells the optimum is a lower bound of the variation norm, and a loose one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where narrow networks end: local minima, graded against the infinitely wide optimum.
 
-The same data, many starts. The optimum has few neurons, so narrow networks could reach it; the share
-of its margin that they do reach, and what a new second layer or one more unit would give, tell
-why they do not.
+The same data, many starts. The optimum has few neurons, so narrow networks could reach it; the
+share of its margin that they do reach, and what a new second layer or one more unit would give,
+tell why they do not.
 """
 
 from __future__ import annotations
