@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.validation import Array
@@ -56,7 +57,7 @@ class Trained:
 
     first: Array
     readout: Array
-    steps: Array
+    steps: NDArray[np.int64]
     margins: Array
 
 

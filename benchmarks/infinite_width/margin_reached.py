@@ -32,12 +32,13 @@ class Sizes:
 
 
 FULL = Sizes()
-HALF_HOUR = Sizes(
+MINUTES = Sizes(
     widths=(8, 16, 32, 64, 128, 256, 512),
     samples=64,
-    sample_sizes=(32, 64, 128),
-    width=256,
-    draws=5,
+    sample_sizes=(32, 128),
+    width=128,
+    draws=4,
+    steps=30_000,
 )
 QUICK = Sizes(widths=(8, 32), samples=32, sample_sizes=(32,), width=32, steps=300, draws=2)
 

@@ -1,7 +1,7 @@
 """What each norm makes of the same points in the plane, and how many neurons the optimum needs.
 
-A row of pictures: random features under the l2 norm, gates frozen at random, gates of all cells, the
-variation norm, and a trained network. Each predictor has the largest margin under its own norm.
+A row of pictures: random features under the l2 norm, gates frozen at random, the variation norm, and
+a trained network. Each of the first three has the largest margin under its own norm.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ def _panel(ax: Axes, X: Array, y: Array, predictor: Predictor) -> None:
     ax.contour(axis, axis, values, [-1.0, 1.0], colors=BLACK, linewidths=0.6, linestyles=":")
     ax.contour(axis, axis, values, [0.0], colors=BLACK, linewidths=1.6)
     for label, colour, marker in ((-1, BLUE, "o"), (1, VERMILION, "^")):
-        ax.scatter(*X[y == label, 1:3].T, s=9, c=colour, marker=marker, linewidths=0, zorder=3)
+        one, two = X[y == label, 1:3].T
+        ax.scatter(one, two, s=9, c=colour, marker=marker, linewidths=0, zorder=3)
     ax.set_title(predictor.name, fontsize=9)
     _bare(ax)
 
