@@ -112,7 +112,7 @@ def gated_optimum(X: Array, y: Array, gates: Array) -> Solution:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Ratio of the live to the frozen norm against the number of samples, by family of gates."""
-    figure = Figure(figsize=(5.6, 3.8), layout="constrained")
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     ax = figure.add_subplot()
     for name, (colour, look) in LOOKS.items():
         rows = frame[(frame["gates"] == name) & frame["separates"]]
@@ -124,6 +124,10 @@ def draw(frame: pd.DataFrame) -> Figure:
     ax.set(xscale="log", yscale="log", xlabel="samples", ylabel="variation norm / gated optimum")
     ax.set_xticks(sizes, labels=[str(n) for n in sizes])
     ax.set_xticks([], minor=True)
+    ratios = [ratio for ratio in (0.5, 1, 2, 5, 10, 20, 50) if ratio < 1.5 * frame["ratio"].max()]
+    ax.set_yticks(ratios, labels=[f"{ratio:g}" for ratio in ratios])
+    ax.set_yticks([], minor=True)
+    ax.set_ylim(bottom=0.8)
     ax.grid(axis="y")
     figure.legend(loc="outside right upper")
     return figure

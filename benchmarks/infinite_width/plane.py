@@ -1,7 +1,7 @@
 """What each norm makes of the same points in the plane, and how many neurons the optimum needs.
 
-A row of pictures: random features under the l2 norm, gates frozen at random, the variation norm, and
-a trained network. Each of the first three has the largest margin under its own norm.
+A row of pictures: random features under the l2 norm, gates frozen at random, the variation norm,
+and a trained network. Each of the first three has the largest margin under its own norm.
 """
 
 from __future__ import annotations
@@ -263,9 +263,8 @@ def contact_points(live: InfiniteWidthSolution) -> tuple[int, int]:
     directions = np.array(chosen) @ live.problem.basis.T
     support = live.alpha > 1e-6 * live.alpha.max()
     activations = live.problem.activations(directions)[support]
-    return len(chosen), int(
-        np.linalg.matrix_rank(activations, tol=1e-6 * np.abs(activations).max())
-    )
+    tol = 1e-6 * float(np.abs(activations).max())
+    return len(chosen), int(np.linalg.matrix_rank(activations, tol=tol))
 
 
 def draw(frame: pd.DataFrame) -> Figure:
