@@ -19,7 +19,7 @@ from benchmarks.infinite_width.live_and_frozen import gated_optimum
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
 from implicit_bias.solvers import solve
-from implicit_bias.theory.arrangement import maximise
+from implicit_bias.theory.arrangement import Lines, maximise
 from implicit_bias.theory.infinite_width import (
     InfiniteWidthSolution,
     NetworkGrade,
@@ -230,7 +230,7 @@ def measure(sizes: Sizes = FULL) -> pd.DataFrame:
         for samples in sizes.samples:
             for draw in range(sizes.draws):
                 live = max_margin(*clusters(k, samples, draw), tol=1e-8)
-                contacts, rank = contact_points(live)
+                contacts, rank, function_rank = contact_points(live)
                 rows.append(
                     {
                         "k": k,
@@ -242,29 +242,42 @@ def measure(sizes: Sizes = FULL) -> pd.DataFrame:
                         "neurons": len(live.coef),
                         "support": int((live.alpha > 1e-6 * live.alpha.max()).sum()),
                         "contacts": contacts,
-                        "unique": rank == contacts,
+                        "unique_measure": rank == contacts,
+                        "unique_function": rank == function_rank,
                     }
                 )
     return pd.DataFrame(rows)
 
 
-def contact_points(live: InfiniteWidthSolution) -> tuple[int, int]:
-    """Count directions at which |h| touches 1, and the rank of their activations on the support.
+def contact_points(live: InfiniteWidthSolution) -> tuple[int, int, int]:
+    """Count directions at which |h| touches 1, and what their activations determine.
 
-    Every optimal measure lives on these directions and has margin 1 on the support vectors, so full
-    rank means that there is one optimal measure.
+    Every optimal measure lives on these directions and has margin 1 on the support vectors. If the
+    activations there have full rank, there is one optimal measure. If they have the rank of the
+    functions themselves (a kink on the line of w, and a linear function), there is one
+    optimal function.
+
+    Returns
+    -------
+    contacts, rank, function_rank : int
+        Directions, rank of their activations on the support vectors, rank of their functions.
     """
     peaks = maximise(live.problem.dual_function(live.alpha), floor=1.0 - TOUCHES)
     points = peaks.points[peaks.values >= 1.0 - TOUCHES]
     chosen: list[Array] = []
     while len(points):
         chosen.append(points[0])
-        points = points[points @ points[0] < np.cos(SAME)]
-    directions = np.array(chosen) @ live.problem.basis.T
+        points = points[np.linalg.norm(points - points[0], axis=1) > SAME]
+    directions = np.array(chosen)
     support = live.alpha > 1e-6 * live.alpha.max()
-    activations = live.problem.activations(directions)[support]
-    tol = 1e-6 * float(np.abs(activations).max())
-    return len(chosen), int(np.linalg.matrix_rank(activations, tol=tol))
+    activations = live.problem.activations(directions @ live.problem.basis.T)[support]
+    kinks = np.eye(len(chosen))[:, Lines.of(directions, SAME).line]  # one row a line
+    functions = np.column_stack([kinks.T, directions])
+    return len(chosen), _rank(activations), _rank(functions)
+
+
+def _rank(matrix: Array) -> int:
+    return int(np.linalg.matrix_rank(matrix, tol=1e-6 * float(np.abs(matrix).max())))
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -304,6 +317,8 @@ def found(frame: pd.DataFrame) -> str:
     words = ", ".join(f"{count:.0f} for {k} × {k} clusters" for k, count in counts.items())
     return (
         f"With {frame['samples'].max()} samples the optimum has {words} (medians), fewer than "
-        f"samples. It is unique, as far as the contact points tell, in "
-        f"{100 * frame['unique'].mean():.0f} % of the draws."
+        f"samples. Its function is unique, as the contact points tell, in "
+        f"{100 * frame['unique_function'].mean():.0f} % of the draws, its measure in "
+        f"{100 * frame['unique_measure'].mean():.0f} %: where h is even, w and -w can share a "
+        "linear function in many ways at the same norm."
     )

@@ -75,11 +75,14 @@ class Lines:
         Line of each vector; -1 for vectors of length 0.
     lengths : ndarray of shape (N,)
         Signed lengths t_n with x_n = t_n u_line(n); 0 for vectors of length 0.
+    spread : float
+        Largest distance of a vector from its line, as a share of its length: what was rounded.
     """
 
     normals: Array
     line: NDArray[np.int64]
     lengths: Array
+    spread: float
 
     @classmethod
     def of(cls, vectors: Array, tolerance: float = SAME_LINE) -> Lines:
@@ -89,20 +92,21 @@ class Lines:
         lengths = np.zeros(len(vectors))
         some = np.flatnonzero(sizes > tolerance * max(float(sizes.max(initial=0.0)), TINY))
         if not len(some):
-            return cls(np.zeros((0, vectors.shape[1])), line, lengths)
+            return cls(np.zeros((0, vectors.shape[1])), line, lengths, 0.0)
         units = vectors[some] / sizes[some, None]
         n = len(units)
         # Both orientations go into the tree; a pair in either orientation joins two lines.
         pairs = cKDTree(np.vstack([units, -units])).query_pairs(tolerance, output_type="ndarray")
         pairs = pairs % n
         graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-        count, label = connected_components(graph, directed=False)
+        _, label = connected_components(graph, directed=False)
         _, first = np.unique(label, return_index=True)
         normals = units[first]
         line[some] = label
-        lengths[some] = sizes[some] * np.sign(np.einsum("nr,nr->n", units, normals[label]))
-        assert len(normals) == count
-        return cls(normals, line, lengths)
+        sides = np.sign(np.einsum("nr,nr->n", units, normals[label]))
+        lengths[some] = sizes[some] * sides
+        spread = np.linalg.norm(units - sides[:, None] * normals[label], axis=1).max()
+        return cls(normals, line, lengths, float(spread))
 
     def sums(self, values: Array) -> Array:
         """Sum values (N, ...) over the vectors of each line: (L, ...)."""
@@ -124,11 +128,14 @@ class Kinked:
         Unit vectors u of distinct lines.
     kinks : ndarray of shape (L,)
         q.
+    slack : float
+        What h may differ by from the function meant, where nearly equal hyperplanes were merged.
     """
 
     offset: Array
     normals: Array
     kinks: Array
+    slack: float = 0.0
 
     @property
     def rank(self) -> int:
@@ -147,14 +154,15 @@ class Kinked:
     def without_flat_lines(self) -> Kinked:
         """Leave out the hyperplanes across which the slope does not jump."""
         kept = np.abs(self.kinks) > EPS * self.size
-        return Kinked(self.offset, self.normals[kept], self.kinks[kept])
+        return Kinked(self.offset, self.normals[kept], self.kinks[kept], self.slack)
 
     def restricted(self, basis: Array) -> Kinked:
         """H on the span of the orthonormal columns of ``basis`` (r, k)."""
         inside = self.normals @ basis
         lines = Lines.of(inside, SAME_RESTRICTED_LINE)
         kinks = lines.sums(self.kinks * np.abs(lines.lengths))
-        return Kinked(basis.T @ self.offset, lines.normals, kinks)
+        slack = self.slack + lines.spread * float(np.abs(self.kinks).sum())
+        return Kinked(basis.T @ self.offset, lines.normals, kinks, slack)
 
 
 @dataclass(frozen=True)
@@ -192,16 +200,18 @@ def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
         At least one point; exact up to the rounding allowance in ``upper``.
     """
     lean = function.without_flat_lines()
-    allowance = _allowance(function)
     span = _span(lean.normals, function.rank)
     inner = lean.restricted(span) if span.shape[1] < function.rank else lean
     # Orthogonal to all normals h is linear: there is one direction to go, and its part is known.
     beyond = lean.offset - span @ (span.T @ lean.offset) if span.shape[1] < function.rank else None
+    allowance = _allowance(function) + inner.slack
     points = _candidates(inner, floor) if inner.rank else np.zeros((0, 0))
     if beyond is not None:
         points = _tilted(inner, points, span, beyond)
+    points = np.vstack([points, -points])  # where c = 0, h is even
     values = np.abs(function.values(points))
     order = np.argsort(-values)
+    order = order[values[order] >= min(floor, float(values.max()))]
     points, values = points[order], values[order]
     return Peaks(points, values, float(values[0]) + allowance)
 
@@ -229,9 +239,9 @@ def _canonical(sums: Array) -> Array:
 
 
 def _allowance(function: Kinked) -> float:
-    """Bound the rounding of the maximum: sums of L terms, and hyperplanes that were merged."""
-    merged = SAME_RESTRICTED_LINE if function.rank > 3 else SAME_LINE
-    return (16.0 * EPS * (len(function.kinks) + 16) + merged) * function.size
+    """Bound the rounding of the maximum: sums of L terms, and signs that were tied in sweeps."""
+    tied = SAME_RESTRICTED_LINE if function.rank > 3 else 0.0
+    return (4.0 * EPS * (len(function.kinks) + 16) + tied) * function.size
 
 
 def _span(normals: Array, rank: int) -> Array:

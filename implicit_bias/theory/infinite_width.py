@@ -71,6 +71,8 @@ MAX_ARCS = 20_000_000
 # Most new directions of a round, and the angle in radians between them. Directions nearer to each
 # other make the linear program degenerate and slow.
 NEW_DIRECTIONS, APART = 60, 0.1
+# Where |h| is this near to its bound, a neuron may be.
+TOUCHES = 1e-4
 # Rounds after which a direction without weight leaves the linear program.
 PATIENCE = 8
 # Directions of the data with which a solve starts.
@@ -209,11 +211,8 @@ def solve(
         )
     generation = _Generation(problem, _Oracle(problem, random_state), start)
     status = generation.run(tol, max_rounds)
-    directions, coef = without_multiplicities(problem, *generation.primal)
+    directions, coef = generation.fewest_neurons(tol)
     upper, min_margin = primal_bound(problem, directions, coef)
-    if not upper < generation.upper:  # merging may lose the last digits
-        directions, coef = generation.primal
-        upper, min_margin = primal_bound(problem, directions, coef)
     if np.isinf(problem.C) and min_margin > 0:
         coef, min_margin = coef / min_margin, 1.0
     lower = generation.lower
@@ -339,7 +338,8 @@ def certify(
 def _refit(problem: InfiniteWidthProblem, units: Array) -> tuple[float, Array]:
     """Smallest norm over unit directions (J, r) with either sign, and its dual variables (N,)."""
     both, signs = np.vstack([units, units]), np.repeat([1.0, -1.0], len(units))
-    _, alpha, floor = _solve_master(problem, both, signs)
+    _, _, floor = _solve_master(problem, both, signs, np.inf)
+    _, alpha, floor = _solve_master(problem, both, signs, 1.0 / floor if floor > 0 else np.inf)
     return (1.0 / floor, alpha / floor) if floor > 0 else (np.inf, alpha)
 
 
@@ -386,7 +386,7 @@ class _Oracle:
         points, values = ascend(lean, starts / np.linalg.norm(starts, axis=1, keepdims=True))
         best = int(values.argmax())
         bound = max(upper_bound(lean, points[best]), float(values[best]))
-        rounding = 1e-12 * function.size  # of the lines left out
+        rounding = 1e-12 * function.size + function.slack  # of the lines left out, or merged
         return Peaks(points[[best]], values[[best]], bound + rounding)
 
 
@@ -418,7 +418,7 @@ class _Generation:
         try:
             for round_ in range(max_rounds):
                 self.weights, alpha, floor = _solve_master(
-                    self.problem, self.directions, self.signs
+                    self.problem, self.directions, self.signs, self.upper
                 )
                 self._improve_upper()
                 new = self._new_directions(alpha, floor, tol)
@@ -431,6 +431,8 @@ class _Generation:
                 self._join(new)
         except KeyboardInterrupt:
             return Status.INTERRUPTED
+        except ArithmeticError:
+            return Status.NUMERICAL_TROUBLE
         if self.lower == 0:  # the local search had the last word
             self.consult_oracle(alpha, floor)
         return (
@@ -438,6 +440,37 @@ class _Generation:
             if self.upper - self.lower <= tol * self.lower
             else (Status.ITERATION_LIMIT)
         )
+
+    def fewest_neurons(self, tol: float) -> tuple[Array, Array]:
+        """Reduce the network found to the neurons that the bound's tolerance needs.
+
+        Near an optimal direction the linear program shares the weight between several. So the
+        points where |h| of the best alpha touches its bound are tried, as few as possible: those
+        that are far apart first. Weights that share a cell are joined as well.
+        """
+        found = [without_multiplicities(self.problem, *self.primal), self.primal]
+        if self.oracle.exact and self.alpha.any() and np.isfinite(self.upper):
+            peaks = self.oracle.peaks(self.alpha, 1.0 - TOUCHES)
+            points = peaks.points[peaks.values >= 1.0 - TOUCHES]
+            for apart in np.geomspace(0.2, 1e-4, 12):
+                some = _spread(points, apart, len(self.problem.y) + 1)
+                found.append(without_multiplicities(self.problem, *self._network_of(some)))
+        good = [
+            network
+            for network in found
+            if primal_bound(self.problem, *network)[0] <= max(self.lower * (1.0 + tol), self.upper)
+        ]
+        return min(good, key=lambda network: len(network[1]), default=self.primal)
+
+    def _network_of(self, points: Array) -> tuple[Array, Array]:
+        """Weight directions (k, r), with the signs of h at the best alpha, as best they can."""
+        points, signs = self._signed(self.alpha, points)
+        try:
+            weights, _, _ = _solve_master(self.problem, points, signs, self.upper)
+        except ArithmeticError:
+            return self.primal
+        used = weights > 0
+        return points[used] @ self.problem.basis.T, (signs * weights)[used]
 
     def _first_directions(self) -> Array:
         """Take some of the data's own lines, in both directions."""
@@ -499,21 +532,23 @@ class _Generation:
         self.idle = np.concatenate([self.idle[kept], np.zeros(n_new, dtype=np.int64)])
 
 
-def _spread(points: Array) -> Array:
+def _spread(points: Array, apart: float = APART, count: int = NEW_DIRECTIONS) -> Array:
     """Choose the first of the points (k, r) that are apart from each other."""
     chosen: list[Array] = []
-    while len(points) and len(chosen) < NEW_DIRECTIONS:
+    while len(points) and len(chosen) < count:
         chosen.append(points[0])
-        points = points[points @ points[0] < np.cos(APART)]
+        points = points[np.linalg.norm(points - points[0], axis=1) > apart]
     return np.array(chosen).reshape(len(chosen), points.shape[1])
 
 
 def _solve_master(
-    problem: InfiniteWidthProblem, directions: Array, signs: Array
+    problem: InfiniteWidthProblem, directions: Array, signs: Array, norm: float
 ) -> tuple[Array, Array, float]:
     """Solve the linear program over unit directions (J, r), each with one sign of its weight.
 
-    Inside, inputs are divided by their largest norm.
+    Inside, inputs are divided by their largest norm, and with the hard margin multiplied by a
+    guess of the optimal ``norm``, if it is finite: margins are then about 1, as the tolerances of
+    HiGHS expect.
 
     Returns
     -------
@@ -525,7 +560,8 @@ def _solve_master(
         max |h| of alpha over these directions.
     """
     a, b = problem.slopes
-    products = (problem.inputs / problem.scale) @ directions.T
+    guess = norm * problem.scale if np.isinf(problem.C) and np.isfinite(norm) else 1.0
+    products = problem.inputs * (guess / problem.scale) @ directions.T
     columns = problem.y[:, None] * np.where(products > 0, b * products, a * products) * signs
     n, width = columns.shape
     if np.isinf(problem.C):  # variables: weights, m
@@ -536,9 +572,17 @@ def _solve_master(
     else:  # variables: weights, xi
         cost = np.append(np.ones(width), np.full(n, problem.C * problem.scale))
         A, limits = np.column_stack([-columns, -np.eye(n)]), -np.ones(n)
-    found = linprog(cost, A_ub=A, b_ub=limits, method="highs-ds", options=LP_OPTIONS)
+    for method in ("highs-ds", "highs-ipm"):
+        found = linprog(cost, A_ub=A, b_ub=limits, method=method, options=LP_OPTIONS)
+        if found.status == 0:
+            break
+    else:
+        if guess != 1.0:
+            return _solve_master(problem, directions, signs, np.inf)
+        raise ArithmeticError(f"HiGHS found no solution: {found.message}")
     alpha = np.maximum(-found.ineqlin.marginals[:n], 0.0)
     alpha[alpha < 1e-13 * alpha.max()] = 0.0
     if np.isinf(problem.C):
-        return found.x[:width], alpha / alpha.sum(), float(-found.fun) * problem.scale
+        floor = float(-found.fun) * problem.scale / guess
+        return found.x[:width], alpha / alpha.sum(), floor
     return found.x[:width] / problem.scale, alpha / problem.scale, 1.0

@@ -129,7 +129,8 @@ class InfiniteWidthProblem:
         a, b = self.slopes
         signed = alpha * self.y
         kinks = 0.5 * (b - a) * self.lines.sums(signed * np.abs(self.lines.lengths))
-        return Kinked(0.5 * (a + b) * (signed @ self.inputs), self.lines.normals, kinks)
+        slack = abs(b - a) * self.lines.spread * float(alpha @ np.abs(self.lines.lengths))
+        return Kinked(0.5 * (a + b) * (signed @ self.inputs), self.lines.normals, kinks, slack)
 
     def dual_values(self, alpha: Array, directions: Array) -> Array:
         """h(w_j) at directions (J, D): shape (J,)."""
