@@ -1,0 +1,1 @@
+"""Infinitely wide ReLU networks: what training reaches of the certified maximum."""

@@ -1,0 +1,120 @@
+"""Data and training of the published experiment.
+
+Source: Chizat, Bach, "Implicit bias of gradient descent for wide two-layer neural networks trained
+with the logistic loss" (COLT 2020), by the authors' code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from implicit_bias.validation import Array
+
+
+def clusters(k: int, n: int, seed: int, *, n_features: int = 3) -> tuple[Array, Array]:
+    """Draw k x k clusters in the plane, a random half of them labelled -1.
+
+    Returns
+    -------
+    X : ndarray of shape (n, n_features)
+        The constant 1, two coordinates, and noise in [-1/2, 1/2] for the rest.
+    y : ndarray of shape (n,)
+        Labels, -1 or +1.
+    """
+    rng = np.random.default_rng(seed)
+    delta = 1.0 / (3 * k - 1)
+    labels = np.ones(k * k)
+    labels[rng.permutation(k * k)[: k * k // 2]] = -1.0
+    cluster = rng.integers(0, k * k, n)
+    angle, radius = rng.uniform(0.0, 2.0 * np.pi, n), delta * rng.uniform(0.0, 1.0, n)
+    centre = delta * (1.0 + 3.0 * np.column_stack(np.divmod(cluster, k))) - 0.5
+    spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    noise = rng.uniform(-0.5, 0.5, (n, n_features - 3))
+    return np.column_stack([np.ones(n), centre + spread, noise]), labels[cluster]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Networks f(x) = mean_j a_j relu(<w_j, x>) and their margins on the way.
+
+    Attributes
+    ----------
+    first : ndarray of shape (B, m, D)
+        W.
+    readout : ndarray of shape (B, m)
+        The a_j.
+    steps : ndarray of int, shape (T,)
+        Steps at which margins were taken.
+    margins : ndarray of shape (T, B)
+        Smallest y f over the path norm mean_j |a_j| ||w_j||: at most 1 / the variation norm's
+        optimum.
+    """
+
+    first: Array
+    readout: Array
+    steps: NDArray[np.int64]
+    margins: Array
+
+
+@torch.no_grad()
+def train(
+    X: Array,
+    y: Array,
+    width: int,
+    n_steps: int,
+    *,
+    step_size: float = 0.5,
+    seed: int = 0,
+    n_points: int = 40,
+) -> Trained:
+    """Ascend on the soft minimum of the margins with both layers, as published.
+
+    Parameters
+    ----------
+    X : ndarray of shape (B, n, D)
+        Inputs of B networks, trained side by side.
+    y : ndarray of shape (B, n)
+        Labels.
+    width : int
+        Hidden units m.
+    n_steps : int
+        Full-batch steps, the t-th of size step_size / sqrt(t + 1).
+    seed : int
+        Of the standard normal weights at the start.
+    n_points : int
+        Points of the history, about evenly spaced on a logarithmic axis.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    inputs, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
+    B, _, D = inputs.shape
+    W = torch.randn(B, width, D, generator=rng)
+    a = torch.randn(B, width, 1, generator=rng)
+    kept = np.unique(np.geomspace(1, n_steps, n_points).round().astype(np.int64))
+    wanted, margins = set(kept.tolist()), []
+    for t in range(1, n_steps + 1):
+        hidden = torch.relu_(torch.bmm(inputs, W.transpose(1, 2)))  # (B, n, m)
+        outputs = torch.bmm(hidden, a)[..., 0] / width
+        slopes = (torch.softmax(-labels * outputs, dim=1) * labels)[..., None]  # (B, n, 1)
+        step = step_size / (t + 1) ** 0.5
+        to_readout = torch.bmm(hidden.transpose(1, 2), slopes)
+        active = hidden.sign_()  # 1 where a unit is active, 0 elsewhere
+        to_first = torch.bmm(active.transpose(1, 2), slopes * inputs)
+        W, a = W + step * a * to_first, a + step * to_readout
+        if t in wanted:
+            margins.append(_margins(inputs, labels, W, a[..., 0]))
+    return Trained(
+        W.double().numpy(), a[..., 0].double().numpy(), kept, np.array(margins).reshape(-1, B)
+    )
+
+
+def _margins(inputs: Tensor, labels: Tensor, W: Tensor, a: Tensor) -> Array:
+    first, readout = W.double(), a.double()
+    hidden = torch.relu(torch.bmm(inputs.double(), first.transpose(1, 2)))
+    outputs = torch.bmm(hidden, readout[..., None])[..., 0]
+    norms = (readout.abs() * first.norm(dim=2)).sum(dim=1)
+    return np.asarray(((labels * outputs).amin(dim=1) / norms).numpy())

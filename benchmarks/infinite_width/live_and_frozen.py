@@ -1,0 +1,146 @@
+"""What frozen gates can and cannot say of live ones: norms of gated relaxations, certified.
+
+A gated network with the gates of a ReLU network can do what that network does, so its optimum is at
+most as large. But a gated unit need not have its weight on the active side of its gate: over all
+cells the optimum is a lower bound of the variation norm, and a loose one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from benchmarks.infinite_width.clusters import clusters, train
+from implicit_bias.problem import MarginProblem
+from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from implicit_bias.solvers import Solution, solve
+from implicit_bias.theory.arrangement import cell_signs
+from implicit_bias.theory.infinite_width import InfiniteWidthSolution, max_margin
+from implicit_bias.validation import Array
+
+LOOKS = {
+    "16 random gates": (SKY, "v:"),
+    "64 random gates": (BLUE, "^:"),
+    "256 random gates": (PURPLE, "D:"),
+    "gates of a trained network": (ORANGE, "P--"),
+    "gates of the optimum": (GREEN, "s--"),
+    "all cells": (VERMILION, "o-"),
+}
+GAP = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Numbers of samples, draws of each, and the training of the network that gives gates."""
+
+    k: int = 3
+    samples: tuple[int, ...] = (8, 16, 32, 64, 128)
+    draws: int = 20
+    width: int = 256
+    steps: int = 20_000
+
+
+FULL = Sizes()
+MINUTES = Sizes(samples=(8, 16, 32, 64), draws=3, width=128, steps=5000)
+QUICK = Sizes(samples=(8, 16), draws=1, width=32, steps=200)
+
+
+def measure(sizes: Sizes = FULL) -> pd.DataFrame:
+    """One row a draw, number of samples and family of gates: the gated norm and the ratio."""
+    return pd.DataFrame(
+        [
+            row
+            for samples in sizes.samples
+            for draw in range(sizes.draws)
+            for row in _of_draw(sizes, samples, draw)
+        ]
+    )
+
+
+def _of_draw(sizes: Sizes, samples: int, draw: int) -> Iterator[dict[str, Any]]:
+    X, y = clusters(sizes.k, samples, draw)
+    live = max_margin(X, y)
+    trained = train(X[None], y[None], sizes.width, sizes.steps, seed=draw)
+    rng = np.random.default_rng(draw)
+    families = {
+        f"{count} random gates": rng.normal(size=(count, X.shape[1])) for count in (16, 64, 256)
+    } | {
+        "gates of a trained network": trained.first[0],
+        "gates of the optimum": live.directions,
+    }
+    gates = {name: gates_of(X, weights) for name, weights in families.items()}
+    gates["all cells"] = all_gates(live)
+    for name, Z in gates.items():
+        frozen = gated_optimum(X, y, Z)
+        certificate = frozen.certificate
+        yield {
+            "samples": samples,
+            "draw": draw,
+            "gates": name,
+            "n_gates": Z.shape[1],
+            "norm": certificate.lower if np.isinf(certificate.upper) else certificate.upper,
+            "separates": np.isfinite(certificate.upper),
+            "gap": certificate.gap,
+            "live": live.certificate.lower,
+            "ratio": live.certificate.lower / certificate.upper,
+            "trained_share": trained.margins[-1, 0] * live.certificate.upper,
+        }
+
+
+def gates_of(X: Array, weights: Array) -> Array:
+    """Distinct gates of units on the data, and one that is always on: (n, M)."""
+    active = (X @ weights.T > 0).astype(np.float64)
+    return np.unique(np.column_stack([np.ones(len(X)), active]), axis=1)
+
+
+def all_gates(live: InfiniteWidthSolution) -> Array:
+    """Gates of all cells: (n, M)."""
+    lines = live.problem.lines
+    sides = cell_signs(lines.normals)[:, lines.line] * np.sign(lines.lengths)
+    return np.unique((sides > 0).T.astype(np.float64), axis=1)
+
+
+def gated_optimum(X: Array, y: Array, gates: Array) -> Solution:
+    """Solve the margin problem with one unit a gate."""
+    return solve(MarginProblem(X, y, gates, np.arange(gates.shape[1])), tol=GAP)
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """Ratio of the live to the frozen norm against the number of samples, by family of gates."""
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    ax = figure.add_subplot()
+    for name, (colour, look) in LOOKS.items():
+        rows = frame[(frame["gates"] == name) & frame["separates"]]
+        by_size = rows.groupby("samples")["ratio"].median()
+        ax.plot(by_size.index, by_size, look, color=colour, label=name, markersize=5)
+    ax.axhline(1.0, color=GREY, linewidth=1)
+    ax.text(frame["samples"].min(), 1.04, "live gates", color=BLACK, va="bottom", fontsize=8.5)
+    sizes = sorted(frame["samples"].unique())
+    ax.set(xscale="log", yscale="log", xlabel="samples", ylabel="variation norm / gated optimum")
+    ax.set_xticks(sizes, labels=[str(n) for n in sizes])
+    ax.set_xticks([], minor=True)
+    ratios = [ratio for ratio in (0.5, 1, 2, 5, 10, 20, 50) if ratio < 1.5 * frame["ratio"].max()]
+    ax.set_yticks(ratios, labels=[f"{ratio:g}" for ratio in ratios])
+    ax.set_yticks([], minor=True)
+    ax.set_ylim(bottom=0.8)
+    ax.grid(axis="y")
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Say what the table says."""
+    largest = frame[frame["samples"] == frame["samples"].max()]
+    medians = largest.groupby("gates")["ratio"].median()
+    return (
+        f"With {frame['samples'].max()} samples the variation norm is {medians['all cells']:.1f} "
+        "times the gated optimum over all cells, "
+        f"{medians['gates of a trained network']:.1f} times that over the gates of a trained "
+        f"network, and {medians['gates of the optimum']:.1f} times that over the gates of the "
+        "optimal network itself (medians)."
+    )

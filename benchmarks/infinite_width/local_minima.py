@@ -1,0 +1,110 @@
+"""Where narrow networks end: local minima, graded against the infinitely wide optimum.
+
+The same data, many starts. The optimum has few neurons, so narrow networks could reach it; the
+share of its margin that they do reach, and what a new second layer or one more unit would give,
+tell why they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from benchmarks.infinite_width.clusters import clusters, train
+from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
+from implicit_bias.theory.infinite_width import certify, max_margin
+
+# A unit that lowers the norm by less than this share is no escape.
+LOWERS = 1e-3
+LOOKS = {
+    "share": ("as trained", VERMILION, "o"),
+    "refit": ("second layer refitted", BLUE, "s"),
+    "with_unit": ("and one unit added", GREEN, "^"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Data, widths, starts and steps."""
+
+    k: int = 3
+    samples: int = 64
+    widths: tuple[int, ...] = (4, 8, 16, 32, 64)
+    starts: int = 50
+    steps: int = 50_000
+
+
+FULL = Sizes()
+MINUTES = Sizes(starts=12, steps=20_000)
+QUICK = Sizes(samples=16, widths=(4, 16), starts=2, steps=300)
+
+
+def measure(sizes: Sizes = FULL) -> pd.DataFrame:
+    """One row a width and start: margins as shares of the certified maximum."""
+    return pd.DataFrame([row for width in sizes.widths for row in _of_width(sizes, width)])
+
+
+def _of_width(sizes: Sizes, width: int) -> Iterator[dict[str, Any]]:
+    X, y = clusters(sizes.k, sizes.samples, 0)
+    best = max_margin(X, y)
+    copies = sizes.starts
+    trained = train(np.stack([X] * copies), np.stack([y] * copies), width, sizes.steps, seed=width)
+    for start in range(copies):
+        grade = certify((trained.first[start], trained.readout[start] / width), X, y, solution=best)
+        optimum = best.certificate.lower
+        yield {
+            "width": width,
+            "start": start,
+            "neurons": len(best.coef),
+            "separates": grade.min_margin > 0,
+            "share": grade.share[0],
+            "refit": optimum / grade.refit_norm,
+            "with_unit": optimum / grade.escape_norm,
+            "escapes": grade.escape_norm < (1.0 - LOWERS) * grade.refit_norm,
+        }
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """Shares of the maximum, one point a start, by width."""
+    figure = Figure(figsize=(6.0, 3.5), layout="constrained")
+    ax = figure.add_subplot()
+    widths = sorted(frame["width"].unique())
+    rng = np.random.default_rng(0)
+    for i, (column, (name, colour, marker)) in enumerate(LOOKS.items()):
+        places = np.searchsorted(widths, frame["width"]) + 0.25 * (i - 1)
+        jitter = rng.uniform(-0.07, 0.07, len(frame))
+        ax.scatter(
+            places + jitter,
+            frame[column],
+            s=16,
+            c=colour,
+            marker=marker,
+            alpha=0.65,
+            linewidths=0,
+            label=name,
+        )
+    ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
+    ax.set_xticks(range(len(widths)), labels=[str(width) for width in widths])
+    ax.set(xlabel="hidden units", ylabel="margin / certified maximum", ylim=(-0.04, 1.08))
+    ax.grid(axis="y")
+    figure.legend(loc="outside upper center", ncols=3)
+    return figure
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Say what the table says."""
+    by_width = frame.groupby("width")
+    failed = (1.0 - by_width["separates"].mean()).iloc[0]
+    medians = by_width["share"].median()
+    return (
+        f"The optimum has {frame['neurons'].iloc[0]} neurons. Networks of {medians.index[0]} units "
+        f"fail to separate in {100 * failed:.0f} % of the starts and reach "
+        f"{100 * medians.iloc[0]:.0f} % of the maximum in the median; with {medians.index[-1]} "
+        f"units {100 * medians.iloc[-1]:.0f} %. One more unit provably lowers the norm of the best "
+        f"second layer in {100 * frame['escapes'].mean():.0f} % of all ends."
+    )

@@ -1,0 +1,268 @@
+r"""The margin problem of infinitely wide two-layer networks, its bounds and its separability.
+
+Primal, dual and symbols: see `infinite_width`, which solves it. Here is what needs no solver: the
+function h of dual variables as one that `arrangement` maximises, the value of any network and of
+any dual variables as bounds on the optimum, and Gordan's alternative.
+
+**Separability.** Distinct lines have linearly independent |<u, w>|, so h = 0 exactly if the
+kink of each line and the linear part vanish: finitely many linear equations in alpha. Where every
+sample has a line of its own and the activation a kink, the data are separable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linprog
+
+from implicit_bias.certificate import Conflict
+from implicit_bias.theory.arrangement import EPS, RANK_TOLERANCE, Kinked, Lines
+from implicit_bias.validation import Array, as_features, as_finite, as_labels
+
+Activation: TypeAlias = (
+    Literal["relu", "leaky relu", "absolute value", "linear plus relu"] | tuple[float, float]
+)
+SLOPES = {
+    "relu": (0.0, 1.0),
+    "leaky relu": (0.01, 1.0),
+    "absolute value": (-1.0, 1.0),
+    "linear plus relu": (1.0, 2.0),
+}
+# Data count as not separable where max |h| is below this share of sum_n alpha_n ||x_n||.
+INFEASIBILITY = 1e-10
+# Tolerance of HiGHS; the certificate does not trust it.
+LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+# Two weights of one sign in one closed cell act as one; |<w, x>| below this share is the face.
+ON_FACE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class InfiniteWidthProblem:
+    """Maximum margin under the variation norm; see the module's head.
+
+    Parameters
+    ----------
+    X : array_like of shape (N, D)
+        Inputs.
+    y : array_like of shape (N,)
+        Labels, -1 or +1.
+    activation : {"relu", "leaky relu", "absolute value", "linear plus relu"} or (float, float)
+        Sigma, or its slopes below and above 0. The leaky ReLU has the slopes (0.01, 1), linear
+        plus ReLU (1, 2).
+    C : float
+        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+
+    Raises
+    ------
+    ValueError
+        NaN, shapes that do not fit, labels other than -1 and +1, an unknown activation, slopes
+        that are both 0, C not positive.
+    """
+
+    X: Array = field(repr=False)
+    y: Array = field(repr=False)
+    activation: Activation = "relu"
+    C: float = np.inf
+
+    def __post_init__(self) -> None:
+        X = as_finite(self.X, "X", 2)
+        object.__setattr__(self, "X", X)
+        object.__setattr__(self, "y", as_labels(self.y, len(X)))
+        if not self.C > 0:
+            raise ValueError(f"C must be in (0, inf], got {self.C!r}: use inf for the hard margin")
+        if isinstance(self.activation, str) and self.activation not in SLOPES:
+            raise ValueError(
+                f"activation {self.activation!r} is unknown: choose one of {', '.join(SLOPES)}, "
+                "or give its two slopes"
+            )
+        if not any(self.slopes) or not np.isfinite(self.slopes).all():
+            raise ValueError(f"the activation's slopes must be finite, not both 0: {self.slopes}")
+
+    @cached_property
+    def slopes(self) -> tuple[float, float]:
+        """Slopes (a, b) of sigma below and above 0."""
+        a, b = SLOPES[self.activation] if isinstance(self.activation, str) else self.activation
+        return float(a), float(b)
+
+    @cached_property
+    def basis(self) -> Array:
+        """Orthonormal basis of the row space of X, shape (D, r)."""
+        _, values, rows = np.linalg.svd(self.X, full_matrices=False)
+        return np.asarray(rows[values > RANK_TOLERANCE * max(values[0], 1e-300)].T)
+
+    @cached_property
+    def inputs(self) -> Array:
+        """Inputs in the basis, shape (N, r)."""
+        return self.X @ self.basis
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Lines through 0 that hold the inputs, in the basis."""
+        return Lines.of(self.inputs)
+
+    @property
+    def rank(self) -> int:
+        """Rank r of the inputs."""
+        return self.basis.shape[1]
+
+    @cached_property
+    def scale(self) -> float:
+        """Largest norm of an input; 1 where all are 0."""
+        return float(np.linalg.norm(self.X, axis=1).max()) or 1.0
+
+    def activations(self, directions: Array, X: Array | None = None) -> Array:
+        """sigma(<w_j, x_n>) of directions (J, D) at X (n, D), by default the data: (n, J)."""
+        a, b = self.slopes
+        products = (self.X if X is None else X) @ directions.T
+        return np.where(products > 0, b * products, a * products)
+
+    def decision(self, X: ArrayLike, directions: Array, coef: Array) -> Array:
+        """f(x) of inputs X (n, D): shape (n,)."""
+        return self.activations(directions, as_features(X, self.X.shape[1])) @ coef
+
+    def dual_function(self, alpha: Array) -> Kinked:
+        """H of dual variables (N,), in the basis of the row space."""
+        a, b = self.slopes
+        signed = alpha * self.y
+        kinks = 0.5 * (b - a) * self.lines.sums(signed * np.abs(self.lines.lengths))
+        slack = abs(b - a) * self.lines.spread * float(alpha @ np.abs(self.lines.lengths))
+        return Kinked(0.5 * (a + b) * (signed @ self.inputs), self.lines.normals, kinks, slack)
+
+    def dual_values(self, alpha: Array, directions: Array) -> Array:
+        """h(w_j) at directions (J, D): shape (J,)."""
+        return (alpha * self.y) @ self.activations(directions)
+
+
+def dual_bound(problem: InfiniteWidthProblem, alpha: Array, largest: float) -> float:
+    """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max |h|."""
+    total, top = float(alpha.sum()), float(alpha.max())
+    if total <= 0:
+        return 0.0
+    scale = 1.0 / largest if largest > 0 else np.inf
+    return total * min(scale, problem.C / top) * (1.0 - EPS * (len(alpha) + 4))
+
+
+def primal_bound(
+    problem: InfiniteWidthProblem, directions: Array, coef: Array
+) -> tuple[float, float]:
+    """Upper bound of a network on the smallest norm, and its smallest margin.
+
+    Parameters
+    ----------
+    problem : InfiniteWidthProblem
+        The problem.
+    directions : ndarray of shape (J, D)
+        First-layer weights, of any length.
+    coef : ndarray of shape (J,)
+        Second-layer weights.
+    """
+    lengths = np.linalg.norm(directions, axis=1)
+    norm = float(np.abs(coef) @ lengths)
+    slope = max(map(abs, problem.slopes))
+    rounding = EPS * (len(coef) + problem.X.shape[1] + 4) * slope * norm * problem.scale
+    margins = problem.y * (problem.activations(directions) @ coef)
+    if np.isfinite(problem.C):
+        hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
+        value = min(norm + problem.C * hinge, problem.C * len(margins))
+        return value * (1.0 + 4.0 * EPS * len(margins)), float(margins.min())
+    smallest = float(margins.min()) - rounding
+    return (norm * (1.0 + 8.0 * EPS) / smallest if smallest > 0 else np.inf), float(margins.min())
+
+
+def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
+    """Decide whether any network separates the data: Gordan's alpha with h = 0, or None.
+
+    A finite C forgives everything.
+    """
+    if np.isfinite(problem.C):
+        return None
+    lines, (a, b) = problem.lines, problem.slopes
+    zeros = np.flatnonzero(lines.line < 0)
+    if len(zeros):
+        alpha = np.zeros(len(problem.y))
+        alpha[zeros] = 1.0 / len(zeros)
+        return Conflict(
+            f"the input of sample {zeros[0]} is 0, where every network is 0: drop it, append a "
+            "constant to the inputs, or choose a finite C (soft margin)",
+            zeros,
+            alpha,
+        )
+    if a != b and np.bincount(lines.line).max() == 1:
+        return None  # each sample has a kink of its own
+    # min t subject to |kink of each line| <= t, |linear part| <= t, alpha in the simplex.
+    units = problem.inputs / np.linalg.norm(problem.inputs, axis=1, keepdims=True)
+    kinks = 0.5 * (b - a) * lines.sums(np.diag(problem.y))
+    rows = np.vstack([kinks, 0.5 * (a + b) * (units * problem.y[:, None]).T])
+    ones = np.ones((len(rows), 1))
+    n = len(problem.y)
+    found = linprog(
+        np.append(np.zeros(n), 1.0),
+        A_ub=np.block([[rows, -ones], [-rows, -ones]]),
+        b_ub=np.zeros(2 * len(rows)),
+        A_eq=np.append(np.ones(n), 0.0)[None, :],
+        b_eq=[1.0],
+        method="highs",
+        options=LP_OPTIONS,
+    )
+    if found.fun > INFEASIBILITY:
+        return None
+    alpha = np.maximum(found.x[:n], 0.0) / np.linalg.norm(problem.inputs, axis=1)
+    alpha /= alpha.sum()
+    alpha[alpha < 1e-12] = 0.0
+    samples = np.flatnonzero(alpha)
+    names = ", ".join(map(str, samples[:5])) + (", ..." if len(samples) > 5 else "")
+    return Conflict(
+        f"samples {names} contradict each other for every network without offsets: equal (or "
+        "proportional) inputs with opposite labels, or inputs on lines through 0 whose labels no "
+        "homogeneous function takes; drop one, append a constant, or choose a finite C",
+        samples,
+        alpha,
+    )
+
+
+def without_multiplicities(
+    problem: InfiniteWidthProblem, directions: Array, coef: Array
+) -> tuple[Array, Array]:
+    """Join weights of one sign whose directions lie in one closed cell.
+
+    Sigma is linear there, so sum_j coef_j w_j has the same outputs and, by the triangle
+    inequality, at most the same norm. For an even or odd activation w and -w are joined first.
+    """
+    a, b = problem.slopes
+    if abs(a) == abs(b):
+        first = np.argmax(np.abs(directions) > ON_FACE, axis=1)
+        flip = np.where(np.take_along_axis(directions, first[:, None], 1)[:, 0] < 0, -1.0, 1.0)
+        directions, coef = directions * flip[:, None], coef * (flip if a == b else 1.0)
+    vectors = list(coef[:, None] * directions)
+    signs = list(np.sign(coef))
+    i = 0
+    while i < len(vectors):
+        j = i + 1
+        while j < len(vectors):
+            if signs[i] == signs[j] and _in_one_cell(problem, vectors[i], vectors[j], a == b):
+                vectors[i] = vectors[i] + vectors.pop(j)
+                signs.pop(j)
+            else:
+                j += 1
+        i += 1
+    joined = np.array(vectors).reshape(len(vectors), problem.X.shape[1])
+    norms = np.linalg.norm(joined, axis=1)
+    kept = norms > 0
+    signs_kept = np.array(signs)[kept]
+    return joined[kept] * (signs_kept / norms[kept])[:, None], norms[kept] * signs_kept
+
+
+def _in_one_cell(problem: InfiniteWidthProblem, one: Array, other: Array, always: bool) -> bool:
+    """Whether no input tells the two directions apart."""
+    if always:
+        return True
+    sides = problem.X @ np.column_stack([one, other])
+    size = np.linalg.norm(problem.X, axis=1, keepdims=True) * np.linalg.norm(
+        np.column_stack([one, other]), axis=0
+    )
+    sides = np.where(np.abs(sides) <= ON_FACE * size, 0.0, np.sign(sides))
+    return not bool((sides[:, 0] * sides[:, 1] < 0).any())
