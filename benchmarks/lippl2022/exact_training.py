@@ -1,0 +1,297 @@
+r"""Every released value of a network beside ours, trained with the same random draws.
+
+    python benchmarks/lippl2022/exact_training.py --published lippl2022.csv
+    python benchmarks/lippl2022/exact_training.py --published lippl2022.csv --summary
+    python benchmarks/lippl2022/exact_training.py --published lippl2022.csv --rounding
+    python benchmarks/lippl2022/exact_training.py --published lippl2022.csv --agreement
+
+The first is resumable: it keeps a row for each network, those without momentum first and narrow
+ones before wide ones. --rounding trains the networks that do not match again, from initial weights
+that differ in their last bit. --agreement compares SVMs with exact networks (`agreements`).
+
+Columns of the table: the cell (`CELL`), and
+
+=====================  ======================================================================
+released, ours         validation accuracy
+images                 validation images that ours classifies right, less theirs
+released_loss, loss    of the last batch
+dead_units             of a ReLU network: units on for no training sample at the end
+seconds                of the training
+=====================  ======================================================================
+
+Source: Lippl, Abbott, Chung (2022), their released results.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+
+from implicit_bias.datasets.dataset import Dataset, Split, split
+from implicit_bias.datasets.images import load_mnist
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.networks import GLN, Network, ReLUNetwork
+from implicit_bias.protocols.released_training import (
+    ReleasedTraining,
+    released_gln,
+    released_relu,
+    released_shallow_gln,
+    train_as_released,
+)
+from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.validation import Array
+
+RESULTS = Path(__file__).parent.parent / "results" / "lippl2022"
+GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
+CELL = ["model", "train_size", "hidden_units", "hyperplanes", "seed", "median_init", "momentum"]
+# The released values have six digits.
+DIGITS = 6
+# Samples whose weight rows are gathered at once: 785 features of each.
+GATHERED = 1024
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A released network.
+
+    Parameters
+    ----------
+    model : {"GD-GLN", "GD-shallow", "GD-ReLU"}
+    train_size, hidden_units, hyperplanes, seed : int
+        N, H, k, and the context seed (ReLU: the initial seed).
+    median_init : bool or None
+        Thresholds at the medians, or as drawn; None without thresholds.
+    momentum : float
+        0 or 0.9.
+    """
+
+    model: str
+    train_size: int
+    hidden_units: int
+    hyperplanes: int
+    seed: int
+    median_init: bool | None
+    momentum: float
+
+    @property
+    def cost(self) -> float:
+        """Roughly the number of weight rows that a step of the training touches."""
+        if self.model == SHALLOW:
+            return 20 + min(2**self.hyperplanes, self.train_size) / 16
+        return self.hidden_units * (2**self.hyperplanes if self.model == GLN_MODEL else 1)
+
+
+class Images:
+    """MNIST, its released splits and contexts."""
+
+    @cached_property
+    def everything(self) -> Dataset:
+        """All 60,000 images: medians are taken over them."""
+        return load_mnist()
+
+    @cache  # noqa: B019  # one object a process
+    def split(self, train_size: int) -> Split:
+        """Return the first samples and the last 12,000 of the released permutation."""
+        return split(self.everything, train_size, seed=1)
+
+    def contexts(self, cell: Cell) -> HyperplaneContexts:
+        """Return the contexts of a GLN, fitted on the training samples of its cell."""
+        hyperplanes = self._hyperplanes(
+            cell.hidden_units, cell.hyperplanes, cell.seed, bool(cell.median_init)
+        )
+        return HyperplaneContexts.from_hyperplanes(
+            self.split(cell.train_size).train.X,
+            hyperplanes.weights,
+            hyperplanes.thresholds,
+            single_precision=True,
+        )
+
+    @lru_cache(maxsize=1)  # noqa: B019
+    def _hyperplanes(
+        self, n_units: int, n_hyperplanes: int, seed: int, median: bool
+    ) -> HyperplaneContexts:
+        """Draw hyperplanes, which do not depend on N; medians take longer than a training."""
+        return HyperplaneContexts.published(
+            self.split(500).train.X,
+            n_units,
+            n_hyperplanes,
+            threshold="median" if median else "random",
+            reference=self.everything.X,
+            seed=seed,
+        )
+
+
+def initial_network(cell: Cell, images: Images) -> GLN | ReLUNetwork:
+    """Return the untrained network of a cell."""
+    if cell.model == RELU:
+        return released_relu(images.everything.n_features, cell.hidden_units, seed=cell.seed)
+    start = released_gln if cell.model == GLN_MODEL else released_shallow_gln
+    return start(images.contexts(cell), seed=cell.seed)
+
+
+def trained(cell: Cell, images: Images) -> ReleasedTraining:
+    """Train the network of a cell as released."""
+    train = images.split(cell.train_size).train
+    return train_as_released(
+        initial_network(cell, images), train.X, train.y, momentum=cell.momentum
+    )
+
+
+def outputs(network: Network, X: Array) -> Array:
+    """f(x) of inputs (n, D), shape (n,), in the network's precision.
+
+    A GLN of one unit may have 2^15 weight rows: only those that a sample selects are used.
+    """
+    if not (isinstance(network, GLN) and network.gatings[0].n_units == 1):
+        return network.decision(X)
+    weights, scale = network.hidden_weights[0].detach(), network.readout.item()
+    inputs, rows = network.prepare(X)
+    blocks = zip(torch.split(inputs, GATHERED), torch.split(rows[:, 0], GATHERED), strict=True)
+    products = torch.cat([(x * weights[row]).sum(dim=1) for x, row in blocks])
+    return (scale * products + network.readout_bias_value).double().numpy()
+
+
+def correct(network: Network, samples: Dataset) -> int:
+    """Count the samples that a network classifies right; f(x) = 0 is class -1, as released."""
+    return int(np.count_nonzero((outputs(network, samples.X) > 0) == (samples.y > 0)))
+
+
+def dead_units(network: Network, X: Array) -> int:
+    """Count the units of a ReLU network that are on for no sample of X (n, D)."""
+    if network.fixed_gates:
+        return 0
+    on = network.gate_pattern(*network.prepare(X)).any(dim=0)
+    return int((~on).sum().item())
+
+
+def released_networks(published: Path) -> pd.DataFrame:
+    """Read the released networks: a row a cell, with ``released`` and ``released_loss``.
+
+    Networks without momentum are first, and cheap ones before those that take long. Cells that
+    share their hyperplanes follow each other.
+    """
+    frame = pd.read_csv(published)
+    frame = frame[frame["model"].isin([GLN_MODEL, SHALLOW, RELU])]
+    # A pivot would drop the ReLU networks, which have no thresholds.
+    values = frame.fillna({"median_init": "none"}).pivot_table(
+        index=CELL, columns="metric", values="value", aggfunc="first"
+    )
+    table = values.reset_index().rename(
+        columns={"val_accuracy": "released", "last_batch_loss": "released_loss"}
+    )
+    table["median_init"] = [
+        {"True": True, "False": False}.get(str(value)) for value in table["median_init"]
+    ]
+    table["cost"] = [cell.cost for cell in cells(table)]
+    order = ["momentum", "cost", *(name for name in CELL if name != "train_size"), "train_size"]
+    table = table.sort_values(order, kind="stable", ignore_index=True)
+    return table[[*CELL, "released", "released_loss"]]
+
+
+def cells(table: pd.DataFrame) -> Iterator[Cell]:
+    """Yield the cell of each row."""
+    for row in _records(table[CELL]):
+        yield Cell(**row)
+
+
+def measured(cell: Cell, released: float, released_loss: float, images: Images) -> dict[str, Any]:
+    """Train a cell and lay it beside the released values: a row of the table."""
+    parts = images.split(cell.train_size)
+    training = trained(cell, images)
+    right, n_images = correct(training.network, parts.validation), len(parts.validation)
+    return asdict(cell) | {
+        "released": released,
+        "ours": right / n_images,
+        "images": right - round(released * n_images),
+        "released_loss": released_loss,
+        "loss": float(training.batch_losses[-1]),
+        "dead_units": dead_units(training.network, parts.train.X),
+        "seconds": training.seconds,
+    }
+
+
+def measure(published: Path, target: Path, minutes: float) -> pd.DataFrame:
+    """Add a row to the table for each released network that it lacks, until the time is over."""
+    rows = _records(pd.read_parquet(target)) if target.exists() else []
+    done = {_key(row) for row in rows}
+    images, end = Images(), time.monotonic() + 60 * minutes
+    table = released_networks(published)
+    values = table[["released", "released_loss"]].itertuples(index=False)
+    for cell, (released, released_loss) in zip(cells(table), values, strict=True):
+        if time.monotonic() > end:
+            break
+        if _key(asdict(cell)) not in done:
+            rows.append(measured(cell, released, released_loss, images))
+            write_atomically(target, pd.DataFrame(rows).to_parquet)
+    return pd.DataFrame(rows)
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table by column, None where a network has no thresholds."""
+    rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    return [row | {"median_init": _optional(row["median_init"])} for row in rows]
+
+
+def _optional(median_init: Any) -> bool | None:
+    return None if pd.isna(median_init) else bool(median_init)
+
+
+def _key(row: dict[str, Any]) -> str:
+    return "|".join(str(row[name]) for name in CELL)
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Share of the networks to the digit, within one image and further, by model, N, momentum."""
+    distance = table["images"].abs()
+    verdicts = table[["model", "train_size", "momentum"]].assign(
+        networks=1,
+        to_the_digit=(table["ours"].round(DIGITS) == table["released"].round(DIGITS)),
+        one_image=distance == 1,
+        further=distance > 1,
+        largest=distance,
+        loss_to_the_digit=(table["loss"].round(DIGITS) - table["released_loss"]).abs() < 1.5e-6,
+        seconds=table["seconds"],
+    )
+    return verdicts.groupby(["model", "train_size", "momentum"]).agg(
+        {
+            "networks": "sum",
+            "to_the_digit": "sum",
+            "one_image": "sum",
+            "further": "sum",
+            "largest": "max",
+            "loss_to_the_digit": "sum",
+            "seconds": "median",
+        }
+    )
+
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def main(
+    published: Annotated[
+        Path,
+        typer.Option(envvar="LIPPL2022_CSV", exists=True, help="CSV of the published values."),
+    ],
+    target: Annotated[Path, typer.Option(help="Table to add to.")] = RESULTS
+    / "exact_training.parquet",
+    minutes: Annotated[float, typer.Option(help="Start no network after this time.")] = 1e6,
+) -> None:
+    """Train what the table lacks, and print its summary."""
+    torch.set_num_threads(1)
+    with pd.option_context("display.width", 120, "display.max_columns", None):
+        typer.echo(summary(measure(published, target, minutes)))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,1 @@
+"""Protocols of published experiments: their draws, in their order, and their training."""
