@@ -84,6 +84,14 @@ def test_shallow_start() -> None:
     torch.testing.assert_close(rows.T @ rows, torch.eye(D))
 
 
+def plain_outputs(network: GLN | ReLUNetwork, inputs: Tensor, *rows: Tensor) -> Tensor:
+    """Compute outputs (n,) by torch's linear layers; without rows a ReLU whose gate is open at 0."""
+    products = nn.functional.linear(inputs, network.hidden_weights[0])
+    hidden = products.gather(1, rows[0]) if rows else products * (products >= 0)
+    bias = None if network.readout_bias is None else network.readout_bias[None]
+    return nn.functional.linear(hidden, network.readout, bias)[:, 0]
+
+
 def plain_training(network: GLN | ReLUNetwork, momentum: float) -> list[float]:
     """Train with torch's optimiser and automatic differentiation; the last batches' losses."""
     X, y = samples()
@@ -100,7 +108,7 @@ def plain_training(network: GLN | ReLUNetwork, momentum: float) -> list[float]:
         order: Tensor = torch.randperm(N, generator=generator)
         for start in range(0, N, 128):
             batch = order[start : start + 128]
-            p = torch.sigmoid(network(*(t[batch] for t in inputs)))
+            p = torch.sigmoid(plain_outputs(network, *(t[batch] for t in inputs)))
             loss = nn.functional.binary_cross_entropy(p, targets[batch])
             optimiser.zero_grad()
             torch.autograd.backward(loss)
@@ -117,9 +125,11 @@ def test_same_as_automatic_differentiation(name: str, momentum: float) -> None:
     training = train_as_released(network, *samples(), momentum=momentum)
     assert training.network is network
     assert training.steps == len(losses) * math.ceil(N / 128) == training.config.steps
-    np.testing.assert_allclose(training.batch_losses, losses, rtol=1e-3)
+    # The shallow network's products are summed in another order; the others agree to the bit.
+    rtol = 1e-4 if name == "shallow" else 0
+    np.testing.assert_allclose(training.batch_losses, losses, rtol=rtol)
     for ours, theirs in zip(network.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(ours, theirs, rtol=rtol, atol=rtol)
 
 
 def test_history_and_epochs() -> None:
@@ -167,7 +177,7 @@ def test_wrong_networks() -> None:
 def test_divergence() -> None:
     X, y = samples()
     with pytest.raises(TrainingDiverged):
-        train_as_released(released_relu(D, 5, seed=1), 1e30 * X, y)
+        train_as_released(released_relu(D, 5, seed=1), 1e39 * X, y)
 
 
 # --- the released values -------------------------------------------------------------------------
@@ -191,7 +201,7 @@ needs_mnist = pytest.mark.skipif(
 
 def accuracy(network: GLN | ReLUNetwork) -> float:
     validation = parts(500).validation
-    return float(np.mean((network.decision(validation.X) > 0) == (validation.y > 0)))
+    return float(np.mean(validation.y * network.decision(validation.X) > 0))
 
 
 def published_contexts(

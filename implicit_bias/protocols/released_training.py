@@ -68,8 +68,6 @@ from implicit_bias.validation import Array, as_labels
 # Samples that a network sees: 200 epochs of 2,000.
 SAMPLES_SEEN = 400_000
 DATA_SEED = 1
-# torch's binary cross-entropy divides by no less than this.
-SMALLEST_VARIANCE = 1e-12
 OnEpoch = Callable[[int, float], None]
 
 
@@ -283,46 +281,57 @@ def _epochs(n_samples: int, config: TrainingConfig) -> Iterator[tuple[Tensor, ..
 
 
 class _Descent:
-    """Gradient descent with momentum on a network's trained weights, a batch at a time."""
+    """Gradient descent with momentum on a network's trained weights, a batch at a time.
+
+    The products, their order and torch's own kernels are those of automatic differentiation
+    through torch's linear layers, so that every rounding is the same.
+    """
 
     @torch.no_grad()
     def __init__(
         self, network: Network, prepared: tuple[Tensor, ...], labels: Tensor, momentum: float
     ) -> None:
-        weights, (inputs, *rows) = network.hidden_weights[0].detach(), prepared
+        inputs, *rows = prepared
         self.targets = (labels > 0).to(inputs)
-        self.momentum = momentum
-        self.hidden = _hidden_layer(weights, inputs, rows, momentum)
-        self.readout = network.readout[0].detach()
-        self.bias = None if network.readout_bias is None else network.readout_bias.detach()
+        self.hidden = _hidden_layer(network.hidden_weights[0].detach(), inputs, rows, momentum)
+        self.readout = network.readout.detach()
+        self.bias = None if network.readout_bias is None else network.readout_bias.detach()[None]
         self.trains_readout = network.readout.requires_grad
-        self.readout_velocity = torch.zeros_like(self.readout)
-        self.bias_velocity = torch.zeros((), dtype=inputs.dtype)
+        self.readout_velocity = _Velocity(self.readout, momentum)
+        self.bias_velocity = _Velocity(torch.zeros(1), momentum)
 
     @torch.no_grad()
     def step(self, batch: Tensor, rate: float) -> float:
         """Descend from the loss of a batch, and return it."""
         hidden, targets = self.hidden.outputs(batch), self.targets[batch]
-        outputs = hidden @ self.readout
-        if self.bias is not None:
-            outputs += self.bias
+        outputs = nn.functional.linear(hidden, self.readout, self.bias)[:, 0]
         if not torch.isfinite(outputs).all():
             raise TrainingDiverged("training diverged: an output is not finite. Scale the inputs")
         p = torch.sigmoid(outputs)
-        loss = nn.functional.binary_cross_entropy(p, targets).item()
-        # As torch computes it, whose loss is flat where p has been rounded to 0 or 1.
-        variance = (1 - p) * p
-        slopes = (p - targets) / variance.clamp(min=SMALLEST_VARIANCE) / len(p) * variance
+        loss = nn.functional.binary_cross_entropy(p, targets)
+        one, mean = torch.ones_like(loss), 1
+        slopes = torch.ops.aten.binary_cross_entropy_backward(one, p, targets, None, mean)
+        slopes = torch.ops.aten.sigmoid_backward(slopes, p)[:, None]
         # The hidden layer's slopes are those at the readout before its step.
-        hidden_slopes = slopes[:, None] * self.readout
+        hidden_slopes = slopes * self.readout
         if self.trains_readout:
-            self.readout_velocity.mul_(self.momentum).add_(slopes @ hidden)
-            self.readout.sub_(self.readout_velocity, alpha=rate)
+            self.readout.sub_(self.readout_velocity.after(slopes.T @ hidden), alpha=rate)
         if self.bias is not None:
-            self.bias_velocity.mul_(self.momentum).add_(slopes.sum())
-            self.bias.sub_(self.bias_velocity, alpha=rate)
+            self.bias.sub_(self.bias_velocity.after(slopes.sum(dim=0)), alpha=rate)
         self.hidden.descend(hidden_slopes, rate)
-        return loss
+        return loss.item()
+
+
+class _Velocity:
+    """Sum of the gradients so far, the latest with weight 1, each one before with momentum less."""
+
+    def __init__(self, weights: Tensor, momentum: float) -> None:
+        self.momentum = momentum
+        self.sum = torch.zeros_like(weights) if momentum else None
+
+    def after(self, gradient: Tensor) -> Tensor:
+        """Return the velocity after one more gradient."""
+        return gradient if self.sum is None else self.sum.mul_(self.momentum).add_(gradient)
 
 
 class _HiddenLayer(ABC):
@@ -353,7 +362,7 @@ class _Contexts(_HiddenLayer):
 
     def __init__(self, weights: Tensor, inputs: Tensor, rows: Tensor, momentum: float) -> None:
         self.weights, self.inputs, self.rows = weights, inputs, rows
-        self.momentum, self.velocity = momentum, torch.zeros_like(weights)
+        self.velocity = _Velocity(weights, momentum)
 
     def outputs(self, batch: Tensor) -> Tensor:
         self.x, self.selected = self.inputs[batch], self.rows[batch]
@@ -362,8 +371,7 @@ class _Contexts(_HiddenLayer):
     def descend(self, slopes: Tensor, rate: float) -> None:
         of_rows = slopes.new_zeros(len(slopes), len(self.weights))
         of_rows.scatter_(1, self.selected, slopes)
-        self.velocity.addmm_(of_rows.T, self.x, beta=self.momentum)
-        self.weights.sub_(self.velocity, alpha=rate)
+        self.weights.sub_(self.velocity.after(of_rows.T @ self.x), alpha=rate)
 
 
 @final
@@ -374,17 +382,17 @@ class _OneUnit(_HiddenLayer):
         self.weights, self.inputs, self.rows = weights, inputs, rows[:, 0]
         occurring, position = np.unique(self.rows.numpy(), return_inverse=True)
         self.occurring, self.position = torch.tensor(occurring), torch.tensor(position)
-        self.momentum = momentum
-        self.velocity = weights.new_zeros(len(occurring), weights.shape[1])
+        self.gradient = weights.new_empty(len(occurring), weights.shape[1])
+        self.velocity = _Velocity(self.gradient, momentum)
 
     def outputs(self, batch: Tensor) -> Tensor:
         self.x, self.batch = self.inputs[batch], batch
         return (self.x * self.weights[self.rows[batch]]).sum(dim=1, keepdim=True)
 
     def descend(self, slopes: Tensor, rate: float) -> None:
-        self.velocity.mul_(self.momentum)
-        self.velocity.index_add_(0, self.position[self.batch], slopes * self.x)
-        self.weights.index_add_(0, self.occurring, self.velocity, alpha=-rate)
+        self.gradient.zero_().index_add_(0, self.position[self.batch], slopes * self.x)
+        change = self.velocity.after(self.gradient)
+        self.weights.index_add_(0, self.occurring, change, alpha=-rate)
 
 
 @final
@@ -393,7 +401,7 @@ class _Rectified(_HiddenLayer):
 
     def __init__(self, weights: Tensor, inputs: Tensor, momentum: float) -> None:
         self.weights, self.inputs = weights, inputs
-        self.momentum, self.velocity = momentum, torch.zeros_like(weights)
+        self.velocity = _Velocity(weights, momentum)
 
     def outputs(self, batch: Tensor) -> Tensor:
         self.x = self.inputs[batch]
@@ -402,5 +410,5 @@ class _Rectified(_HiddenLayer):
         return products * self.open
 
     def descend(self, slopes: Tensor, rate: float) -> None:
-        self.velocity.addmm_((slopes * self.open).T, self.x, beta=self.momentum)
-        self.weights.sub_(self.velocity, alpha=rate)
+        gradient = (slopes * self.open).T @ self.x
+        self.weights.sub_(self.velocity.after(gradient), alpha=rate)
