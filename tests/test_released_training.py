@@ -85,7 +85,7 @@ def test_shallow_start() -> None:
 
 
 def plain_outputs(network: GLN | ReLUNetwork, inputs: Tensor, *rows: Tensor) -> Tensor:
-    """Compute outputs (n,) by torch's linear layers; without rows a ReLU whose gate is open at 0."""
+    """Compute outputs (n,) by linear layers; without rows, of a ReLU whose gate is open at 0."""
     products = nn.functional.linear(inputs, network.hidden_weights[0])
     hidden = products.gather(1, rows[0]) if rows else products * (products >= 0)
     bias = None if network.readout_bias is None else network.readout_bias[None]

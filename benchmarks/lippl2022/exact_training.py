@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,9 +37,11 @@ import pandas as pd
 import torch
 import typer
 
+from benchmarks.lippl2022.as_published import Regrouped, folds
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_mnist
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.estimators.svm import GatedSVC
+from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.protocols.released_training import (
     ReleasedTraining,
@@ -275,6 +278,91 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
             "seconds": "median",
         }
     )
+
+
+def rounding(cell: Cell, images: Images, repeats: int = 4) -> pd.DataFrame:
+    """Train a cell from initial hidden weights that differ in their last bit, some times.
+
+    Where units die, the ends differ: the released value is then one of as many as there are
+    machines. Elsewhere they are all the same.
+
+    Returns
+    -------
+    DataFrame
+        A row a training: the cell, ``repeat`` (0: the weights as drawn), ``accuracy``, ``loss`` of
+        the last batch, ``dead_units``.
+    """
+    parts, rows = images.split(cell.train_size), []
+    for repeat in range(repeats + 1):
+        network = initial_network(cell, images)
+        weights = network.hidden_weights[0].detach()
+        if repeat:
+            generator = torch.Generator().manual_seed(repeat)
+            up = torch.rand(weights.shape, generator=generator) < 0.5
+            weights.copy_(torch.nextafter(weights, torch.where(up, torch.inf, -torch.inf)))
+        training = train_as_released(network, parts.train.X, parts.train.y, momentum=cell.momentum)
+        rows.append(
+            asdict(cell)
+            | {
+                "repeat": repeat,
+                "accuracy": correct(network, parts.validation) / len(parts.validation),
+                "loss": float(training.batch_losses[-1]),
+                "dead_units": dead_units(network, parts.train.X),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+# --- agreement of the SVMs with the exact networks -----------------------------------------------
+
+
+def in_contexts(network: GLN, contexts: HyperplaneContexts) -> GLN:
+    """Return a copy of a trained GLN in other contexts than those it was trained in."""
+    moved = deepcopy(network)
+    moved.gatings = (contexts,)
+    return moved
+
+
+def svm(cell: Cell, images: Images) -> GatedSVC:
+    """Fit the certified SVM that the released tables compare with the network of a cell.
+
+    SVM-GLN has the released groups (`as_published.folds`). SVM-RC has the gates of seed 1 beside
+    every network without momentum, as in the released tables.
+    """
+    train = images.split(cell.train_size).train
+    gating: Gating
+    if cell.model == RELU:
+        seed = cell.seed if cell.momentum else 1
+        gating = UnitGates.published(cell.hidden_units, reference=images.everything.X, seed=seed)
+    else:
+        contexts = images.contexts(cell)
+        if cell.model == GLN_MODEL:
+            gating = Regrouped(contexts, folds(contexts))
+        else:
+            gating = GlobalContexts.collapse(contexts, train.X)
+    return GatedSVC(gating).fit(train.X, train.y)
+
+
+def agreements(cell: Cell, images: Images) -> dict[str, float]:
+    """Share of the validation images on which the SVM and the exact network of a cell agree.
+
+    Returns
+    -------
+    dict
+        ``agreement`` with the network as it was trained; with thresholds at their medians also
+        ``drawn``, with the network in the contexts of the thresholds as first drawn: a released
+        checkpoint has no thresholds, and whoever loads it gets those of the seed.
+    """
+    X = images.split(cell.train_size).validation.X
+    signs = np.sign(svm(cell, images).decision_function(X))
+    network = trained(cell, images).network
+    found = {"agreement": float(np.mean(signs == np.sign(outputs(network, X))))}
+    if cell.median_init:
+        assert isinstance(network, GLN)
+        drawn = images.contexts(replace(cell, median_init=False))
+        moved = outputs(in_contexts(network, drawn), X)
+        found["drawn"] = float(np.mean(signs == np.sign(moved)))
+    return found
 
 
 app = typer.Typer(add_completion=False)
