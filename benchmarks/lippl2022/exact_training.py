@@ -1,15 +1,15 @@
 r"""Every released value of a network beside ours, trained with the same random draws.
 
-    python benchmarks/lippl2022/exact_training.py --published lippl2022.csv
-    python benchmarks/lippl2022/exact_training.py --published lippl2022.csv --summary
-    python benchmarks/lippl2022/exact_training.py --published lippl2022.csv --rounding
-    python benchmarks/lippl2022/exact_training.py --published lippl2022.csv --agreement
+    python benchmarks/lippl2022/exact_training.py networks --published lippl2022.csv
+    python benchmarks/lippl2022/exact_training.py rounding --published lippl2022.csv
+    python benchmarks/lippl2022/exact_training.py agreements --published lippl2022.csv
 
-The first is resumable: it keeps a row for each network, those without momentum first and narrow
-ones before wide ones. --rounding trains the networks that do not match again, from initial weights
-that differ in their last bit. --agreement compares SVMs with exact networks (`agreements`).
+All three are resumable: they keep a row for each cell, those without momentum first and narrow
+networks before wide ones. The first lays accuracy and loss beside the released ones; the second
+trains the networks that do not match again, from initial weights that differ in their last bit;
+the third compares certified SVMs with the exact networks (`agreements`).
 
-Columns of the table: the cell (`CELL`), and
+Columns of the first table: the cell (`CELL`), and
 
 =====================  ======================================================================
 released, ours         validation accuracy
@@ -25,7 +25,7 @@ Source: Lippl, Abbott, Chung (2022), their released results.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, lru_cache
@@ -55,6 +55,8 @@ from implicit_bias.validation import Array
 
 RESULTS = Path(__file__).parent.parent / "results" / "lippl2022"
 GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
+# Released SVMs, and the networks that they are compared with.
+SVMS = {"SVM-GLN": GLN_MODEL, "SVM-shallow": SHALLOW, "SVM-RC": RELU}
 CELL = ["model", "train_size", "hidden_units", "hyperplanes", "seed", "median_init", "momentum"]
 # The released values have six digits.
 DIGITS = 6
@@ -205,20 +207,19 @@ def released_networks(published: Path) -> pd.DataFrame:
 
 def cells(table: pd.DataFrame) -> Iterator[Cell]:
     """Yield the cell of each row."""
-    for row in _records(table[CELL]):
-        yield Cell(**row)
+    yield from map(_cell, _records(table))
 
 
-def measured(cell: Cell, released: float, released_loss: float, images: Images) -> dict[str, Any]:
-    """Train a cell and lay it beside the released values: a row of the table."""
+def measured(cell: Cell, released: tuple[float, float], images: Images) -> dict[str, Any]:
+    """Train a cell and lay it beside the released accuracy and loss: a row of the table."""
     parts = images.split(cell.train_size)
     training = trained(cell, images)
     right, n_images = correct(training.network, parts.validation), len(parts.validation)
     return asdict(cell) | {
-        "released": released,
+        "released": released[0],
         "ours": right / n_images,
-        "images": right - round(released * n_images),
-        "released_loss": released_loss,
+        "images": right - round(released[0] * n_images),
+        "released_loss": released[1],
         "loss": float(training.batch_losses[-1]),
         "dead_units": dead_units(training.network, parts.train.X),
         "seconds": training.seconds,
@@ -227,16 +228,38 @@ def measured(cell: Cell, released: float, released_loss: float, images: Images) 
 
 def measure(published: Path, target: Path, minutes: float) -> pd.DataFrame:
     """Add a row to the table for each released network that it lacks, until the time is over."""
-    rows = _records(pd.read_parquet(target)) if target.exists() else []
-    done = {_key(row) for row in rows}
-    images, end = Images(), time.monotonic() + 60 * minutes
-    table = released_networks(published)
+    images, table = Images(), released_networks(published)
     values = table[["released", "released_loss"]].itertuples(index=False)
-    for cell, (released, released_loss) in zip(cells(table), values, strict=True):
+    released = {
+        cell: (float(accuracy), float(loss))
+        for cell, (accuracy, loss) in zip(cells(table), values, strict=True)
+    }
+    return fill(target, released, lambda cell: measured(cell, released[cell], images), minutes)
+
+
+def fill(
+    target: Path, wanted: Iterable[Cell], row: Callable[[Cell], dict[str, Any]], minutes: float
+) -> pd.DataFrame:
+    """Add the row of each wanted cell that a table lacks, and write it after each.
+
+    Parameters
+    ----------
+    target : Path
+        Parquet file of the table, which need not be there.
+    wanted : iterable of Cell
+        In the order in which they are computed.
+    row : callable
+        Computes the row of a cell, which has the columns `CELL`.
+    minutes : float
+        No row is started after this time.
+    """
+    rows = _records(pd.read_parquet(target)) if target.exists() else []
+    done, end = {_cell(row) for row in rows}, time.monotonic() + 60 * minutes
+    for cell in wanted:
         if time.monotonic() > end:
             break
-        if _key(asdict(cell)) not in done:
-            rows.append(measured(cell, released, released_loss, images))
+        if cell not in done:
+            rows.append(row(cell))
             write_atomically(target, pd.DataFrame(rows).to_parquet)
     return pd.DataFrame(rows)
 
@@ -251,8 +274,8 @@ def _optional(median_init: Any) -> bool | None:
     return None if pd.isna(median_init) else bool(median_init)
 
 
-def _key(row: dict[str, Any]) -> str:
-    return "|".join(str(row[name]) for name in CELL)
+def _cell(row: dict[str, Any]) -> Cell:
+    return Cell(**{name: row[name] for name in CELL})
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
@@ -365,24 +388,99 @@ def agreements(cell: Cell, images: Images) -> dict[str, float]:
     return found
 
 
+def released_agreements(published: Path) -> dict[Cell, float]:
+    """Read the released agreements of SVM-GLN, SVM-shallow and SVM-RC, by the network's cell."""
+    frame = pd.read_csv(published)
+    frame = frame[(frame["metric"] == "agreement_with_GD") & frame["model"].isin(list(SVMS))]
+    # SVM-GLN and SVM-shallow are compared with the networks without momentum.
+    frame = frame.assign(
+        model=frame["model"].map(SVMS), momentum=frame["momentum"].fillna(0.0)
+    ).dropna(subset="value")
+    frame.loc[frame["model"] == RELU, "median_init"] = None
+    found = dict(zip(cells(frame), frame["value"], strict=True))
+    return dict(sorted(found.items(), key=lambda item: (item[0].momentum, item[0].cost)))
+
+
+def measure_agreements(published: Path, target: Path, minutes: float) -> pd.DataFrame:
+    """Add a row for each released agreement that the table lacks, until the time is over.
+
+    Beside the cell a row has ``released``, ``agreement`` and ``drawn`` (see `agreements`; nan
+    where thresholds are not at their medians).
+    """
+    images, released = Images(), released_agreements(published)
+
+    def row(cell: Cell) -> dict[str, Any]:
+        values = {"released": released[cell], "drawn": np.nan} | agreements(cell, images)
+        return asdict(cell) | values
+
+    return fill(target, released, row, minutes)
+
+
+def agreement_summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Count, by model and thresholds, which of our agreements has the released value."""
+    n_images = 12_000
+    columns = {"agreement": "own contexts", "drawn": "contexts as drawn"}
+    counted = table[["model", "momentum"]].assign(
+        thresholds=table["median_init"].map({True: "median", False: "random"}).fillna("none"),
+        cells=1,
+    )
+    for column, words in columns.items():
+        images = ((table[column] - table["released"]).abs() * n_images).round()
+        counted[f"{words}, to the digit"] = images == 0
+        counted[f"{words}, within 3 images"] = images <= 3
+    return counted.groupby(["model", "thresholds", "momentum"]).sum()
+
+
 app = typer.Typer(add_completion=False)
+Published = Annotated[
+    Path, typer.Option(envvar="LIPPL2022_CSV", exists=True, help="CSV of the published values.")
+]
+Results = Annotated[Path, typer.Option(help="Folder of the tables.")]
+Minutes = Annotated[float, typer.Option(help="Start nothing after this time.")]
 
 
-@app.command()
-def main(
-    published: Annotated[
-        Path,
-        typer.Option(envvar="LIPPL2022_CSV", exists=True, help="CSV of the published values."),
-    ],
-    target: Annotated[Path, typer.Option(help="Table to add to.")] = RESULTS
-    / "exact_training.parquet",
-    minutes: Annotated[float, typer.Option(help="Start no network after this time.")] = 1e6,
+@app.command("networks")
+def networks_command(
+    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
 ) -> None:
-    """Train what the table lacks, and print its summary."""
-    torch.set_num_threads(1)
-    with pd.option_context("display.width", 120, "display.max_columns", None):
-        typer.echo(summary(measure(published, target, minutes)))
+    """Train each released network that the table lacks, and print the summary."""
+    _show(summary(measure(published, results / "exact_training.parquet", minutes)))
+
+
+@app.command("rounding")
+def rounding_command(
+    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
+) -> None:
+    """Train the networks that do not match again, from weights that differ in their last bit."""
+    table = pd.read_parquet(results / "exact_training.parquet")
+    images, wanted = Images(), cells(table[table["images"] != 0])
+
+    def row(cell: Cell) -> dict[str, Any]:
+        ends = rounding(cell, images)
+        return asdict(cell) | {
+            "least": ends["accuracy"].min(),
+            "most": ends["accuracy"].max(),
+            "dead_units": int(ends["dead_units"].max()),
+        }
+
+    found = fill(results / "exact_training_rounding.parquet", wanted, row, minutes)
+    _show(found.merge(table[[*CELL, "released", "ours", "images"]], on=CELL))
+
+
+@app.command("agreements")
+def agreements_command(
+    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
+) -> None:
+    """Compare each certified SVM with the exact network, and print the summary."""
+    table = measure_agreements(published, results / "exact_agreements.parquet", minutes)
+    _show(agreement_summary(table))
+
+
+def _show(table: pd.DataFrame) -> None:
+    with pd.option_context("display.width", 160, "display.max_columns", None):
+        typer.echo(table.to_string())
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # two on busy cores wait for each other
     app()
