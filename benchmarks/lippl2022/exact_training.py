@@ -306,8 +306,8 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 def rounding(cell: Cell, images: Images, repeats: int = 4) -> pd.DataFrame:
     """Train a cell from initial hidden weights that differ in their last bit, some times.
 
-    Where units die, the ends differ: the released value is then one of as many as there are
-    machines. Elsewhere they are all the same.
+    Where the ends differ and the released value lies among them, rounding explains what is left
+    between it and ours. GLNs, whose gates do not move, end the same.
 
     Returns
     -------

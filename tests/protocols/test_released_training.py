@@ -11,13 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias.certificate import certify
+from implicit_bias.comparison import compare
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.datasets.images import load_mnist
+from implicit_bias.estimators.networks import GLNClassifier
+from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem import MarginProblem
 from implicit_bias.protocols.released_training import (
+    ReleasedTraining,
     released_gln,
     released_relu,
     released_shallow_gln,
@@ -165,6 +169,18 @@ def test_certify_takes_the_network() -> None:
     assert certify(problem, coef=network.coef()).lower == 0.0
 
 
+def test_a_classifier_and_a_comparison_take_the_training() -> None:
+    X, y = samples()
+    drawn = contexts(4, 1)
+    network = GLNClassifier(4, 1, contexts=drawn, readout_bias=True, dtype="float32").fit_by(
+        X, y, lambda _, X, y: train_as_released(released_gln(drawn, seed=3), X, y)
+    )
+    assert isinstance(network.training_, ReleasedTraining)
+    svm = GLNSVC(4, 1, contexts=drawn, C=1.0).fit(X[:20], y[:20])
+    comparison = compare({"gd": network, "svm": svm}, X, y)
+    assert comparison.models[0].error == np.mean(y * network.network_.decision(X) <= 0)
+
+
 def test_wrong_networks() -> None:
     X, y = samples()
     with pytest.raises(ValueError, match="one unit"):
@@ -271,7 +287,7 @@ def test_released_shallow() -> None:
     [(500, 50, 0.0, 0.8875), (1000, 10, 0.9, 0.868417)],
 )
 def test_released_relu(train_size: int, n_units: int, momentum: float, released: float) -> None:
-    """With momentum 0.9, rounding shifts a network that loses units: three in a thousand here."""
+    """With momentum 0.9 the last bit of the initial weights moves this network by 0.004."""
     train = parts(train_size).train
     network = released_relu(785, n_units, seed=1)
     train_as_released(network, train.X, train.y, momentum=momentum)
