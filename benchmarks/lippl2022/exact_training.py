@@ -1,0 +1,489 @@
+r"""Every released value of a network beside ours, trained with the same random draws.
+
+    python benchmarks/lippl2022/exact_training.py networks --published lippl2022.csv
+    python benchmarks/lippl2022/exact_training.py rounding --published lippl2022.csv
+    python benchmarks/lippl2022/exact_training.py agreements --published lippl2022.csv
+
+All three are resumable: they keep a row for each cell, those without momentum first and narrow
+networks before wide ones. The first lays accuracy and loss beside the released ones; the second
+trains the networks that do not match again, from initial weights that differ in their last bit;
+the third compares certified SVMs with the exact networks (`agreements`).
+
+Columns of the first table: the cell (`CELL`), and
+
+=====================  ======================================================================
+released, ours         validation accuracy
+images                 validation images that ours classifies right, less theirs
+released_loss, loss    of the last batch
+dead_units             of a ReLU network: units on for no training sample at the end
+seconds                of the training
+=====================  ======================================================================
+
+Source: Lippl, Abbott, Chung (2022), their released results.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+
+from benchmarks.lippl2022.as_published import Regrouped, folds
+from implicit_bias.datasets.dataset import Dataset, Split, split
+from implicit_bias.datasets.images import load_mnist
+from implicit_bias.estimators.svm import GatedSVC
+from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts
+from implicit_bias.networks import GLN, Network, ReLUNetwork
+from implicit_bias.protocols import lippl2022
+from implicit_bias.protocols.released_training import (
+    ReleasedTraining,
+    released_gln,
+    released_relu,
+    released_shallow_gln,
+    train_as_released,
+)
+from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.validation import Array
+
+RESULTS = Path(__file__).parent.parent / "results" / "lippl2022"
+GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
+# Released SVMs, and the networks that they are compared with.
+SVMS = {"SVM-GLN": GLN_MODEL, "SVM-shallow": SHALLOW, "SVM-RC": RELU}
+CELL = ["model", "train_size", "hidden_units", "hyperplanes", "seed", "median_init", "momentum"]
+# The released values have six digits.
+DIGITS = 6
+# Samples whose weight rows are gathered at once: 785 features of each.
+GATHERED = 1024
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A released network.
+
+    Parameters
+    ----------
+    model : {"GD-GLN", "GD-shallow", "GD-ReLU"}
+    train_size, hidden_units, hyperplanes, seed : int
+        N, H, k, and the context seed (ReLU: the initial seed).
+    median_init : bool or None
+        Thresholds at the medians, or as drawn; None without thresholds.
+    momentum : float
+        0 or 0.9.
+    """
+
+    model: str
+    train_size: int
+    hidden_units: int
+    hyperplanes: int
+    seed: int
+    median_init: bool | None
+    momentum: float
+
+    @property
+    def cost(self) -> float:
+        """Roughly the number of weight rows that a step of the training touches."""
+        if self.model == SHALLOW:
+            return 20 + min(2**self.hyperplanes, self.train_size) / 16
+        return self.hidden_units * (2**self.hyperplanes if self.model == GLN_MODEL else 1)
+
+
+class Images:
+    """MNIST, its released splits and contexts."""
+
+    @cached_property
+    def everything(self) -> Dataset:
+        """All 60,000 images: medians are taken over them."""
+        return load_mnist()
+
+    @cache  # noqa: B019  # one object a process
+    def split(self, train_size: int) -> Split:
+        """Return the first samples and the last 12,000 of the released permutation."""
+        return split(self.everything, train_size, seed=1)
+
+    def contexts(self, cell: Cell) -> HyperplaneContexts:
+        """Return the contexts of a GLN, fitted on the training samples of its cell."""
+        hyperplanes = self._hyperplanes(
+            cell.hidden_units, cell.hyperplanes, cell.seed, bool(cell.median_init)
+        )
+        return HyperplaneContexts.from_hyperplanes(
+            self.split(cell.train_size).train.X,
+            hyperplanes.weights,
+            hyperplanes.thresholds,
+            single_precision=True,
+        )
+
+    @lru_cache(maxsize=1)  # noqa: B019
+    def _hyperplanes(
+        self, n_units: int, n_hyperplanes: int, seed: int, median: bool
+    ) -> HyperplaneContexts:
+        """Draw hyperplanes, which do not depend on N; medians take longer than a training."""
+        return lippl2022.draw_contexts(
+            self.split(500).train.X,
+            n_units,
+            n_hyperplanes,
+            threshold="median" if median else "random",
+            reference=self.everything.X,
+            seed=seed,
+        )
+
+
+def initial_network(cell: Cell, images: Images) -> GLN | ReLUNetwork:
+    """Return the untrained network of a cell."""
+    if cell.model == RELU:
+        return released_relu(images.everything.n_features, cell.hidden_units, seed=cell.seed)
+    start = released_gln if cell.model == GLN_MODEL else released_shallow_gln
+    return start(images.contexts(cell), seed=cell.seed)
+
+
+def trained(cell: Cell, images: Images) -> ReleasedTraining:
+    """Train the network of a cell as released."""
+    train = images.split(cell.train_size).train
+    return train_as_released(
+        initial_network(cell, images), train.X, train.y, momentum=cell.momentum
+    )
+
+
+def outputs(network: Network, X: Array) -> Array:
+    """f(x) of inputs (n, D), shape (n,), in the network's precision.
+
+    A GLN of one unit may have 2^15 weight rows: only those that a sample selects are used.
+    """
+    if not (isinstance(network, GLN) and network.gatings[0].n_units == 1):
+        return network.decision(X)
+    weights, scale = network.hidden_weights[0].detach(), network.readout.item()
+    inputs, rows = network.prepare(X)
+    blocks = zip(torch.split(inputs, GATHERED), torch.split(rows[:, 0], GATHERED), strict=True)
+    products = torch.cat([(x * weights[row]).sum(dim=1) for x, row in blocks])
+    return (scale * products + network.readout_bias_value).double().numpy()
+
+
+def correct(network: Network, samples: Dataset) -> int:
+    """Count the samples that a network classifies right; f(x) = 0 is an error, as released.
+
+    A narrow ReLU network has all units off for some images.
+    """
+    return int(np.count_nonzero(samples.y * outputs(network, samples.X) > 0))
+
+
+def dead_units(network: Network, X: Array) -> int:
+    """Count the units of a ReLU network that are on for no sample of X (n, D)."""
+    if network.fixed_gates:
+        return 0
+    on = network.gate_pattern(*network.prepare(X)).any(dim=0)
+    return int((~on).sum().item())
+
+
+def released_networks(published: Path) -> pd.DataFrame:
+    """Read the released networks: a row a cell, with ``released`` and ``released_loss``.
+
+    Networks without momentum are first, and cheap ones before those that take long. Cells that
+    share their hyperplanes follow each other.
+    """
+    frame = pd.read_csv(published)
+    frame = frame[frame["model"].isin([GLN_MODEL, SHALLOW, RELU])]
+    # A pivot would drop the ReLU networks, which have no thresholds.
+    values = frame.fillna({"median_init": "none"}).pivot_table(
+        index=CELL, columns="metric", values="value", aggfunc="first"
+    )
+    table = values.reset_index().rename(
+        columns={"val_accuracy": "released", "last_batch_loss": "released_loss"}
+    )
+    table["median_init"] = [
+        {"True": True, "False": False}.get(str(value)) for value in table["median_init"]
+    ]
+    table["cost"] = [cell.cost for cell in cells(table)]
+    order = ["momentum", "cost", *(name for name in CELL if name != "train_size"), "train_size"]
+    table = table.sort_values(order, kind="stable", ignore_index=True)
+    return table[[*CELL, "released", "released_loss"]]
+
+
+def cells(table: pd.DataFrame) -> Iterator[Cell]:
+    """Yield the cell of each row."""
+    yield from map(_cell, _records(table))
+
+
+def measured(cell: Cell, released: tuple[float, float], images: Images) -> dict[str, Any]:
+    """Train a cell and lay it beside the released accuracy and loss: a row of the table."""
+    parts = images.split(cell.train_size)
+    training = trained(cell, images)
+    right, n_images = correct(training.network, parts.validation), len(parts.validation)
+    return asdict(cell) | {
+        "released": released[0],
+        "ours": right / n_images,
+        "images": right - round(released[0] * n_images),
+        "released_loss": released[1],
+        "loss": float(training.batch_losses[-1]),
+        "dead_units": dead_units(training.network, parts.train.X),
+        "seconds": training.seconds,
+    }
+
+
+def measure(published: Path, target: Path, minutes: float) -> pd.DataFrame:
+    """Add a row to the table for each released network that it lacks, until the time is over."""
+    images, table = Images(), released_networks(published)
+    values = table[["released", "released_loss"]].itertuples(index=False)
+    released = {
+        cell: (float(accuracy), float(loss))
+        for cell, (accuracy, loss) in zip(cells(table), values, strict=True)
+    }
+    return fill(target, released, lambda cell: measured(cell, released[cell], images), minutes)
+
+
+def fill(
+    target: Path, wanted: Iterable[Cell], row: Callable[[Cell], dict[str, Any]], minutes: float
+) -> pd.DataFrame:
+    """Add the row of each wanted cell that a table lacks, and write it after each.
+
+    Parameters
+    ----------
+    target : Path
+        Parquet file of the table, which need not be there.
+    wanted : iterable of Cell
+        In the order in which they are computed.
+    row : callable
+        Computes the row of a cell, which has the columns `CELL`.
+    minutes : float
+        No row is started after this time.
+    """
+    rows = _records(pd.read_parquet(target)) if target.exists() else []
+    done, end = {_cell(row) for row in rows}, time.monotonic() + 60 * minutes
+    for cell in wanted:
+        if time.monotonic() > end:
+            break
+        if cell not in done:
+            rows.append(row(cell))
+            write_atomically(target, pd.DataFrame(rows).to_parquet)
+    return pd.DataFrame(rows)
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table by column, None where a network has no thresholds."""
+    rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    return [row | {"median_init": _optional(row["median_init"])} for row in rows]
+
+
+def _optional(median_init: Any) -> bool | None:
+    return None if pd.isna(median_init) else bool(median_init)
+
+
+def _cell(row: dict[str, Any]) -> Cell:
+    return Cell(**{name: row[name] for name in CELL})
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Share of the networks to the digit, within one image and further, by model, N, momentum."""
+    distance = table["images"].abs()
+    verdicts = table[["model", "train_size", "momentum"]].assign(
+        networks=1,
+        to_the_digit=(table["ours"].round(DIGITS) == table["released"].round(DIGITS)),
+        one_image=distance == 1,
+        further=distance > 1,
+        largest=distance,
+        loss_to_the_digit=(table["loss"].round(DIGITS) - table["released_loss"]).abs() < 1.5e-6,
+        seconds=table["seconds"],
+    )
+    return verdicts.groupby(["model", "train_size", "momentum"]).agg(
+        {
+            "networks": "sum",
+            "to_the_digit": "sum",
+            "one_image": "sum",
+            "further": "sum",
+            "largest": "max",
+            "loss_to_the_digit": "sum",
+            "seconds": "median",
+        }
+    )
+
+
+def rounding(cell: Cell, images: Images, repeats: int = 4) -> pd.DataFrame:
+    """Train a cell from initial hidden weights that differ in their last bit, some times.
+
+    Where the ends differ and the released value lies among them, rounding explains what is left
+    between it and ours. GLNs, whose gates do not move, end the same.
+
+    Returns
+    -------
+    DataFrame
+        A row a training: the cell, ``repeat`` (0: the weights as drawn), ``accuracy``, ``loss`` of
+        the last batch, ``dead_units``.
+    """
+    parts, rows = images.split(cell.train_size), []
+    for repeat in range(repeats + 1):
+        network = initial_network(cell, images)
+        weights = network.hidden_weights[0].detach()
+        if repeat:
+            generator = torch.Generator().manual_seed(repeat)
+            up = torch.rand(weights.shape, generator=generator) < 0.5
+            weights.copy_(torch.nextafter(weights, torch.where(up, torch.inf, -torch.inf)))
+        training = train_as_released(network, parts.train.X, parts.train.y, momentum=cell.momentum)
+        rows.append(
+            asdict(cell)
+            | {
+                "repeat": repeat,
+                "accuracy": correct(network, parts.validation) / len(parts.validation),
+                "loss": float(training.batch_losses[-1]),
+                "dead_units": dead_units(network, parts.train.X),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+# --- agreement of the SVMs with the exact networks -----------------------------------------------
+
+
+def in_contexts(network: GLN, contexts: HyperplaneContexts) -> GLN:
+    """Return a copy of a trained GLN in other contexts than those it was trained in."""
+    moved = deepcopy(network)
+    moved.gatings = (contexts,)
+    return moved
+
+
+def svm(cell: Cell, images: Images) -> GatedSVC:
+    """Fit the certified SVM that the released tables compare with the network of a cell.
+
+    SVM-GLN has the released groups (`as_published.folds`). SVM-RC has the gates of seed 1 beside
+    every network without momentum, as in the released tables.
+    """
+    train = images.split(cell.train_size).train
+    gating: Gating
+    if cell.model == RELU:
+        seed = cell.seed if cell.momentum else 1
+        gating = lippl2022.draw_unit_gates(
+            cell.hidden_units, reference=images.everything.X, seed=seed
+        )
+    else:
+        contexts = images.contexts(cell)
+        if cell.model == GLN_MODEL:
+            gating = Regrouped(contexts, folds(contexts))
+        else:
+            gating = GlobalContexts.collapse(contexts, train.X)
+    return GatedSVC(gating).fit(train.X, train.y)
+
+
+def agreements(cell: Cell, images: Images) -> dict[str, float]:
+    """Share of the validation images on which the SVM and the exact network of a cell agree.
+
+    Returns
+    -------
+    dict
+        ``agreement`` with the network as it was trained; with thresholds at their medians also
+        ``drawn``, with the network in the contexts of the thresholds as first drawn: a released
+        checkpoint has no thresholds, and whoever loads it gets those of the seed.
+    """
+    X = images.split(cell.train_size).validation.X
+    signs = np.sign(svm(cell, images).decision_function(X))
+    network = trained(cell, images).network
+    found = {"agreement": float(np.mean(signs == np.sign(outputs(network, X))))}
+    if cell.median_init:
+        assert isinstance(network, GLN)
+        drawn = images.contexts(replace(cell, median_init=False))
+        moved = outputs(in_contexts(network, drawn), X)
+        found["drawn"] = float(np.mean(signs == np.sign(moved)))
+    return found
+
+
+def released_agreements(published: Path) -> dict[Cell, float]:
+    """Read the released agreements of SVM-GLN, SVM-shallow and SVM-RC, by the network's cell."""
+    frame = pd.read_csv(published)
+    frame = frame[(frame["metric"] == "agreement_with_GD") & frame["model"].isin(list(SVMS))]
+    # SVM-GLN and SVM-shallow are compared with the networks without momentum.
+    frame = frame.assign(
+        model=frame["model"].map(SVMS), momentum=frame["momentum"].fillna(0.0)
+    ).dropna(subset="value")
+    frame.loc[frame["model"] == RELU, "median_init"] = None
+    found = dict(zip(cells(frame), frame["value"], strict=True))
+    return dict(sorted(found.items(), key=lambda item: (item[0].momentum, item[0].cost)))
+
+
+def measure_agreements(published: Path, target: Path, minutes: float) -> pd.DataFrame:
+    """Add a row for each released agreement that the table lacks, until the time is over.
+
+    Beside the cell a row has ``released``, ``agreement`` and ``drawn`` (see `agreements`; nan
+    where thresholds are not at their medians).
+    """
+    images, released = Images(), released_agreements(published)
+
+    def row(cell: Cell) -> dict[str, Any]:
+        values = {"released": released[cell], "drawn": np.nan} | agreements(cell, images)
+        return asdict(cell) | values
+
+    return fill(target, released, row, minutes)
+
+
+def agreement_summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Count, by model and thresholds, which of our agreements has the released value."""
+    n_images = 12_000
+    columns = {"agreement": "own contexts", "drawn": "contexts as drawn"}
+    counted = table[["model", "momentum"]].assign(
+        thresholds=table["median_init"].map({True: "median", False: "random"}).fillna("none"),
+        cells=1,
+    )
+    for column, words in columns.items():
+        images = ((table[column] - table["released"]).abs() * n_images).round()
+        counted[f"{words}, to the digit"] = images == 0
+        counted[f"{words}, within 3 images"] = images <= 3
+    return counted.groupby(["model", "thresholds", "momentum"]).sum()
+
+
+app = typer.Typer(add_completion=False)
+Published = Annotated[
+    Path, typer.Option(envvar="LIPPL2022_CSV", exists=True, help="CSV of the published values.")
+]
+Results = Annotated[Path, typer.Option(help="Folder of the tables.")]
+Minutes = Annotated[float, typer.Option(help="Start nothing after this time.")]
+
+
+@app.command("networks")
+def networks_command(
+    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
+) -> None:
+    """Train each released network that the table lacks, and print the summary."""
+    _show(summary(measure(published, results / "exact_training.parquet", minutes)))
+
+
+@app.command("rounding")
+def rounding_command(
+    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
+) -> None:
+    """Train the networks that do not match again, from weights that differ in their last bit."""
+    table = pd.read_parquet(results / "exact_training.parquet")
+    images, wanted = Images(), cells(table[table["images"] != 0])
+
+    def row(cell: Cell) -> dict[str, Any]:
+        ends = rounding(cell, images)
+        return asdict(cell) | {
+            "least": ends["accuracy"].min(),
+            "most": ends["accuracy"].max(),
+            "dead_units": int(ends["dead_units"].max()),
+        }
+
+    found = fill(results / "exact_training_rounding.parquet", wanted, row, minutes)
+    _show(found.merge(table[[*CELL, "released", "ours", "images"]], on=CELL))
+
+
+@app.command("agreements")
+def agreements_command(
+    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
+) -> None:
+    """Compare each certified SVM with the exact network, and print the summary."""
+    table = measure_agreements(published, results / "exact_agreements.parquet", minutes)
+    _show(agreement_summary(table))
+
+
+def _show(table: pd.DataFrame) -> None:
+    with pd.option_context("display.width", 160, "display.max_columns", None):
+        typer.echo(table.to_string())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # two on busy cores wait for each other
+    app()

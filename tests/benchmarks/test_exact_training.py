@@ -1,0 +1,131 @@
+"""The table of all released networks: cells, order, resumption and counts."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks.lippl2022.exact_training import (
+    Cell,
+    cells,
+    correct,
+    fill,
+    in_contexts,
+    outputs,
+    released_agreements,
+    released_networks,
+    summary,
+)
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.protocols import lippl2022
+from implicit_bias.protocols.released_training import released_gln, released_relu
+from implicit_bias.protocols.released_training import released_shallow_gln as shallow_gln
+
+RELEASED = """model,train_size,hidden_units,hyperplanes,seed,median_init,momentum,metric,value
+GD-GLN,500,100,2,1,True,0.0,last_batch_loss,0.00128
+GD-GLN,500,100,2,1,True,0.0,val_accuracy,0.825333
+GD-GLN,500,10,1,1,False,0.9,last_batch_loss,0.000203
+GD-GLN,500,10,1,1,False,0.9,val_accuracy,0.828
+GD-ReLU,500,50,1,1,,0.0,last_batch_loss,0.005365
+GD-ReLU,500,50,1,1,,0.0,val_accuracy,0.8875
+SVM-GLN,500,100,2,1,True,,agreement_with_GD,0.75
+SVM-RC,500,50,1,1,True,0.9,agreement_with_GD,0.85
+SVM-L2,500,50,1,1,True,,agreement_with_GD,0.65
+"""
+RELU = Cell("GD-ReLU", 500, 50, 1, 1, None, 0.0)
+WIDE = Cell("GD-GLN", 500, 100, 2, 1, True, 0.0)
+MOMENTUM = Cell("GD-GLN", 500, 10, 1, 1, False, 0.9)
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    file = tmp_path / "lippl2022.csv"
+    file.write_text(RELEASED)
+    return file
+
+
+def contexts(n_units: int, threshold: str = "median") -> HyperplaneContexts:
+    X = np.random.default_rng(0).normal(size=(40, 5))
+    return lippl2022.draw_contexts(
+        X,
+        n_units,
+        2,
+        threshold="median" if threshold == "median" else "random",
+        reference=X,
+        seed=1,
+    )
+
+
+def test_networks_without_momentum_and_narrow_ones_come_first(published: Path) -> None:
+    table = released_networks(published)
+    assert list(cells(table)) == [RELU, WIDE, MOMENTUM]
+    np.testing.assert_allclose(table["released"], [0.8875, 0.825333, 0.828])
+    np.testing.assert_allclose(table["released_loss"], [0.005365, 0.00128, 0.000203])
+
+
+def test_agreements_are_those_with_gradient_descent(published: Path) -> None:
+    agreements = released_agreements(published)
+    assert agreements == {WIDE: 0.75, replace(RELU, momentum=0.9): 0.85}
+
+
+def test_fill_resumes(tmp_path: Path) -> None:
+    computed = list[Cell]()
+
+    def row(cell: Cell) -> dict[str, Any]:
+        computed.append(cell)
+        return asdict(cell) | {"images": 0}
+
+    target = tmp_path / "table.parquet"
+    assert len(fill(target, [RELU], row, minutes=1)) == 1
+    assert len(fill(target, [RELU, WIDE], row, minutes=1)) == 2
+    assert len(fill(target, [MOMENTUM], row, minutes=-1)) == 2
+    assert computed == [RELU, WIDE]
+    assert list(cells(pd.read_parquet(target))) == [RELU, WIDE]
+
+
+def test_summary_counts() -> None:
+    rows = [
+        asdict(replace(RELU, seed=seed))
+        | {"released": 0.5, "ours": 0.5 + images / 12_000, "images": images}
+        | {"released_loss": 0.1, "loss": 0.1 + 1e-5 * images, "seconds": 1.0}
+        for seed, images in enumerate([0, 1, -3])
+    ]
+    (counts,) = summary(pd.DataFrame(rows)).to_dict("records")
+    assert counts == {
+        "networks": 3,
+        "to_the_digit": 1,
+        "one_image": 1,
+        "further": 1,
+        "largest": 3,
+        "loss_to_the_digit": 1,
+        "seconds": 1.0,
+    }
+
+
+def test_outputs_of_one_unit() -> None:
+    network = shallow_gln(contexts(1), seed=1)
+    X = np.random.default_rng(1).normal(size=(3000, 5))
+    np.testing.assert_allclose(outputs(network, X), network.decision(X), atol=1e-6)
+
+
+def test_in_contexts_keeps_the_weights() -> None:
+    X = np.random.default_rng(1).normal(size=(30, 5))
+    network = released_gln(contexts(4), seed=1)
+    moved = in_contexts(network, contexts(4, "random"))
+    assert network.gatings[0] is not moved.gatings[0]
+    np.testing.assert_array_equal(moved.coef(), network.coef())
+    assert not np.allclose(moved.decision(X), network.decision(X))
+
+
+def test_an_output_of_zero_is_an_error() -> None:
+    network = released_relu(2, 1, seed=0)
+    with torch.no_grad():
+        network.hidden_weights[0].copy_(torch.tensor([[1.0, 0.0]]))
+        network.readout.fill_(1.0)
+    X, y = np.array([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]), np.array([1.0, -1.0, 1.0])
+    assert correct(network, Dataset("points", X, y, ("-", "+"), has_constant=False)) == 1

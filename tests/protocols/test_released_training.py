@@ -1,0 +1,299 @@
+"""Training as released: the same draws, the same arithmetic, and the released values."""
+
+import math
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from implicit_bias.certificate import certify
+from implicit_bias.comparison import compare
+from implicit_bias.datasets.dataset import Dataset, Split, split
+from implicit_bias.datasets.files import DATA_VARIABLE
+from implicit_bias.datasets.images import load_mnist
+from implicit_bias.estimators.networks import GLNClassifier
+from implicit_bias.estimators.svm import GLNSVC
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.networks import GLN, ReLUNetwork
+from implicit_bias.problem import MarginProblem
+from implicit_bias.protocols import lippl2022
+from implicit_bias.protocols.released_training import (
+    ReleasedTraining,
+    released_gln,
+    released_relu,
+    released_shallow_gln,
+    train_as_released,
+)
+from implicit_bias.training.minibatch import TrainingDiverged
+from implicit_bias.validation import Array
+
+N, D = 1500, 6
+# The released values have six digits, and 12,000 validation images.
+DIGIT, IMAGE = 5e-7, 1 / 12_000 + 5e-7
+
+
+def samples() -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D))
+    return X, np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, 1.0, -1.0)
+
+
+def contexts(n_units: int, n_hyperplanes: int, seed: int = 3) -> HyperplaneContexts:
+    X, _ = samples()
+    return lippl2022.draw_contexts(
+        X, n_units, n_hyperplanes, threshold="random", reference=X, seed=seed
+    )
+
+
+def start(name: str) -> GLN | ReLUNetwork:
+    if name == "gln":
+        return released_gln(contexts(4, 2), seed=3)
+    if name == "shallow":
+        return released_shallow_gln(contexts(1, 3), seed=3)
+    return released_relu(D, 7, seed=3)
+
+
+@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(3, 1), (20, 2)])
+def test_gln_starts_as_torch_modules_do(n_units: int, n_hyperplanes: int) -> None:
+    """The draws of a network made of torch's own layers, from the global generator."""
+    seed, n_contexts = 5, 2**n_hyperplanes
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        hyperplanes = nn.Linear(D, n_units * n_hyperplanes, bias=False)
+        nn.init.normal_(hyperplanes.weight, 0.0, 36.0)
+        thresholds = torch.empty(n_units, n_hyperplanes).normal_(0.0, 9.0)
+        hidden = nn.Linear(D, n_units * n_contexts, bias=False)
+        readout = nn.Linear(n_units, 1)
+        nn.init.orthogonal_(hidden.weight)
+        nn.init.orthogonal_(readout.weight)
+    drawn = contexts(n_units, n_hyperplanes, seed)
+    network = released_gln(drawn, seed=seed)
+    assert network.readout_bias is not None
+    np.testing.assert_array_equal(drawn.thresholds, thresholds.numpy())
+    np.testing.assert_array_equal(drawn.weights.reshape(-1, D), hyperplanes.weight.detach().numpy())
+    torch.testing.assert_close(network.hidden_weights[0], hidden.weight, rtol=0, atol=0)
+    torch.testing.assert_close(network.readout, readout.weight, rtol=0, atol=0)
+    torch.testing.assert_close(network.readout_bias, readout.bias[0], rtol=0, atol=0)
+
+
+def test_shallow_start() -> None:
+    network = released_shallow_gln(contexts(1, 3), seed=3)
+    assert network.homogeneous
+    assert network.readout.item() == 1.0
+    assert not network.readout.requires_grad
+    rows = network.hidden_weights[0].detach()
+    torch.testing.assert_close(rows.T @ rows, torch.eye(D))
+
+
+def plain_outputs(network: GLN | ReLUNetwork, inputs: Tensor, *rows: Tensor) -> Tensor:
+    """Compute outputs (n,) by linear layers; without rows, of a ReLU whose gate is open at 0."""
+    products = nn.functional.linear(inputs, network.hidden_weights[0])
+    hidden = products.gather(1, rows[0]) if rows else products * (products >= 0)
+    bias = None if network.readout_bias is None else network.readout_bias[None]
+    return nn.functional.linear(hidden, network.readout, bias)[:, 0]
+
+
+def plain_training(network: GLN | ReLUNetwork, momentum: float) -> list[float]:
+    """Train with torch's optimiser and automatic differentiation; the last batches' losses."""
+    X, y = samples()
+    inputs = network.prepare(X)
+    targets = torch.tensor(y > 0, dtype=torch.float32)
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    optimiser = torch.optim.SGD(parameters, lr=0.04, momentum=momentum)
+    generator = torch.Generator().manual_seed(1)
+    n_epochs, losses = 400_000 // N, []
+    for epoch in range(n_epochs):
+        if epoch == n_epochs // 2:
+            optimiser.param_groups[0]["lr"] *= 0.25
+        torch.empty((), dtype=torch.int64).random_(generator=generator)
+        order: Tensor = torch.randperm(N, generator=generator)
+        for start in range(0, N, 128):
+            batch = order[start : start + 128]
+            p = torch.sigmoid(plain_outputs(network, *(t[batch] for t in inputs)))
+            loss = nn.functional.binary_cross_entropy(p, targets[batch])
+            optimiser.zero_grad()
+            torch.autograd.backward(loss)
+            optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("name", ["gln", "shallow", "relu"])
+def test_same_as_automatic_differentiation(name: str, momentum: float) -> None:
+    plain, network = start(name), start(name)
+    losses = plain_training(plain, momentum)
+    training = train_as_released(network, *samples(), momentum=momentum)
+    assert training.network is network
+    assert training.steps == len(losses) * math.ceil(N / 128) == training.config.steps
+    # The shallow network's products are summed in another order; the others agree to the bit.
+    rtol = 1e-4 if name == "shallow" else 0
+    np.testing.assert_allclose(training.batch_losses, losses, rtol=rtol)
+    for ours, theirs in zip(network.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=rtol, atol=rtol)
+
+
+def test_history_and_epochs() -> None:
+    X, y = samples()
+    seen = list[tuple[int, float]]()
+    network = released_gln(contexts(4, 1), seed=3)
+    training = train_as_released(
+        network, X, y, record=(12,), on_epoch=lambda epoch, loss: seen.append((epoch, loss))
+    )
+    assert [point.step for point in training.history] == [0, 12, 266 * 12]
+    assert [epoch for epoch, _ in seen] == list(range(1, 267))
+    np.testing.assert_array_equal([loss for _, loss in seen], training.batch_losses)
+    assert not training.interrupted
+
+
+def test_interruption_keeps_what_is_reached() -> None:
+    def stop(epoch: int, loss: float) -> None:
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+    training = train_as_released(released_relu(D, 3, seed=1), *samples(), on_epoch=stop)
+    assert training.interrupted
+    assert training.steps == 24
+    assert len(training.batch_losses) == 2
+
+
+def test_certify_takes_the_network() -> None:
+    X, y = samples()
+    network = released_gln(contexts(4, 1), seed=3)
+    train_as_released(network, X, y)
+    gating = network.gating()
+    problem = MarginProblem(X, y, gating.gates(X), gating.groups)
+    assert certify(problem, coef=network.coef()).lower == 0.0
+
+
+def test_a_classifier_and_a_comparison_take_the_training() -> None:
+    X, y = samples()
+    drawn = contexts(4, 1)
+    network = GLNClassifier(4, 1, contexts=drawn, readout_bias=True, dtype="float32").fit_by(
+        X, y, lambda _, X, y: train_as_released(released_gln(drawn, seed=3), X, y)
+    )
+    assert isinstance(network.training_, ReleasedTraining)
+    svm = GLNSVC(4, 1, contexts=drawn, C=1.0).fit(X[:20], y[:20])
+    comparison = compare({"gd": network, "svm": svm}, X, y)
+    assert comparison.models[0].error == np.mean(y * network.network_.decision(X) <= 0)
+
+
+def test_wrong_networks() -> None:
+    X, y = samples()
+    with pytest.raises(ValueError, match="one unit"):
+        released_shallow_gln(contexts(2, 1), seed=1)
+    for network in (ReLUNetwork(D, [3]), ReLUNetwork(D, [3, 3], dtype=torch.float32)):
+        with pytest.raises(ValueError, match="one hidden layer"):
+            train_as_released(network, X, y)
+
+
+def test_divergence() -> None:
+    X, y = samples()
+    with pytest.raises(TrainingDiverged):
+        train_as_released(released_relu(D, 5, seed=1), 1e39 * X, y)
+
+
+# --- the released values -------------------------------------------------------------------------
+
+
+@cache
+def mnist() -> Dataset:
+    return load_mnist()
+
+
+@cache
+def parts(train_size: int) -> Split:
+    return split(mnist(), train_size, seed=1)
+
+
+needs_mnist = pytest.mark.skipif(
+    not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
+    reason=f"MNIST is needed: set {DATA_VARIABLE} to a folder with mnist/",
+)
+
+
+def accuracy(network: GLN | ReLUNetwork) -> float:
+    validation = parts(500).validation
+    return float(np.mean(validation.y * network.decision(validation.X) > 0))
+
+
+def published_contexts(
+    train_size: int, size: tuple[int, int], seed: int, threshold: str
+) -> HyperplaneContexts:
+    return lippl2022.draw_contexts(
+        parts(train_size).train.X,
+        *size,
+        threshold="median" if threshold == "median" else "random",
+        reference=mnist().X,
+        seed=seed,
+    )
+
+
+def trained_accuracy(network: GLN | ReLUNetwork, train_size: int) -> float:
+    train = parts(train_size).train
+    train_as_released(network, train.X, train.y)
+    return accuracy(network)
+
+
+@pytest.mark.slow
+@needs_mnist
+def test_released_epochs() -> None:
+    """Loss of the last batch and validation accuracy of the first epochs and at the end."""
+    network = released_gln(published_contexts(500, (10, 1), 1, "median"), seed=1)
+    accuracies = list[float]()
+
+    def first_epochs(epoch: int, loss: float) -> None:
+        if epoch <= 4:
+            accuracies.append(accuracy(network))
+
+    train = parts(500).train
+    training = train_as_released(network, train.X, train.y, on_epoch=first_epochs)
+    losses = [0.676595, 0.749195, 0.569636, 0.552864, 0.003666]
+    np.testing.assert_allclose(training.batch_losses[[0, 1, 2, 3, -1]], losses, atol=1.5e-6)
+    expected = [0.563750, 0.592750, 0.683417, 0.701750, 0.839000]
+    np.testing.assert_allclose([*accuracies, accuracy(network)], expected, rtol=0, atol=DIGIT)
+    assert len(training.batch_losses) == 800
+
+
+@pytest.mark.slow
+@needs_mnist
+@pytest.mark.parametrize(
+    ("train_size", "size", "seed", "threshold", "released"),
+    [
+        (1000, (20, 1), 2, "median", 0.872000),
+        (2000, (10, 1), 3, "median", 0.879917),
+        (500, (20, 2), 2, "random", 0.832750),
+        pytest.param(500, (50, 2), 3, "median", 0.840083, marks=pytest.mark.slow),
+        pytest.param(500, (100, 2), 1, "median", 0.825333, marks=pytest.mark.slow),
+    ],
+)
+def test_released_gln(
+    train_size: int, size: tuple[int, int], seed: int, threshold: str, released: float
+) -> None:
+    network = released_gln(published_contexts(train_size, size, seed, threshold), seed=seed)
+    assert trained_accuracy(network, train_size) == pytest.approx(released, abs=DIGIT)
+
+
+@needs_mnist
+def test_released_shallow() -> None:
+    network = released_shallow_gln(published_contexts(500, (1, 3), 1, "median"), seed=1)
+    assert trained_accuracy(network, 500) == pytest.approx(0.798667, abs=DIGIT)
+
+
+@pytest.mark.slow
+@needs_mnist
+@pytest.mark.parametrize(
+    ("train_size", "n_units", "momentum", "released"),
+    [(500, 50, 0.0, 0.8875), (1000, 10, 0.9, 0.868417)],
+)
+def test_released_relu(train_size: int, n_units: int, momentum: float, released: float) -> None:
+    """With momentum 0.9 the last bit of the initial weights moves this network by 0.004."""
+    train = parts(train_size).train
+    network = released_relu(785, n_units, seed=1)
+    train_as_released(network, train.X, train.y, momentum=momentum)
+    assert accuracy(network) == pytest.approx(released, abs=0.005 if momentum else IMAGE)
