@@ -160,6 +160,7 @@ class Candidate:
     iterations: int
     history: tuple[Progress, ...] = ()
     detail: str = ""
+    intercept: float = 0.0
 
 
 class Start(Protocol):
