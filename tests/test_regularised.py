@@ -90,9 +90,7 @@ def test_zero_is_optimal_under_a_heavy_weight(loss: LossName) -> None:
 
 def test_closed_form_of_soft_thresholding() -> None:
     """One sample x = 2, target 3: minimise 1/2 (3 - 2 z)^2 + weight |z|."""
-    problem = MarginProblem(
-        np.array([[2.0]]), np.ones(1), np.ones((1, 1)), np.array([0])
-    )
+    problem = MarginProblem(np.array([[2.0]]), np.ones(1), np.ones((1, 1)), np.array([0]))
     best = (3 * 2 - 1.5) / 4
     grade = certify_regularised(problem, [[best]], weight=1.5, targets=[3.0])
     assert grade.gap == pytest.approx(0, abs=1e-12)
