@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from benchmarks.infinite_width.clusters import Trained, clusters, train
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
@@ -305,6 +306,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     ax.set_xticks(sizes, labels=[str(n) for n in sizes])
     ax.set_xticks([], minor=True)
     ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(axis="y")
     ax.legend(title="clusters (median, range)")
     return figure

@@ -259,11 +259,12 @@ def _tilted(inner: Kinked, points: Array, span: Array, beyond: Array) -> Array:
     h = cos t h(w_1) + sin t ||beyond||: the best t is known for each w_1.
     """
     length = float(np.linalg.norm(beyond))
-    if length == 0:
+    if length <= 16.0 * EPS * inner.size:  # rounding, and of any direction
         if len(points):
             return points @ span.T
         return np.eye(1, len(beyond))
-    lone = (beyond / length)[None, :]
+    beyond = beyond - span @ (span.T @ beyond)  # again: the first time left rounding behind
+    lone = (beyond / np.linalg.norm(beyond))[None, :]
     if not len(points):
         return lone
     both = np.vstack([points, -points])

@@ -123,6 +123,22 @@ def test_oracle_where_the_kinks_do_not_span() -> None:
     assert maximise(negative).values[0] == pytest.approx(np.sqrt(3.0))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_offset_in_the_span_of_the_kinks_but_for_rounding(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    normals = unit(rng.normal(size=(2, 3)))
+    function = Kinked(rng.normal(size=2) @ normals, normals, rng.normal(size=2))
+    points = maximise(function, floor=0.0).points
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1.0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_few_support_vectors(seed: int) -> None:
+    solution = max_margin(*grid_clusters(2, 64, seed))
+    assert solution.status is Status.OPTIMAL
+    assert solution.certificate.gap < GAP
+
+
 @pytest.mark.parametrize("n", [3, 10, 40])
 def test_cells_in_general_position(n: int) -> None:
     rng = np.random.default_rng(n)
