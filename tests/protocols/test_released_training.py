@@ -287,6 +287,22 @@ def test_released_shallow() -> None:
 
 @pytest.mark.slow
 @needs_mnist
+@pytest.mark.slow
+def test_a_released_network_was_stopped_before_its_end() -> None:
+    """Of the shallow GLN with the most contexts, loss and accuracy are those of epoch 711."""
+    network = released_shallow_gln(published_contexts(500, (1, 15), 3, "random"), seed=3)
+    found = list[tuple[float, float]]()
+
+    def look(epoch: int, loss: float) -> None:
+        if epoch == 711:
+            found.append((loss, accuracy(network)))
+
+    train = parts(500).train
+    train_as_released(network, train.X, train.y, on_epoch=look)
+    np.testing.assert_allclose(found, [(0.032544, 0.701583)], atol=1.5e-6)
+
+
+@needs_mnist
 @pytest.mark.parametrize(
     ("train_size", "n_units", "momentum", "released"),
     [(500, 50, 0.0, 0.8875), (1000, 10, 0.9, 0.868417)],
