@@ -71,8 +71,10 @@ from implicit_bias.validation import Array
 MAX_ITERATIONS = 150
 # Share of the way to the boundary that a step may go.
 BOUNDARY_SHARE = 0.99
-# The solver aims below the tolerance, because the certificate rounds differently.
-AIM = 0.5
+# The solver aims below the tolerance, because the certificate rounds differently; but a gap that
+# has not fallen for so many steps will do.
+AIM = 0.1
+SETTLED = 2
 # So many steps without this relative progress, and stagnation is attributed to rounding.
 PATIENCE = 12
 LEAST_PROGRESS = 1e-3
@@ -88,6 +90,8 @@ LEAST_CENTRING = 1e-8
 # A solution is refined until its residual is this share of the first one, or stops falling.
 REFINED = 1e-13
 REFINEMENTS = 4
+# Directions whose rows are below this share of their columns are left to the refinement.
+RIDGE = 1e-15
 # Rows factored at once, and what makes a row so heavy that it must come before the others.
 BLOCK = 4096
 HEAVY = 10.0
@@ -144,7 +148,7 @@ class _FeatureSpaceRun(Run):
         status = Status.NUMERICAL_TROUBLE
         for excess, share in STARTS:
             if status is Status.NUMERICAL_TROUBLE:
-                self._best.waited = 0
+                self._best.waited, self._best.closest = 0, np.inf
                 status = yield from self._follow(_first(self._program, excess, share))
         return status
 
@@ -265,7 +269,7 @@ class _View:
         self.mu = products / (sum(len(a) for a, _ in p.pairs) + program.n_groups)
         # The gap that would be left if the equations held.
         self.gap = products / (tau * float(value))
-        self.lower, self.ratio = program.lower(p.alpha, self.pull)
+        self.lower, self.ratio = program.lower(p.alpha)
         self.upper, self.violation = program.upper(p.v / tau, margins / tau)
 
 
@@ -276,12 +280,13 @@ class _Best:
         self.program = program
         self.alpha, self.v = torch.zeros_like(program.c), program.B.new_zeros(program.B.shape[1])
         self.lower, self.upper, self.violation = 0.0, np.inf, np.inf
-        self.gap, self.waited = np.inf, 0
+        self.gap, self.waited, self.closest = np.inf, 0, np.inf
         self.separable: bool | None = None
 
     def reached(self, tolerances: Tolerances) -> bool:
-        """Whether a solver may stop."""
-        return self.gap <= AIM * tolerances.gap and self.violation <= tolerances.feasibility
+        """Whether a solver may stop: below the tolerance, or there and no longer falling."""
+        aim = AIM if self.waited < SETTLED else 1.0
+        return self.gap <= aim * tolerances.gap and self.violation <= tolerances.feasibility
 
     def update(self, point: _Point, view: _View, tolerances: Tolerances) -> None:
         """Take over an iterate, and its polished versions where it is near its end."""
@@ -293,19 +298,22 @@ class _Best:
         if view.gap < POLISHED_GAP:
             polish = _Polish(self.program, point, view)
             alpha = polish.dual(point.alpha, point.V)
-            self._take_alpha(alpha, self.program.lower(alpha, self.program.B.T @ alpha)[0])
+            self._take_alpha(alpha, self.program.lower(alpha)[0])
             for v in polish.primal(point.v / point.tau):
                 self._take_coef(v, *self.program.upper(v, self.program.B @ v))
         elif not self.separable and view.ratio > POLISHED_RATIO:
             alpha = _Polish(self.program, point, view).dual(point.alpha, 0.0 * point.V)
             for proof in (point.alpha, alpha):
-                ratio = self.program.lower(proof, self.program.B.T @ proof)[1]
-                if ratio > 1.0 / tolerances.infeasibility:
+                ratio = self.program.lower(proof)[1]
+                if ratio > 1.0 / (AIM * tolerances.infeasibility):
                     self.alpha, self.separable = proof, False
         if self.lower > 0:
             self.gap = min(self.gap, max((self.upper - self.lower) / self.lower, ROUNDING))
         risen = self.lower > (1.0 + LEAST_PROGRESS) * lower
-        self.waited = 0 if risen or self.gap < (1.0 - LEAST_PROGRESS) * gap else self.waited + 1
+        closer = view.gap < (1.0 - LEAST_PROGRESS) * self.closest
+        self.closest = min(self.closest, view.gap)
+        moved = risen or closer or self.gap < (1.0 - LEAST_PROGRESS) * gap
+        self.waited = 0 if moved else self.waited + 1
 
     def _take_alpha(self, alpha: Tensor, lower: float) -> None:
         if lower > self.lower:
@@ -317,39 +325,58 @@ class _Best:
 
 
 class _Polish:
-    """Corrections to alpha and v by least squares, with weights alpha instead of alpha / s."""
+    """Corrections to alpha and v by least squares, with weights alpha instead of alpha / s.
+
+    The rows are h^(1/2) B and T over ||w_g||^(1/2): at the optimum sum_g ||w_g||^2 / d_g is least
+    for the margins of the support vectors, with d_g = ||w_g||.
+    """
 
     def __init__(self, program: _Program, point: _Point, view: _View) -> None:
         self.program = program
         free = point.alpha / (1.0 + _lift(program.boxed(point.alpha) / point.beta))
+        norms = program.group_norms(view.w)
+        dear = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / EPSILON).sqrt()
+        self.T = program.T * dear[program.groups, None]
         size = float(view.w.norm() / point.v.norm().clamp(min=TINY))
         self.h = POLISH_WEIGHT * size**2 * free / float(free.max())
-        self.R = _triangle([program.T], program.B, self.h.sqrt())
+        self.R = _triangle([self.T], program.B, self.h.sqrt())
 
     def dual(self, alpha: Tensor, V: Tensor) -> Tensor:
         """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
-        B, T = self.program.B, self.program.T
+        B = self.program.B
+        pull = self.program.T.T @ V
         for _ in range(POLISHES):
-            x = _normal_solve(self.R, B.T @ alpha - T.T @ V)
-            alpha, V = alpha - self.h * (B @ x), V + T @ x
+            x = _normal_solve(self.R, B.T @ alpha - pull)
+            alpha, pull = alpha - self.h * (B @ x), pull + self.T.T @ (self.T @ x)
         return alpha.clamp(min=0.0)
 
     def primal(self, v: Tensor) -> list[Tensor]:
-        """Coefficients near v whose margins are c at least, by several multiples of rounding."""
+        """Coefficients whose margins are c at least, by several multiples of rounding.
+
+        Near v; and near the ones of least norm whose support vectors are those of v.
+        """
         program, found = self.program, []
         noise = EPSILON * program.magnitudes(v)
-        for safety in () if program.soft else SAFETIES:
-            moved = v
-            for _ in range(POLISHES):
-                lacking = program.c + safety * noise - program.B @ moved
-                change = torch.zeros_like(v)
-                for _ in range(2):
-                    missing = self.h * (lacking.clamp(min=0.0) - program.B @ change)
-                    rest = program.B.T @ missing - program.T.T @ (program.T @ change)
-                    change = change + _normal_solve(self.R, rest)
-                moved = moved + change
-            found.append(moved)
+        fitted = self._fitted(program.c)
+        for first in (
+            () if program.soft else (v, fitted + self._fitted(program.c - program.B @ fitted))
+        ):
+            for safety in SAFETIES:
+                moved = first
+                for _ in range(POLISHES):
+                    lacking = program.c + safety * noise - program.B @ moved
+                    moved = moved + self._fitted(lacking.clamp(min=0.0))
+                found.append(moved)
         return found
+
+    def _fitted(self, margins: Tensor) -> Tensor:
+        """Return coefficients of least norm with some margins, where h is large."""
+        B = self.program.B
+        v = torch.zeros(B.shape[1], dtype=B.dtype, device=B.device)
+        for _ in range(2):
+            missing = B.T @ (self.h * (margins - B @ v))
+            v = v + _normal_solve(self.R, missing - self.T.T @ (self.T @ v))
+        return v
 
 
 @dataclass(frozen=True)
@@ -636,7 +663,7 @@ def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
     for start in range(0, len(B), BLOCK):
         block = slice(start, start + BLOCK)
         R = torch.linalg.qr(torch.cat([R, B[block] * light[block, None]]), mode="r")[1]
-    rows = torch.cat([R, *above])
+    rows = torch.cat([R, *above, (RIDGE * R.norm(dim=0)).diag()])
     order = rows.abs().amax(1).argsort(descending=True)
     R = torch.linalg.qr(rows[order], mode="r")[1]
     if not torch.isfinite(R).all() or (R.diagonal() == 0).any():
@@ -681,6 +708,7 @@ class _Program:
         self.groups = torch.as_tensor(np.repeat(groups, D), device=device)
         self.member = torch.nn.functional.one_hot(self.groups, self.n_groups).double()
         self.B = torch.as_tensor(B, device=device)
+        self._y, self._intercept = torch.as_tensor(problem.y, device=device), intercept
         self._whole = torch.as_tensor(whole, device=device)
         self._back = torch.linalg.inv(self._whole)
         self.T = self._whole[:P]
@@ -713,8 +741,21 @@ class _Program:
         """Sum of the absolute terms of each margin in the problem's own coordinates, (N,)."""
         return self.B.abs() @ (self._back.abs() @ (self._whole @ v).abs())
 
-    def lower(self, alpha: Tensor, pull: Tensor) -> tuple[float, float]:
+    def balanced(self, alpha: Tensor) -> Tensor:
+        """Return alpha with sum_n alpha_n y_n = 0 where there is an intercept, none larger."""
+        if not self._intercept:
+            return alpha
+        signed = self._y / self.nu * alpha
+        positive, negative = signed.clamp(min=0.0).sum(), -signed.clamp(max=0.0).sum()
+        least = torch.minimum(positive, negative)
+        return alpha * torch.where(self._y > 0, least / positive, least / negative)
+
+    def lower(self, alpha: Tensor) -> tuple[float, float]:
         """Return the lower bound from alpha; and sum(alpha) over what is left of B' alpha."""
+        alpha = self.balanced(alpha)
+        pull = self.B.T @ alpha
+        if self._intercept:
+            pull[-1] = 0.0
         largest = float(self.group_norms(self.dual_vectors(pull)).max())
         growth = 1.0 / largest if largest > 0 else np.inf
         value = float(self.c @ alpha)
@@ -735,7 +776,7 @@ class _Program:
 
     def dual_variables(self, alpha: Tensor) -> Array:
         """Return alpha of the problem as posed, (N,)."""
-        return (alpha / self.nu).cpu().numpy()
+        return (self.balanced(alpha) / self.nu).cpu().numpy()
 
     def coefficients(self, v: Tensor) -> tuple[Array, float]:
         """Return zeta (M, D) and the intercept of the problem as posed."""
