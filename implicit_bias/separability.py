@@ -49,6 +49,10 @@ MOST_INTERVAL_RANK = 1500
 CANDIDATES = 4
 # Entries of a feature matrix that are formed for a proof.
 MOST_ENTRIES = 20_000_000
+# The simplex method in integers takes seconds at these sizes.
+MOST_SIMPLEX_RANK = 40
+MOST_SIMPLEX_ENTRIES = 6000
+MOST_PIVOTS_A_ROW = 30
 # Samples whose weight, alpha_n ||phi_n||, is below this share of the largest have no part in a
 # basic solution; nor have those that a linear program leaves below the other.
 NO_PART = 1e-6
@@ -152,11 +156,51 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     alpha = unit_weights(alpha, problem.feature_norms)
     if not alpha.any():
         return None
-    for method in (_as_given, _rational, _interval):
+    for method in (_as_given, _rational, _interval, _on_support):
         proof = method(problem, alpha)
         if proof is not None:
             return proof
     return None
+
+
+def gordan_vertex(problem: MarginProblem) -> Array | None:
+    """Search for alpha >= 0 with V = 0 by the simplex method in exact arithmetic.
+
+    It needs no approximate alpha to begin with, unlike `prove_not_separable`, which can verify what
+    it returns; it is for small problems that are too ill-conditioned for float64.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+
+    Returns
+    -------
+    ndarray of shape (N,) or None
+        A vertex, sum 1, rounded to float64; None where there is none, so that the data are
+        separable, or the problem is too large.
+    """
+    samples = np.arange(problem.n_samples)
+    columns = _used_columns(problem, samples)
+    if columns is None or len(samples) * len(columns[0]) > MOST_EXACT_ENTRIES:
+        return None
+    Phi = _features(problem, samples, *columns)
+    distinct = _distinct_columns(Phi)
+    rank = min(len(samples), len(distinct))
+    if rank > MOST_SIMPLEX_RANK or len(samples) * len(distinct) > MOST_SIMPLEX_ENTRIES:
+        return None
+    equations = _exact_features(problem, samples, *(part[distinct] for part in columns))
+    # Samples are brought to one size by powers of two, and lose common factors of two.
+    sizes = [max(abs(v).bit_length() for v in column) for column in zip(*equations, strict=True)]
+    rows = [
+        [v << (max(sizes) - size) for v, size in zip(row, sizes, strict=True)] for row in equations
+    ]
+    ray = _positive_null_vector([_without_twos(row) for row in rows])
+    if ray is None:
+        return None
+    scaled = [Fraction(v << (max(sizes) - size)) for v, size in zip(ray, sizes, strict=True)]
+    total = sum(scaled)
+    return np.array([float(v / total) for v in scaled])
 
 
 def lacks_constant(problem: MarginProblem) -> bool:
@@ -232,12 +276,29 @@ def _rational(problem: MarginProblem, alpha: Array) -> Proof | None:
     rank = min(len(basis) - 1, len(distinct))
     _, order = scipy.linalg.qr(_equilibrated(Phi[basis][:, distinct]), mode="r", pivoting=True)
     solution = _null_vector([equations[k] for k in order[:rank]], len(basis))
-    if solution is None or not (min(solution) > 0 or max(solution) < 0):
+    if solution is None or any(sum(map(operator.mul, row, solution)) != 0 for row in equations):
         return None
-    if any(sum(map(operator.mul, row, solution)) != 0 for row in equations):
+    return _rational_proof(problem, samples[basis], solution)
+
+
+def _on_support(problem: MarginProblem, alpha: Array) -> Proof | None:
+    """Solve V = 0 on all samples of an alpha that is a vertex, in exact arithmetic alone."""
+    samples = np.flatnonzero(alpha)
+    columns = _used_columns(problem, samples) if len(samples) <= MOST_SIMPLEX_RANK + 1 else None
+    if columns is None or len(samples) * len(columns[0]) > MOST_SIMPLEX_ENTRIES:
+        return None
+    solution = _null_vector(_exact_features(problem, samples, *columns), len(samples))
+    return None if solution is None else _rational_proof(problem, samples, solution)
+
+
+def _rational_proof(
+    problem: MarginProblem, samples: NDArray[np.int64], solution: list[int]
+) -> Proof | None:
+    """A proof of alpha that makes V exactly 0 on some samples, if it has one sign."""
+    if not (min(solution) > 0 or max(solution) < 0):
         return None
     found = np.zeros(problem.n_samples)
-    found[samples[basis]] = [float(Fraction(value, sum(solution))) for value in solution]
+    found[samples] = [float(Fraction(value, sum(solution))) for value in solution]
     return Proof(found, "rational", UNIT)
 
 
@@ -450,6 +511,61 @@ def _null_vector(equations: list[list[int]], n: int) -> list[int] | None:
     for i, column in enumerate(sorted(set(range(n)) - set(free))):
         solution[column] = -rows[i][free[0]]
     return solution
+
+
+def _without_twos(row: list[int]) -> list[int]:
+    """Integers without the powers of two that all of them have."""
+    zeros = min(((v & -v).bit_length() - 1 for v in row if v), default=0)
+    return [v >> zeros for v in row]
+
+
+def _positive_null_vector(equations: list[list[int]]) -> list[int] | None:
+    """Return x >= 0, not 0, with A x = 0, if there is one: a ray of a linear program.
+
+    max sum(x) over x >= 0 with A x = A x_0 is unbounded just if there is such an x, whatever the
+    x_0 >= 0. A random one has no degenerate vertices, which make the simplex method go in circles.
+    All divisions are exact (Edmonds: integer pivoting).
+    """
+    T, basis, last = np.array(equations, dtype=object), [], 1
+    n = T.shape[1]
+    i = 0
+    while i < len(T):
+        column = int(np.argmax(T[i] != 0))
+        if T[i, column] == 0:
+            T = np.delete(T, i, axis=0)
+            continue
+        T, last = _pivoted(T, i, column, last)
+        basis.append(column)
+        i += 1
+    right = np.random.default_rng(0).integers(1, 2**30, size=len(T)).astype(object) * last
+    # The last row is the objective's, sum(x), less what the basis makes of it.
+    T = np.vstack([np.hstack([T, right[:, None]]), np.append(last - T.sum(axis=0), 0)])
+    for _ in range(MOST_PIVOTS_A_ROW * n):
+        entering = int(np.argmax(T[-1, :n]))
+        if T[-1, entering] <= 0:
+            return None
+        rows = [i for i in range(len(basis)) if T[i, entering] > 0]
+        if not rows:
+            ray = [0] * n
+            ray[entering] = last
+            for i, member in enumerate(basis):
+                ray[member] = -T[i, entering]
+            return ray
+        leaving = min(rows, key=lambda i: Fraction(T[i, -1], T[i, entering]))  # noqa: B023
+        T, last = _pivoted(T, leaving, entering, last)
+        basis[leaving] = entering
+    return None
+
+
+def _pivoted(
+    T: NDArray[np.object_], row: int, column: int, last: int
+) -> tuple[NDArray[np.object_], int]:
+    """Make a column a unit vector, times the pivot; ``last`` is the pivot before."""
+    top = T[row] if T[row, column] > 0 else -T[row]
+    lead = top[column]
+    changed = (lead * T - T[:, [column]] * top) // last
+    changed[row] = top
+    return changed, lead
 
 
 # --- plain causes ------------------------------------------------------------------------------

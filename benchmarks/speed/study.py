@@ -24,5 +24,6 @@ STUDY = Study(
             name="scaling", title="Growth: time and memory against N, H and C", cost="ten minutes"
         ),
         Entry(name="paths", title="Paths: what a start saves", cost="a minute"),
+        Entry(name="stress", title="Stress: problems that are hard in float64", cost="hours"),
     ),
 )

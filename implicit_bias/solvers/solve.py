@@ -19,7 +19,12 @@ from implicit_bias.certificate import (
     grade,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.separability import CONSTANT_HELPS, lacks_constant, scaling_advice
+from implicit_bias.separability import (
+    CONSTANT_HELPS,
+    gordan_vertex,
+    lacks_constant,
+    scaling_advice,
+)
 from implicit_bias.solvers.base import (
     Candidate,
     OnProgress,
@@ -185,13 +190,21 @@ def _try_others(
         other = by_name(name)
         found = other.run(problem, on_progress)
         again = _grade(problem, found, other.tolerances)
-        detail = f"after {', '.join(failures)}"
         failures.append(f"{name}: {again.status.label}")
         if again.status not in UNSETTLED or _nearer(again.certificate, graded.certificate):
-            method, candidate, graded = other, replace(found, detail=detail), again
+            method, candidate, graded = other, found, again
         if graded.status not in UNSETTLED:
+            failures.pop()
             break
-    return method, candidate, graded
+    if graded.status in UNSETTLED and np.isinf(graded.certificate.upper):
+        alpha = gordan_vertex(problem)
+        if alpha is not None:
+            found = replace(candidate, alpha=alpha, coef=np.zeros_like(candidate.coef))
+            again = _grade(problem, found, method.tolerances)
+            if again.status is Status.NOT_SEPARABLE:
+                candidate, graded = found, again
+                failures.append("proven in exact arithmetic")
+    return method, replace(candidate, detail=f"after {', '.join(failures)}"), graded
 
 
 def _nearer(a: Certificate, b: Certificate) -> bool:
