@@ -54,7 +54,7 @@ class MarginResult:
     gates : int
         Equal for models that have the same gates and groups.
     program : int
-        Equal for models that solve one and the same program (gates, groups, metric, C).
+        Equal for models that solve one and the same program (gates, groups, metric, C, intercept).
     inseparable : bool
         Whether an SVM of the same program has proven that nothing separates the samples.
     certificate : Certificate
@@ -65,7 +65,7 @@ class MarginResult:
     unit_norms : ndarray of shape (G,)
         Share of each group in the norm.
     margins : ndarray of shape (N,)
-        y_n f(x_n) / norm of each training sample in the program.
+        y_n (f(x_n) + b) / norm of each training sample in the program.
     """
 
     fitted: FittedMargin
@@ -442,17 +442,18 @@ def _margin_results(
     for name, problem in problems.items():
         alike = [n for n in names if problem is problems[n] or problem.has_gates_of(problems[n])]
         same = [other for other in alike if _same_norm(problem, problems[other])]
-        group_norms = problem.group_norms(solutions[name].coef)
+        view = solutions[name]
+        group_norms = problem.group_norms(view.coef)
         norm = float(group_norms.sum()) or 1.0
         results[name] = MarginResult(
-            fitted=solutions[name],
+            fitted=view,
             gates=names.index(alike[0]),
             program=names.index(same[0]),
             inseparable=not all(solutions[other].has_predictor for other in same),
             certificate=certificates[name],
             optimum=max(certificates[other].lower for other in same),
             unit_norms=group_norms / norm,
-            margins=problem.y * problem.decision(solutions[name].coef) / norm,
+            margins=problem.y * (problem.decision(view.coef) + view.offset) / norm,
         )
     return results
 
@@ -462,7 +463,7 @@ def _certificate(fitted: FittedMargin, problem: MarginProblem) -> Certificate:
     solution = fitted.solution
     if solution is not None and solution.problem is problem:
         return solution.certificate
-    return certify(problem, coef=fitted.coef, alpha=fitted.alpha(problem))
+    return certify(problem, fitted.coef, fitted.alpha(problem), fitted.intercept)
 
 
 def _same_norm(a: MarginProblem, b: MarginProblem) -> bool:
@@ -470,6 +471,7 @@ def _same_norm(a: MarginProblem, b: MarginProblem) -> bool:
     metric_a, metric_b = a.metric or {}, b.metric or {}
     return (
         a.C == b.C
+        and a.intercept == b.intercept
         and metric_a.keys() == metric_b.keys()
         and all(np.array_equal(metric_a[g], metric_b[g]) for g in metric_a)
     )

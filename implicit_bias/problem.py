@@ -326,15 +326,17 @@ class Architecture:
         represented = X if layer is None else layer.hidden_activations(X)
         return as_features(represented, self.gating.n_features)
 
-    def problem(self, X: ArrayLike, y: ArrayLike, C: float = np.inf) -> MarginProblem:
+    def problem(
+        self, X: ArrayLike, y: ArrayLike, C: float = np.inf, intercept: bool = False
+    ) -> MarginProblem:
         """Margin problem of this architecture on data X (N, D), y (N,) in {-1, +1}."""
         inputs = self.inputs(X)
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
-        return MarginProblem(inputs, np.asarray(y), gates, groups, self.metric, C)
+        return MarginProblem(inputs, np.asarray(y), gates, groups, self.metric, C, intercept)
 
     def decision(self, X: ArrayLike, coef: Array) -> Array:
-        """f(x_n), shape (n,), of inputs X (n, D) and coefficients (M, D)."""
+        """f(x_n), shape (n,), of inputs X (n, D) and coefficients (M, D), without an intercept."""
         inputs = self.inputs(X)
         return gated_linear(inputs, self.gating.gates(inputs), coef)
 

@@ -121,8 +121,8 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
         alpha[zero] = 1.0 / len(zero)
         return Conflict(
             f"{_name_samples(zero)} with all gates off (or an input of zeros), so the "
-            "predictor is 0 there: add a unit that is always on, drop the sample "
-            "(the classes do so with on_failure='drop'), or choose a finite C (soft margin)",
+            "predictor is 0 there: add a unit that is always on, drop the sample, or choose a "
+            "finite C (soft margin)",
             zero,
             alpha,
         )
@@ -130,8 +130,8 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
     if pair is not None:
         alpha[pair] = 0.5
         return Conflict(
-            f"samples {pair[0]} and {pair[1]} are identical but have opposite labels: drop one "
-            "(the classes do so with on_failure='drop'), or choose a finite C (soft margin)",
+            f"samples {pair[0]} and {pair[1]} are identical but have opposite labels: drop one, "
+            "or choose a finite C (soft margin)",
             pair,
             alpha,
         )

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from implicit_bias._deprecated import renamed
+from implicit_bias.certificate import balanced
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.solvers import Solution
 from implicit_bias.validation import Array
@@ -41,6 +42,8 @@ class FittedMargin:
         Training samples left out of the problem.
     local : bool
         For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
+    intercept : float or None
+        The free offset of its predictor; None where its program has none.
     """
 
     architecture: Architecture
@@ -49,6 +52,12 @@ class FittedMargin:
     C: float = np.inf
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     local: bool = False
+    intercept: float | None = None
+
+    @property
+    def offset(self) -> float:
+        """What the predictor adds to that of the coefficients: the intercept, or 0."""
+        return self.intercept or 0.0
 
     def problem(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
         """Margin problem on samples X (n, D) with labels (n,) in {-1, +1}.
@@ -59,9 +68,9 @@ class FittedMargin:
         """
         solution = self.solution
         if solution is None or len(np.asarray(signs)) != len(solution.alpha):
-            return self.architecture.problem(X, signs, self.C)
+            return self._posed(X, signs)
         if solution.problem is None:
-            posed = self.architecture.problem(X, signs, self.C)
+            posed = self._posed(X, signs)
             return posed.subset(self._kept) if len(self.dropped) else posed
         inputs, labels = self.architecture.inputs(X), np.asarray(signs)
         if len(self.dropped):
@@ -70,16 +79,21 @@ class FittedMargin:
             inputs, solution.problem.X
         ):
             return solution.problem
-        return self.architecture.problem(X, signs, self.C)
+        return self._posed(X, signs)
+
+    def _posed(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
+        return self.architecture.problem(X, signs, self.C, self.intercept is not None)
 
     def alpha(self, problem: MarginProblem) -> Array | None:
         """Dual variables of a problem that `problem` posed; None unless their number fits it.
 
-        They need not be of these samples: any alpha >= 0 proves a lower bound on the optimum.
+        They need not be of these samples: any alpha >= 0 proves a lower bound on the optimum,
+        balanced between the classes where there is an intercept.
         """
         if self.solution is None or problem.n_samples != len(self._kept):
             return None
-        return self.solution.alpha[self._kept]
+        alpha = self.solution.alpha[self._kept]
+        return balanced(alpha, problem.y, problem.C) if problem.intercept else alpha
 
     @property
     def has_predictor(self) -> bool:

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
 
 
+ON_FAILURE_HELPS = (
+    "or set on_failure='soft', which solves the soft margin instead, or 'drop', which leaves out "
+    "the samples that it misclassifies"
+)
+
+
 @runtime_checkable
 class HasGating(Protocol):
     """What has gates of its own: a network, or a classifier that trained one."""
@@ -60,6 +66,10 @@ class MarginSVC(BinaryClassifier, ABC):
     soft_C : float or None
         C of the soft margin that "soft" and "drop" then solve; None is 100 over the root mean
         square of the feature norms.
+    fit_intercept : bool or None
+        Whether the predictor has a free offset, which is not in the norm. A constant feature,
+        which the data sets of this package have, gives it one that is: then pass False. None is
+        True for a linear SVM, and False with gates.
 
     Attributes
     ----------
@@ -75,6 +85,8 @@ class MarginSVC(BinaryClassifier, ABC):
     fitted_C_ : float
         The C of ``solution_``: ``soft_C`` where the hard margin had no solution and
         ``on_failure="soft"``.
+    has_intercept_ : bool
+        Whether the problem that was solved has an intercept.
     dropped_ : ndarray of int
         Training samples that ``on_failure="drop"`` left out.
     dual_coef_ : ndarray of shape (1, n_support)
@@ -87,10 +99,12 @@ class MarginSVC(BinaryClassifier, ABC):
     device: str = "cpu"
     on_failure: OnFailure = "raise"
     soft_C: float | None = None
+    fit_intercept: bool | None = None
     architecture_: Architecture = field(init=False)
     solution_: Solution = field(init=False)
     failure_: Solution | None = field(init=False)
     fitted_C_: float = field(init=False)
+    has_intercept_: bool = field(init=False, default=False)  # files of older versions lack it
     dropped_: NDArray[np.int64] = field(init=False)
     dual_coef_: Array = field(init=False)
 
@@ -104,7 +118,7 @@ class MarginSVC(BinaryClassifier, ABC):
         Parameters
         ----------
         X : array_like of shape (n, D)
-            Inputs; include a constant column where predictors should have an offset.
+            Inputs; include a constant column where the norm should count the offset, too.
         y : array_like of shape (n,)
             Labels of two classes.
 
@@ -121,7 +135,8 @@ class MarginSVC(BinaryClassifier, ABC):
             )
         X, signs = self._validate(X, y)
         self.architecture_ = self._architecture(X)
-        problem = self.architecture_.problem(X, signs, self.C)
+        self.has_intercept_ = self._has_intercept()
+        problem = self.architecture_.problem(X, signs, self.C, self.has_intercept_)
         relaxed = solve_relaxed(
             problem,
             self.on_failure,
@@ -135,11 +150,24 @@ class MarginSVC(BinaryClassifier, ABC):
         self.fitted_C_ = relaxed.C
         self.dropped_ = relaxed.dropped
         self.dual_coef_ = (signs * self.solution_.alpha)[None, self.support_]
+        cured = self.failure_ is not None or not self.solution_.status.inseparable
+        advice = "" if cured else ON_FAILURE_HELPS
         if self.on_failure == "raise":
-            self.solution_.raise_for_status()
+            self.solution_.raise_for_status(advice)
         if relaxed.message:
-            warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
+            message = f"{relaxed.message}; {advice}" if advice else relaxed.message
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
+
+    def _has_intercept(self) -> bool:
+        """Whether to fit an offset; by default where the architecture has no gates."""
+        if self.fit_intercept is None:
+            return isinstance(self.architecture_.gating, NoGates)
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            raise ValueError(
+                f"fit_intercept must be True, False or None, got {self.fit_intercept!r}"
+            )
+        return bool(self.fit_intercept)
 
     structure_ = OldAttribute("architecture_")
 
@@ -147,6 +175,11 @@ class MarginSVC(BinaryClassifier, ABC):
     def coef_(self) -> Array:
         """Coefficients zeta of each gate column, shape (M, D)."""
         return self.solution_.coef
+
+    @property
+    def intercept_(self) -> Array:
+        """The free offset, shape (1,); 0 where the problem has none."""
+        return np.array([self.solution_.intercept])
 
     @property
     def support_(self) -> NDArray[np.int64]:
@@ -164,10 +197,15 @@ class MarginSVC(BinaryClassifier, ABC):
         return max(1, self.solution_.stats.iterations)
 
     def margin_view(self) -> FittedMargin:
-        """Structure, coefficients and solution."""
+        """Architecture, coefficients and solution."""
         check_is_fitted(self)
         return FittedMargin(
-            self.architecture_, self.coef_, self.solution_, self.fitted_C_, self.dropped_
+            self.architecture_,
+            self.coef_,
+            self.solution_,
+            self.fitted_C_,
+            self.dropped_,
+            intercept=self.solution_.intercept if self.has_intercept_ else None,
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:
@@ -175,7 +213,7 @@ class MarginSVC(BinaryClassifier, ABC):
         return ()
 
     def _decide(self, X: Array) -> Array:
-        return self.architecture_.decision(X, self.coef_)
+        return self.architecture_.decision(X, self.coef_) + self.solution_.intercept
 
 
 @dataclass(eq=False, repr=False)
@@ -188,7 +226,7 @@ class GatedSVC(MarginSVC):
         Gates and groups; None is the constant gate 1.
     metric : mapping from group to ndarray, optional
         See `MarginProblem`.
-    C, solver, tol, device, on_failure, soft_C
+    C, solver, tol, device, on_failure, soft_C, fit_intercept
         See `MarginSVC`.
     """
 
@@ -221,7 +259,7 @@ class GLNSVC(MarginSVC):
         Sum of the units' norms, or the exact ||beta||_2 over all joint contexts.
     threshold : {"median", "random", "zero"} or array of shape (H, k)
         See `HyperplaneContexts.random`; the median is that of the training inputs.
-    C, solver, tol, device, on_failure, soft_C
+    C, solver, tol, device, on_failure, soft_C, fit_intercept
         See `MarginSVC`.
     random_state : int, Generator, RandomState or None
         Seed of the hyperplanes; `GLNClassifier` draws the same ones from the same seed.
@@ -272,7 +310,7 @@ class GatedReLUSVC(MarginSVC):
         clones.
     always_on : bool
         Append a unit that is always on to random gates, so that no sample has all gates off.
-    C, solver, tol, device, on_failure, soft_C
+    C, solver, tol, device, on_failure, soft_C, fit_intercept
         See `MarginSVC`.
     random_state : int, Generator, RandomState or None
         Seed of random gates.
@@ -318,12 +356,12 @@ class HiddenLayerSVC(MarginSVC):
     network : network or classifier with ``hidden_activations(X)``, or None
         None is the linear SVM on the inputs. In grid searches and cross-validation pass
         ``classifier.network_``: scikit-learn un-fits a classifier that it clones.
-    C, solver, tol, device, on_failure, soft_C
+    C, solver, tol, device, on_failure, soft_C, fit_intercept
         See `MarginSVC`.
 
     Notes
     -----
-    ``coef_`` has shape (1, H): one weight a hidden unit.
+    ``coef_`` has shape (1, H): one weight a hidden unit. The published SVM-HL has no intercept.
     """
 
     network: HasHiddenLayer | None = None

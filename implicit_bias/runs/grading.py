@@ -106,7 +106,7 @@ def _grade_svm(model: BinaryClassifier, samples: Dataset, solved: Solved) -> Gra
     alpha, status = view.alpha(problem), view.solution.status
     if (solution := solved(problem)) is not None:
         alpha, status = solution.alpha, solution.status
-    bounds = certify(problem, coef=view.coef, alpha=alpha)
+    bounds = certify(problem, view.coef, alpha, view.intercept)
     return Grade(
         {
             "lower": bounds.lower,

@@ -40,6 +40,7 @@ class SvmOptions(TypedDict):
     device: str
     on_failure: OnFailure
     soft_C: float | None
+    fit_intercept: bool
 
 
 class NetworkOptions(TypedDict):
@@ -177,7 +178,10 @@ class ModelFactory:
         raise ValueError(f"no network is called {name!r}")
 
     def svm_options(self) -> SvmOptions:
-        """Return the arguments of a margin classifier that say how to solve."""
+        """Return the arguments of a margin classifier that say how to solve.
+
+        Without an intercept: the data have a constant feature, in the norm, as published.
+        """
         config = self.config
         return SvmOptions(
             C=config.C,
@@ -186,6 +190,7 @@ class ModelFactory:
             device=config.device,
             on_failure=config.on_failure,
             soft_C=config.soft_C,
+            fit_intercept=False,
         )
 
     def contexts(self) -> HyperplaneContexts:

@@ -138,22 +138,28 @@ class Solution:
         said = f"{said}: {conflict.cause}" if conflict else said
         return f"{said}; {advice}" if advice else said
 
-    def raise_for_status(self) -> None:
-        """Raise `SolveError`, with this solution in it, unless the status is OPTIMAL."""
+    def raise_for_status(self, advice: str = "") -> None:
+        """Raise `SolveError`, with this solution in it, unless the status is OPTIMAL.
+
+        Parameters
+        ----------
+        advice : str
+            What the caller can say of the cure, for the error's message.
+        """
         if self.status is not Status.OPTIMAL:
-            raise SolveError(self)
+            raise SolveError(self, advice)
 
 
 class SolveError(RuntimeError):
     """A solve that did not end optimal; ``solution`` holds what it found, certified."""
 
-    def __init__(self, solution: Solution) -> None:
-        super().__init__(solution.message)
-        self.solution = solution
+    def __init__(self, solution: Solution, advice: str = "") -> None:
+        super().__init__(f"{solution.message}; {advice}" if advice else solution.message)
+        self.solution, self.advice = solution, advice
 
-    def __reduce__(self) -> tuple[type[SolveError], tuple[Solution]]:
+    def __reduce__(self) -> tuple[type[SolveError], tuple[Solution, str]]:
         # Exceptions pickle by their message alone; worker processes must get the solution, too.
-        return SolveError, (self.solution,)
+        return SolveError, (self.solution, self.advice)
 
 
 @dataclass(frozen=True)

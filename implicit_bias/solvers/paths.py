@@ -92,8 +92,17 @@ def path_over_C(
 
 
 def smallest_C(problem: MarginProblem) -> float:
-    """Return the largest C for which zeta = 0 is a solution; inf if it always is."""
-    return dual_scale(replace(problem, C=np.inf), np.ones(problem.n_samples))
+    """Return the largest C for which zeta = 0 is a solution; inf if it always is.
+
+    With an intercept and classes of different sizes a smaller one: the larger class then shares the
+    weight of the other evenly, as the equation of the intercept asks.
+    """
+    weights = np.ones(problem.n_samples)
+    if problem.intercept:
+        positive = problem.y > 0
+        counts = np.where(positive, positive.sum(), (~positive).sum())
+        weights = counts.min() / counts
+    return dual_scale(replace(problem, C=np.inf), weights)
 
 
 def largest_C(solution: Solution) -> float:

@@ -76,7 +76,7 @@ def relax(
     if soft.status is Status.INTERRUPTED:
         return Relaxed(soft, soft_C, nothing, solution, "no samples were left out")
     # The soft margin's coefficients separate what they classify rightly.
-    right = problem.y * problem.decision(soft.coef) > 0
+    right = problem.y * (problem.decision(soft.coef) + soft.intercept) > 0
     kept, dropped = np.flatnonzero(right), np.flatnonzero(~right)
     if len(np.unique(problem.y[kept])) < 2:
         done = f"the soft margin with C={soft_C:g} classifies one class only: try a larger soft_C"

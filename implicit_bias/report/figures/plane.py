@@ -82,9 +82,9 @@ class Plane:
         """Points (n, 2) with the constant, where there is one."""
         return np.column_stack([points, np.ones(len(points))]) if self.has_constant else points
 
-    def line(self, coef: Array) -> Array:
-        """Points (n, 2) of <coef, x> = 0 that cross the grid; none where there is no line."""
-        normal, offset = coef[:2], coef[2] if self.has_constant else 0.0
+    def line(self, coef: Array, intercept: float = 0.0) -> Array:
+        """Points (n, 2) of <coef, x> + b = 0 that cross the grid; none where there is no line."""
+        normal, offset = coef[:2], intercept + (coef[2] if self.has_constant else 0.0)
         square = float(normal @ normal)
         if square == 0:
             return np.empty((0, 2))
@@ -145,7 +145,7 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
         _boundary(ax, plane, edges, colors=GREY, linewidths=0.9, linestyles="dashed")
     _samples(ax, subject, name, faint=True)
     for code in cells:
-        line = plane.line(code @ fitted.coef)
+        line = plane.line(code @ fitted.coef, fitted.offset)
         if not len(line):
             continue
         rules = (_gates(fitted, plane.inputs(line)) == code).all(axis=1)

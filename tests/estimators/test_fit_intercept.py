@@ -1,0 +1,237 @@
+"""Free offsets of the margin classes: scikit-learn's solutions, what carries them, messages."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
+
+from implicit_bias import (
+    GLNSVC,
+    GatedReLUSVC,
+    GatedSVC,
+    GLNClassifier,
+    HiddenLayerSVC,
+    SolveError,
+    Status,
+    certify,
+    compare,
+)
+from implicit_bias.datasets.dataset import split
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators import MarginSVC
+from implicit_bias.gating import HyperplaneContexts, NoGates
+from implicit_bias.problem import Architecture
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.grading import grade
+from implicit_bias.runs.models import Data, ModelFactory
+from implicit_bias.saved_models import load_model, save_model
+from implicit_bias.validation import Array
+
+DECISION_ATOL = 1e-5
+MOONS = make_toy("moons", 60, noise=0.05)
+
+
+def apart(n: int = 40, shift: float = 4.0, seed: int = 0) -> tuple[Array, Array]:
+    """Two clouds on one side of the origin, without a constant: only an offset separates them."""
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(n) % 3 > 0, 1.0, -1.0)
+    return rng.normal(size=(n, 3)) + np.outer(9.0 + shift * y, [0.8, 0.6, 0.0]), y
+
+
+X, Y = apart()
+
+
+def test_the_hard_margin_is_that_of_scikit_learn() -> None:
+    ours = GatedSVC(tol=1e-10).fit(X, Y)
+    theirs = SVC(kernel="linear", C=1e12, tol=1e-10).fit(X, Y)
+    np.testing.assert_allclose(
+        ours.decision_function(X), theirs.decision_function(X), atol=DECISION_ATOL
+    )
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=DECISION_ATOL)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=DECISION_ATOL)
+
+
+@pytest.mark.parametrize("C", [0.5, 2.0])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_soft_margins_are_those_of_scikit_learn(C: float, fit_intercept: bool) -> None:
+    """Theirs costs half the squared norm: the optima are equal where C' = C ||w||.
+
+    Stationarity: w / ||w|| = sum_n alpha_n y_n x_n, 0 <= alpha <= C, here, and the same without
+    the division there. So alpha' = ||w|| alpha, and C' = ||w|| C.
+    """
+    X, y = apart(60, shift=1.2)
+    ours = GatedSVC(C=C, tol=1e-10, fit_intercept=fit_intercept).fit(X, y)
+    weight = C * float(np.linalg.norm(ours.coef_))
+    X_all, y_all = X, y
+    if not fit_intercept:  # with each sample mirrored through the origin their offset is 0
+        X_all, y_all, weight = np.vstack([X, -X]), np.append(y, -y), weight / 2
+    theirs = SVC(kernel="linear", C=weight, tol=1e-9).fit(X_all, y_all)
+    np.testing.assert_allclose(
+        ours.decision_function(X), theirs.decision_function(X), rtol=1e-3, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (GatedSVC(), True),
+        (GatedSVC(NoGates(3)), True),
+        (GatedSVC(metric={0: np.full((1, 1), 2.0)}), True),
+        (HiddenLayerSVC(), True),
+        (GatedSVC(fit_intercept=False), False),
+        (GLNSVC(5, random_state=0), False),
+        (GatedReLUSVC(9, random_state=0), False),
+        (GLNSVC(5, random_state=0, fit_intercept=True), True),
+    ],
+    ids=repr,
+)
+def test_linear_models_have_an_intercept_by_default(model: MarginSVC, expected: bool) -> None:
+    model.set_params(C=5.0).fit(X, Y)
+    assert model.has_intercept_ == expected
+    assert model.intercept_.shape == (1,)
+    assert (model.intercept_[0] != 0) == expected
+    problem, view = model.solution_.problem, model.margin_view()
+    assert problem is not None
+    assert problem.intercept == expected
+    assert (view.intercept is not None) == expected
+    f = problem.decision(model.coef_) + model.intercept_
+    np.testing.assert_allclose(model.decision_function(X), f, rtol=1e-12)
+    # Other samples make another problem, of the same kind; any alpha bounds its optimum.
+    moved = X + 0.01
+    posed = view.problem(moved, Y)
+    assert posed is not problem
+    assert posed.intercept == expected
+    found = certify(posed, view.coef, view.alpha(posed), view.intercept)
+    assert 0 < found.lower <= found.upper < np.inf
+
+
+def test_architectures_pose_problems_with_an_intercept() -> None:
+    posed = Architecture(NoGates(3)).problem(X, Y, 2.0, True)
+    assert posed.intercept
+    assert posed.C == 2.0
+    assert not Architecture(NoGates(3)).problem(X, Y).intercept
+
+
+@pytest.mark.parametrize("value", [1, "yes", 0.0])
+def test_what_is_no_choice(value: Any) -> None:
+    with pytest.raises(ValueError, match="fit_intercept"):
+        GatedSVC(fit_intercept=value).fit(X, Y)
+
+
+@pytest.mark.parametrize("C", [np.inf, 1.0])
+def test_kept_in_pickles_and_files(C: float, tmp_path: Path) -> None:
+    model = GLNSVC(3, C=C, random_state=0, fit_intercept=True).fit(X, Y)
+    save_model(tmp_path / "model.safetensors", model)
+    for again in (
+        pickle.loads(pickle.dumps(model)),
+        load_model(tmp_path / "model.safetensors").model,
+    ):
+        assert isinstance(again, GLNSVC)
+        np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+        np.testing.assert_array_equal(again.intercept_, model.intercept_)
+        view = again.margin_view()
+        posed = view.problem(X, Y)
+        assert posed.intercept
+        found = certify(posed, view.coef, view.alpha(posed), view.intercept)
+        assert found.lower == model.solution_.certificate.lower
+        assert found.upper == pytest.approx(model.solution_.certificate.upper, rel=1e-12)
+
+
+def test_a_model_of_a_time_without_intercepts_has_none() -> None:
+    model = GatedSVC(fit_intercept=False, C=1.0).fit(X, Y)
+    del model.has_intercept_, model.fit_intercept  # as a file of version 0.1 leaves it
+    assert model.margin_view().intercept is None
+    assert not model.margin_view().problem(X + 1.0, Y).intercept
+
+
+def test_samples_left_out_by_margins_with_the_offset() -> None:
+    y = Y.copy()
+    y[:2] *= -1
+    with pytest.warns(ConvergenceWarning, match="left out 2 samples"):
+        model = GatedSVC(on_failure="drop").fit(X, y)
+    assert model.dropped_.tolist() == [0, 1]
+    kept = np.arange(2, len(y))
+    assert (y * model.decision_function(X))[kept].min() == pytest.approx(1.0)
+    again = GatedSVC().fit(X[kept], y[kept])
+    np.testing.assert_allclose(model.coef_, again.coef_, rtol=1e-5)
+
+
+def test_comparison_and_grades_know_the_intercept() -> None:
+    models = {
+        "free": GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y),
+        "in the norm": GLNSVC(4, random_state=0).fit(MOONS.X, MOONS.y),
+        "network": GLNClassifier(4, random_state=0, steps=50).fit(MOONS.X, MOONS.y),
+    }
+    result = compare(models, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
+    free, fixed, network = (result.model(name).known_margin for name in models)
+    assert free.gates == fixed.gates == network.gates
+    assert fixed.program == network.program != free.program
+    assert free.norm < fixed.norm
+    assert free.norm == models["free"].solution_.certificate.upper
+    assert free.min_margin == pytest.approx(1.0 / free.norm)
+    svm = result.svm_of(result.model("network"))
+    assert svm is not None
+    assert svm.name == "in the norm"
+    for solve in (True, False):
+        graded = grade(models["free"], MOONS, solve=solve).values
+        assert graded["upper"] == pytest.approx(free.norm, rel=1e-12)
+        assert graded["gap"] <= 1e-6
+        assert graded["min_margin"] == pytest.approx(1.0)
+
+
+def test_published_models_have_none() -> None:
+    config = RunConfig(dataset="moons", models=("svm-gln",), units=3)
+    factory = ModelFactory(config, Data(MOONS, split(MOONS, 40)))
+    relu = factory.build("gd-relu").fit(MOONS.X, MOONS.y)
+    for name in ("svm-gln", "svm-l2", "svm-shallow", "svm-linear", "svm-rc", "svm-lc", "svm-hl"):
+        assert factory.build(name, relu).get_params()["fit_intercept"] is False
+
+
+# --- messages that cure ------------------------------------------------------------------------
+
+
+def test_a_missing_constant_is_named() -> None:
+    with pytest.raises(SolveError, match=r"append a constant 1.*fit_intercept=True") as caught:
+        GatedSVC(fit_intercept=False).fit(X, Y)
+    assert caught.value.solution.status is Status.NOT_SEPARABLE
+    assert "on_failure='soft'" in str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    # Both cures work.
+    assert GatedSVC().fit(X, Y).score(X, Y) == 1.0
+    with_constant = np.column_stack([X, np.ones(len(X))])
+    assert GatedSVC(fit_intercept=False).fit(with_constant, Y).score(with_constant, Y) == 1.0
+
+
+def test_a_constant_is_not_advised_where_it_does_not_help() -> None:
+    y = Y.copy()
+    y[:2] *= -1
+    with pytest.warns(ConvergenceWarning, match="not separable") as caught:
+        GatedSVC(fit_intercept=False, on_failure="warn").fit(X, y)
+    [warning] = caught
+    assert "constant" not in str(warning.message)
+    assert "on_failure='soft'" in str(warning.message)
+
+
+def test_badly_scaled_features_are_named() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([1e12 + rng.normal(size=200), rng.normal(size=200), np.ones(200)])
+    model = GatedSVC(solver="interior-point", on_failure="warn", fit_intercept=False)
+    with pytest.warns(ConvergenceWarning, match="standardise"):
+        model.fit(X, np.sign(X[:, 1] + 0.3 * (X[:, 0] - 1e12)))
+    assert "center features 0" in model.solution_.message
+
+
+def test_the_core_does_not_name_parameters_of_classes() -> None:
+    contexts = HyperplaneContexts.random(MOONS.X, 2, random_state=0)
+    twice = np.vstack([MOONS.X, MOONS.X[:1]])
+    labels = np.append(MOONS.y, -MOONS.y[0])
+    with pytest.raises(SolveError, match="identical") as caught:
+        GatedSVC(contexts).fit(twice, labels)
+    assert "on_failure" not in caught.value.solution.message
+    assert "on_failure='soft'" in str(caught.value)
+    assert not any("on_failure" in status.message for status in Status)
