@@ -13,15 +13,13 @@ from implicit_bias.cli.compare import compare
 from implicit_bias.cli.data import data
 from implicit_bias.cli.export import export
 from implicit_bias.cli.fit import fit
-from implicit_bias.cli.output import fail, out, show_warning
+from implicit_bias.cli.output import INTERRUPTED, fail, out, show_warning
 from implicit_bias.cli.report import report
 from implicit_bias.cli.status import status
 from implicit_bias.cli.sweep import sweep
 from implicit_bias.cli.train import train
 from implicit_bias.cli.trajectory import trajectory
 
-# What typer returns after Ctrl-C, as shells do.
-INTERRUPTED = 130
 # Said of all commands: some keep nothing, some a model, a checkpoint or finished cells.
 STOPPED = "interrupted; what was already written is kept"
 
@@ -59,7 +57,7 @@ def main() -> None:
     except typer.TyperException as error:
         fail(error.format_message(), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        fail(STOPPED, 1)
+        fail(STOPPED, INTERRUPTED)
     except (ValueError, RuntimeError, OSError, ImportError, TypeError) as error:
         fail(str(error), 1)
     if status == INTERRUPTED:
