@@ -68,7 +68,7 @@ def _models_table(comparison: Comparison) -> Table:
         if margin is not None:
             units = f"{margin.active_units} / {len(margin.unit_norms)}"
             norm, excess = f"{margin.norm:.6g}", percent(margin.excess)
-            status = trained(model) if model.history else margin.status and margin.status.label
+            status = margin.status.label if margin.status else trained(model)
             cells += [norm, excess, units, status]
         table.add_row(*cells)
     return table
