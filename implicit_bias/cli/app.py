@@ -54,11 +54,14 @@ def main() -> None:
     warnings.showwarning = show_warning
     try:
         status = app(standalone_mode=False)
+        sys.stdout.flush()  # here, where an error of the disk is still one line
     except typer.TyperException as error:
         fail(error.format_message(), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         fail(STOPPED, INTERRUPTED)
-    except (ValueError, RuntimeError, OSError, ImportError, TypeError) as error:
+    except MemoryError as error:
+        fail(f"not enough memory: {error}", 1)
+    except (ValueError, RuntimeError, OSError, ImportError, TypeError, OverflowError) as error:
         fail(str(error), 1)
     if status == INTERRUPTED:
         fail(STOPPED, INTERRUPTED)

@@ -240,7 +240,9 @@ def _commit() -> str | None:
     root = Path(implicit_bias.__file__).parent.parent
     if not (root / ".git").exists():
         return None
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    # Without locks: whoever stops this process must not leave one in the checkout.
+    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = ["git", "--no-optional-locks", *describe]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):  # no git, or not our checkout

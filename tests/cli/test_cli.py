@@ -386,6 +386,7 @@ def test_help_is_light() -> None:
         (["trajectory", "--steps", "5", "--at", "100"], "--at"),
         (["fit", "gd-gln"], "svm-gln"),
         (["report", "nowhere"], "setting.json"),
+        (["fit", "--units", "1000000000"], "units must be at most"),
         (["frobnicate"], "No such command"),
         (["data", "--download", "digits"], "'digits'"),
     ],
@@ -418,6 +419,41 @@ def test_failed_jobs_are_status_1_and_one_line(tmp_path: Path) -> None:
     assert inseparable.status == 1
     assert inseparable.err.count("not separable") == 1
     assert "choose a finite C, more units" in inseparable.err
+
+
+def test_a_configuration_that_is_none_is_refused(tmp_path: Path) -> None:
+    for text in ("[]", "3", "null"):
+        (tmp_path / "setting.json").write_text(text)
+        done = run_here("report", ".", folder=tmp_path)
+        assert done.status == 2
+        assert "is no configuration" in done.err
+
+
+@pytest.mark.parametrize("size", [0, 200])
+@pytest.mark.parametrize("command", ["compare", "train", "fit", "sweep", "report"])
+def test_a_full_disk_is_one_line(
+    command: str, size: int, finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    resource = pytest.importorskip("resource")
+    shutil.copytree(finished[0] / "implicit-bias-report", tmp_path / "implicit-bias-report")
+    (tmp_path / "grid.toml").write_text("models = ['svm-linear']\ntrain_size = 20")
+    small = ["--train-size", "20", "--units", "2"]
+    arguments = {
+        "compare": ["compare", *small, "--models", "svm-linear"],
+        "train": ["train", *small, "--steps", "3"],
+        "fit": ["fit", *small],
+        "sweep": ["sweep", "grid.toml", "--processes", "1"],
+        "report": ["report"],
+    }[command]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        done = run_here(*arguments, folder=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.status == 1
+    assert "File too large" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_data_lists_and_finds_corruption(tmp_path: Path) -> None:
