@@ -21,6 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import Certificate, Status, certify
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
+from implicit_bias.estimators.networks import NetworkClassifier
+from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
 from implicit_bias.problem import MarginProblem
 from implicit_bias.stationarity import active_units
 from implicit_bias.validation import Array
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from implicit_bias.training.history import HistoryPoint
+    from implicit_bias.training.limit import LimitResult
+    from implicit_bias.training.minibatch import TrainingResult
 
 
 class Predicts(Protocol):
@@ -163,6 +167,10 @@ class ModelResult:
         Training history of a network; empty for an SVM.
     unseen : int
         Evaluation samples in a context (of one unit at least) that no training sample was in.
+    planned_steps : int
+        Steps that a network was to be trained for; 0 for an SVM.
+    interrupted : bool
+        See `is_interrupted`.
     """
 
     name: str
@@ -172,6 +180,13 @@ class ModelResult:
     margin: MarginResult | None
     history: tuple[HistoryPoint, ...]
     unseen: int = 0
+    planned_steps: int = 0
+    interrupted: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Steps that a network was trained for; 0 for an SVM."""
+        return self.history[-1].step if self.history else 0
 
     @property
     def known_margin(self) -> MarginResult:
@@ -364,6 +379,8 @@ def compare(
             margin=margins.get(name),
             history=model.history() if isinstance(model, BinaryClassifier) else (),
             unseen=_unseen(fitted[name], X),
+            planned_steps=_planned_steps(model),
+            interrupted=is_interrupted(model),
         )
         for name, model in models.items()
     )
@@ -373,6 +390,31 @@ def compare(
         n_samples=len(labels),
         n_train=0 if train is None else len(np.asarray(train[1])),
     )
+
+
+def training_of(model: Predicts) -> TrainingResult | LimitResult | None:
+    """Training of a network, or of the network whose gates or activations an SVM was given."""
+    match model:
+        case (
+            (NetworkClassifier() as network)
+            | GatedReLUSVC(gates=NetworkClassifier() as network)
+            | HiddenLayerSVC(network=NetworkClassifier() as network)
+        ):
+            return network.training_
+    return None
+
+
+def is_interrupted(model: Predicts) -> bool:
+    """Whether Ctrl-C ended the solve of a fitted model, or the training that it rests on."""
+    training, fitted = training_of(model), _fitted_margin(model)
+    solution = None if fitted is None else fitted.solution
+    return (training is not None and training.interrupted) or (
+        solution is not None and solution.status is Status.INTERRUPTED
+    )
+
+
+def _planned_steps(model: Predicts) -> int:
+    return model.training_.config.steps if isinstance(model, NetworkClassifier) else 0
 
 
 def _fitted_margin(model: Predicts) -> FittedMargin | None:
@@ -483,7 +525,10 @@ def _model_row(model: ModelResult) -> dict[str, Any]:
         "error": model.error,
         "train_error": model.train_error,
         "unseen": model.unseen,
+        "interrupted": model.interrupted,
     }
+    if model.history:
+        row |= {"steps": model.steps, "planned_steps": model.planned_steps}
     margin = model.margin
     if margin is not None:
         row |= {

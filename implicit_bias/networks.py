@@ -25,6 +25,7 @@ frozen gates.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, final
@@ -281,7 +282,10 @@ class Network(nn.Module, ABC):
                 return (self.readout[0].abs() @ units.norm(dim=1)).item()
             weights = (*self.hidden_weights, self.readout)
             squares = sum(layer.square().sum().item() for layer in weights)
-            return float((squares / self.n_layers) ** (self.n_layers / 2))
+            try:
+                return float((squares / self.n_layers) ** (self.n_layers / 2))
+            except OverflowError:  # where tensors have infinity: the training has diverged
+                return math.inf
 
     def smallest_margin(self, outputs: Tensor, labels: Tensor) -> float:
         """Smallest y_n f(x_n) of outputs (n,) and labels (n,).

@@ -240,10 +240,27 @@ def _decode_network(
 ) -> networks.Network:
     options = _decode(value["options"], arrays)
     options["dtype"] = {"float32": torch.float32, "float64": torch.float64}[options["dtype"]]
+    weights = _decode(value["weights"], arrays)
+    if "gatings" in options:
+        widths = [gating.n_units for gating in options["gatings"]]
+        rows = [gating.n_units * gating.n_contexts for gating in options["gatings"]]
+        _check_sizes(weights, options["gatings"][0].n_features, widths, rows)
+    else:
+        _check_sizes(weights, options["n_features"], options["widths"], options["widths"])
     if cls is networks.FrozenGateReLU:  # made from a ReLU network; its own gates come next
         network: networks.Network = cls(networks.ReLUNetwork(**options))
     else:
         network = cls(**options)
-    weights = _decode(value["weights"], arrays)
     network.load_state_dict({key: torch.tensor(array) for key, array in weights.items()})
     return network
+
+
+def _check_sizes(
+    weights: Mapping[str, NDArray[Any]], n_features: int, widths: list[int], rows: list[int]
+) -> None:
+    """Refuse a network whose sizes its weights do not have, before it allocates such weights."""
+    columns = [n_features, *widths]
+    shapes = {f"hidden_weights.{i}": (rows[i], columns[i]) for i in range(len(rows))}
+    for name, shape in (shapes | {"readout": (1, columns[-1])}).items():
+        if weights[name].shape != shape:
+            raise ValueError(f"{name} has the shape {weights[name].shape}, not {shape}")

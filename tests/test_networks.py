@@ -1,5 +1,6 @@
 """Networks: against loops, autograd and the predictor of the margin problem."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -385,3 +386,11 @@ def test_inputs_are_checked(network: Network) -> None:
         network.decision(X[:, :2])
     with pytest.raises(ValueError, match="NaN"):
         network.prepare(np.full((2, N_FEATURES), np.nan))
+
+
+def test_the_norm_of_a_network_that_has_diverged_is_infinite() -> None:
+    network = ReLUNetwork(2, [3, 3], seed=0)
+    with torch.no_grad():
+        for weights in network.parameters():
+            weights.fill_(1e150)
+    assert network.norm() == math.inf

@@ -125,6 +125,37 @@ def test_untrusted_headers(model: Any, tmp_path: Path) -> None:
         load_model(file)
 
 
+HUGE = 2**33
+
+
+@pytest.mark.parametrize("kind", ["ReLUNetwork", "FrozenGateReLU", "GLN"])
+def test_sizes_that_the_arrays_do_not_have_are_refused_first(kind: str, tmp_path: Path) -> None:
+    """Sizes in a small file whose weights no machine could hold."""
+    arrays = {
+        "weights": np.zeros((1, 33, 1)),
+        "thresholds": np.zeros((1, 33)),
+        "occurs": np.zeros((1, 1), dtype=bool),
+        "small": np.zeros((1, 1)),
+    }
+    named = {key: {"array": key} for key in ("weights", "thresholds", "occurs")}
+    contexts = {"object": "HyperplaneContexts", "fields": named | {"single_precision": False}}
+    sizes = [["n_features", HUGE], ["widths", {"list": [HUGE]}]]
+    if kind == "GLN":
+        sizes = [["gatings", {"tuple": [contexts]}], ["readout_bias", False]]
+    small = [["hidden_weights.0", {"array": "small"}], ["readout", {"array": "small"}]]
+    model = {
+        "network": kind,
+        "options": {"dict": [["dtype", "float64"], *sizes]},
+        "weights": {"dict": small},
+    }
+    header = {"format": "implicit-bias model 2", "version": "0", "model": model, "facts": {}}
+    file = tmp_path / "small.safetensors"
+    safetensors.numpy.save_file(arrays, file, metadata={"header": json.dumps(header)})
+    assert file.stat().st_size < 6000
+    with pytest.raises(FileError, match=r"hidden_weights.0 has the shape \(1, 1\)"):
+        load_model(file)
+
+
 def test_damaged_files(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     save_model(file, MODELS[0])

@@ -13,15 +13,13 @@ from implicit_bias.cli.compare import compare
 from implicit_bias.cli.data import data
 from implicit_bias.cli.export import export
 from implicit_bias.cli.fit import fit
-from implicit_bias.cli.output import fail, out, show_warning
+from implicit_bias.cli.output import INTERRUPTED, fail, out, show_warning
 from implicit_bias.cli.report import report
 from implicit_bias.cli.status import status
 from implicit_bias.cli.sweep import sweep
 from implicit_bias.cli.train import train
 from implicit_bias.cli.trajectory import trajectory
 
-# What typer returns after Ctrl-C, as shells do.
-INTERRUPTED = 130
 # Said of all commands: some keep nothing, some a model, a checkpoint or finished cells.
 STOPPED = "interrupted; what was already written is kept"
 
@@ -56,11 +54,14 @@ def main() -> None:
     warnings.showwarning = show_warning
     try:
         status = app(standalone_mode=False)
+        sys.stdout.flush()  # here, where an error of the disk is still one line
     except typer.TyperException as error:
         fail(error.format_message(), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        fail(STOPPED, 1)
-    except (ValueError, RuntimeError, OSError, ImportError, TypeError) as error:
+        fail(STOPPED, INTERRUPTED)
+    except MemoryError as error:
+        fail(f"not enough memory: {error}", 1)
+    except (ValueError, RuntimeError, OSError, ImportError, TypeError, OverflowError) as error:
         fail(str(error), 1)
     if status == INTERRUPTED:
         fail(STOPPED, INTERRUPTED)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.options import JsonOption, takes_config
-from implicit_bias.cli.output import cell, err, out, percent, print_json
+from implicit_bias.cli.output import INTERRUPTED, cell, err, out, percent, print_json
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def compare(
     models = fit_comparison(folder, config, data, on_model=done, progress=True)
     comparison, page = write_comparison(folder, config, data, models)
     print_comparison(comparison, page, config, as_json)
+    if any(model.interrupted for model in comparison.models):
+        raise typer.Exit(INTERRUPTED)
 
 
 def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_json: bool) -> None:
@@ -57,6 +59,8 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
 
 def _models_table(comparison: Comparison) -> Table:
     """Lay out the columns that fit a terminal; the report has them all."""
+    from implicit_bias.report.words import trained
+
     table = Table("model", "error", "on training", "norm", "excess", "units on", "status")
     for model in comparison.models:
         cells = [model.name, percent(model.error), percent(model.train_error)]
@@ -64,7 +68,8 @@ def _models_table(comparison: Comparison) -> Table:
         if margin is not None:
             units = f"{margin.active_units} / {len(margin.unit_norms)}"
             norm, excess = f"{margin.norm:.6g}", percent(margin.excess)
-            cells += [norm, excess, units, margin.status.label if margin.status else "trained"]
+            status = margin.status.label if margin.status else trained(model)
+            cells += [norm, excess, units, status]
         table.add_row(*cells)
     return table
 

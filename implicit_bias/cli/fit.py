@@ -11,6 +11,7 @@ import typer
 from implicit_bias.cli.certify import print_grade
 from implicit_bias.cli.choices import SVM_NAMES, check_model, load_data
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
+from implicit_bias.cli.output import INTERRUPTED
 from implicit_bias.runs.configuration import RunConfig
 
 
@@ -30,6 +31,7 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     """Fit the one model of a configuration, save it, and print its bounds."""
     data = load_data(config)
     from implicit_bias.certificate import Status
+    from implicit_bias.comparison import is_interrupted
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
     from implicit_bias.runs.grading import grade
     from implicit_bias.runs.models import fit_models
@@ -39,6 +41,8 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     file = file or Path(f"{name}{MODEL_SUFFIX}")
     save_model(file, model, config.metadata())
     print_grade(file, grade(model, data.parts.train, solve=False), as_json)
+    if is_interrupted(model):
+        raise typer.Exit(INTERRUPTED)
     view = model.margin_view()
     if view is not None and view.solution is not None:
         if view.solution.status is not Status.OPTIMAL:

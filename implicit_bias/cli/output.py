@@ -18,6 +18,8 @@ out = Console()
 err = Console(stderr=True)
 
 UNKNOWN = "–"
+# Exit status after Ctrl-C, as shells have it.
+INTERRUPTED = 130
 # What a table shows as percentages, and as unknown where it is 0 or infinite.
 SHARES = ("gap", "excess", "disagreement", "residual", "slackness", "kkt_gap", "balance")
 BOUNDS = ("lower", "lower_by_multipliers", "upper", "gap", "excess")

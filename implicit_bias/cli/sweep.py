@@ -49,6 +49,7 @@ def sweep(
     grid, store = open_grid(grid_file, store_folder)
     backend = _backend(processes, scheduler)
     from implicit_bias.runs.runner import inventory, run_grid
+    from implicit_bias.runs.store import CLAIMS
 
     before = inventory(grid, store)
     settled = len(before.done) + (0 if retry else len(before.failed))
@@ -75,6 +76,9 @@ def sweep(
         "failed": len(found.failed),
         "store": str(store.folder),
     }
+    if left := len(found.missing) + len(found.damaged):
+        where = f"their claims are in {store.folder / CLAIMS}"
+        err.print(f"{left} cells are being computed by another sweep: {where}", soft_wrap=True)
     if as_json:
         print_json(facts)
     else:

@@ -12,7 +12,7 @@ import typer
 from implicit_bias.cli.choices import NETWORK_NAMES, check_model, load_data
 from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
-from implicit_bias.cli.output import out, print_json, print_values
+from implicit_bias.cli.output import INTERRUPTED, out, print_json, print_values
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def train(
     values = {
         "file": file,
         "steps": last.step,
+        "planned_steps": result.config.steps,
+        "interrupted": result.interrupted,
         "evaluations": last.evaluations,
         "ending": result.ending.message,
         "log_loss": last.log_loss,
@@ -130,7 +132,9 @@ def train(
     }
     if as_json:
         print_json({**values, "pictures": pictures})
-        return
-    print_values(file.name, f"Towards the limit on {len(samples)} samples", values)
-    for picture in pictures:
-        out.print(f"Picture: {picture}", soft_wrap=True, highlight=False)
+    else:
+        print_values(file.name, f"Towards the limit on {len(samples)} samples", values)
+        for picture in pictures:
+            out.print(f"Picture: {picture}", soft_wrap=True, highlight=False)
+    if result.interrupted:
+        raise typer.Exit(INTERRUPTED)

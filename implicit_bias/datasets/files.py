@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import math
 import os
@@ -38,6 +39,10 @@ MIRRORS = {
 FILE_PREFIXES: dict[Subset, str] = {"train": "train", "test": "t10k"}
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_MAGIC = b"\x1f\x8b"
+# The largest known file has 47 MB uncompressed. What unpacks to much more is none of them.
+LARGEST = 2**26
+# Bytes that are enough for the head of an IDX file, which has at most 255 dimensions.
+IDX_HEAD = 4 + 4 * 255
 # A wheel carries the checksums inside the package; a source checkout has them beside it.
 _WHEEL_DATA = Path(__file__).parents[1] / "data"
 _CHECKOUT_DATA = Path(__file__).parents[2] / "data"
@@ -114,7 +119,8 @@ def read_idx(path: str | Path) -> NDArray[Any]:
         The file is not IDX, or is longer or shorter than it states.
     """
     try:
-        return _parse_idx(_decompress(Path(path).read_bytes()))
+        raw = Path(path).read_bytes()
+        return _parse_idx(_decompress(raw, _idx_layout(_decompress(raw, IDX_HEAD, whole=False))[2]))
     except ValueError as error:
         raise DataError(f"{path} is unusable: {error}. Replace it with a good copy") from error
 
@@ -204,14 +210,21 @@ def _read_verified(path: Path, checksum: str) -> bytes:
     return content
 
 
-def _decompress(raw: bytes) -> bytes:
-    """Undo gzip where the bytes are gzipped; ValueError if they are damaged."""
+def _decompress(raw: bytes, most: int = LARGEST, *, whole: bool = True) -> bytes:
+    """Undo gzip where the bytes are gzipped, up to a number of bytes; only these if not whole.
+
+    ValueError if they are damaged, or the whole would have more bytes.
+    """
     if not raw.startswith(GZIP_MAGIC):
         return raw
     try:
-        return gzip.decompress(raw)
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            content = file.read(most + whole)
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"damaged or truncated gzip file ({error})") from error
+    if len(content) > most:
+        raise ValueError(f"it unpacks to more than the {most} bytes that it should have")
+    return content
 
 
 def _verify(content: bytes, checksum: str) -> None:
@@ -221,8 +234,8 @@ def _verify(content: bytes, checksum: str) -> None:
         raise ValueError(f"its uncompressed content has the SHA-256 {found}, expected {checksum}")
 
 
-def _parse_idx(content: bytes) -> NDArray[Any]:
-    """Parse IDX (`read_idx` has the format); ValueError if the content is not as it states."""
+def _idx_layout(content: bytes) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Return type, shape and total bytes that the head of an IDX file states."""
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in IDX_TYPES:
         raise ValueError(f"not an IDX file, it starts with the bytes {content[:4].hex(' ')!r}")
     dtype, n_dims = np.dtype(IDX_TYPES[content[2]]), content[3]
@@ -230,10 +243,16 @@ def _parse_idx(content: bytes) -> NDArray[Any]:
     if len(content) < header:
         raise ValueError(f"truncated IDX header: {len(content)} bytes of {header}")
     shape = struct.unpack_from(f">{n_dims}I", content, 4)
-    expected = header + math.prod(shape) * dtype.itemsize
+    return dtype, shape, header + math.prod(shape) * dtype.itemsize
+
+
+def _parse_idx(content: bytes) -> NDArray[Any]:
+    """Parse IDX (`read_idx` has the format); ValueError if the content is not as it states."""
+    dtype, shape, expected = _idx_layout(content)
     if len(content) != expected:
         raise ValueError(
             f"an IDX file of shape {shape} has {expected} bytes, this one {len(content)}"
         )
-    values = np.frombuffer(content, dtype, offset=header).reshape(shape)  # C order
+    offset = 4 + 4 * len(shape)
+    values = np.frombuffer(content, dtype, offset=offset).reshape(shape)  # C order
     return values.astype(dtype.newbyteorder("="), copy=False)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from implicit_bias.comparison import Comparison
-from implicit_bias.report.words import INFINITE, UNKNOWN, number, percent
+from implicit_bias.report.words import INFINITE, UNKNOWN, number, percent, trained
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
     meaningless = ("min_margin", "norm", "excess", "gap", "active_units", "support_vectors")
     for row, model in enumerate(comparison.models):
         if model.history:
-            frame.loc[row, "status"] = f"trained, {model.history[-1].step:,} steps"
+            frame.loc[row, "status"] = trained(model)
         if model.inseparable:
             frame.loc[row, "optimum"] = math.inf
             frame.loc[row, ["excess", "gap"]] = math.nan

@@ -43,6 +43,13 @@ def signed(label: float) -> str:
     return "+1" if label > 0 else "−1"
 
 
+def trained(model: ModelResult) -> str:
+    """Say how long a network was trained, and whether it should have been longer."""
+    if model.interrupted:
+        return f"interrupted after {model.steps:,} of {model.planned_steps:,} steps"
+    return f"trained, {model.steps:,} steps"
+
+
 def names_of(models: Iterable[ModelResult]) -> str:
     """Join the models' names."""
     return ", ".join(model.name for model in models)

@@ -53,7 +53,11 @@ class Backend(Protocol):
         """What it is, for the user."""
 
     def run(self, cells: Sequence[Setting]) -> Outcomes:
-        """Yield each cell with its outcome as soon as it is there."""
+        """Yield each cell with its outcome as soon as it is there.
+
+        Cells that another run computes are left out when the sequence is iterated, so it may
+        yield fewer than its length.
+        """
 
 
 # --- processes of this machine -----------------------------------------------------------------
@@ -95,18 +99,24 @@ class LocalProcesses:
     def run(self, cells: Sequence[Setting]) -> Outcomes:
         """Yield each cell with its outcome as soon as it is there."""
         count = min(self._count(), len(cells))
+        waiting = map(_Job, cells)  # asked for one at a time: each claims its cell
         threads = max(1, joblib.cpu_count() // max(count, 1))
-        jobs = deque(_Job(cell) for cell in cells)
+        again = deque[_Job]()
         idle: list[_Worker] = []
         busy: dict[object, _Worker] = {}
         try:
-            while jobs or busy:
-                while jobs and len(busy) < count:
+            while True:
+                while len(busy) < count:
+                    job = next(waiting, None) or (again.popleft() if again else None)
+                    if job is None:
+                        break
                     if not idle:
                         idle.append(_Worker(Process(_serve, (self.compute, threads))))
                     worker = idle.pop()
                     busy[worker.process.pipe] = worker
-                    worker.take(jobs.popleft())
+                    worker.take(job)
+                if not busy:
+                    break
                 for pipe in wait([worker.process.pipe for worker in busy.values()]):
                     worker = busy.pop(pipe)
                     job, outcome = worker.answer()
@@ -114,7 +124,7 @@ class LocalProcesses:
                         idle.append(worker)
                         yield job.cell, outcome
                     elif job.attempts < ATTEMPTS:
-                        jobs.append(job)
+                        again.append(job)
                     else:
                         yield job.cell, _worker_died(job)
         finally:

@@ -38,8 +38,7 @@ import pandas as pd
 import torch
 
 import implicit_bias
-from implicit_bias.certificate import Status
-from implicit_bias.comparison import Comparison, ModelResult, compare
+from implicit_bias.comparison import Comparison, ModelResult, compare, is_interrupted
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.runs.configuration import RunConfig, group
 from implicit_bias.runs.models import Data, ModelFactory, load_data
@@ -54,6 +53,8 @@ CellStatus: TypeAlias = Literal["done", "failed"]
 DEPENDENCIES = ("cvxpy", "numpy", "scikit-learn", "scipy", "torch")
 # Columns of a comparison whose names would clash with fields of `RunConfig`, or be unclear there.
 RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
+# An interrupted cell is no result, so in those that are kept these are the configuration's.
+OMITTED = ["interrupted", "steps", "planned_steps"]
 
 # Standard error, warnings and torch's threads belong to the process: one cell at a time.
 _TURN = threading.Lock()
@@ -159,7 +160,8 @@ def compute(config: RunConfig, more: MoreModels = no_more) -> Outcome:
     Raises
     ------
     KeyboardInterrupt
-        Ctrl-C, also where a solver answered it with the bounds so far: those are no results.
+        Ctrl-C, also where a solver or a training answered it with what it had so far: that is
+        no result.
     """
     with _TURN, warnings.catch_warnings(record=True) as caught, redirect_stderr(io.StringIO()):
         warnings.simplefilter("always")
@@ -187,7 +189,7 @@ def _results(config: RunConfig, more: MoreModels) -> tuple[tuple[Row, ...], tupl
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     for name, model in chain(factory.fit(), more(factory, fitted)):
-        if _was_interrupted(model):
+        if is_interrupted(model):
             raise KeyboardInterrupt
         fitted[name] = model
         seconds[name] = time.perf_counter() - start
@@ -202,14 +204,8 @@ def _results(config: RunConfig, more: MoreModels) -> tuple[tuple[Row, ...], tupl
     return _model_rows(comparison, seconds), _rows(comparison.pair_frame())
 
 
-def _was_interrupted(model: BinaryClassifier) -> bool:
-    view = model.margin_view()
-    solution = None if view is None else view.solution
-    return solution is not None and solution.status is Status.INTERRUPTED
-
-
 def _model_rows(comparison: Comparison, seconds: Mapping[str, float]) -> tuple[Row, ...]:
-    frame = comparison.model_frame().rename(columns=RENAMED)
+    frame = comparison.model_frame().drop(columns=OMITTED, errors="ignore").rename(columns=RENAMED)
     return tuple(
         {**row, **_bounds(model), "seconds": seconds[model.name]}
         for row, model in zip(_rows(frame), comparison.models, strict=True)
@@ -244,7 +240,9 @@ def _commit() -> str | None:
     root = Path(implicit_bias.__file__).parent.parent
     if not (root / ".git").exists():
         return None
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    # Without locks: whoever stops this process must not leave one in the checkout.
+    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = ["git", "--no-optional-locks", *describe]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):  # no git, or not our checkout

@@ -19,6 +19,7 @@ import torch
 from implicit_bias.comparison import Comparison, compare
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.report.page import write_report
+from implicit_bias.report.words import names_of
 from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
 from implicit_bias.runs.models import Data, fit_models
 from implicit_bias.saved_models import load_model, save_model
@@ -120,6 +121,8 @@ def write_comparison(
         "tolerance": f"{config.tol:g} ({config.solver})",
         "versions": f"torch {torch.__version__}, numpy {np.__version__}",
     }
+    if stopped := [model for model in comparison.models if model.interrupted]:
+        facts["interrupted"] = f"{names_of(stopped)}: not trained or solved to the end"
     page = write_report(folder, comparison, models, train=train, evaluation=validation, facts=facts)
     return comparison, page
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from reprlib import repr as cut
 from types import UnionType
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -54,7 +55,13 @@ MODEL_NAMES = (
 
 
 def option(
-    default: T, group: str, help: str, *, choices: tuple[str, ...] = (), least: int | None = None
+    default: T,
+    group: str,
+    help: str,
+    *,
+    choices: tuple[str, ...] = (),
+    least: int | None = None,
+    most: int | None = None,
 ) -> T:
     """Declare a field of `RunConfig`.
 
@@ -68,10 +75,10 @@ def option(
         What it is, without the choices.
     choices : tuple of str
         The names that it may take; empty for any value.
-    least : int, optional
-        The smallest number that it may be.
+    least, most : int, optional
+        The smallest and the largest number that it may be.
     """
-    metadata = {"group": group, "help": help, "choices": choices, "least": least}
+    metadata = {"group": group, "help": help, "choices": choices, "least": least, "most": most}
     return field(default=default, metadata=metadata)
 
 
@@ -105,7 +112,7 @@ class RunConfig:
         "Models to compare, separated by commas",
         choices=MODEL_NAMES,
     )
-    units: int = option(20, "Architecture", "Hidden units H", least=1)
+    units: int = option(20, "Architecture", "Hidden units H", least=1, most=1_000_000)
     hyperplanes: int = option(1, "Architecture", "Hyperplanes a unit, k: C = 2^k contexts", least=0)
     threshold: Threshold = option(
         "median", "Architecture", "Thresholds of the hyperplanes", choices=get_args(Threshold)
@@ -176,6 +183,8 @@ class RunConfig:
         ValueError, TypeError
             Not the metadata of a configuration.
         """
+        if not isinstance(metadata, Mapping):
+            raise ValueError(f"a configuration is a mapping of its fields, not {cut(metadata)}")
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in strict_json.decode(metadata).items()
@@ -201,9 +210,17 @@ _HINTS = get_type_hints(RunConfig)
 
 
 def _check(
-    name: str, value: Any, *, choices: tuple[str, ...], least: int | None, **described: str
+    name: str,
+    value: Any,
+    *,
+    choices: tuple[str, ...],
+    least: int | None,
+    most: int | None,
+    **described: str,
 ) -> None:
-    """Refuse a value that is none of the choices, or less than the least."""
+    """Refuse a value that is none of the choices, less than the least or more than the most."""
+    if most is not None and value > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
     if least is not None and value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
     chosen = value if isinstance(value, tuple) else (value,)
@@ -211,7 +228,7 @@ def _check(
         raise ValueError(f"{name} must name at least one of {', '.join(choices)}")
     for item in chosen if choices else ():
         if item not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {item!r}")
+            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {cut(item)}")
 
 
 __getattr__ = renamed(

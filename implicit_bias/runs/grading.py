@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from implicit_bias.certificate import certify
+from implicit_bias.comparison import training_of
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
@@ -90,12 +91,24 @@ def grade(
         return solve_problem(problem, solver, tol, device) if solve else None
 
     if not isinstance(model, GLNClassifier | ReLUClassifier):
-        return _grade_svm(model, samples, solved)
+        return _with_training(model, _grade_svm(model, samples, solved))
     if not model.network_.has_margin_structure:
-        return _grade_deep(model.network_, samples)
+        return _with_training(model, _grade_deep(model.network_, samples))
     if multipliers is None:
         multipliers = len(samples) <= FEW_SAMPLES
-    return _grade_network(model, samples, solved, multipliers)
+    return _with_training(model, _grade_network(model, samples, solved, multipliers))
+
+
+def _with_training(model: BinaryClassifier, graded: Grade) -> Grade:
+    """Add how long the network was trained that a model is, or has its gates from."""
+    training = training_of(model)
+    if training is None:
+        return graded
+    done, planned = training.steps, training.config.steps
+    values = {"steps": done, "planned_steps": planned, "interrupted": training.interrupted}
+    note = f"Training was interrupted after {done:,} of {planned:,} steps."
+    notes = (note, *graded.notes) if training.interrupted else graded.notes
+    return Grade({**graded.values, **values}, notes)
 
 
 def _grade_svm(model: BinaryClassifier, samples: Dataset, solved: Solved) -> Grade:

@@ -25,15 +25,20 @@ import difflib
 import hashlib
 import json
 import math
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from reprlib import repr as cut
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 from implicit_bias._deprecated import OldAttribute
 from implicit_bias.runs.configuration import RunConfig, kinds
+
+if TYPE_CHECKING:
+    import yaml
 
 # Part of each key: to be raised when the meaning of a configuration's field, or of a result,
 # changes.
@@ -41,6 +46,10 @@ CELL_FORMAT = 1
 # What does not change a cell's results, but for rounding.
 WITHOUT_EFFECT = ("device",)
 KEY_LENGTH = 20
+# More is a mistake, or an attack: each cell takes seconds, and aliases in a YAML file can stand
+# for any number of values.
+MOST_CELLS = 100_000
+MOST_NODES = 100_000
 
 _FIELDS = tuple(field.name for field in fields(RunConfig))
 
@@ -67,12 +76,12 @@ class Axis:
 
     def __post_init__(self) -> None:
         if self.field not in _FIELDS:
-            raise ValueError(f"unknown key {self.field!r}: {_nearest(self.field)}")
+            raise ValueError(f"unknown key {cut(self.field)}: {_nearest(self.field)}")
         if not self.values:
             raise ValueError(f"{self.field} has no value: an axis needs at least one")
         values = tuple(_typed(self.field, value) for value in self.values)
         if len(set(values)) < len(values):
-            raise ValueError(f"{self.field} has a value twice: {list(values)}")
+            raise ValueError(f"{self.field} has a value twice: {cut(list(values))}")
         object.__setattr__(self, "values", values)
 
 
@@ -88,7 +97,8 @@ class Grid:
     Raises
     ------
     ValueError
-        A cell that is no valid `RunConfig`, or two cells that would have the same results.
+        More than `MOST_CELLS` cells, a cell that is no valid `RunConfig`, or two cells that would
+        have the same results.
     """
 
     axes: tuple[Axis, ...]
@@ -100,6 +110,11 @@ class Grid:
         for axis in self.axes:
             if axis.field in WITHOUT_EFFECT and len(axis.values) > 1:
                 raise ValueError(f"{axis.field} changes no result, so it cannot be an axis")
+        if (count := math.prod(len(axis.values) for axis in self.axes)) > MOST_CELLS:
+            raise ValueError(
+                f"a grid has at most {MOST_CELLS} cells, this one {count}: split it into several, "
+                "which can share a store"
+            )
         if len(self.by_key()) < len(self.cells()):
             raise ValueError("two cells have the same models, in another order: leave one out")
 
@@ -112,7 +127,8 @@ class Grid:
             try:
                 cells.append(RunConfig(**chosen))
             except ValueError as error:
-                raise ValueError(f"{error} (in the cell {self._label(chosen)})") from error
+                label = textwrap.shorten(self._label(chosen), 200)
+                raise ValueError(f"{error} (in the cell {label})") from error
         return tuple(cells)
 
     def by_key(self) -> dict[str, RunConfig]:
@@ -175,6 +191,7 @@ def _parse(suffix: str, text: str) -> dict[str, Any]:
             import yaml
 
             try:
+                _check_nodes(yaml.compose(text, yaml.SafeLoader))
                 values = yaml.safe_load(text)
             except yaml.YAMLError as error:
                 raise ValueError(f"not YAML: {error}") from error
@@ -182,6 +199,26 @@ def _parse(suffix: str, text: str) -> dict[str, Any]:
                 raise ValueError("a grid is a mapping from configuration fields to their values")
             return values
     raise ValueError("a grid is a .toml or a .yaml file")
+
+
+def _check_nodes(root: yaml.Node | None) -> None:
+    """Refuse a YAML document that names a key twice, or has too many nodes behind its aliases."""
+    import yaml
+
+    waiting = [] if root is None else [root]
+    for _ in range(MOST_NODES):
+        if not waiting:
+            return
+        node = waiting.pop()
+        match node:
+            case yaml.SequenceNode():
+                waiting += node.value
+            case yaml.MappingNode():
+                keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+                if twice := {key for key in keys if keys.count(key) > 1}:
+                    raise ValueError(f"the key {cut(min(twice))} is there twice: leave one out")
+                waiting += [part for pair in node.value for part in pair]
+    raise ValueError(f"it stands for more than {MOST_NODES} values: write it without aliases")
 
 
 def _axis(key: str, value: Any) -> Axis:
@@ -211,7 +248,7 @@ def _typed(field: str, value: Any) -> Any:
     cure = (
         "write a list" if type(value) is str and _holds_list(field) else f"its type is {declared}"
     )
-    raise ValueError(f"{field} cannot be {value!r}: {cure}")
+    raise ValueError(f"{field} cannot be {cut(value)}: {cure}")
 
 
 def _number(value: float | str) -> float:

@@ -4,18 +4,29 @@
 
     FOLDER/store.json            says that this is a store, and its format
     FOLDER/cells/KEY.json        {"sha256": of the record's text, "record": {...}}
+    FOLDER/claims/KEY.json       {"host", "pid", "time"} of the process that computes the cell now
 
 A file is written beside its place, flushed to the disk and then renamed: after kill -9, a power
 cut or a full disk it is there whole or not at all. What is damaged all the same (the checksum
 tells) counts as missing, and is reported.
+
+Several processes may fill one store at a time. Each claims a cell before it computes it, by a file
+that only one of them can create, and releases it when the record is there. The claim of a process
+of this machine that has died is taken over; one of another machine has to be deleted by hand. In
+the worst case, two processes that take over the same claim at the same moment, a cell is computed
+twice.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +39,7 @@ from implicit_bias.storage.atomic import write_atomically
 FORMAT = "implicit-bias results 1"
 HEAD = "store.json"
 CELLS = "cells"
+CLAIMS = "claims"
 
 
 class StoreError(RuntimeError):
@@ -114,6 +126,41 @@ class Store:
         """Return where the record of a cell is, or would be."""
         return self.folder / CELLS / f"{key}.json"
 
+    def claim(self, key: str) -> bool:
+        """Claim a cell for this process; False where another process has it.
+
+        Raises
+        ------
+        StoreError
+            No space left, or no permission.
+        """
+        file = self._claim_file(key)
+        claim = {
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        if _is_dead(file):
+            file.unlink(missing_ok=True)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8") as created:
+                created.write(json.dumps(claim))
+        except FileExistsError:
+            return False
+        except OSError as error:
+            self.release(key)
+            raise self._unwritable(error) from error
+        return True
+
+    def release(self, key: str) -> None:
+        """Give up the claim of this process to a cell."""
+        with suppress(OSError):  # if it stays it is that of a dead process
+            self._claim_file(key).unlink(missing_ok=True)
+
+    def _claim_file(self, key: str) -> Path:
+        return self.folder / CLAIMS / f"{key}.json"
+
     def write(self, config: RunConfig, outcome: Outcome) -> Record:
         """Keep the outcome of a cell; when this returns it is on the disk.
 
@@ -179,10 +226,27 @@ class Store:
         try:
             write_atomically(file, lambda partial: partial.write_text(text, encoding="utf-8"))
         except OSError as error:
-            raise StoreError(
-                f"cannot write to {self.folder}: {error.strerror or error}; the cells written "
-                "before are kept"
-            ) from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> StoreError:
+        return StoreError(
+            f"cannot write to {self.folder}: {error.strerror or error}; the cells written before "
+            "are kept"
+        )
+
+
+def _is_dead(claim: Path) -> bool:
+    """Whether a claim is that of a process of this machine that has died."""
+    try:
+        found = json.loads(claim.read_text(encoding="utf-8"))
+        if found["host"] != platform.node() or os.name != "posix":
+            return False
+        os.kill(found["pid"], 0)  # sends no signal, but fails where there is no such process
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
+        pass  # no claim, one that is being written, or a process of another user
+    return False
 
 
 def _check_head(head: Path) -> None:

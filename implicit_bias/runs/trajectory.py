@@ -85,6 +85,11 @@ def context_trajectory(
     ------
     TrajectoryPoint
         As soon as it is solved.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C, also where the training answered it with the network so far: its end is not known.
     """
     train, validation = data.parts.train, data.parts.validation
     factory = ModelFactory(replace(config, on_failure="drop"), data, progress=progress)
@@ -93,6 +98,8 @@ def context_trajectory(
         raise ValueError(f"no step to take gates at: {steps}, of a training of {config.steps}")
     relu = factory.build("gd-relu").set_params(checkpoints=asked).fit(train.X, train.y)
     assert isinstance(relu, ReLUClassifier)
+    if relu.training_.interrupted:
+        raise KeyboardInterrupt
     changed = {point.step: point.gates_changed for point in relu.history()}
     at_end = relu.decision_function(validation.X) > 0
     for step, network in relu.checkpoints_.items():

@@ -1,11 +1,13 @@
 """Files of tensors with a JSON header that says what they are: models and checkpoints.
 
 A file is in the safetensors format, so reading it runs no code. The header is strict JSON:
-infinities and NaN, which JSON lacks, are written as {"nonfinite": "inf"}.
+infinities and NaN, which JSON lacks, are written as {"nonfinite": "inf"}. Beside it is a checksum
+of header and tensors, which a file of an older version lacks.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -60,13 +62,22 @@ class TensorFormat:
             Row-major arrays of numbers or bools.
         header : mapping
             What JSON can hold, and floats that it cannot.
+
+        Raises
+        ------
+        OSError
+            No space left, no permission; then the old file is as it was.
         """
         text = json.dumps(_strict({"format": self.name, **header}), allow_nan=False)
-        metadata = {"header": text}
-        write_atomically(
-            path,
-            lambda partial: safetensors.numpy.save_file(dict(tensors), partial, metadata=metadata),
-        )
+        metadata = {"header": text, "sha256": _digest(text, tensors)}
+
+        def save(partial: Path) -> None:
+            try:
+                safetensors.numpy.save_file(dict(tensors), partial, metadata=metadata)
+            except safetensors.SafetensorError as error:  # so it calls what the disk refuses
+                raise OSError(f"cannot write {path}: {error}") from error
+
+        write_atomically(path, save)
 
     def read(self, path: str | Path, decode: Callable[[dict[str, Any], Tensors], T]) -> T:
         """Read a file that `write` wrote, and return what ``decode`` makes of header and tensors.
@@ -83,8 +94,11 @@ class TensorFormat:
             raise FileNotFoundError(f"no such file: {path}")
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
-                text = (file.metadata() or {})["header"]
+                metadata = file.metadata() or {}
+                text = metadata["header"]
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            if metadata.get("sha256") not in (None, _digest(text, tensors)):
+                raise ValueError("the checksum is wrong")
             header = json.loads(text, object_hook=_number)
             if header["format"] not in (self.name, *self.older):
                 raise ValueError(f"its format is {header['format']!r}, not {self.name!r}")
@@ -93,6 +107,15 @@ class TensorFormat:
             raise self.error(
                 f"{path} is no {self.what}, or is damaged ({error}): {self.cure}"
             ) from error
+
+
+def _digest(text: str, tensors: Tensors) -> str:
+    """SHA-256 of a header and of names, types, shapes and values of tensors."""
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype.str} {tensor.shape}".encode())
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()
 
 
 def _strict(value: Any) -> Any:

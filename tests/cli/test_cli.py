@@ -21,7 +21,8 @@ from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import load_data
-from implicit_bias.saved_models import save_model
+from implicit_bias.saved_models import load_model, save_model
+from implicit_bias.training import history, limit, minibatch
 
 SMALL = ["--train-size", "80", "--units", "4", "--steps", "200"]
 
@@ -136,8 +137,63 @@ def test_ctrl_c_is_one_line(
 
     monkeypatch.setattr("implicit_bias.runs.models.load_data", press)
     done = run_here("fit", folder=tmp_path)
-    assert done.status in (1, 130)
+    assert done.status == 130
     assert done.err == "implicit-bias: interrupted; what was already written is kept\n"
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C in the first training, at the tenth point of its history."""
+    calls = iter(range(1000))
+
+    class Pressed(history.Observer):
+        def __call__(self, step: int) -> history.HistoryPoint:
+            if next(calls) == 10:
+                raise KeyboardInterrupt
+            return super().__call__(step)
+
+    for module in (minibatch, limit):
+        monkeypatch.setattr(module, "Observer", Pressed)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("model", ["gd-gln", "svm-lc"])
+def test_an_interrupted_comparison_says_so(model: str, tmp_path: Path) -> None:
+    done = run_here("compare", *SMALL, "--models", model, "--json", folder=tmp_path)
+    assert done.status == 130
+    (row,) = json.loads(done.out)["models"]
+    assert row["interrupted"]
+    report = tmp_path / "implicit-bias-report"
+    if model == "gd-gln":
+        assert 0 < row["steps"] < row["planned_steps"] == 200
+        words = f"interrupted after {int(row['steps'])} of 200 steps"
+        assert words in (report / "report.html").read_text()
+        again = run_here("report", folder=tmp_path)
+        assert words in " ".join(again.out.replace("│", " ").split())
+        saved = load_model(report / "models" / "gd-gln.safetensors").model
+        assert isinstance(saved, GLNClassifier)
+        assert saved.training_.interrupted
+    assert "<dt>interrupted</dt>" in (report / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("way", [["--steps", "200"], ["--limit-steps", "200"]])
+def test_an_interrupted_training_says_so(way: list[str], tmp_path: Path) -> None:
+    train = ["train", "gd-gln", "--train-size", "40", "--units", "4", *way]
+    done = run_here(*train, "--json", folder=tmp_path)
+    assert done.status == 130
+    found = json.loads(done.out)
+    assert found["interrupted"]
+    assert 0 < found["steps"] < found["planned_steps"] == 200
+    if "--steps" in way:
+        certified = run_here("certify", "gd-gln.safetensors", folder=tmp_path)
+        assert f"interrupted after {found['steps']} of 200 steps" in certified.out
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupted_training_has_no_trajectory(tmp_path: Path) -> None:
+    small = ["--train-size", "40", "--units", "4", "--steps", "200", "--at", "0,200"]
+    assert run_here("trajectory", *small, folder=tmp_path).status == 130
 
 
 def test_a_network_that_does_not_separate_is_told_so(tmp_path: Path) -> None:
@@ -330,6 +386,7 @@ def test_help_is_light() -> None:
         (["trajectory", "--steps", "5", "--at", "100"], "--at"),
         (["fit", "gd-gln"], "svm-gln"),
         (["report", "nowhere"], "setting.json"),
+        (["fit", "--units", "1000000000"], "units must be at most"),
         (["frobnicate"], "No such command"),
         (["data", "--download", "digits"], "'digits'"),
     ],
@@ -362,6 +419,41 @@ def test_failed_jobs_are_status_1_and_one_line(tmp_path: Path) -> None:
     assert inseparable.status == 1
     assert inseparable.err.count("not separable") == 1
     assert "choose a finite C, more units" in inseparable.err
+
+
+def test_a_configuration_that_is_none_is_refused(tmp_path: Path) -> None:
+    for text in ("[]", "3", "null"):
+        (tmp_path / "setting.json").write_text(text)
+        done = run_here("report", ".", folder=tmp_path)
+        assert done.status == 2
+        assert "is no configuration" in done.err
+
+
+@pytest.mark.parametrize("size", [0, 200])
+@pytest.mark.parametrize("command", ["compare", "train", "fit", "sweep", "report"])
+def test_a_full_disk_is_one_line(
+    command: str, size: int, finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    resource = pytest.importorskip("resource")
+    shutil.copytree(finished[0] / "implicit-bias-report", tmp_path / "implicit-bias-report")
+    (tmp_path / "grid.toml").write_text("models = ['svm-linear']\ntrain_size = 20")
+    small = ["--train-size", "20", "--units", "2"]
+    arguments = {
+        "compare": ["compare", *small, "--models", "svm-linear"],
+        "train": ["train", *small, "--steps", "3"],
+        "fit": ["fit", *small],
+        "sweep": ["sweep", "grid.toml", "--processes", "1"],
+        "report": ["report"],
+    }[command]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        done = run_here(*arguments, folder=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.status == 1
+    assert "File too large" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_data_lists_and_finds_corruption(tmp_path: Path) -> None:

@@ -344,6 +344,7 @@ def test_read_idx_of_every_type(tmp_path: Path, type_code: int, dtype: str) -> N
         (TINY_FILES[IMAGES][:-1], r"shape \(5, 2, 3\) has 46 bytes, this one 45"),
         (TINY_FILES[IMAGES] + b"\0", "this one 47"),
         (gzip.compress(TINY_FILES[IMAGES], mtime=0)[:-9], "truncated gzip"),
+        (gzip.compress(TINY_FILES[IMAGES] + bytes(10**7), mtime=0), "more than the 46 bytes"),
     ],
 )
 def test_read_idx_refuses(tmp_path: Path, content: bytes, message: str) -> None:
@@ -411,6 +412,13 @@ def test_damaged_files_are_named_and_never_used_or_replaced(
         IMAGES: "ok",
         LABELS: "corrupt",
     }
+
+
+def test_a_file_that_unpacks_to_too_much_is_not_unpacked(cache: Path) -> None:
+    path = write_files(cache / "mnist") / f"{IMAGES}.gz"
+    path.write_bytes(gzip.compress(bytes(2**27), 1))
+    with pytest.raises(DataError, match="unusable: it unpacks to more than"):
+        load_mnist()
 
 
 def test_a_wrong_file_shows_both_hashes(cache: Path) -> None:

@@ -102,6 +102,12 @@ def test_labels_name_what_varies() -> None:
     assert Grid(()).label(RunConfig()) == "the only one"
 
 
+# Each line stands for nine times as many values as the line before it.
+BOMB = "\n".join(
+    f"k{i}: &k{i} [{', '.join(['1' if i == 0 else f'*k{i - 1}'] * 9)}]" for i in range(12)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -125,6 +131,15 @@ def test_labels_name_what_varies() -> None:
         ("protocol = ['default', 'lippl2022']", "MNIST only.*in the cell protocol lippl2022"),
         ("device = ['cpu', 'cuda']", "device changes no result"),
         ("units = ", "Invalid value"),
+        ("units = 3\nunits = 4", "overwrite"),
+        (f"dataset = '{10**60}{10**60}'", r"dataset must be one of .*got '10+\.\.\.0+'"),
+        ("units = 1_000_000_000", "units must be at most"),
+        (
+            "\n".join(
+                f"{name} = {list(range(1, 1001))}" for name in ("units", "seed", "split_seed")
+            ),
+            "at most 100000 cells, this one 1000000000",
+        ),
     ],
 )
 def test_bad_grids_are_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -140,6 +155,10 @@ def test_bad_grids_are_refused(text: str, message: str, tmp_path: Path) -> None:
         ("grid.json", "{}", "a grid is a .toml or a .yaml file"),
         ("grid.yaml", "- units", "a grid is a mapping"),
         ("grid.yml", "units: [", "not YAML"),
+        ("grid.yml", "units: 3\nseed: 1\nunits: 4", "key 'units' is there twice"),
+        ("grid.yml", "units: &u [1, *u]", "more than 100000 values"),
+        ("grid.yml", BOMB, "more than 100000 values"),
+        ("grid.yml", "units: [" + "[1, 2], " * 999 + "]", r"cannot be .{,80}: its type is int"),
     ],
 )
 def test_other_files_are_refused(name: str, text: str, message: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -168,6 +169,50 @@ def test_a_full_disk_stops_and_the_next_run_goes_on(
     assert len(second.asked) == 3 - len(kept)
     assert kept.items() <= snapshot(store).items()
     assert len(inventory(grid, store).done) == 3
+
+
+def test_two_runs_of_one_store_share_its_cells(tmp_path: Path) -> None:
+    grid = Grid.from_mapping({**SMALL, "seed": [1, 2, 3, 4]})
+    store, first, second = Store(tmp_path), Here(work=quick), Here(work=quick)
+    with (
+        closing(run_grid(grid, store, first)) as ours,
+        closing(run_grid(grid, Store(tmp_path), second)) as theirs,
+    ):
+        next(ours)  # of seed 1
+        next(theirs)
+        next(ours)
+        assert len(list(theirs)) == 1
+        assert not list(ours)
+    assert [cell.seed for cell in (*first.asked, *second.asked)] == [1, 3, 2, 4]
+    assert len(inventory(grid, store).done) == 4
+    assert not list((tmp_path / "claims").iterdir())
+
+
+def test_a_claimed_cell_is_left_alone_until_its_process_has_died(tmp_path: Path) -> None:
+    grid, store = Grid.from_mapping({**SMALL, "seed": [1, 2]}), Store(tmp_path)
+    store.prepare()
+    first, second = grid.by_key()
+    assert store.claim(first)
+    assert not Store(tmp_path).claim(first)
+    assert [record.key for record in finish(grid, store, Here(work=quick))] == [second]
+    claim = tmp_path / "claims" / f"{first}.json"
+    elsewhere = json.loads(claim.read_text()) | {"host": "elsewhere"}
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for content in ("", "{}", json.dumps(elsewhere | {"pid": dead.pid})):
+        claim.write_text(content)
+        assert not finish(grid, store, Here(work=quick))
+    claim.write_text(json.dumps({"host": platform.node(), "pid": dead.pid}))
+    assert [record.key for record in finish(grid, store, Here(work=quick))] == [first]
+
+
+def test_a_failure_releases_the_claims(tmp_path: Path) -> None:
+    def broken(config: RunConfig) -> Outcome:
+        raise RuntimeError("no worker")
+
+    with pytest.raises(RuntimeError, match="no worker"):
+        finish(Grid.from_mapping(SMALL), Store(tmp_path), Here(work=broken))
+    assert not list((tmp_path / "claims").iterdir())
 
 
 def test_a_damaged_record_is_reported_and_computed_again(tmp_path: Path) -> None:

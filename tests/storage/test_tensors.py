@@ -48,6 +48,30 @@ def test_the_header_is_strict_json(tmp_path: Path) -> None:
     assert math.isnan(NOTES.read(file, everything)[0]["measured"][0])
 
 
+def test_a_changed_file_is_damaged(tmp_path: Path) -> None:
+    file = tmp_path / "notes.safetensors"
+    NOTES.write(file, ARRAYS, {"C": 1.0})
+    whole = file.read_bytes()
+    for position in (len(whole) - 1, whole.index(b"1.0")):  # in a tensor, in the header
+        changed = bytearray(whole)
+        changed[position] ^= 1
+        file.write_bytes(changed)
+        with pytest.raises(FileError, match="checksum"):
+            NOTES.read(file, everything)
+
+
+def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"notes\.safetensors"):
+            NOTES.write(tmp_path / "notes.safetensors", ARRAYS, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+
+
 def test_older_formats_are_read(tmp_path: Path) -> None:
     file = tmp_path / "notes.safetensors"
     header = json.dumps({"format": "notes 1", "C": math.inf})  # not strict
