@@ -35,7 +35,7 @@ from implicit_bias.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import BoundsAt, Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate
-from implicit_bias.solvers.cvxpy_solver import Reference
+from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.feature_space import FeatureSpace, n_features, peak_memory
 from implicit_bias.validation import Array
 
@@ -65,7 +65,7 @@ def plain(X: Array, y: Array, C: float = np.inf) -> MarginProblem:
 def test_objective_agrees_with_clarabel(name: str) -> None:
     problem = separable(name)
     found = assert_optimal(problem)
-    other = Reference(backend="clarabel", tolerances=Tolerances(gap=1e-9)).run(problem)
+    other = CvxpySolver(backend="clarabel", tolerances=Tolerances(gap=1e-9)).run(problem)
     reference = certify(problem, coef=other.coef).upper
     assert found.certificate.upper == pytest.approx(reference, rel=OBJECTIVE_RTOL)
     # Bounds by the definitions.
@@ -331,7 +331,7 @@ def test_iteration_limit_keeps_valid_bounds(limit: int) -> None:
 
 def test_progress_is_reported() -> None:
     lines: list[BoundsAt] = []
-    found = solve(separable("gln"), "feature-space", report=lines.append)
+    found = solve(separable("gln"), "feature-space", on_progress=lines.append)
     assert tuple(lines) == found.stats.history
     lower, upper = ([getattr(line, side) for line in lines] for side in ("lower", "upper"))
     assert lower == sorted(lower)
@@ -346,7 +346,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
         if len(seen) == 8:
             raise KeyboardInterrupt
 
-    found = solve(separable("gln"), "feature-space", report=interrupt)
+    found = solve(separable("gln"), "feature-space", on_progress=interrupt)
     assert found.status is Status.INTERRUPTED
     assert found.certificate.lower == pytest.approx(seen[-1].lower, rel=1e-9)
     assert found.certificate.upper == pytest.approx(seen[-1].upper, rel=1e-9)
