@@ -25,5 +25,6 @@ STUDY = Study(
         ),
         Entry(name="paths", title="Paths: what a start saves", cost="a minute"),
         Entry(name="stress", title="Stress: problems that are hard in float64", cost="hours"),
+        Entry(name="builtin_sets", title="scikit-learn's built-in sets", cost="ten minutes"),
     ),
 )

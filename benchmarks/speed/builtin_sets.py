@@ -1,0 +1,268 @@
+"""The classification sets that scikit-learn brings along, as they are and standardised.
+
+Each pair of classes of iris, wine, breast cancer and the digits, with and without an intercept, hard
+margin: "auto" beside ECOS, Clarabel and scikit-learn's SVC (C = 1e10, which always has an
+intercept). Peers run in a process of their own, with a limit on their time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn import datasets
+from sklearn.svm import SVC
+
+from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
+from benchmarks.speed.exact import find_lies
+from benchmarks.speed.runs import TIME_LIMIT, few_digits, outcome, warm_up
+from implicit_bias.certificate import Status, balanced, certify
+from implicit_bias.problem import MarginProblem
+from implicit_bias.runs.processes import Process, ProcessEnded
+from implicit_bias.solvers import solve
+from implicit_bias.validation import Array
+
+SETS: dict[str, Callable[..., tuple[Array, Array]]] = {
+    "iris": datasets.load_iris,
+    "wine": datasets.load_wine,
+    "breast cancer": datasets.load_breast_cancer,
+    "digits": datasets.load_digits,
+}
+TOLERANCE = 1e-6
+SVC_C = 1e10
+PEERS = ("ecos", "clarabel", "svc")
+NAMES = {"ecos": "ECOS", "clarabel": "Clarabel", "svc": "SVC"}
+PRELOAD = ("implicit_bias.solvers.cvxpy_solver", "sklearn.svm")
+# Seconds for a process to import what it needs.
+STARTING = 120.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two classes of a set."""
+
+    data: str
+    first: int
+    second: int
+    standardised: bool
+    intercept: bool
+
+    def problem(self) -> MarginProblem:
+        """Its linear hard-margin problem."""
+        X, target = _load(self.data)
+        chosen = (target == self.first) | (target == self.second)
+        X, y = X[chosen], np.where(target[chosen] == self.second, 1.0, -1.0)
+        if self.standardised:
+            spread = X.std(axis=0)
+            X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        one = np.ones((len(X), 1))
+        return MarginProblem(X, y, one, np.zeros(1, np.int64), intercept=self.intercept)
+
+
+@cache
+def _load(name: str) -> tuple[Array, Array]:
+    return SETS[name](return_X_y=True)
+
+
+def cases(names: tuple[str, ...] = tuple(SETS)) -> Iterator[Case]:
+    """All pairs of classes, ways to scale, and intercepts."""
+    for name in names:
+        pairs = itertools.combinations(np.unique(_load(name)[1]).tolist(), 2)
+        for (first, second), standardised, intercept in itertools.product(
+            pairs, (False, True), (False, True)
+        ):
+            yield Case(name, first, second, standardised, intercept)
+
+
+# --- peers -------------------------------------------------------------------------------------
+
+
+class Peers:
+    """A process that solves with other programs, begun again after it was stopped."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._process: Process | None = None
+
+    def __enter__(self) -> Peers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.stop()
+
+    def solve(self, name: str, problem: MarginProblem) -> dict[str, Any]:
+        """Seconds and upper bound of a peer, and how it ended."""
+        if self._process is None:
+            self._process = Process(_work, preload=PRELOAD)
+            self._process.allow(STARTING)
+            self._process.receive()
+        self._process.send((name, problem))
+        self._process.allow(self._limit)
+        try:
+            found: dict[str, Any] = self._process.receive()
+        except ProcessEnded as ended:
+            self._process.stop()
+            self._process = None
+            return {"status": outcome(ended)["outcome"], "seconds": math.nan, "gap": math.nan}
+        return found
+
+
+def _work(pipe: Connection) -> None:
+    warnings.simplefilter("ignore")
+    for name in PEERS:
+        _solved(name, warm_up())
+    pipe.send("ready")
+    while True:
+        pipe.send(_solved(*pipe.recv()))
+
+
+def _solved(name: str, problem: MarginProblem) -> dict[str, Any]:
+    began = time.perf_counter()
+    if name != "svc":
+        solution = solve(problem, name, TOLERANCE)
+        seconds = time.perf_counter() - began
+        return {
+            "status": solution.status.name,
+            "seconds": seconds,
+            "gap": solution.certificate.gap,
+        }
+    machine = SVC(C=SVC_C, kernel="linear").fit(problem.X, problem.y)
+    seconds = time.perf_counter() - began
+    alpha = np.zeros(problem.n_samples)
+    alpha[machine.support_] = np.abs(machine.dual_coef_[0])
+    alpha = balanced(alpha, problem.y) if problem.intercept else alpha
+    gap = certify(problem, machine.coef_, alpha).gap
+    return {"status": "ANSWERED", "seconds": seconds, "gap": gap}
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetOptions(Options):
+    """What one can ask of it."""
+
+    limit: float = option(10.0, "seconds of a peer")
+    fresh: bool = option(False, "forget the results so far")
+
+
+def measure(run: Run[SetOptions]) -> Iterator[pd.DataFrame]:
+    """Solve the cases that are not in the table."""
+    kept = [] if run.options.fresh else rows_of(run.kept)
+    keys = tuple(Case.__dataclass_fields__)
+    done = {tuple(row[key] for key in keys) for row in kept}
+    wanted = cases(("iris",)) if run.quick else cases()
+    with Peers(run.options.limit) as peers:
+        solve(warm_up())
+        for case in wanted:
+            if tuple(getattr(case, key) for key in keys) in done:
+                continue
+            problem = case.problem()
+            row = {key: getattr(case, key) for key in keys} | _answer(problem)
+            for name in PEERS if case.intercept else PEERS[:2]:
+                found = peers.solve(name, problem)
+                row |= {f"{name}_{key}": value for key, value in found.items()}
+            kept.append({**row, "limit": run.options.limit})
+            if len(kept) % 10 == 0:
+                run.say(f"{len(kept)} cases")
+                yield pd.DataFrame(kept)
+    yield pd.DataFrame(kept)
+
+
+def _answer(problem: MarginProblem) -> dict[str, Any]:
+    solution = solve(problem, tol=TOLERANCE)
+    return {
+        "N": problem.n_samples,
+        "status": solution.status.name,
+        "solver": solution.stats.solver,
+        "detail": solution.stats.detail,
+        "lower": solution.certificate.lower,
+        "upper": solution.certificate.upper,
+        "gap": solution.certificate.gap,
+        "seconds": solution.stats.seconds,
+        "lies": " ".join(find_lies(solution, problem, TOLERANCE)),
+    }
+
+
+def _answered(frame: pd.DataFrame, column: str = "status") -> pd.Series:
+    return frame[column].isin([Status.OPTIMAL.name, Status.NOT_SEPARABLE.name])
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Count answers, and give the median seconds, of each set."""
+    rows = []
+    for (data, standardised), part in frame.groupby(["data", "standardised"], sort=False):
+        row = {
+            "set": f"{data}, {'standardised' if standardised else 'raw'}",
+            "problems": str(len(part)),
+            "optimal": str((part["status"] == Status.OPTIMAL.name).sum()),
+            "not separable, proven": str((part["status"] == Status.NOT_SEPARABLE.name).sum()),
+            "untrue": str((part["lies"] != "").sum()),
+            "auto": f"{few_digits(1e3 * part['seconds'].median())} ms",
+        }
+        for name in PEERS:
+            seconds = part[f"{name}_seconds"]
+            stopped = (part[f"{name}_status"] == TIME_LIMIT).sum()
+            row[NAMES[name]] = f"{few_digits(1e3 * seconds.median())} ms" + (
+                f", {stopped} stopped" if stopped else ""
+            )
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Say what is solved, and by whom."""
+    answered, lies = _answered(frame), frame["lies"] != ""
+    lines = [
+        f'"auto" answers {answered.sum()} of {len(frame)} problems, '
+        f"{(frame['status'] == Status.OPTIMAL.name).sum()} with an optimum to a gap of "
+        f"{TOLERANCE:g} and {(frame['status'] == Status.NOT_SEPARABLE.name).sum()} with a proof; "
+        f"{lies.sum()} of what it says is untrue, in exact arithmetic. The longest took "
+        f"{few_digits(frame['seconds'].max())} s."
+    ]
+    for name in PEERS:
+        tried = frame[frame[f"{name}_status"].notna()]
+        ratio = tried[f"{name}_seconds"] / tried["seconds"]
+        stopped = (tried[f"{name}_status"] == TIME_LIMIT).sum()
+        good = (tried[f"{name}_gap"] <= TOLERANCE).sum()
+        gap = tried.loc[tried["status"] == Status.OPTIMAL.name, f"{name}_gap"].median()
+        optimal = (tried["status"] == Status.OPTIMAL.name).sum()
+        lines.append(
+            f"- {NAMES[name]}: certified to {TOLERANCE:g} on {good} of the {optimal} that have an "
+            f"optimum (median gap {gap:.1g}), stopped after {few_digits(frame['limit'].max())} s on {stopped} of "
+            f'{len(tried)}; {few_digits(ratio.median())} times the time of "auto" in the median.'
+        )
+    return lines[0] + "\n\n" + "\n".join(lines[1:])
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    answered = _answered(frame) & (frame["lies"] == "")
+    return Verdict.of(answered.all(), answered.mean() > 0.5)
+
+
+EXPERIMENT = Experiment(
+    claim="On every built-in set, raw or standardised, each pair of classes gets its optimum or a "
+    "proof that none separates.",
+    how="scikit-learn's iris, wine, breast cancer and digits, all pairs of classes, with and "
+    "without a free intercept, hard margin. Answers are graded in exact arithmetic "
+    "(`speed/exact.py`). ECOS and Clarabel solve through CVXPY, with the same certificate; SVC "
+    "with a linear kernel and C = 1e10, where there is an intercept. Wall time of one thread of "
+    "a busy machine.",
+    measure=measure,
+    found=found,
+    rule="It stands if every problem has such an answer, and all are true; in part if most have.",
+    verdict=verdict,
+    tabulate=tabulate,
+    options=SetOptions,
+)
