@@ -67,9 +67,11 @@ __all__ = [
     "balanced",
     "certify",
     "dual_scale",
+    "excess",
     "find_conflict",
     "gordan_ratio",
     "grade",
+    "norm_at_margin_1",
     "primal_bound",
     "primal_scale",
     "prove_not_separable",
@@ -220,6 +222,19 @@ def _certificate(problem: MarginProblem, primal: _Primal | None, dual: _Dual | N
         np.nan if primal is None else primal.min_margin,
         np.full(problem.n_groups, np.nan) if dual is None else dual.scaled_norms,
     )
+
+
+def norm_at_margin_1(norm: float, min_margin: float) -> float:
+    """Return the norm once the smallest margin is scaled to 1; inf where a margin is negative."""
+    return norm / min_margin if min_margin > 0 else math.inf
+
+
+def excess(norm: float, optimum: float) -> float:
+    """How far a norm at margin 1 is above its optimum, as a share of it.
+
+    norm / optimum - 1: inf for an infinite norm (not separated), nan where no optimum is known.
+    """
+    return norm / optimum - 1.0 if 0 < optimum < math.inf else math.nan
 
 
 # --- scaling and grading of a candidate ------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.certificate import Certificate, Status, certify
+from implicit_bias.certificate import Certificate, Status, certify, excess, norm_at_margin_1
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
@@ -40,11 +40,6 @@ class Predicts(Protocol):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each input."""
-
-
-def excess(norm: float, optimum: float) -> float:
-    """How far a norm is above its optimum, norm / optimum - 1; nan where no optimum is known."""
-    return norm / optimum - 1.0 if 0 < optimum < np.inf else np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +98,7 @@ class MarginResult:
         """Excess at a point of the history; nan where the network did not separate its samples."""
         if point.min_margin <= 0:
             return np.nan
-        return excess(point.norm / point.min_margin, self.optimum)
+        return excess(norm_at_margin_1(point.norm, point.min_margin), self.optimum)
 
     @property
     def largest_margin(self) -> float | None:

@@ -36,7 +36,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias._deprecated import renamed
+from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.gating import GateMatrix, Gating, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import GroupNorm
@@ -227,10 +227,7 @@ class MarginProblem:
         zero: NDArray[np.bool_] = no_gate | (np.abs(self.X).max(axis=1) == 0)
         return zero
 
-    @property
-    def silent(self) -> NDArray[np.bool_]:
-        """The former name of `zero_features`."""
-        return self.zero_features
+    silent = OldAttribute("zero_features")
 
     @cached_property
     def scale(self) -> float:

@@ -9,7 +9,8 @@ from sklearn.metrics import cohen_kappa_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
-from implicit_bias.comparison import excess, first_svm
+from implicit_bias.certificate import excess
+from implicit_bias.comparison import first_svm
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.gating import HyperplaneContexts
 

@@ -27,6 +27,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from implicit_bias.certificate import excess
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN
@@ -134,8 +135,9 @@ class Question:
         train(network, samples.X, samples.y, config)
         ended = certify_network(network, samples.X, samples.y, alpha=self.solution.alpha)
         differs = (network.decision(self.reference.X) > 0) != (self.reference.decision > 0)
-        row = {"excess": ended.certificate.gap, "disagreement": differs.mean()}
-        return pd.DataFrame([{"step": config.steps, **row}])
+        over = excess(ended.certificate.upper, ended.certificate.lower)
+        row = {"step": config.steps, "excess": over, "disagreement": differs.mean()}
+        return pd.DataFrame([row])
 
     def to_the_limit(self, case: Case) -> pd.DataFrame:
         """Train towards infinite time: a row a recorded step."""

@@ -41,6 +41,7 @@ from implicit_bias.report.style import (
     BLUE,
     GREEN,
     GREY,
+    MODEL_COLOURS,
     ORANGE,
     PURPLE,
     SKY,
@@ -364,9 +365,9 @@ def other_tasks(tables: Tables) -> Plot | None:
 
 # Models that the tables beyond the paper share: label, colour, marker.
 SOLVED = {
-    "gd-gln": ("GD-GLN", BLUE, "o"),
-    "svm-gln": ("SVM-GLN", VERMILION, "s"),
-    "svm-l2": ("SVM-L2", GREEN, "^"),
+    "gd-gln": ("GD-GLN", MODEL_COLOURS["gd-gln"], "o"),
+    "svm-gln": ("SVM-GLN", MODEL_COLOURS["svm-gln"], "s"),
+    "svm-l2": ("SVM-L2", MODEL_COLOURS["svm-l2"], "^"),
 }
 
 

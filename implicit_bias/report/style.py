@@ -56,6 +56,8 @@ class Look:
 
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+# What the studies draw the main models in; a report gives colours in the order of its models.
+MODEL_COLOURS = {"gd-gln": BLUE, "svm-gln": VERMILION, "svm-l2": GREEN}
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*", "<")
 

@@ -23,7 +23,7 @@ import threadpoolctl
 import torch
 
 from implicit_bias.runs.cell import Outcome, compute, failure
-from implicit_bias.runs.configuration import RunConfig as Setting
+from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
 from implicit_bias.runs.processes import Process, ProcessEnded
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import distributed
 
 # Its caller closes a backend's generator, and so stops the computation.
-Outcomes: TypeAlias = Generator[tuple[Setting, Outcome], None, None]
+Outcomes: TypeAlias = Generator[tuple[RunConfig, Outcome], None, None]
 # Computes a cell; workers import it by its name, so it is a function of a module that they have.
-Compute: TypeAlias = Callable[[Setting], Outcome]
+Compute: TypeAlias = Callable[[RunConfig], Outcome]
 
 # A cell is given to this many workers that die before it fails.
 ATTEMPTS = 2
@@ -52,7 +52,7 @@ class Backend(Protocol):
     def name(self) -> str:
         """What it is, for the user."""
 
-    def run(self, cells: Sequence[Setting]) -> Outcomes:
+    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome as soon as it is there.
 
         Cells that another run computes are left out when the sequence is iterated, so it may
@@ -96,7 +96,7 @@ class LocalProcesses:
     def _count(self) -> int:
         return self.processes or joblib.cpu_count()
 
-    def run(self, cells: Sequence[Setting]) -> Outcomes:
+    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome as soon as it is there."""
         count = min(self._count(), len(cells))
         waiting = map(_Job, cells)  # asked for one at a time: each claims its cell
@@ -136,10 +136,10 @@ class LocalProcesses:
 class _Job:
     """A cell on its way through the workers."""
 
-    cell: Setting
+    cell: RunConfig
     attempts: int = 0
     started: float = 0.0
-    exit_codes: list[int | None] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -163,7 +163,9 @@ class _Worker:
             return job, self.process.receive()
         except ProcessEnded as ended:
             self.process.stop()
-            job.exit_codes.append(ended.exit_code)
+            said = ended.detail or ended.reason.value
+            code = "" if ended.exit_code is None else f" (exit code {ended.exit_code})"
+            job.ends.append(said if str(ended.exit_code) in said else f"{said}{code}")
             return job, None
 
 
@@ -178,10 +180,9 @@ def _serve(inbox: Connection, compute: Compute, threads: int) -> None:
 
 
 def _worker_died(job: _Job) -> Outcome:
-    codes = ", ".join(map(str, job.exit_codes))
     return failure(
-        f"the worker process died {len(job.exit_codes)} times (exit codes {codes}; -9 is often a "
-        "lack of memory: fewer processes leave more to each)",
+        f"the worker process died {len(job.ends)} times ({'; '.join(job.ends)}; exit code -9 is "
+        "often a lack of memory: fewer processes leave more to each)",
         time.perf_counter() - job.started,
     )
 
@@ -213,7 +214,7 @@ class DaskScheduler:
         """The address."""
         return self.address
 
-    def run(self, cells: Sequence[Setting]) -> Outcomes:
+    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome as soon as it is there."""
         try:
             import distributed
@@ -242,7 +243,7 @@ class DaskScheduler:
             yield from _gather(client, self.compute, cells)
 
 
-def _gather(client: distributed.Client, compute: Compute, cells: Iterable[Setting]) -> Outcomes:
+def _gather(client: distributed.Client, compute: Compute, cells: Iterable[RunConfig]) -> Outcomes:
     from distributed import CancelledError, KilledWorker, as_completed
 
     start = time.perf_counter()

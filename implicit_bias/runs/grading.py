@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from implicit_bias.certificate import certify
+from implicit_bias.certificate import certify, excess
 from implicit_bias.comparison import training_of
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import BinaryClassifier
@@ -148,7 +148,7 @@ def _grade_network(
     values: dict[str, Any] = {
         "lower": bounds.lower,
         "upper": bounds.upper,
-        "excess": bounds.gap,
+        "excess": excess(bounds.upper, bounds.lower),
         "min_margin": bounds.min_margin,
         "misclassified": int(np.count_nonzero(problem.y * problem.decision(coef) <= 0)),
         "svm_status": None if solution is None else solution.status.label,

@@ -8,6 +8,7 @@ choice.py           which solver "auto" takes, and solvers by name
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples
+feature_space.py    few features, or badly scaled ones
 working_set.py      more samples
 active_set.py       from the solution of a similar problem
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
@@ -16,6 +17,9 @@ relaxation.py       soft margins and fewer samples where the hard margin has no 
 paths.py            paths over C, growing data, gates
 ==================  ========================================================================
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.solvers.base import (
@@ -35,7 +39,19 @@ from implicit_bias.solvers.choice import (
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed
 from implicit_bias.solvers.solve import solve, solve_relaxed
 
+if TYPE_CHECKING:
+    from implicit_bias.solvers.active_set import ActiveSet
+    from implicit_bias.solvers.cvxpy_solver import CvxpySolver
+    from implicit_bias.solvers.feature_space import FeatureSpace
+    from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.working_set import WorkingSet
+
 __all__ = [
+    "ActiveSet",
+    "CvxpySolver",
+    "FeatureSpace",
+    "InteriorPoint",
+    "WorkingSet",
     "INTERIOR_POINT_LIMIT",
     "SOLVER_NAMES",
     "BoundsAt",
@@ -52,4 +68,18 @@ __all__ = [
     "solve_relaxed",
 ]
 
-__getattr__ = renamed(__name__, {"Progress": "solvers.base.BoundsAt"})
+# Imported on first use: they need torch or CVXPY.
+_METHODS = {
+    "ActiveSet": "active_set",
+    "CvxpySolver": "cvxpy_solver",
+    "FeatureSpace": "feature_space",
+    "InteriorPoint": "interior_point",
+    "WorkingSet": "working_set",
+}
+_old_names = renamed(__name__, {"Progress": "solvers.base.BoundsAt"})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _METHODS:
+        return _old_names(name)
+    return getattr(import_module(f"implicit_bias.solvers.{_METHODS[name]}"), name)

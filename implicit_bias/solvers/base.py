@@ -15,8 +15,6 @@ from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
 
-GIB = 2**30
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerances:

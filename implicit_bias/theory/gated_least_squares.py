@@ -124,6 +124,8 @@ def least_squares(X: ArrayLike, gates: GateMatrix, y: ArrayLike) -> LeastSquares
 def expected_loss(rank: int, n_samples: int) -> float:
     """1 - r/m: the mean loss of least squares on independent targets of mean 0 and variance 1.
 
+    Theorem 2 of Fiat et al. (2019).
+
     The residual is (I - P) y with P the projector on the r-dimensional range of K, and
     E ||(I - P) y||^2 = tr(I - P), for any inputs and gates. For Gaussian inputs and filters the
     rank is min(m, k D).

@@ -70,6 +70,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from implicit_bias._deprecated import renamed
+from implicit_bias.certificate import excess, norm_at_margin_1
 from implicit_bias.networks import Network
 from implicit_bias.stationarity import balance
 from implicit_bias.storage.tensors import FileError, TensorFormat, Tensors
@@ -429,10 +430,8 @@ class _Run:
         """Excess of the norm over the optimum; nan without one."""
         if self.optimum is None:
             return math.nan
-        if self.state.min_margin <= 0:
-            return math.inf
         self.descent.set_weights(self.state.weights)
-        return self.network.norm() / self.state.min_margin / self.optimum - 1.0
+        return excess(norm_at_margin_1(self.network.norm(), self.state.min_margin), self.optimum)
 
     def point(self) -> LimitPoint:
         network, state = self.network, self.state

@@ -418,7 +418,7 @@ def test_failed_jobs_are_status_1_and_one_line(tmp_path: Path) -> None:
     inseparable = run_here(*linear, folder=tmp_path)
     assert inseparable.status == 1
     assert inseparable.err.count("not separable") == 1
-    assert "choose a finite C, more units" in inseparable.err
+    assert "finite C" in inseparable.err
 
 
 def test_a_configuration_that_is_none_is_refused(tmp_path: Path) -> None:
