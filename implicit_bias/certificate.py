@@ -98,8 +98,8 @@ class Status(Enum):
 
     OPTIMAL = "the certified gap is within the tolerance"
     NOT_SEPARABLE = (
-        "the data are not separable with these gates, which is proven (choose a finite C or more "
-        "units)"
+        "the data are not separable with these gates, which is proven (choose a finite C, more "
+        "units or other features)"
     )
     NEARLY_INSEPARABLE = (
         "any separator is so large, and its margin relative to the features so small, that float64 "

@@ -361,7 +361,8 @@ class HiddenLayerSVC(MarginSVC):
 
     Notes
     -----
-    ``coef_`` has shape (1, H): one weight a hidden unit. The published SVM-HL has no intercept.
+    ``coef_`` has shape (1, H): one weight a hidden unit. The published SVM-HL has no intercept:
+    pass ``fit_intercept=False``.
     """
 
     network: HasHiddenLayer | None = None

@@ -272,6 +272,15 @@ def test_reduced_samples_are_graded_on_their_own_program(tmp_path: Path) -> None
     assert done["samples"] < 160
 
 
+def test_what_is_not_separable_is_named_with_a_cure(tmp_path: Path) -> None:
+    done = run_here("fit", "svm-linear", "--dataset", "xor", folder=tmp_path)
+    assert done.status == 1
+    assert "not separable" in done.err
+    assert "finite C" in done.err
+    assert "on_failure='soft'" in done.err
+    assert "constant" not in done.err  # the data have one, and no offset helps
+
+
 def test_report_refuses_models_of_another_configuration(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
