@@ -85,6 +85,8 @@ REFINE = 1e-10
 REFINE_GAP = 0.01
 # Where the Gordan ratio exceeds this, a proof that the data are not separable is tried.
 TRY_PROOF = 1e7
+# Coefficients whose best scale gains less than this share of their norm are graded as they are.
+SAME = 1e-14
 LARGEST = sys.float_info.max
 GOLDEN_STEPS = 90
 MOST_REPAIRS = 100
@@ -374,7 +376,7 @@ def grade(
         alpha = np.minimum(alpha * scale, problem.C)
         alpha = balanced(alpha, problem.y, problem.C) if problem.intercept else alpha
     coef, offset = _Primal.of(problem, coef, intercept).scaled()
-    primal = _Primal.of(problem, coef, offset if problem.intercept else None)
+    primal = _Primal.of(problem, coef, offset if problem.intercept else None, as_stored=True)
     dual = _Dual.of(problem, alpha)
     certificate = _certificate(problem, primal, dual)
     status = claim
@@ -518,9 +520,16 @@ class _Primal:
     norms: Array  # (G,)
     norm: float
     f: Enclosure  # (N,), without intercept
+    as_stored: bool  # with a soft margin, whether the bound is that of scale 1
 
     @classmethod
-    def of(cls, problem: MarginProblem, given: ArrayLike, intercept: float | None) -> _Primal:
+    def of(
+        cls,
+        problem: MarginProblem,
+        given: ArrayLike,
+        intercept: float | None,
+        as_stored: bool = False,
+    ) -> _Primal:
         coef = as_finite(given, "coef", 2)
         _check_shape(coef, "coef", (problem.n_gates, problem.X.shape[1]))
         if intercept is not None and not (problem.intercept or intercept == 0):
@@ -541,7 +550,7 @@ class _Primal:
         gates = _plain_gates(problem)
         f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
         offset = offset if problem.intercept else 0.0
-        return cls(problem, coef, exponent, offset, norms, norm, f)
+        return cls(problem, coef, exponent, offset, norms, norm, f, as_stored)
 
     def refined(self) -> _Primal:
         """Evaluate with more digits the predictions that decide."""
@@ -664,7 +673,12 @@ class _Primal:
             smallest = float((y * (f + b)).min())
             return (1.0 / smallest, b / smallest) if smallest > 0 else (0.0, b)
         if self.intercept is not None:
+            unit = math.ldexp(1.0, min(self.exponent, 1000))
             c = _best_scale(self.norm, y * (f + self.intercept), problem.C)
+            value = self._at(unit, unit * self.intercept)
+            gain = value - min(self._at(c, c * self.intercept), _value_of_zero(problem))
+            if self.norm > 0 and (self.as_stored or gain <= SAME * unit * self.norm):
+                return unit, unit * self.intercept
             if c > 0 and self._at(c, c * self.intercept) < _value_of_zero(problem):
                 return c, c * self.intercept
             return 0.0, _majority(problem)
@@ -696,6 +710,8 @@ class _Primal:
             smallest = float((margins - (radius + 4 * UNIT * np.abs(margins))).min())
             return up(norm / smallest) if smallest > 0 else np.inf
         margins, error, stretch = self._kinks(c, b, radius)
+        if self.as_stored:
+            return self._stretched(c, margins, error, 0.0)
         return min(zero, *(self._stretched(c, margins, error, by) for by in (0.0, stretch)))
 
     def _kinks(self, c: float, b: float, radius: Array) -> tuple[Array, Array, float]:

@@ -294,7 +294,7 @@ def _on_support(problem: MarginProblem, alpha: Array) -> Proof | None:
 def _rational_proof(
     problem: MarginProblem, samples: NDArray[np.int64], solution: list[int]
 ) -> Proof | None:
-    """A proof of alpha that makes V exactly 0 on some samples, if it has one sign."""
+    """Return the proof by weights of some samples that make V exactly 0, if they have one sign."""
     if not (min(solution) > 0 or max(solution) < 0):
         return None
     found = np.zeros(problem.n_samples)

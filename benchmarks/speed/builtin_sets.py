@@ -1,7 +1,7 @@
 """The classification sets that scikit-learn brings along, as they are and standardised.
 
-Each pair of classes of iris, wine, breast cancer and the digits, with and without an intercept, hard
-margin: "auto" beside ECOS, Clarabel and scikit-learn's SVC (C = 1e10, which always has an
+Each pair of classes of iris, wine, breast cancer and the digits, with and without an intercept,
+hard margin: "auto" beside ECOS, Clarabel and scikit-learn's SVC (C = 1e10, which always has an
 intercept). Peers run in a process of their own, with a limit on their time.
 """
 
@@ -237,10 +237,11 @@ def found(frame: pd.DataFrame) -> str:
         good = (tried[f"{name}_gap"] <= TOLERANCE).sum()
         gap = tried.loc[tried["status"] == Status.OPTIMAL.name, f"{name}_gap"].median()
         optimal = (tried["status"] == Status.OPTIMAL.name).sum()
+        limit, longer = few_digits(frame["limit"].max()), few_digits(ratio.median())
         lines.append(
             f"- {NAMES[name]}: certified to {TOLERANCE:g} on {good} of the {optimal} that have an "
-            f"optimum (median gap {gap:.1g}), stopped after {few_digits(frame['limit'].max())} s on {stopped} of "
-            f'{len(tried)}; {few_digits(ratio.median())} times the time of "auto" in the median.'
+            f"optimum (median gap {gap:.1g}), stopped after {limit} s on {stopped} of "
+            f'{len(tried)}; {longer} times the time of "auto" in the median.'
         )
     return lines[0] + "\n\n" + "\n".join(lines[1:])
 

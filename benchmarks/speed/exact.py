@@ -11,8 +11,9 @@ upper      Omega(zeta) / min_n y_n (f(x_n) + b), or Omega(zeta) + C sum_n xi_n w
            It may not exceed the reported bound.
 optimal    The reported bounds are as near to each other as was asked for.
 separable  Data are not separable where some alpha >= 0 has V = 0 (Gordan). It is looked for near
-           the alpha that is given, and among the basic solutions of a linear program; the equations
-           are solved by elimination without fractions, and all of them are checked.
+           the alpha that is given, among the basic solutions of a linear program, and near what
+           the simplex method in integers finds; the equations are solved by elimination without
+           fractions, and all of them are checked.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import Certificate, Status
 from implicit_bias.problem import MarginProblem
+from implicit_bias.separability import gordan_vertex
 from implicit_bias.solvers import Solution
 from implicit_bias.validation import Array
 
@@ -41,7 +43,7 @@ GAP_ROUNDING = Fraction(1, 10**9)
 # Rank in integers modulo a prime: of real numbers, but for one in 10^9 matrices.
 PRIME = 2**31 - 1
 # Weights below this share of the largest are not tried in a proof.
-SHARES = (1e-14, 1e-9, 1e-6, 1e-3)
+SHARES = (0.0, 1e-14, 1e-9, 1e-6, 1e-3)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,11 @@ def is_inseparable(problem: MarginProblem, alpha: Array) -> bool:
     if (alpha >= 0).all() and alpha.any() and _is_zero(problem, alpha):
         return True
     table = _Features(problem)
-    return any(table.vanishes_near(weights) for weights in table.candidates(alpha))
+    if any(table.vanishes_near(weights) for weights in table.candidates(alpha)):
+        return True
+    # Where float64 leads to no basis. What comes of it is verified here, like any other.
+    vertex = gordan_vertex(problem)
+    return vertex is not None and any(map(table.vanishes_near, table.near(vertex)))
 
 
 def condition(problem: MarginProblem) -> float:
@@ -214,7 +220,7 @@ def _scaled(value: int | Fraction, exponent: int) -> Fraction:
     return Fraction(value) * Fraction(2) ** exponent
 
 
-# --- proofs that nothing separates -----------------------------------------------------------------
+# --- proofs that nothing separates --------------------------------------------------------------
 
 
 class _Features:
@@ -241,7 +247,12 @@ class _Features:
 
     def candidates(self, alpha: Array) -> Iterator[list[Fraction]]:
         """Weights, near which a combination may vanish exactly: of the columns as scaled."""
-        table, columns = self._floats
+        yield from self.near(alpha)
+        yield from self._basic_solutions(*self._floats)
+
+    def near(self, alpha: Array) -> Iterator[list[Fraction]]:
+        """Weights of those samples whose share in alpha is not too small, of several measures."""
+        columns = self._floats[1]
         exact = zip(map(Fraction, alpha.tolist()), self.shifts.tolist(), strict=True)
         weights = [_scaled(a, int(shift)) for a, shift in exact]
         sizes = [_scaled(w, -int(c)) for w, c in zip(weights, columns, strict=True)]
@@ -249,11 +260,10 @@ class _Features:
         for share in SHARES:
             least = Fraction(share) * largest
             yield [w if s > least else Fraction(0) for w, s in zip(weights, sizes, strict=True)]
-        yield from self._basic_solutions(table, columns)
 
     @cached_property
     def _floats(self) -> tuple[Array, NDArray[np.int64]]:
-        """Independent rows in float64, entries at most 1 in rows and columns; columns' exponents."""
+        """Independent rows in float64, entries at most 1 in size; the columns' exponents."""
         integers = self.integers[self.rows]
         bits = np.array([[int(v).bit_length() if v else -np.inf for v in row] for row in integers])
         bits = bits.reshape(integers.shape)

@@ -27,6 +27,7 @@ from implicit_bias.validation import Array
 
 SEED = 13
 MOST = 80
+MOST_PROBLEMS = 1_000_000
 TOLERANCE = 1e-6
 # Decimal exponents of the factors of a scaling.
 REACH = 12.0
@@ -79,7 +80,7 @@ def draw(index: int) -> Draw:
 
 
 def _inputs(rng: np.random.Generator, facts: dict[str, Any]) -> tuple[Array, Array, Array]:
-    """Inputs (N, D), some features dependent; gates (N, M); groups (M,)."""
+    """Draw inputs (N, D), some features dependent; gates (N, M); groups (M,)."""
     N, D = int(rng.integers(1, MOST + 1)), int(MOST ** rng.random())
     M = int(rng.integers(1, 7)) if rng.random() < 0.6 else 1
     kind = str(rng.choice(["gaussian", "integers", "offset"], p=[0.6, 0.2, 0.2]))
@@ -106,7 +107,7 @@ def _inputs(rng: np.random.Generator, facts: dict[str, Any]) -> tuple[Array, Arr
 
 
 def _labels(rng: np.random.Generator, facts: dict[str, Any], X: Array, gates: Array) -> Array:
-    """Those of a predictor, whose margins may be tiny; or of none."""
+    """Draw those of a predictor, whose margins may be tiny; or of none."""
     rule = str(rng.choice(["predictor", "tiny margin", "none"], p=[0.5, 0.2, 0.3]))
     facts["labels"] = rule
     if rule == "none":
@@ -127,7 +128,7 @@ def _labels(rng: np.random.Generator, facts: dict[str, Any], X: Array, gates: Ar
 def _repeated(
     rng: np.random.Generator, facts: dict[str, Any], X: Array, y: Array, gates: Array
 ) -> tuple[Array, Array, Array]:
-    """Some samples several times; seldom with the other label."""
+    """Draw samples, some several times; seldom with the other label."""
     facts["duplicates"] = bool(rng.random() < 0.2)
     if not facts["duplicates"]:
         return X, y, gates
@@ -160,7 +161,7 @@ def _scale(
 def _metric(
     rng: np.random.Generator, facts: dict[str, Any], groups: Array
 ) -> dict[int, Array] | None:
-    """Metrics of any rank of some groups."""
+    """Draw metrics of any rank of some groups."""
     facts["metric"] = bool(rng.random() < 0.2)
     if not facts["metric"]:
         return None
@@ -173,7 +174,7 @@ def _metric(
 
 
 def _similar(rng: np.random.Generator, problem: MarginProblem) -> MarginProblem:
-    """Another C, fewer samples, or inputs that differ a little."""
+    """Draw another C, fewer samples, or inputs that differ a little."""
     kind = rng.integers(3)
     if kind == 0 and not problem.hard_margin:
         return replace(problem, C=problem.C * float(10.0 ** rng.uniform(-1, 1)))
@@ -229,7 +230,7 @@ def measure(run: Run[StressOptions]) -> Iterator[pd.DataFrame]:
     kept = [] if run.options.fresh else rows_of(run.kept)
     done = {row["index"] for row in kept}
     began = last = time.monotonic()
-    for index in range(40 if run.quick else run.options.problems):
+    for index in range(min(run.options.problems, 40 if run.quick else MOST_PROBLEMS)):
         if index in done:
             continue
         if time.monotonic() - began > run.options.seconds:
@@ -324,12 +325,12 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 EXPERIMENT = Experiment(
     claim='No problem makes a method lie, and few leave "auto" without an answer: less than one '
     "in a thousand, and none whose features as given have a condition of at most 1e12.",
-    how="Problems are drawn (`speed/stress.py`): sizes to 80, scales of samples, features or groups "
-    "from 1e-12 to 1e12, repeated samples, dependent features, margins down to 1e-9, metrics of low "
-    "rank, hard and soft, with and without an intercept, with and without a start. Bounds, optimality "
-    "and proofs are graded in exact rational arithmetic (`speed/exact.py`); the condition is that of "
-    'the matrix of features, up to its exact rank. "auto" solves all, the native methods by name '
-    f"every {EVERY}th. Gap {TOLERANCE:g}.",
+    how="Problems are drawn (`speed/stress.py`): sizes to 80, scales of samples, features or "
+    "groups from 1e-12 to 1e12, repeated samples, dependent features, margins down to 1e-9, "
+    "metrics of low rank, hard and soft, with and without an intercept, with and without a start. "
+    "Bounds, optimality and proofs are graded in exact rational arithmetic (`speed/exact.py`); the "
+    "condition is that of the matrix of features, up to its exact rank. "
+    f'"auto" solves all, the native methods by name every {EVERY}th. Gap {TOLERANCE:g}.',
     measure=measure,
     found=found,
     rule="It stands if there is no lie, and as few are without an answer as is claimed; in part if "

@@ -684,8 +684,10 @@ class _Program:
         absorbed = intercept and bool((Z == Z[0]).all())
         self._inputs = _Inputs(problem.X, absorbed)
         D, P = self._inputs.n_merged, self._inputs.n_merged * len(self._used)
-        norms = np.hypot(problem.feature_norms, problem.scale if intercept else 0.0)
+        norms = problem.feature_norms
         smallest = float(norms[norms > 0].min()) if norms.any() else 1.0
+        # The intercept's constant must not drown the features of any sample.
+        norms = np.hypot(norms, smallest if intercept else 0.0)
         nu = _power_of_two(np.where(norms > 0, norms, smallest))
         B = np.empty((len(Z), P + intercept))
         inputs = self._inputs.merged(problem.X)
