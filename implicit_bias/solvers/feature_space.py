@@ -133,7 +133,7 @@ class FeatureSpace(Solver):
                     status = self._follow(program, _first(program, excess, share), best, log)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        coef, intercept = program.coefficients(best.v)
+        coef, intercept = program.coefficients(best.safest(self.tolerances))
         return Candidate(
             alpha=program.dual_variables(best.alpha),
             coef=coef,
@@ -273,6 +273,15 @@ class _Best:
         self.lower, self.upper, self.violation = 0.0, np.inf, np.inf
         self.gap, self.waited, self.closest = np.inf, 0, np.inf
         self.separable: bool | None = None
+        self._safe: tuple[Tensor, float] = self.v, np.inf
+
+    def safest(self, tolerances: Tolerances) -> Tensor:
+        """Return v whose margins exceed c by most, if it is hardly worse than the best one.
+
+        Rounding in the problem's own coordinates is not that of these.
+        """
+        v, upper = self._safe
+        return v if upper <= self.upper * (1.0 + AIM * tolerances.gap) else self.v
 
     def reached(self, tolerances: Tolerances) -> bool:
         """Whether a solver may stop: below the tolerance, or there and no longer falling."""
@@ -291,7 +300,10 @@ class _Best:
             alpha = polish.dual(point.alpha, point.V)
             self._take_alpha(alpha, self.program.lower(alpha)[0])
             for v in polish.primal(point.v / point.tau):
-                self._take_coef(v, *self.program.upper(v, self.program.B @ v))
+                upper, violation = self.program.upper(v, self.program.B @ v)
+                self._take_coef(v, upper, violation)
+                if upper <= self.upper * (1.0 + AIM * tolerances.gap):
+                    self._safe = v, upper
         elif not self.separable and view.ratio > POLISHED_RATIO:
             alpha = _Polish(self.program, point, view).dual(point.alpha, 0.0 * point.V)
             for proof in (point.alpha, alpha):
