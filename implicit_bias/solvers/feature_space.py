@@ -140,7 +140,8 @@ class _FeatureSpaceRun(Run):
 
     def answer(self) -> Answer:
         """Return what attains the best bounds."""
-        coef, intercept = self._program.coefficients(self._best.v)
+        v = self._best.safest(self._tolerances)
+        coef, intercept = self._program.coefficients(v)
         return Answer(self._program.dual_variables(self._best.alpha), coef, intercept)
 
     def steps(self) -> Steps:
@@ -282,6 +283,15 @@ class _Best:
         self.lower, self.upper, self.violation = 0.0, np.inf, np.inf
         self.gap, self.waited, self.closest = np.inf, 0, np.inf
         self.separable: bool | None = None
+        self._safe: tuple[Tensor, float] = self.v, np.inf
+
+    def safest(self, tolerances: Tolerances) -> Tensor:
+        """Return v whose margins exceed c by most, if it is hardly worse than the best one.
+
+        Rounding in the problem's own coordinates is not that of these.
+        """
+        v, upper = self._safe
+        return v if upper <= self.upper * (1.0 + AIM * tolerances.gap) else self.v
 
     def reached(self, tolerances: Tolerances) -> bool:
         """Whether a solver may stop: below the tolerance, or there and no longer falling."""
@@ -300,7 +310,10 @@ class _Best:
             alpha = polish.dual(point.alpha, point.V)
             self._take_alpha(alpha, self.program.lower(alpha)[0])
             for v in polish.primal(point.v / point.tau):
-                self._take_coef(v, *self.program.upper(v, self.program.B @ v))
+                upper, violation = self.program.upper(v, self.program.B @ v)
+                self._take_coef(v, upper, violation)
+                if upper <= self.upper * (1.0 + AIM * tolerances.gap):
+                    self._safe = v, upper
         elif not self.separable and view.ratio > POLISHED_RATIO:
             alpha = _Polish(self.program, point, view).dual(point.alpha, 0.0 * point.V)
             for proof in (point.alpha, alpha):
