@@ -40,7 +40,14 @@ from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.gating import GateMatrix, Gating, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import GroupNorm
-from implicit_bias.validation import Array, as_features, as_finite, as_labels
+from implicit_bias.validation import (
+    Array,
+    as_features,
+    as_finite,
+    as_labels,
+    is_frozen,
+    owned,
+)
 
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
@@ -87,6 +94,10 @@ def are_few(gates: GateMatrix) -> bool:
 class MarginProblem:
     """Maximise the margin under a group norm, for any gates.
 
+    What is known of a problem is computed once, so its arrays must not change: they are read-only,
+    and copies of those that the caller could still write. Arrays that were made read-only before
+    (those of a `Dataset`, or of another problem) are shared.
+
     Parameters
     ----------
     X : array_like of shape (N, D)
@@ -121,8 +132,8 @@ class MarginProblem:
     norm: GroupNorm = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        X = as_finite(self.X, "X", 2)
-        y = as_labels(self.y, len(X))
+        X = owned(as_finite(self.X, "X", 2), self.X)
+        y = owned(as_labels(self.y, len(X)), self.y)
         gates = _as_gates(self.gates)
         norm = GroupNorm(self.groups, self.metric)
         n = len(X)
@@ -275,7 +286,9 @@ class MarginProblem:
         ValueError
             Samples of one class only, where the problem has an intercept.
         """
-        return replace(self, X=self.X[samples], y=self.y[samples], gates=self.gates[samples])
+        X = self.X[samples]
+        X.setflags(write=False)  # nobody else has it, so that the problem need not copy it
+        return replace(self, X=X, y=self.y[samples], gates=self.gates[samples])
 
     def _dual_vectors(self, gates: GateMatrix, alpha: Array) -> Array:
         weights = (alpha * self.y)[:, None]
@@ -339,11 +352,15 @@ class Architecture:
 
 
 def _as_gates(gates: object) -> GateMatrix:
-    if sp.issparse(gates):
-        matrix = sp.csr_array(gates, dtype=np.float64)
-        as_finite(matrix.data, "gates", 1)
-        return matrix
-    return as_finite(gates, "gates", 2)  # type: ignore[arg-type]
+    if not sp.issparse(gates):
+        return owned(as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
+    as_finite(sp.csr_array(gates).data, "gates", 1)
+    matrix = sp.csr_array(gates, dtype=np.float64)
+    if not is_frozen(matrix.data):  # that of another problem is
+        matrix = matrix.copy()
+        matrix.sum_duplicates()  # which nothing can do later
+        matrix.data.setflags(write=False)
+    return matrix
 
 
 __getattr__ = renamed(__name__, {"Structure": "problem.Architecture"})

@@ -1,5 +1,7 @@
 """Checks of user input: every error names the cause and the cure."""
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -26,12 +28,17 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
     Raises
     ------
     ValueError
-        Not numeric, complex, sparse, of another dimension, or with NaN or infinity in it.
+        Not numeric, complex, sparse, masked, of another dimension, or with NaN or infinity in it.
     """
     from scipy.sparse import issparse  # here: listing the data sets needs numpy only
 
     if issparse(values):
         raise ValueError(f"{name} must be dense, but is sparse: pass {name}.toarray()")
+    if np.ma.isMaskedArray(values):
+        raise ValueError(
+            f"{name} is a masked array, whose mask would be ignored: pass {name}.filled(value), or "
+            "drop the samples that are masked"
+        )
     try:
         given = np.asarray(values)
         if np.iscomplexobj(given):
@@ -49,6 +56,42 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
             f"{tuple(int(i) for i in bad[0])}{cure}"
         )
     return array
+
+
+def owned(array: Array, given: object) -> Array:
+    """Return what nobody else can change in place, read-only.
+
+    Parameters
+    ----------
+    array : ndarray
+        What was made of the caller's values.
+    given : object
+        The caller's values.
+
+    Returns
+    -------
+    ndarray
+        The array; or a copy, where it shares the memory of the caller's values and these, or an
+        array that they are a view of, can be written.
+    """
+    if not is_frozen(array) and np.may_share_memory(array, np.asarray(given)):
+        array = array.copy()
+    array.setflags(write=False)
+    return array
+
+
+def is_frozen(array: NDArray[np.generic]) -> bool:
+    """Whether neither an array nor one that it is a view of can be written."""
+    part: object = array
+    while isinstance(part, np.ndarray) and not part.flags.writeable:
+        part = part.base
+    return part is None
+
+
+def check_number(value: object, name: str) -> None:
+    """Raise TypeError unless a value is a real number: truth values and text are none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}: pass one such as 0.5 or 1e-6")
 
 
 def as_features(X: ArrayLike, n_features: int) -> Array:
@@ -83,9 +126,13 @@ def as_device(name: str) -> str:
 
     Raises
     ------
+    TypeError
+        Not a name.
     ValueError
         No such device, or none of its kind on this machine.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"device must be a name, got {name!r}: pass 'cpu' or 'cuda'")
     import torch
 
     try:

@@ -1,6 +1,7 @@
 """The margin problem: its products against loops, SVM-L2's metric, and errors of input."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -275,6 +276,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "text-x": ({"X": np.full((6, 3), "a")}, "X is not a numeric array"),
     "sparse-x": ({"X": sp.csr_array(X)}, r"X must be dense.*pass X.toarray\(\)"),
     "complex-x": ({"X": X + 1j}, "X is not a numeric array: it is complex"),
+    "complex-sparse": ({"gates": sp.csr_array(np.full((6, 3), 1j))}, "gates is not .* complex"),
+    "masked-x": (
+        {"X": np.ma.masked_less(X, 0)},
+        r"X is a masked array.*X.filled\(value\), or drop",
+    ),
+    "masked-y": ({"y": np.ma.masked_less(Y, 0)}, "y is a masked array"),
+    "masked-gates": ({"gates": np.ma.ones((6, 3))}, "gates is a masked array"),
+    "c-true": ({"C": True}, "C must be in"),
+    "c-text": ({"C": "1"}, "C must be in"),
     "1d-x": ({"X": X[0]}, r"X must have 2 dimension.*got shape \(3,\)"),
     "2d-y": ({"y": Y[:, None]}, r"y must have 1 dimension.*got shape \(6, 1\)"),
     "1d-gates": ({"gates": np.ones(6)}, r"gates must have 2 dimension"),
@@ -308,6 +318,31 @@ def test_good_input_is_good() -> None:
     problem = MarginProblem(**GOOD)
     assert problem.X.dtype == problem.y.dtype == np.float64
     assert MarginProblem(X.tolist(), Y.astype(int), np.ones((6, 1), bool), [0]).n_groups == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None:
+    gates = np.ones((6, 3))
+    given: dict[str, Any] = {"X": X.copy(), "y": Y.copy(), "groups": np.array([0, 0, 1])}
+    given["gates"] = sp.csr_array(gates) if sparse else gates
+    view = given["X"].view()
+    view.setflags(write=False)  # does not protect against its base
+    problem = MarginProblem(**{**given, "X": view})
+    before = problem.decision(np.ones((3, 3)))
+    given["X"][:] = given["y"][:] = 7.0
+    (given["gates"].data if sparse else gates)[:] = 7.0
+    np.testing.assert_array_equal(problem.decision(np.ones((3, 3))), before)
+    np.testing.assert_array_equal(problem.y, Y)
+    np.testing.assert_array_equal(problem.X, X)
+    with pytest.raises(ValueError, match="read-only"):
+        problem.X[0] = 1.0
+
+
+def test_arrays_that_nobody_can_change_are_shared() -> None:
+    problem = MarginProblem(**GOOD)
+    again = replace(problem, C=1.0)
+    assert again.X is problem.X
+    assert np.shares_memory(again.gates, problem.gates)
 
 
 @pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.validation import Array, as_finite, as_labels
+from implicit_bias.validation import Array, as_finite, as_labels, owned
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A two-class data set; its arrays are read-only.
+    """A two-class data set; its arrays are read-only, and copies of those that can be written.
 
     Parameters
     ----------
@@ -51,9 +51,8 @@ class Dataset:
     has_constant: bool = True
 
     def __post_init__(self) -> None:
-        # Views, so that the caller's own arrays stay writeable.
-        X = as_finite(self.X, "X", 2).view()
-        y = as_labels(self.y, len(X)).view()
+        X = owned(as_finite(self.X, "X", 2), self.X)
+        y = owned(as_labels(self.y, len(X)), self.y)
         if self.has_constant and not (X.shape[1] and (X[:, -1] == 1.0).all()):
             raise ValueError(
                 "the last column of X is not the constant 1: append it or pass has_constant=False"
@@ -64,7 +63,6 @@ class Dataset:
                 f"image_shape {self.image_shape} does not fit the {n_inputs} inputs of a sample"
             )
         for name, array in (("X", X), ("y", y)):
-            array.flags.writeable = False
             object.__setattr__(self, name, array)
 
     def __len__(self) -> int:
@@ -83,7 +81,9 @@ class Dataset:
     def take(self, indices: ArrayLike) -> Dataset:
         """Return the samples with these indices (or this boolean mask), in this order."""
         rows = np.asarray(indices)
-        return replace(self, X=self.X[rows], y=self.y[rows])
+        X = self.X[rows]
+        X.setflags(write=False)  # nobody else has it, so it need not be copied
+        return replace(self, X=X, y=self.y[rows])
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,7 @@ def _image_dataset(
     pixels = (pixels / np.float32(pixel_maximum) - np.float32(0.5)) / np.float32(0.5)
     X = np.ones((n_images, height * width + append_constant))
     X[:, : height * width] = pixels
+    X.setflags(write=False)  # nobody else has it, so it need not be copied
     return Dataset(
         name,
         X,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.problem import MarginProblem
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,7 @@ class Tolerances:
     def __post_init__(self) -> None:
         for name in ("gap", "feasibility", "infeasibility"):
             value = getattr(self, name)
+            check_number(value, f"the {name} tolerance")
             if not 0 < value < 1:
                 raise ValueError(f"the {name} tolerance must be between 0 and 1, got {value}")
 

@@ -285,6 +285,13 @@ def _checked(
 def _check_start(problem: MarginProblem, start: Start | None) -> None:
     if start is None:
         return
+    try:
+        start.alpha, start.group_scale  # noqa: B018
+    except AttributeError as error:
+        raise TypeError(
+            f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
+            "a similar problem"
+        ) from error
     if len(start.alpha) > problem.n_samples or len(start.group_scale) != problem.n_groups:
         raise ValueError(
             f"start has {len(start.alpha)} samples and {len(start.group_scale)} groups, the "

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from implicit_bias._deprecated import moved_classmethod
+from implicit_bias.validation import check_number
 
 if TYPE_CHECKING:
     from implicit_bias.training.losses import MarginLoss
@@ -180,6 +181,8 @@ def _check_ranges(
         count = getattr(config, name)
         if not _is_whole(count) or count < least:
             raise ValueError(f"{name} must be a whole number, at least {least}, got {count!r}")
+    for name in (*positive, "momentum"):
+        check_number(getattr(config, name), name)
     for name in positive:
         value = getattr(config, name)
         if not 0 < value < math.inf:
@@ -189,4 +192,4 @@ def _check_ranges(
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer))
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -1,13 +1,14 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cases import separable
 from implicit_bias import solve
-from implicit_bias.certificate import Status
+from implicit_bias.certificate import Status, certify
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
@@ -113,3 +114,26 @@ def test_masked_gram_against_loops() -> None:
     np.testing.assert_allclose(masked_gram(X, Z, (W, Y)), expected, rtol=1e-12)
     phi = np.einsum("nm,nd->nmd", Z, X).reshape(4, -1)  # row-major in (m, d)
     np.testing.assert_allclose(masked_gram(X, Z), phi @ phi.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"tol": "x"}, "tolerance must be a number.*pass"),
+        ({"tol": True}, "tolerance must be a number"),
+        ({"feasibility_tol": None}, "tolerance must be a number"),
+        ({"device": None}, "device must be a name.*pass 'cpu'"),
+        ({"start": 5}, "start must be a Solution.*pass"),
+    ],
+)
+def test_arguments_of_the_wrong_type_name_the_cure(options: dict[str, Any], word: str) -> None:
+    with pytest.raises(TypeError, match=word):
+        solve(PROBLEM, **options)
+
+
+@pytest.mark.parametrize("name", ["coef", "alpha"])
+def test_a_mask_is_not_ignored(name: str) -> None:
+    solution = solve(PROBLEM)
+    values: dict[str, Any] = {"coef": solution.coef, "alpha": solution.alpha}
+    with pytest.raises(ValueError, match=f"{name} is a masked array"):
+        certify(PROBLEM, **{**values, name: np.ma.masked_equal(values[name], 0)})

@@ -243,6 +243,13 @@ def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
         TrainingConfig(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "decay", "momentum"])
+@pytest.mark.parametrize("value", ["x", True, None])
+def test_numbers_of_the_wrong_type_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be a number"):
+        TrainingConfig(**{name: value})
+
+
 def test_a_loss_of_ones_own() -> None:
     steep = MarginLoss("steep", lambda margins: -2.0 * margins)
     result = train(gln(), X, Y, replace(SHORT, loss=steep))
