@@ -213,9 +213,8 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
         for name in PEERS:
             seconds = part[f"{name}_seconds"]
             stopped = (part[f"{name}_status"] == TIME_LIMIT).sum()
-            row[NAMES[name]] = f"{few_digits(1e3 * seconds.median())} ms" + (
-                f", {stopped} stopped" if stopped else ""
-            )
+            words = [f"{few_digits(1e3 * seconds.median())} ms"] if seconds.notna().any() else []
+            row[NAMES[name]] = ", ".join(words + [f"{stopped} stopped"] * (stopped > 0))
         rows.append(row)
     return pd.DataFrame(rows)
 
