@@ -103,6 +103,8 @@ POLISHES = 3
 POLISH_WEIGHT = 1e8
 # Multiples of the rounding error by which polished margins exceed c.
 SAFETIES = (0.0, 4.0, 16.0)
+# The safest coefficients may be worse than the best ones by this share of the tolerance.
+SAFETY_SHARE = 0.01
 # Inputs are centred where the largest is at most so many times the smallest.
 OFFSET_RATIO = 3.0
 
@@ -291,7 +293,7 @@ class _Best:
         Rounding in the problem's own coordinates is not that of these.
         """
         v, upper = self._safe
-        return v if upper <= self.upper * (1.0 + AIM * tolerances.gap) else self.v
+        return v if upper <= self.upper * (1.0 + SAFETY_SHARE * tolerances.gap) else self.v
 
     def reached(self, tolerances: Tolerances) -> bool:
         """Whether a solver may stop: below the tolerance, or there and no longer falling."""
@@ -312,7 +314,7 @@ class _Best:
             for v in polish.primal(point.v / point.tau):
                 upper, violation = self.program.upper(v, self.program.B @ v)
                 self._take_coef(v, upper, violation)
-                if upper <= self.upper * (1.0 + AIM * tolerances.gap):
+                if upper <= self.upper * (1.0 + SAFETY_SHARE * tolerances.gap):
                     self._safe = v, upper
         elif not self.separable and view.ratio > POLISHED_RATIO:
             alpha = _Polish(self.program, point, view).dual(point.alpha, 0.0 * point.V)
