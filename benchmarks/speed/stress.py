@@ -345,7 +345,7 @@ EXPERIMENT = Experiment(
     verdict=verdict,
     tabulate=tabulate,
     notes="The table that is kept is a beginning, as many problems as fit in eleven minutes, and "
-    "mixes versions: it was measured after two lies of an earlier run (a soft margin's coefficients "
+    "mixes versions: measured after two lies of an earlier run (a soft margin's coefficients "
     "that missed their bound by rounding) had been repaired, and the problems 40, 130, 190, 200, "
     "260, 310 and 390 were answered again after a repair of the working set, which had raised an "
     "error, and of the grader, which had found no proof of a true claim.",
