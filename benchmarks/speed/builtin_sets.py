@@ -214,7 +214,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             seconds = part[f"{name}_seconds"]
             stopped = (part[f"{name}_status"] == TIME_LIMIT).sum()
             words = [f"{few_digits(1e3 * seconds.median())} ms"] if seconds.notna().any() else []
-            row[NAMES[name]] = ", ".join(words + [f"{stopped} stopped"] * (stopped > 0))
+            row[NAMES[name]] = ", ".join(words + [f"{stopped} stopped"] * bool(stopped > 0))
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -182,7 +182,13 @@ class _WorkingSetRun(Run):
         violators = np.flatnonzero(~inside & (margins < 1))
         room = min(max(FIRST_SIZE, int(GROWTH * len(old))), self.capacity - len(keep))
         worst = violators[np.argsort(margins[violators], kind="stable")[: max(room, 0)]]
-        self.samples = np.sort(np.concatenate([keep, worst]))
+        samples = np.concatenate([keep, worst])
+        if self.problem.intercept and len(samples):  # an offset alone separates one class
+            for label in (-1.0, 1.0):
+                members = np.flatnonzero(self.problem.y == label)
+                if not (self.problem.y[samples] == label).any():
+                    samples = np.append(samples, members[np.argmin(margins[members])])
+        self.samples = np.sort(samples)
         self._stays[worst] = self._has_left[worst]
         self._has_left[np.setdiff1d(old, keep)] = True
         self.warm = _Warm(self._alpha[self.samples], self._group_scale, self._intercept)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import ArrayLike
 
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
@@ -16,13 +17,19 @@ from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import gordan_vertex, prove_not_separable
 from implicit_bias.solvers import Solution, solve
+from implicit_bias.validation import Array
 
 TOL = 1e-6
 
 
 def linear(*, shift: float = 3.0, C: float = np.inf, intercept: bool = False) -> MarginProblem:
     X, y = cloud(shift=shift)
-    return MarginProblem(X[:, :-1], y, np.ones((len(X), 1)), [0], C=C, intercept=intercept)
+    return ungated(X[:, :-1], y, C, intercept)
+
+
+def ungated(X: Array, y: ArrayLike, C: float = np.inf, intercept: bool = False) -> MarginProblem:
+    one, group = np.ones((len(X), 1)), np.zeros(1, np.int64)
+    return MarginProblem(X, np.array(y, dtype=float), one, group, C=C, intercept=intercept)
 
 
 def lies(solution: Solution, problem: MarginProblem) -> list[str]:
@@ -46,10 +53,9 @@ def test_floats_are_kept_exactly() -> None:
 
 def test_condition_is_that_of_the_exact_rank() -> None:
     X = np.array([[1.0, 2.0], [2.0, 4.0], [-1.0, -2.0]])
-    dependent = MarginProblem(X, [1, 1, -1], np.ones((3, 1)), [0])
-    assert exact.condition(dependent) == pytest.approx(1.0)
+    assert exact.condition(ungated(X, [1, 1, -1])) == pytest.approx(1.0)
     X[0, 1] += 2.0**-40
-    assert exact.condition(MarginProblem(X, [1, 1, -1], np.ones((3, 1)), [0])) > 1e10
+    assert exact.condition(ungated(X, [1, 1, -1])) > 1e10
 
 
 # --- the grader --------------------------------------------------------------------------------
@@ -62,12 +68,12 @@ def test_lies_are_caught(C: float, intercept: bool) -> None:
     solution = solve(problem)
     assert solution.status is Status.OPTIMAL
     assert lies(solution, problem) == []
+    lower, upper = solution.certificate.lower, solution.certificate.upper
 
-    def told(**changes: float) -> list[str]:
-        certificate = replace(solution.certificate, **changes)
+    def told(lower: float = lower, upper: float = upper) -> list[str]:
+        certificate = replace(solution.certificate, lower=lower, upper=upper)
         return lies(replace(solution, certificate=certificate), problem)
 
-    lower, upper = solution.certificate.lower, solution.certificate.upper
     assert told(lower=lower * (1 + 2e-6)) == ["lower"]
     assert told(upper=upper * (1 - 2e-6)) == ["upper"]
     assert told(upper=upper * (1 + 3e-6)) == ["gap"]
@@ -141,6 +147,11 @@ def test_an_intercept_beside_small_samples() -> None:
     for index, status in [(36, "OPTIMAL"), (74, "OPTIMAL"), (130, "NOT_SEPARABLE")]:
         row = stress.answer(stress.draw(index), "auto", TOL)
         assert (row["status"], row["lies"]) == (status, "")
+
+
+def test_a_start_that_leaves_one_class_in_the_working_set() -> None:
+    row = stress.answer(stress.draw(40), "working-set", TOL)
+    assert (row["status"], row["lies"]) == ("OPTIMAL", "")
 
 
 def test_what_is_said() -> None:
