@@ -47,6 +47,7 @@ from implicit_bias.rounding import (
     precise_dual_vectors,
     precise_predictions,
     predictions,
+    row_norms,
     unit_weights,
     up,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "Status",
     "balanced",
     "certify",
+    "dual_norm_bounds",
     "dual_scale",
     "excess",
     "find_conflict",
@@ -224,6 +226,25 @@ def _certificate(problem: MarginProblem, primal: _Primal | None, dual: _Dual | N
         np.nan if primal is None else primal.min_margin,
         np.full(problem.n_groups, np.nan) if dual is None else dual.scaled_norms,
     )
+
+
+def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
+    """Upper bounds on ||sum_n weights_n z(x_n) (x) x_n||_g, shape (G,), of weights of any sign.
+
+    They hold as real numbers, like those of `certify`.
+    """
+    if not weights.any():
+        return np.zeros(problem.n_groups)
+    size = np.abs(weights)
+    scaled = unit_weights(size, problem.feature_norms)
+    exponent = int(np.frexp(size.max())[1] - np.frexp(scaled.max())[1])
+    signed = np.copysign(scaled, weights) * problem.y  # V takes alpha_n y_n
+    gates = _plain_gates(problem)
+    rows = dual_vector_norms(gates, problem.X, _weights(problem, signed), are_few(gates))
+    dual = _Dual(problem, signed, _group_norms(problem, rows))
+    if (dual.norms.radius > REFINE * dual.norms.value).any():
+        dual = dual.refined()
+    return np.ldexp(dual.norms.magnitude, exponent)
 
 
 def norm_at_margin_1(norm: float, min_margin: float) -> float:
@@ -423,12 +444,11 @@ class _Dual:
     def refined(self) -> _Dual:
         """Evaluate V with more digits."""
         gates, weights = _plain_gates(self.problem), _weights(self.problem, self.alpha)
-        squares, errors = np.zeros(gates.shape[1]), np.zeros(gates.shape[1])
+        norms, errors = np.zeros(gates.shape[1]), np.zeros(gates.shape[1])
         for _, V in precise_dual_vectors(gates, self.problem.X, weights):
-            squares += np.square(V.value).sum(axis=1)
-            errors += np.square(V.radius).sum(axis=1)
-        norms = np.sqrt(squares)
-        radius = np.sqrt(errors) + gamma(self.problem.X.shape[1] + 4) * norms
+            norms = np.hypot(norms, row_norms(V.value))  # whose squares may underflow
+            errors = np.hypot(errors, row_norms(V.radius))
+        radius = errors + gamma(2 * self.problem.X.shape[1] + 8) * norms
         rows = Enclosure(norms, SAFETY * radius)
         return replace(self, norms=_group_norms(self.problem, rows))
 
@@ -728,7 +748,10 @@ class _Primal:
 
     def _stretched(self, c: float, margins: Array, error: Array, by: float) -> float:
         """Bound on the soft margin's primal value at a scale (1 + by) times c."""
-        losses = np.maximum(0.0, 1.0 - (margins - error) * (1.0 + by) + 2 * by * error)
+        with np.errstate(over="ignore", invalid="ignore"):  # then the bound is infinite
+            losses = np.maximum(0.0, 1.0 - (margins - error) * (1.0 + by) + 2 * by * error)
+        if not np.isfinite(losses).all():
+            return np.inf
         total = up(math.fsum(losses.tolist()))
         return up(up(up(c * self.norm) * up(1.0 + by)) + up(self.problem.C * total))
 

@@ -24,6 +24,7 @@ V_g = weight * zeta_g / ||zeta_g||.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
@@ -34,13 +35,15 @@ from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear, minimize_scalar
 from scipy.special import entr, expit
 
-from implicit_bias.certificate import CONTRADICTION
-from implicit_bias.problem import MarginProblem
+from implicit_bias.certificate import CONTRADICTION, dual_norm_bounds
+from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.rounding import UNIT, Enclosure, down, gamma, predictions, up
 from implicit_bias.validation import Array, as_finite
 
 LossName: TypeAlias = Literal["squared", "logistic", "hinge"]
 # Margins this near to 1 are on the hinge's kink.
 KINK = 1e-3
+MOST_REPAIRS = 4
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ class _Loss(ABC):
     @abstractmethod
     def values(self, targets: Array, outputs: Array) -> Array:
         """Losses (N,)."""
+
+    def most(self, targets: Array, outputs: Enclosure) -> Array:
+        """Upper bounds (N,) on the losses of outputs that are known up to their radius."""
+        both = (outputs.value - outputs.radius, outputs.value + outputs.radius)
+        return np.maximum(*(self.values(targets, end) for end in both)) * (1.0 + 16 * UNIT)
 
     @abstractmethod
     def slopes(self, targets: Array, outputs: Array) -> Array:
@@ -190,7 +198,7 @@ def certify_regularised(
     >>> from implicit_bias import MarginProblem
     >>> from implicit_bias.regularised import certify_regularised
     >>> problem = MarginProblem([[2.0]], [1], np.ones((1, 1)), [0])
-    >>> certify_regularised(problem, [[0.25]], loss="squared", weight=1.0).gap
+    >>> round(certify_regularised(problem, [[0.25]], loss="squared", weight=1.0).gap, 9)
     0.0
     """
     if loss not in LOSSES:
@@ -208,19 +216,38 @@ def certify_regularised(
     if loss != "squared" and not np.isin(t, (-1.0, 1.0)).all():
         raise ValueError(f"targets of the {loss} loss must be -1 or +1; the squared takes any")
 
-    outputs = problem.decision(problem.projected(zeta))
-    losses = float(terms.values(t, outputs).sum())
+    plain = problem.norm.plain_coef(zeta)
+    gates = problem.gates if problem.metric is None else problem.plain_gates
+    found = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
+    losses = math.fsum(terms.values(t, found.value).tolist())
     norm = float(problem.group_norms(zeta).sum())
-    upper = losses + weight * norm
-    theta = _dual_of(problem, zeta, loss, weight, t, outputs) if dual is None else _given(dual, t)
+    worst = math.fsum(terms.most(t, found).tolist())
+    upper = up(worst * (1.0 + 8 * UNIT)) + up(up(weight * norm) * (1.0 + gamma(zeta.size + 8)))
+    if dual is None:
+        theta = _dual_of(problem, zeta, loss, weight, t, found.value)
+    else:
+        theta = _given(dual, t)
+        theta = np.ldexp(theta, -int(np.frexp(np.abs(theta).max(initial=0.0))[1]))
     if loss != "squared" and (t * theta < 0).any():
         raise ValueError(f"dual of the {loss} loss must have the signs of the labels")
-    # alpha_n y_n = theta_n, so the problem's own V(alpha) is that of theta; y is -1 or +1.
-    largest = float(problem.dual_norms(theta * problem.y).max())
+    largest = float(dual_norm_bounds(problem, theta).max())
     c = terms.scale(t, theta, weight / largest if largest > 0 else np.inf)
-    theta = np.asarray(theta * c) if np.isfinite(c) else np.zeros_like(theta)
-    lower = max(0.0, float(terms.dual_values(t, theta).sum()))
-    return RegularisedCertificate(lower, upper, _gap(lower, upper), losses, norm, theta)
+    theta = _feasible(problem, theta * c if np.isfinite(c) else 0.0 * theta, weight)
+    values = terms.dual_values(t, theta)
+    rounding = 8 * UNIT * (float(np.abs(values).sum()) + float(np.abs(t * theta).sum()))
+    rounding += 16 * UNIT * len(t) * (loss == "logistic")
+    lower = max(0.0, down(math.fsum(values.tolist()) - rounding))
+    return RegularisedCertificate(lower, up(upper), _gap(lower, upper), losses, norm, theta)
+
+
+def _feasible(problem: MarginProblem, theta: Array, weight: float) -> Array:
+    """Shrink theta until its dual norms are at most the weight as real numbers; 0 if need be."""
+    for _ in range(MOST_REPAIRS):
+        largest = float(dual_norm_bounds(problem, theta).max())
+        if largest <= weight:
+            return theta
+        theta = theta * (weight / largest * (1.0 - 8 * UNIT))
+    return 0.0 * theta
 
 
 def _gap(lower: float, upper: float) -> float:

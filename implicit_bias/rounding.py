@@ -40,8 +40,8 @@ from implicit_bias.validation import Array
 UNIT = 2.0**-53
 # Above all that underflows in a product of scaled factors, below all that matters.
 UNDERFLOW = 2.0**-400
-# Products of smaller numbers, or slices of them, may underflow.
-TINY = 2.0**-960
+# Products of smaller numbers, or the slices of their last bits, may underflow.
+TINY = 2.0**-850
 # Relative size of what rounds in the computation of an error bound itself.
 SAFETY = 1.01
 # Samples (or features) summed at once: the error of a plain sum grows with this length and with
@@ -175,7 +175,7 @@ def precise_dual_vectors(
             inputs = X[rows, columns]
             product, rest = _two_product(weights[rows][:, None], inputs)
             V.add_product(used, _sliced(Z), _sliced(product, rest))
-            if _any_tiny(product, inputs) or _any_tiny(Z, Z):
+            if _least(product) * _least(Z) < TINY or _any_lost(product, weights[rows], inputs):
                 V.error[used] += UNDERFLOW
         yield columns, V.enclosure()
 
@@ -218,8 +218,15 @@ def _used_gates(Z: Array | sp.csr_array) -> tuple[NDArray[np.int64], Array]:
     return used, Z[:, used]
 
 
-def _any_tiny(values: Array, where: Array) -> bool:
-    return bool(((np.abs(values) < TINY) & (where != 0)).any())
+def _least(values: Array) -> float:
+    """Smallest absolute value that is not 0; inf where all are."""
+    return float(np.abs(values[values != 0]).min(initial=np.inf))
+
+
+def _any_lost(product: Array, weights: Array, inputs: Array) -> bool:
+    """Whether a product of numbers that are not 0 may have underflowed."""
+    small = np.abs(product) < TINY
+    return bool((small & (weights[:, None] != 0) & (inputs != 0)).any())
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,12 @@ VERTEX_ZERO = 1e-12
 # mean, and ranges are wide where they differ by more than the inverse.
 NARROW = 1e-3
 
+# Products below two to this power lose digits in float64, whose smallest number is 2^-1074.
+SMALLEST_EXPONENT = -960
+
 CONSTANT_HELPS = (
-    "the data are separable with an offset: append a constant 1 to the inputs, or let the "
-    "predictor have an intercept (fit_intercept=True)"
+    "the data are separable with a free offset: MarginProblem(..., intercept=True), or "
+    "fit_intercept=True of an estimator"
 )
 
 
@@ -154,7 +157,7 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
         None where there is no proof by these means, which says nothing of the data.
     """
     alpha = unit_weights(alpha, problem.feature_norms)
-    if not alpha.any():
+    if not alpha.any() or _features_underflow(problem):
         return None
     for method in (_as_given, _rational, _interval, _on_support):
         proof = method(problem, alpha)
@@ -181,7 +184,7 @@ def gordan_vertex(problem: MarginProblem) -> Array | None:
         separable, or the problem is too large.
     """
     samples = np.arange(problem.n_samples)
-    columns = _used_columns(problem, samples)
+    columns = None if _features_underflow(problem) else _used_columns(problem, samples)
     if columns is None or len(samples) * len(columns[0]) > MOST_EXACT_ENTRIES:
         return None
     Phi = _features(problem, samples, *columns)
@@ -244,6 +247,17 @@ def scaling_advice(problem: MarginProblem) -> str | None:
 
 
 # --- proofs ----------------------------------------------------------------------------------
+
+
+def _features_underflow(problem: MarginProblem) -> bool:
+    """Whether a feature, gate times input, may be 0 in float64 where the exact product is not.
+
+    Such a column would be left out of the equations, and a proof would be about other data.
+    """
+    gates = problem.gates.data if sp.issparse(problem.gates) else problem.gates
+    sizes = np.abs(gates), np.abs(problem.X)
+    smallest = [np.min(size, where=size > 0, initial=1.0) for size in sizes]
+    return bool(sum(np.frexp(smallest)[1]) < SMALLEST_EXPONENT)
 
 
 def _as_given(problem: MarginProblem, alpha: Array) -> Proof | None:

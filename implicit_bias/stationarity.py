@@ -426,7 +426,9 @@ class _Margins:
     """
 
     def __init__(self, module: nn.Module, given: tuple[Tensor | Array, ...], y: Array) -> None:
-        inputs = tuple(map(torch.as_tensor, given))
+        inputs = tuple(
+            array if isinstance(array, Tensor) else torch.tensor(array) for array in given
+        )
         if any(len(tensor) != len(y) for tensor in inputs):
             raise ValueError(
                 f"each input must have the {len(y)} samples as its first axis, got shapes "

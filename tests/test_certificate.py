@@ -514,3 +514,32 @@ def test_zero_features_are_those_of_their_own_group() -> None:
     )
     assert not beside.zero_features.any()
     assert find_conflict(beside) is None
+
+
+@pytest.mark.parametrize("C", [math.inf, 1e205])
+def test_features_whose_squares_underflow_are_not_lost(C: float) -> None:
+    """X = [[1, t], [1, 0]], labels 1 and -1: w = (-1, 2 / t), of norm sqrt(1 + 4 / t^2)."""
+    problem = MarginProblem([[1.0, 1e-200], [1.0, 0.0]], [1, -1], np.ones((2, 1)), [0], C=C)  # type: ignore[arg-type]
+    optimum = root(1 + 4 / Fraction(1e-200) ** 2)
+    for found in (
+        certify(problem, [[-1.0, 2e200]], [1.0, 1.0]),
+        solve(problem).certificate,
+    ):
+        assert found.lower <= optimum <= found.upper
+
+
+@pytest.mark.parametrize("t", [2.0**-600, 3.3 * 2.0**-520])
+def test_gates_whose_squares_underflow_are_not_lost(t: float) -> None:
+    problem = MarginProblem([[1.0], [1.0]], [1, -1], [[1.0, t], [1.0, 0.0]], [0, 1])  # type: ignore[arg-type]
+    optimum = 1 + 2 / Fraction(t)
+    assert Fraction(certify(problem, alpha=[1.0, 1.0]).lower) <= optimum
+    assert Fraction(solve(problem).certificate.lower) <= optimum
+
+
+def test_columns_that_underflow_prove_nothing() -> None:
+    """The second gate times the input is 2^-1200: 0 in float64, and it separates."""
+    gates = [[2.0**400, 2.0**-800], [2.0**400, 0.0]]
+    problem = MarginProblem([[2.0**-400]] * 2, [1, -1], gates, [0, 1])  # type: ignore[arg-type]
+    found = solve(problem)
+    assert found.status is Status.NEARLY_INSEPARABLE
+    assert math.isfinite(found.certificate.lower)

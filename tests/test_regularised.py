@@ -133,3 +133,23 @@ def test_bad_input(changes: dict[str, object], word: str) -> None:
     arguments: dict[str, object] = {"coef": np.zeros((6, 3)), "weight": 1.0, **changes}
     with pytest.raises(ValueError, match=word):
         certify_regularised(gated(), **arguments)  # type: ignore[arg-type]
+
+
+def test_a_dual_that_nearly_contradicts_bounds_nothing_falsely() -> None:
+    """Two samples nearly on one line, opposite labels: the optimum is at most 0.41858."""
+    X = [[-0.5679981915794208, 0.6360520199475179], [-1.6677081196189951, 1.8675219989995666]]
+    problem = MarginProblem(X, [1, -1], np.ones((2, 1)), [0])  # type: ignore[arg-type]
+    found = certify_regularised(
+        problem, [[0.0, 0.0]], loss="hinge", weight=1e-20, dual=[1.0, -0.3405860923128357]
+    )
+    assert found.lower <= 0.41858
+
+
+def test_a_tiny_dual_is_scaled_up_not_lost() -> None:
+    problem = MarginProblem(np.eye(2), [1, -1], np.ones((2, 1)), [0])  # type: ignore[arg-type]
+    found = certify_regularised(
+        problem, [[0.9, -0.9]], loss="hinge", weight=0.01, dual=[1e-170, -1e-170]
+    )
+    # The optimum is that of the hard margin, w = (1, -1): 0.01 sqrt(2).
+    assert found.lower == pytest.approx(0.01 * 2**0.5, rel=1e-9)
+    assert found.lower <= 0.01 * 2**0.5 * (1 + 1e-15) <= found.upper

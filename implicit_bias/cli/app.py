@@ -21,7 +21,7 @@ from implicit_bias.cli.train import train
 from implicit_bias.cli.trajectory import trajectory
 
 # Said of all commands: some keep nothing, some a model, a checkpoint or finished cells.
-STOPPED = "interrupted; what was already written is kept"
+STOPPED = "interrupted; any file written before is kept"
 
 app = typer.Typer(
     no_args_is_help=True,

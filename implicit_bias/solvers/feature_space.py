@@ -725,7 +725,7 @@ class _Program:
         self.groups = torch.as_tensor(np.repeat(groups, D), device=device)
         self.member = torch.nn.functional.one_hot(self.groups, self.n_groups).double()
         self.B = torch.as_tensor(B, device=device)
-        self._y, self._intercept = torch.as_tensor(problem.y, device=device), intercept
+        self._y, self._intercept = torch.tensor(problem.y, device=device), intercept
         self._whole = torch.as_tensor(whole, device=device)
         self._back = torch.linalg.inv(self._whole)
         self.T = self._whole[:P]

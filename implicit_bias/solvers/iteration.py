@@ -118,6 +118,8 @@ class NativeSolver(Solver):
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         answer = run.answer()
+        if not (np.isfinite(answer.coef).all() and np.isfinite(answer.alpha).all()):
+            answer, status = nothing_yet(problem), Status.NUMERICAL_TROUBLE
         return Candidate(
             alpha=answer.alpha,
             coef=answer.coef,

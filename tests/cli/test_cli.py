@@ -138,7 +138,7 @@ def test_ctrl_c_is_one_line(
     monkeypatch.setattr("implicit_bias.runs.models.load_data", press)
     done = run_here("fit", folder=tmp_path)
     assert done.status == 130
-    assert done.err == "implicit-bias: interrupted; what was already written is kept\n"
+    assert done.err == "implicit-bias: interrupted; any file written before is kept\n"
 
 
 @pytest.fixture

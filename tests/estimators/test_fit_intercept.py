@@ -205,7 +205,7 @@ def test_published_models_have_none() -> None:
 
 
 def test_a_missing_constant_is_named() -> None:
-    with pytest.raises(SolveError, match=r"append a constant 1.*fit_intercept=True") as caught:
+    with pytest.raises(SolveError, match=r"free offset.*fit_intercept=True") as caught:
         GatedSVC(fit_intercept=False).fit(X, Y)
     assert caught.value.solution.status is Status.NOT_SEPARABLE
     assert "on_failure='soft'" in str(caught.value)
