@@ -514,11 +514,20 @@ def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
 def _grown(
     run: Run[Any], wanted: Collection[Cell], row: Callable[[Cell], dict[str, Any]]
 ) -> Iterator[pd.DataFrame]:
-    """Yield the kept table as it grows; a quick run computes the first cell alone."""
+    """Yield the kept table as it grows; a quick run computes the first cell alone.
+
+    ``attrs["wanted"]`` is the number of rows of the whole table.
+    """
     if run.options.minutes <= 0:
         raise harness.Misuse("--minutes is above 0")
     cells = list(wanted)[:1] if run.quick else wanted
-    yield from filled(run.kept, cells, row, run.options.minutes, run.say)
+    for frame in filled(run.kept, cells, row, run.options.minutes, run.say):
+        frame.attrs["wanted"] = len(wanted)
+        yield frame
+
+
+def _coverage(table: pd.DataFrame) -> str:
+    return f"{len(table):,} of {table.attrs['wanted']:,} are measured so far. "
 
 
 def _same_loss(table: pd.DataFrame) -> pd.Series[bool]:
@@ -537,7 +546,8 @@ def _found_networks(table: pd.DataFrame) -> str:
                 f"Of {mask.sum()} networks {words} {right} have the released accuracy to the digit "
                 f"and {loss} the released loss."
             )
-    return f"{' '.join(sentences)} The furthest is {int(counts['largest'].max())} images off."
+    sentences.append(f"The furthest is {int(counts['largest'].max())} images off.")
+    return _coverage(table) + " ".join(sentences)
 
 
 def _verdict_networks(table: pd.DataFrame) -> Verdict:
@@ -547,6 +557,7 @@ def _verdict_networks(table: pd.DataFrame) -> Verdict:
 
 def _found_explained(table: pd.DataFrame) -> str:
     return (
+        f"{_coverage(table)}"
         f"Of the {len(table)} networks looked at, which do not match, the released accuracy of "
         f"{int(_within(table).sum())} is within the range of the last bits, and "
         f"{int((table['epoch'] > 0).sum())} have the released values after one of their epochs: "
@@ -574,6 +585,7 @@ def _found_agreements(table: pd.DataFrame) -> str:
     drawn = _images_apart(table["drawn"].fillna(table["agreement"]), table) == 0
     own = _images_apart(table["agreement"], table) == 0
     return (
+        f"{_coverage(table)}"
         f"Of {len(table)} released agreements {int(own.sum())} come out to the digit with the "
         f"network as it was trained, and {int(drawn.sum())} with networks of median thresholds in "
         "the contexts of the thresholds as drawn."
