@@ -15,12 +15,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
+from benchmarks.infinite_width.shared import SizeOptions, at_sizes, with_sizes
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
+from implicit_bias.report.words import percent
 from implicit_bias.theory.infinite_width import certify, max_margin
 
 # A unit that lowers the norm by less than this share is no escape.
 LOWERS = 1e-3
+# Of the certified maximum: the rule of the verdict.
+REACHED = 0.95
 LOOKS = {
     "share": ("as trained", VERMILION, "o"),
     "refit": ("second layer refitted", BLUE, "s"),
@@ -108,3 +113,39 @@ def found(frame: pd.DataFrame) -> str:
         f"units {100 * medians.iloc[-1]:.0f} %. One more unit provably lowers the norm of the best "
         f"second layer in {100 * frame['escapes'].mean():.0f} % of all ends."
     )
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    enough = frame[frame["width"] >= frame["neurons"]]
+    reached = enough.groupby("width")["share"].median() >= REACHED
+    return Verdict.of(len(reached) and reached.all(), reached.any())
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Separating starts, median shares of the maximum, and ends that one more unit would leave."""
+    by_width = frame.groupby("width")
+    cells = {"separates": by_width["separates"].mean()} | {
+        name: by_width[column].median() for column, (name, _, _) in LOOKS.items()
+    }
+    cells["one unit escapes"] = by_width["escapes"].mean()
+    written = {name: column.map(percent) for name, column in cells.items()}
+    return pd.DataFrame(written).rename_axis("hidden units").reset_index().astype(str)
+
+
+EXPERIMENT = Experiment(
+    claim="A network with at least as many units as the optimum has neurons, so that it could be "
+    "the optimum, is trained to it. (The theorem is of infinite width alone.)",
+    how="Many starts on the same samples. The end of each is graded: its margin as a share of the "
+    "certified maximum; that of the best second layer on its units; and that with the one unit "
+    "added that lowers the norm most.",
+    measure=at_sizes(measure, quick=QUICK, minutes=MINUTES, full=FULL),
+    draw=draw,
+    found=with_sizes(found),
+    rule="It stands if at every such width the median start reaches 95 % of the certified maximum, "
+    "and in part if at one of them.",
+    verdict=verdict,
+    tabulate=tabulate,
+    alt="Share of the certified maximum of each start: trained, refitted, and with one more unit",
+    options=SizeOptions,
+)

@@ -15,8 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import Trained, clusters, train
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
+from benchmarks.infinite_width.shared import SizeOptions, at_sizes, with_sizes
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
 from implicit_bias.solvers import solve
@@ -324,3 +326,43 @@ def found(frame: pd.DataFrame) -> str:
         f"{100 * frame['unique_measure'].mean():.0f} %: where h is even, w and -w can share a "
         "linear function in many ways at the same norm."
     )
+
+
+def medians(frame: pd.DataFrame) -> pd.DataFrame:
+    """Median number of neurons, a row a number of samples, a column a number of clusters."""
+    return frame.groupby(["samples", "k"])["neurons"].median().unstack()
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    counts = medians(frame)
+    sparse = (frame["neurons"] < frame["samples"]).all()
+    level = (counts.iloc[-1] < 2.0 * counts.iloc[len(counts) // 2]).all()
+    return Verdict.of(sparse and level, sparse)
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Median number of neurons by samples and clusters, and the largest certified gap."""
+    counts = medians(frame)
+    cells = {f"{k} × {k} clusters": counts[k].map("{:.0f}".format) for k in counts}
+    gaps = frame.groupby("samples")["gap"].max().map("{:.1e}".format)
+    return pd.DataFrame({**cells, "largest gap": gaps}).reset_index().astype(str)
+
+
+EXPERIMENT = Experiment(
+    claim="The optimum over infinitely many neurons needs few, and their number grows much more "
+    "slowly than that of the samples.",
+    how="The optimum is certified, rounded to the fewest neurons that attain it, and the "
+    "directions at which the dual function touches its bound are counted: by the rank of what they "
+    "do on the support vectors they tell whether another optimum exists.",
+    measure=at_sizes(measure, quick=QUICK, minutes=MINUTES, full=FULL),
+    draw=draw,
+    found=with_sizes(found),
+    rule="It stands if every optimum has fewer neurons than samples, and the median at the most "
+    "samples is less than twice that at the middle number of them, for each number of clusters; "
+    "in part if the first holds.",
+    verdict=verdict,
+    tabulate=tabulate,
+    alt="Neurons of the optimum against samples, by the number of clusters",
+    options=SizeOptions,
+)

@@ -1,8 +1,8 @@
 r"""Every released value of a network beside ours, trained with the same random draws.
 
-    python benchmarks/lippl2022/exact_training.py networks --published lippl2022.csv
-    python benchmarks/lippl2022/exact_training.py explain --published lippl2022.csv
-    python benchmarks/lippl2022/exact_training.py agreements --published lippl2022.csv
+    python -m benchmarks lippl2022 exact-networks --published lippl2022.csv --minutes 60
+    python -m benchmarks lippl2022 exact-explained --minutes 60
+    python -m benchmarks lippl2022 exact-agreements --published lippl2022.csv --minutes 60
 
 All three are resumable: they keep a row for each cell, those without momentum first and narrow
 networks before wide ones. The first lays accuracy and loss beside the released ones; the second
@@ -26,19 +26,22 @@ Source: Lippl, Abbott, Chung (2022), their released results.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, lru_cache
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-import typer
 
+from benchmarks import harness
+from benchmarks.catalogue import HOME
+from benchmarks.harness import Experiment, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import Regrouped, folds
+from benchmarks.lippl2022.published import PublishedOptions, published_values
+from benchmarks.lippl2022.study import STUDY
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_mnist
 from implicit_bias.estimators.svm import GatedSVC
@@ -52,10 +55,8 @@ from implicit_bias.protocols.released_training import (
     released_shallow_gln,
     train_as_released,
 )
-from implicit_bias.storage.atomic import write_atomically
 from implicit_bias.validation import Array
 
-RESULTS = Path(__file__).parent.parent / "results" / "lippl2022"
 GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
 # Released SVMs, and the networks that they are compared with.
 SVMS = {"SVM-GLN": GLN_MODEL, "SVM-shallow": SHALLOW, "SVM-RC": RELU}
@@ -64,6 +65,8 @@ CELL = ["model", "train_size", "hidden_units", "hyperplanes", "seed", "median_in
 DIGITS, LAST_DIGIT = 6, 5.5e-7
 # Losses rest on sums in float32: of theirs the last digit may differ by one.
 LOSS_ATOL = 1.5e-6
+# Of the released split; agreements this many of them apart are near.
+VALIDATION_IMAGES, NEAR = 12_000, 3
 # Samples whose weight rows are gathered at once: 785 features of each.
 GATHERED = 1024
 
@@ -185,13 +188,12 @@ def dead_units(network: Network, X: Array) -> int:
     return int((~on).sum().item())
 
 
-def released_networks(published: Path) -> pd.DataFrame:
-    """Read the released networks: a row a cell, with ``released`` and ``released_loss``.
+def released_networks(frame: pd.DataFrame) -> pd.DataFrame:
+    """Lay out the released networks: a row a cell, with ``released`` and ``released_loss``.
 
     Networks without momentum are first, and cheap ones before those that take long. Cells that
     share their hyperplanes follow each other.
     """
-    frame = pd.read_csv(published)
     frame = frame[frame["model"].isin([GLN_MODEL, SHALLOW, RELU])]
     # A pivot would drop the ReLU networks, which have no thresholds.
     values = frame.fillna({"median_init": "none"}).pivot_table(
@@ -230,42 +232,38 @@ def measured(cell: Cell, released: tuple[float, float], images: Images) -> dict[
     }
 
 
-def measure(published: Path, target: Path, minutes: float) -> pd.DataFrame:
-    """Add a row to the table for each released network that it lacks, until the time is over."""
-    images, table = Images(), released_networks(published)
-    values = table[["released", "released_loss"]].itertuples(index=False)
-    released = {
-        cell: (float(accuracy), float(loss))
-        for cell, (accuracy, loss) in zip(cells(table), values, strict=True)
-    }
-    return fill(target, released, lambda cell: measured(cell, released[cell], images), minutes)
-
-
-def fill(
-    target: Path, wanted: Iterable[Cell], row: Callable[[Cell], dict[str, Any]], minutes: float
-) -> pd.DataFrame:
-    """Add the row of each wanted cell that a table lacks, and write it after each.
+def filled(
+    kept: pd.DataFrame,
+    wanted: Collection[Cell],
+    row: Callable[[Cell], dict[str, Any]],
+    minutes: float,
+    say: Callable[[str], None],
+) -> Iterator[pd.DataFrame]:
+    """Yield a table whenever it has grown by the row of a wanted cell that it lacked.
 
     Parameters
     ----------
-    target : Path
-        Parquet file of the table, which need not be there.
-    wanted : iterable of Cell
+    kept : DataFrame
+        The table so far.
+    wanted : collection of Cell
         In the order in which they are computed.
     row : callable
         Computes the row of a cell, which has the columns `CELL`.
     minutes : float
         No row is started after this time.
+    say : callable
+        Is told of each row.
     """
-    rows = _records(pd.read_parquet(target)) if target.exists() else []
+    rows = _records(kept)
     done, end = {_cell(row) for row in rows}, time.monotonic() + 60 * minutes
-    for cell in wanted:
+    missing = [cell for cell in wanted if cell not in done]
+    for count, cell in enumerate(missing, start=1):
         if time.monotonic() > end:
-            break
-        if cell not in done:
-            rows.append(row(cell))
-            write_atomically(target, pd.DataFrame(rows).to_parquet)
-    return pd.DataFrame(rows)
+            say(f"the time is over: {len(missing) - count + 1} cells are missing")
+            return
+        rows.append(row(cell))
+        say(f"{count}/{len(missing)} {cell}")
+        yield pd.DataFrame(rows)
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -420,9 +418,8 @@ def agreements(cell: Cell, images: Images) -> dict[str, float]:
     return found
 
 
-def released_agreements(published: Path) -> dict[Cell, float]:
-    """Read the released agreements of SVM-GLN, SVM-shallow and SVM-RC, by the network's cell."""
-    frame = pd.read_csv(published)
+def released_agreements(frame: pd.DataFrame) -> dict[Cell, float]:
+    """Lay out the released agreements of SVM-GLN, SVM-shallow and SVM-RC, by the network's cell."""
     frame = frame[(frame["metric"] == "agreement_with_GD") & frame["model"].isin(list(SVMS))]
     # SVM-GLN and SVM-shallow are compared with the networks without momentum.
     frame = frame.assign(
@@ -433,63 +430,71 @@ def released_agreements(published: Path) -> dict[Cell, float]:
     return dict(sorted(found.items(), key=lambda item: (item[0].momentum, item[0].cost)))
 
 
-def measure_agreements(published: Path, target: Path, minutes: float) -> pd.DataFrame:
-    """Add a row for each released agreement that the table lacks, until the time is over.
-
-    Beside the cell a row has ``released``, ``agreement`` and ``drawn`` (see `agreements`; nan
-    where thresholds are not at their medians).
-    """
-    images, released = Images(), released_agreements(published)
-
-    def row(cell: Cell) -> dict[str, Any]:
-        values = {"released": released[cell], "drawn": np.nan} | agreements(cell, images)
-        return asdict(cell) | values
-
-    return fill(target, released, row, minutes)
-
-
 def agreement_summary(table: pd.DataFrame) -> pd.DataFrame:
     """Count, by model and thresholds, which of our agreements has the released value."""
-    n_images = 12_000
     columns = {"agreement": "own contexts", "drawn": "contexts as drawn"}
     counted = table[["model", "momentum"]].assign(
         thresholds=table["median_init"].map({True: "median", False: "random"}).fillna("none"),
         cells=1,
     )
     for column, words in columns.items():
-        images = ((table[column] - table["released"]).abs() * n_images).round()
+        images = _images_apart(table[column], table)
         counted[f"{words}, to the digit"] = images == 0
-        counted[f"{words}, within 3 images"] = images <= 3
+        counted[f"{words}, within {NEAR} images"] = images <= NEAR
     return counted.groupby(["model", "thresholds", "momentum"]).sum()
 
 
-app = typer.Typer(add_completion=False)
-Published = Annotated[
-    Path, typer.Option(envvar="LIPPL2022_CSV", exists=True, help="CSV of the published values.")
-]
-Results = Annotated[Path, typer.Option(help="Folder of the tables.")]
-Minutes = Annotated[float, typer.Option(help="Start nothing after this time.")]
+def _images_apart(agreement: pd.Series[float], table: pd.DataFrame) -> pd.Series[float]:
+    """Count the validation images by which agreements differ from the released ones."""
+    return ((agreement - table["released"]).abs() * VALIDATION_IMAGES).round()
 
 
-@app.command("networks")
-def networks_command(
-    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
-) -> None:
-    """Train each released network that the table lacks, and print the summary."""
-    _show(summary(measure(published, results / "exact_training.parquet", minutes)))
+# --- experiments of the harness ------------------------------------------------------------------
 
 
-@app.command("explain")
-def explain_command(
-    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
-) -> None:
-    """Find out why the networks that do not match do not: see `rounding` and `stopped_after`.
+@dataclass(frozen=True, kw_only=True)
+class MinutesOptions(Options):
+    """How long to go on."""
 
-    ``least`` and ``most`` are ours, of weights that differ in their last bit; ``epoch`` is the last
-    one with the released loss and accuracy, 0 where there is none.
+    minutes: float = option(float("inf"), "start nothing after this time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedOptions(PublishedOptions, MinutesOptions):
+    """Where the released values are, and how long to go on."""
+
+
+def _measure_networks(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
+    images, table = Images(), released_networks(published_values(run.options.published))
+    values = table[["released", "released_loss"]].itertuples(index=False)
+    released = {
+        cell: (float(accuracy), float(loss))
+        for cell, (accuracy, loss) in zip(cells(table), values, strict=True)
+    }
+    yield from _grown(run, list(released), lambda cell: measured(cell, released[cell], images))
+
+
+def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
+    """Beside the cell a row has what `agreements` finds, and ``released``."""
+    images, released = Images(), released_agreements(published_values(run.options.published))
+
+    def row(cell: Cell) -> dict[str, Any]:
+        values = {"released": released[cell], "drawn": np.nan} | agreements(cell, images)
+        return asdict(cell) | values
+
+    yield from _grown(run, list(released), row)
+
+
+def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
+    """``least`` and ``most`` are ours, of weights that differ in their last bit.
+
+    ``epoch`` is the last one with the released loss and accuracy, 0 where there is none.
     """
-    table = pd.read_parquet(results / "exact_training.parquet")
-    differs = (table["images"] != 0) | ((table["loss"] - table["released_loss"]).abs() > LOSS_ATOL)
+    networks, folder = STUDY.entry("exact_networks"), run.file.parents[2]
+    if not STUDY.table(networks, folder).exists():  # a quick run has a folder of its own
+        folder = HOME
+    table = harness.read(STUDY, networks, folder)
+    differs = (table["images"] != 0) | ~_same_loss(table)
     rows, images = _records(table[differs]), Images()
     released = {_cell(row): (row["released"], row["released_loss"]) for row in rows}
 
@@ -503,23 +508,139 @@ def explain_command(
         }
         return asdict(cell) | {"released": released[cell][0]} | found
 
-    _show(fill(results / "exact_training_explained.parquet", released, row, minutes))
+    yield from _grown(run, list(released), row)
 
 
-@app.command("agreements")
-def agreements_command(
-    published: Published, results: Results = RESULTS, minutes: Minutes = 1e6
-) -> None:
-    """Compare each certified SVM with the exact network, and print the summary."""
-    table = measure_agreements(published, results / "exact_agreements.parquet", minutes)
-    _show(agreement_summary(table))
+def _grown(
+    run: Run[Any], wanted: Collection[Cell], row: Callable[[Cell], dict[str, Any]]
+) -> Iterator[pd.DataFrame]:
+    """Yield the kept table as it grows; a quick run computes the first cell alone.
+
+    ``attrs["wanted"]`` is the number of rows of the whole table.
+    """
+    if run.options.minutes <= 0:
+        raise harness.Misuse("--minutes is above 0")
+    cells = list(wanted)[:1] if run.quick else wanted
+    for frame in filled(run.kept, cells, row, run.options.minutes, run.say):
+        frame.attrs["wanted"] = len(wanted)
+        yield frame
 
 
-def _show(table: pd.DataFrame) -> None:
-    with pd.option_context("display.width", 160, "display.max_columns", None):
-        typer.echo(table.to_string())
+def _coverage(table: pd.DataFrame) -> str:
+    return f"{len(table):,} of {table.attrs['wanted']:,} are measured so far. "
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)  # two on busy cores wait for each other
-    app()
+def _same_loss(table: pd.DataFrame) -> pd.Series[bool]:
+    return (table["loss"] - table["released_loss"]).abs() < LOSS_ATOL
+
+
+def _found_networks(table: pd.DataFrame) -> str:
+    counts = summary(table)
+    without = table["momentum"] == 0
+    sentences = []
+    for mask, words in ((without, "without momentum"), (~without, "with momentum 0.9")):
+        if mask.any():
+            right = int((table.loc[mask, "images"] == 0).sum())
+            loss = int(_same_loss(table[mask]).sum())
+            sentences.append(
+                f"Of {mask.sum()} networks {words} {right} have the released accuracy to the digit "
+                f"and {loss} the released loss."
+            )
+    sentences.append(f"The furthest is {int(counts['largest'].max())} images off.")
+    return _coverage(table) + " ".join(sentences)
+
+
+def _verdict_networks(table: pd.DataFrame) -> Verdict:
+    same = table["images"] == 0
+    return Verdict.of(same.all(), same.mean() > 0.9)
+
+
+def _found_explained(table: pd.DataFrame) -> str:
+    return (
+        f"{_coverage(table)}"
+        f"Of the {len(table)} networks looked at, which do not match, the released accuracy of "
+        f"{int(_within(table).sum())} is within the range of the last bits, and "
+        f"{int((table['epoch'] > 0).sum())} have the released values after one of their epochs: "
+        f"{int(_explained(table).sum())} are explained by one or the other."
+    )
+
+
+def _within(table: pd.DataFrame) -> pd.Series[bool]:
+    return table["released"].between(table["least"] - LAST_DIGIT, table["most"] + LAST_DIGIT)
+
+
+def _explained(table: pd.DataFrame) -> pd.Series[bool]:
+    return _within(table) | (table["epoch"] > 0)
+
+
+def _tabulate_explained(table: pd.DataFrame) -> pd.DataFrame:
+    counted = table[["model", "train_size", "momentum"]].assign(
+        networks=1, within=_within(table), stopped=table["epoch"] > 0, explained=_explained(table)
+    )
+    names = {"within": "within the last bits", "stopped": "at an epoch", "explained": "explained"}
+    return _cells(counted.groupby(["model", "train_size", "momentum"]).sum().rename(columns=names))
+
+
+def _found_agreements(table: pd.DataFrame) -> str:
+    drawn = _images_apart(table["drawn"].fillna(table["agreement"]), table) == 0
+    own = _images_apart(table["agreement"], table) == 0
+    return (
+        f"{_coverage(table)}"
+        f"Of {len(table)} released agreements {int(own.sum())} come out to the digit with the "
+        f"network as it was trained, and {int(drawn.sum())} with networks of median thresholds in "
+        "the contexts of the thresholds as drawn."
+    )
+
+
+def _verdict_agreements(table: pd.DataFrame) -> Verdict:
+    apart = _images_apart(table["drawn"].fillna(table["agreement"]), table)
+    return Verdict.of((apart == 0).all(), (apart <= NEAR).mean() > 0.9)
+
+
+def _cells(table: pd.DataFrame) -> pd.DataFrame:
+    """Write a table with a string in every cell, the index first."""
+    written = table.reset_index()
+    whole = written.columns[written.dtypes == "float64"].drop("momentum", errors="ignore")
+    return written.assign(**{name: written[name].round(1) for name in whole}).astype(str)
+
+
+EXPERIMENTS = {
+    "exact_networks": Experiment(
+        claim="Trained with the released draws and arithmetic, every network has its released "
+        "validation accuracy to the digit.",
+        how="Each released network is trained (`protocols/released_training.py`) and classifies "
+        "the 12,000 validation images.",
+        measure=_measure_networks,
+        found=_found_networks,
+        rule="It stands if all networks in the table have the released accuracy, and in part if "
+        "nine in ten do.",
+        verdict=_verdict_networks,
+        tabulate=lambda table: _cells(summary(table)),
+        options=ReleasedOptions,
+    ),
+    "exact_explained": Experiment(
+        claim="Where a network does not match, rounding or an early stop explains it.",
+        how="It is trained again from initial weights that differ in their last bit, four times, "
+        "and an epoch is looked for after which ours has the released loss, and the accuracy to "
+        "one image.",
+        measure=_measure_explained,
+        found=_found_explained,
+        rule="It stands if each network in the table is explained, and in part if one in two is.",
+        verdict=lambda table: Verdict.of(_explained(table).all(), _explained(table).mean() >= 0.5),
+        tabulate=_tabulate_explained,
+        options=MinutesOptions,
+    ),
+    "exact_agreements": Experiment(
+        claim="The certified SVMs agree with the exact networks as often as released.",
+        how="SVM-GLN with the released groups, SVM-shallow and SVM-RC beside the network of their "
+        "cell. Networks with thresholds at medians are also put in the contexts of the thresholds "
+        "as first drawn, which is what loading a released checkpoint does.",
+        measure=_measure_agreements,
+        found=_found_agreements,
+        rule=f"It stands if all agreements in the table are released ones to the digit, and in "
+        f"part if nine in ten are within {NEAR} images.",
+        verdict=_verdict_agreements,
+        tabulate=lambda table: _cells(agreement_summary(table)),
+        options=ReleasedOptions,
+    ),
+}

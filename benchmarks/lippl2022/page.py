@@ -20,7 +20,8 @@ import pandas as pd
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 
 from benchmarks.catalogue import HOME
-from benchmarks.harness import Verdict
+from benchmarks.harness import Verdict, load, read
+from benchmarks.harness import findings as findings_of
 from benchmarks.lippl2022.claims import all_claims
 from benchmarks.lippl2022.figures import (
     beyond_plots,
@@ -29,7 +30,7 @@ from benchmarks.lippl2022.figures import (
     task_name,
 )
 from benchmarks.lippl2022.published import NOT_THE_SAME, VERDICTS, summary
-from benchmarks.lippl2022.study import STUDY
+from benchmarks.lippl2022.study import EXACT, STUDY
 from benchmarks.lippl2022.values import Tables, all_values
 from implicit_bias.certificate import Status
 from implicit_bias.report.figures.base import Plot
@@ -53,6 +54,14 @@ WORDS = {
     Verdict.ANSWERED: ("is answered", "are answered"),
     Verdict.OPEN: ("is not yet computed", "are not yet computed"),
 }
+EXACT_HEAD = """\
+# Trained exactly as released
+
+The networks of [Lippl, Abbott and Chung (2022)](README.md) trained with the random draws and the
+arithmetic of their released code, beside the released values. The tables grow as they are measured:
+each command goes on where it was stopped, `--minutes` says when to stop, and `--published` (or
+`LIPPL2022_CSV`) names the released values. This page is written by
+`python -m benchmarks lippl2022 page` from the tables in `benchmarks/results/lippl2022`."""
 # Figures beyond the paper.
 BEYOND = {
     "infinite-time": "Infinite time beside finite time",
@@ -158,6 +167,17 @@ class Point:
     cell: str
 
 
+def exact_page(folder: Path = HOME) -> str:
+    """Return the page on networks trained exactly as released; empty without a table of them."""
+    sections = [
+        f"{findings_of(entry, load(STUDY, entry), read(STUDY, entry, folder))}\n\n"
+        f"```sh\n{STUDY.command(entry)}  # {entry.cost}\n```"
+        for entry in STUDY.experiments
+        if entry.name in EXACT and STUDY.table(entry, folder).is_file()
+    ]
+    return "\n\n".join([EXACT_HEAD, *sections]) + "\n" if sections else ""
+
+
 def write_page(folder: Path = HOME) -> list[Path]:
     """Write the page, the README, the list of what differs, and the pictures, from the tables.
 
@@ -180,6 +200,8 @@ def write_page(folder: Path = HOME) -> list[Path]:
             results / "index.html": html(facts, paper, beyond),
             STUDY.readme(folder): markdown(facts, beyond),
         }
+        if exact := exact_page(folder):
+            pages[STUDY.readme(folder).with_name("EXACT.md")] = exact
         # Drawn anew: a figure that has been drawn at another resolution is laid out differently.
         for plot in (*paper_plots(all_values(tables)), *beyond_plots(tables)):
             file = pictures / f"{plot.name}.png"

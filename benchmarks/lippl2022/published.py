@@ -100,14 +100,26 @@ class PublishedOptions(Options):
     published: Path | None = option(None, f"CSV of the published values (default: ${VARIABLE})")
 
 
-def _measure(run: Run[PublishedOptions]) -> Iterator[pd.DataFrame]:
-    file = run.options.published or Path(os.environ.get(VARIABLE, ""))
+def published_values(file: Path | None) -> pd.DataFrame:
+    """Read the published values, by default those that the environment names.
+
+    Raises
+    ------
+    DataError
+        There are none.
+    """
+    file = file or Path(os.environ.get(VARIABLE, ""))
     if not file.is_file():
         raise DataError(f"name the CSV of the published values: --published, or ${VARIABLE}")
+    return pd.read_csv(file)
+
+
+def _measure(run: Run[PublishedOptions]) -> Iterator[pd.DataFrame]:
+    values = published_values(run.options.published)
     models, pairs = (
         pd.read_parquet(run.file.with_name(f"{name}.parquet")) for name in ("models", "pairs")
     )
-    yield compared(theirs(pd.read_csv(file)), ours(models, pairs))
+    yield compared(theirs(values), ours(models, pairs))
 
 
 def _verdict(table: pd.DataFrame) -> Verdict:

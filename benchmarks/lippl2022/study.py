@@ -21,6 +21,12 @@ GRIDS = {
     "large": ("5,000 to 48,000 training samples", "ten minutes"),
     "relu-momentum-0": ("ReLU networks without momentum: figure 5", "minutes"),
 }
+# Every released network trained exactly as released, and what rests on them.
+EXACT = {
+    "exact_networks": ("Every released network, trained with the same random draws", "hours"),
+    "exact_explained": ("Why a network is not the released one", "an hour"),
+    "exact_agreements": ("The SVMs beside networks trained exactly as released", "hours"),
+}
 STUDY = Study(
     name="lippl2022",
     head="# Lippl, Abbott, Chung (2022), replicated",
@@ -28,6 +34,10 @@ STUDY = Study(
         *(
             Entry(name=name, title=title, cost=cost, module="grids")
             for name, (title, cost) in GRIDS.items()
+        ),
+        *(
+            Entry(name=name, title=title, cost=cost, module="exact_training")
+            for name, (title, cost) in EXACT.items()
         ),
         Entry(name="published", title="The published values, point by point", cost="seconds"),
     ),

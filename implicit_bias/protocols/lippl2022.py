@@ -1,16 +1,27 @@
-"""The published experiments of Lippl, Abbott, Chung (2022): their draws and training, to the bit.
+"""The published experiments of Lippl, Abbott, Chung (2022): their draws, and how they trained.
 
-Order of the published draws, each from a torch generator of its own:
+The published draws, in order. Each line has a torch generator of its own, but for the GLNs, whose
+weights come from the generator of their contexts, after these.
 
-=============  ===================================================================================
-what           draws, in this order
-=============  ===================================================================================
-split          a permutation of the samples, by the data seed (`datasets.dataset.split`)
-contexts       weights of a torch Linear, never used; hyperplanes N(0, 36^2); thresholds N(0, 9^2)
-gates          an orthogonal matrix (SVM-RC)
-networks       each hidden layer's weights, then the readout (`networks`), all in float32
-training       a permutation of the samples for each epoch
-=============  ===================================================================================
+================  ================================================================================
+generator         draws
+================  ================================================================================
+split             a permutation of the samples, by the split's seed (`datasets.dataset.split`)
+GLN, contexts     weights of a torch Linear (H k, D), overwritten; hyperplanes N(0, 36^2) (H k, D);
+                  thresholds N(0, 9^2) (H, k)
+GLN, weights      weights of a torch Linear (H C, D) and of one (1, H), both overwritten; bias of
+                  the readout, uniform in +-1/sqrt(H); orthogonal hidden weights (H C, D) and
+                  readout (1, H)
+shallow GLN       as a GLN of one unit, without readout and bias
+ReLU network      Kaiming normal weights, (H, D) and then (1, H)
+gates of SVM-RC   an orthogonal matrix (H, D)
+training          for each epoch an integer that is not used (the seed of a data loader's workers)
+                  and a permutation of the samples, by the data seed 1
+================  ================================================================================
+
+`draw_contexts` and `draw_unit_gates` repeat those of contexts and gates to the bit, and
+`released_training` those of networks and training. `training_config` has the published
+hyperparameters alone, and simplifies the rest: see there.
 
 The data are the 60,000 training images of MNIST; medians are taken over all of them, the
 validation images included.
@@ -130,6 +141,13 @@ def training_config(*, momentum: float = 0.0, seed: int = 0) -> TrainingConfig:
 
     Mini-batch SGD, not the gradient descent of the theory: 3,200 steps, batch 128, binary
     cross-entropy, step size 0.04, times 0.25 halfway.
+
+    With it `training.minibatch.train` does what the published code does in distribution, not to the
+    bit: an epoch draws its permutation without the unused integer before it; a network has the
+    initial weights of its own seed, without the draws of its contexts before them; and there are
+    3,200 steps for any number of samples, where the published code has 400,000 / N whole epochs:
+    3,200 steps, too, for the published N = 500, 1,000 and 2,000. `released_training` repeats all of
+    it exactly.
     """
     return TrainingConfig(
         steps=3200,

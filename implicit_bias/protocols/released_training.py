@@ -5,24 +5,9 @@ minimise  -mean_n [t_n log p_n + (1 - t_n) log(1 - p_n)],    p_n = sigmoid(f(x_n
 by stochastic gradient descent in float32. All random draws are those of the released code, in its
 order, so that the released validation accuracies come out to the digit.
 
-Initial weights of a GLN: a generator with the contexts' seed gives, in this order,
-
-    default initialisation of a torch Linear    (H k, D)    overwritten
-    N(0, 36^2)                                  (H k, D)    normals of the hyperplanes
-    N(0, 9^2)                                   (H, k)      thresholds
-    default initialisation of a torch Linear    (H C, D)    overwritten
-    default initialisation of a torch Linear    (1, H)      overwritten
-    uniform in +-1/sqrt(H)                      (1,)        bias of the readout
-    orthogonal                                  (H C, D)    hidden weights
-    orthogonal                                  (1, H)      readout
-
-The shallow GLN is the same with one unit, without readout and bias. Of a ReLU network the
-generator gives Kaiming normal weights, (H, D) and then (1, H), and nothing else.
-
-Batches: a generator with the data seed, which is not the one of the split, gives for each epoch an
-integer that is not used (the seed of a data loader's workers) and a permutation of the samples,
-cut in pieces of 128, the last one shorter. Each network sees 400,000 samples; the step size 0.04
-is multiplied by 0.25 after half of the epochs.
+Their order is the table of `lippl2022`. Batches are pieces of 128 of an epoch's permutation, the
+last one shorter. Each network sees 400,000 samples; the step size 0.04 is multiplied by 0.25 after
+half of the epochs.
 
 The gradients are written out, because automatic differentiation takes twice as long as the
 arithmetic of networks as small as these; but every product and its order are the same:

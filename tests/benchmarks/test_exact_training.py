@@ -1,6 +1,7 @@
 """The table of all released networks: cells, order, resumption and counts."""
 
 from dataclasses import asdict, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks import catalogue, harness
 from benchmarks.lippl2022.exact_training import (
     Cell,
     cells,
     correct,
-    fill,
+    filled,
     in_contexts,
     outputs,
     released_agreements,
@@ -43,10 +45,8 @@ MOMENTUM = Cell("GD-GLN", 500, 10, 1, 1, False, 0.9)
 
 
 @pytest.fixture
-def published(tmp_path: Path) -> Path:
-    file = tmp_path / "lippl2022.csv"
-    file.write_text(RELEASED)
-    return file
+def published() -> pd.DataFrame:
+    return pd.read_csv(StringIO(RELEASED))
 
 
 def contexts(n_units: int, threshold: str = "median") -> HyperplaneContexts:
@@ -61,31 +61,45 @@ def contexts(n_units: int, threshold: str = "median") -> HyperplaneContexts:
     )
 
 
-def test_networks_without_momentum_and_narrow_ones_come_first(published: Path) -> None:
+def test_networks_without_momentum_and_narrow_ones_come_first(published: pd.DataFrame) -> None:
     table = released_networks(published)
     assert list(cells(table)) == [RELU, WIDE, MOMENTUM]
     np.testing.assert_allclose(table["released"], [0.8875, 0.825333, 0.828])
     np.testing.assert_allclose(table["released_loss"], [0.005365, 0.00128, 0.000203])
 
 
-def test_agreements_are_those_with_gradient_descent(published: Path) -> None:
+def test_agreements_are_those_with_gradient_descent(published: pd.DataFrame) -> None:
     agreements = released_agreements(published)
     assert agreements == {WIDE: 0.75, replace(RELU, momentum=0.9): 0.85}
 
 
 def test_fill_resumes(tmp_path: Path) -> None:
-    computed = list[Cell]()
+    computed, said = list[Cell](), list[str]()
 
     def row(cell: Cell) -> dict[str, Any]:
         computed.append(cell)
         return asdict(cell) | {"images": 0}
 
-    target = tmp_path / "table.parquet"
-    assert len(fill(target, [RELU], row, minutes=1)) == 1
-    assert len(fill(target, [RELU, WIDE], row, minutes=1)) == 2
-    assert len(fill(target, [MOMENTUM], row, minutes=-1)) == 2
+    def fill(kept: pd.DataFrame, wanted: list[Cell], minutes: float) -> pd.DataFrame:
+        tables = [kept, *filled(kept, wanted, row, minutes, said.append)]
+        tables[-1].to_parquet(tmp_path / "table.parquet")
+        return pd.read_parquet(tmp_path / "table.parquet")
+
+    table = fill(pd.DataFrame(), [RELU], minutes=1)
+    table = fill(table, [RELU, WIDE], minutes=1)
+    assert len(fill(table, [MOMENTUM], minutes=-1)) == 2
+    assert "1 cells" in said[-1]
     assert computed == [RELU, WIDE]
-    assert list(cells(pd.read_parquet(target))) == [RELU, WIDE]
+    assert list(cells(table)) == [RELU, WIDE]
+
+
+@pytest.mark.parametrize("name", ["exact_networks", "exact_explained", "exact_agreements"])
+def test_kept_tables_say_what_they_show(name: str) -> None:
+    study = catalogue.study("lippl2022")
+    entry = study.entry(name)
+    text = harness.findings(entry, harness.load(study, entry), harness.read(study, entry))
+    assert "**Verdict.**" in text
+    assert "GD-ReLU" in text
 
 
 def test_summary_counts() -> None:

@@ -1,22 +1,42 @@
 """The study of infinite width: every experiment measures, draws and says on small sizes."""
 
-from types import ModuleType
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from benchmarks.infinite_width import live_and_frozen, local_minima, margin_reached, plane
+from benchmarks import catalogue, harness
+from benchmarks.infinite_width import live_and_frozen, plane, shared
 from benchmarks.infinite_width.clusters import clusters, train
 from implicit_bias.theory.infinite_width import certify, max_margin
 
+STUDY = catalogue.study("infinite_width")
 
-@pytest.mark.parametrize("study", [live_and_frozen, local_minima, margin_reached, plane])
-def test_experiments_run(study: ModuleType) -> None:
-    frame = study.measure(study.QUICK)
+
+@pytest.mark.parametrize("name", [entry.name for entry in STUDY.experiments])
+def test_quick_version(name: str, tmp_path: Path) -> None:
+    entry = STUDY.entry(name)
+    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
     assert len(frame)
-    assert isinstance(study.draw(frame), Figure)
-    assert "%" in study.found(frame) or "times" in study.found(frame)
+    assert STUDY.picture(entry, tmp_path).is_file()
+    text = harness.findings(entry, harness.load(STUDY, entry), frame)
+    assert "%" in text or "times" in text
+    assert "Sizes: " in text
+
+
+def test_kept_tables_are_of_the_default_sizes() -> None:
+    for entry in STUDY.experiments:
+        sizes = harness.read(STUDY, entry).attrs["sizes"]
+        module = import_module(f"benchmarks.infinite_width.{entry.name}")
+        assert sizes == shared.in_words(module.MINUTES)
+
+
+def test_every_experiment_is_listed() -> None:
+    files = (catalogue.HOME / "infinite_width").glob("*.py")
+    assert {entry.name for entry in STUDY.experiments} == {
+        file.stem for file in files if "EXPERIMENT = " in file.read_text("utf-8")
+    }
 
 
 def test_clusters_as_published() -> None:

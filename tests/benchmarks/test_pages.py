@@ -35,6 +35,7 @@ def test_the_replication_is_of_the_tables_that_are_kept() -> None:
         beyond = figures.beyond_plots(tables)
     text = page.markdown(page.findings(tables), beyond)
     assert study.readme().read_text("utf-8") == text
+    assert study.readme().with_name("EXACT.md").read_text("utf-8") == page.exact_page()
     for picture in re.findall(r"pictures/lippl2022/([\w.-]+)", text):
         assert (catalogue.HOME / "pictures" / study.name / picture).is_file()
 
