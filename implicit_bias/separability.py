@@ -64,11 +64,6 @@ NARROW = 1e-3
 # Products below two to this power lose digits in float64, whose smallest number is 2^-1074.
 SMALLEST_EXPONENT = -960
 
-CONSTANT_HELPS = (
-    "the data are separable with a free offset: MarginProblem(..., intercept=True), or "
-    "fit_intercept=True of an estimator"
-)
-
 
 @dataclass(frozen=True)
 class Conflict:
@@ -210,6 +205,22 @@ def lacks_constant(problem: MarginProblem) -> bool:
     """Whether neither an intercept nor a constant feature gives the predictor an offset."""
     constant = (problem.X == problem.X[0]).all(axis=0) & (problem.X[0] != 0)
     return not (problem.intercept or constant.any())
+
+
+def offset_advice(problem: MarginProblem) -> str:
+    """Say how a predictor gets the offset that is all it lacks.
+
+    A constant feature passes through the gates, so it is named only where some gate, or the sum of
+    a group's gates, is the same for all samples.
+    """
+    groups = np.unique(problem.groups, return_inverse=True)[1]
+    sums = problem.gates @ np.eye(groups.max() + 1)[groups]
+    passes = ((sums == sums[0]).all(axis=0) & (sums[0] != 0)).any()
+    constant = "append a constant 1 to the inputs, or " if passes else ""
+    return (
+        f"the data are separable with an offset: {constant}let the predictor have an intercept "
+        "(fit_intercept=True of an estimator, MarginProblem(..., intercept=True))"
+    )
 
 
 def scaling_advice(problem: MarginProblem) -> str | None:

@@ -20,9 +20,9 @@ from implicit_bias.certificate import (
 )
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import (
-    CONSTANT_HELPS,
     gordan_vertex,
     lacks_constant,
+    offset_advice,
     scaling_advice,
 )
 from implicit_bias.solvers.base import (
@@ -316,7 +316,7 @@ def _advice(problem: MarginProblem, graded: Graded, tolerances: Tolerances) -> s
         return ""
     advice = []
     if graded.status.inseparable and _separable_with_offset(problem, tolerances):
-        advice.append(CONSTANT_HELPS)
+        advice.append(offset_advice(problem))
     if graded.status is not Status.NOT_SEPARABLE and (scaling := scaling_advice(problem)):
         advice.append(scaling)
     return "; ".join(advice)

@@ -15,10 +15,12 @@ from implicit_bias import (
     GatedSVC,
     GLNClassifier,
     HiddenLayerSVC,
+    MarginProblem,
     SolveError,
     Status,
     certify,
     compare,
+    solve,
 )
 from implicit_bias.datasets.dataset import split
 from implicit_bias.datasets.toys import make_toy
@@ -205,7 +207,7 @@ def test_published_models_have_none() -> None:
 
 
 def test_a_missing_constant_is_named() -> None:
-    with pytest.raises(SolveError, match=r"free offset.*fit_intercept=True") as caught:
+    with pytest.raises(SolveError, match=r"append a constant 1.*fit_intercept=True") as caught:
         GatedSVC(fit_intercept=False).fit(X, Y)
     assert caught.value.solution.status is Status.NOT_SEPARABLE
     assert "on_failure='soft'" in str(caught.value)
@@ -245,3 +247,12 @@ def test_the_core_does_not_name_parameters_of_classes() -> None:
     assert "on_failure" not in caught.value.solution.message
     assert "on_failure='soft'" in str(caught.value)
     assert not any("on_failure" in status.message for status in Status)
+
+
+def test_a_constant_that_is_gated_off_is_no_cure() -> None:
+    gates = np.ones((len(X), 2))
+    gates[0] = 0.0
+    gates[1, 1] = 0.0
+    found = solve(MarginProblem(X, Y, gates, np.arange(2)))
+    assert "append a constant" not in found.stats.advice
+    assert "intercept=True" in found.stats.advice
