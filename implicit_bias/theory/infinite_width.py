@@ -32,7 +32,8 @@ solution for any data.
 rounding allowance of the oracle in its denominator. Beyond rank 5, or with too many lines, the
 maximum of |h| is bounded from above by a quadratic relaxation: the bounds hold, the gap stays.
 
-Separability is decided exactly before: see `variation_norm`.
+Where it is proven before that nothing separates the data, the lower bound is inf: see
+`variation_norm`. Data that are merely nearly inseparable have a finite one.
 
 Source: Chizat, Bach, "Implicit bias of gradient descent for wide two-layer neural networks trained
 with the logistic loss" (2020). The oracle and the certificate are not in the paper.
@@ -73,6 +74,11 @@ MAX_ARCS = 20_000_000
 NEW_DIRECTIONS, APART = 60, 0.1
 # Where |h| is this near to its bound, a neuron may be.
 TOUCHES = 1e-4
+# Largest ratio of input norms, and largest entry, that the linear program sees.
+WIDEST, STEEPEST = 1e9, 1e14
+# Without a network that separates, data are nearly inseparable where separators must be this much
+# larger, relative to the inputs, than a single sample needs.
+NEARLY = 1e9
 # Rounds after which a direction without weight leaves the linear program.
 PATIENCE = 8
 # Directions of the data with which a solve starts.
@@ -196,15 +202,13 @@ def solve(
     began = time.perf_counter()
     conflict = find_conflict(problem)
     if conflict is not None:
-        peaks = _Oracle(problem, random_state).peaks(conflict.alpha, np.inf)
-        lower = dual_bound(problem, conflict.alpha, peaks.upper)
         return InfiniteWidthSolution(
             problem,
             np.zeros((0, problem.X.shape[1])),
             np.zeros(0),
             conflict.alpha,
             Status.NOT_SEPARABLE,
-            Certificate(lower, np.inf, np.inf, np.nan, np.full(1, np.nan)),
+            Certificate(np.inf, np.inf, np.inf, np.nan, np.full(1, np.nan)),
             (),
             exact=True,
             seconds=time.perf_counter() - began,
@@ -212,6 +216,8 @@ def solve(
         )
     generation = _Generation(problem, _Oracle(problem, random_state), start)
     status = generation.run(tol, max_rounds)
+    if np.isinf(generation.upper) and generation.gordan_ratio() > NEARLY:
+        status = Status.NEARLY_INSEPARABLE if status is not Status.INTERRUPTED else status
     directions, coef = generation.fewest_neurons(tol)
     upper, min_margin = primal_bound(problem, directions, coef)
     if np.isinf(problem.C) and min_margin > 0:
@@ -419,7 +425,7 @@ class _Generation:
         try:
             for round_ in range(max_rounds):
                 self.weights, alpha, floor = _solve_master(
-                    self.problem, self.directions, self.signs, self.upper
+                    self.problem, self.directions, self.signs, self._norm()
                 )
                 self._improve_upper()
                 new = self._new_directions(alpha, floor, tol)
@@ -441,6 +447,15 @@ class _Generation:
             if self.upper - self.lower <= tol * self.lower
             else (Status.ITERATION_LIMIT)
         )
+
+    def gordan_ratio(self) -> float:
+        """Lower bound on the norm of a separator of the inputs scaled to norm 1."""
+        weights = float(self.alpha @ self.problem.sizes)  # of an alpha with max |h| <= 1
+        return weights * max(map(abs, self.problem.slopes))
+
+    def _norm(self) -> float:
+        """Guess the optimum: the best network's norm, or else the lower bound."""
+        return self.upper if np.isfinite(self.upper) else max(self.lower, 0.0)
 
     def fewest_neurons(self, tol: float) -> tuple[Array, Array]:
         """Reduce the network found to the neurons that the bound's tolerance needs.
@@ -478,6 +493,7 @@ class _Generation:
         normals = self.problem.lines.normals
         count = min(len(normals), FIRST_DIRECTIONS)
         some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
+        some = np.vstack([some, np.eye(self.problem.rank)])
         return np.vstack([some, -some])
 
     def _given_directions(self, start: ArrayLike) -> Array:
@@ -547,9 +563,10 @@ def _solve_master(
 ) -> tuple[Array, Array, float]:
     """Solve the linear program over unit directions (J, r), each with one sign of its weight.
 
-    Inside, inputs are divided by their largest norm, and with the hard margin multiplied by a
-    guess of the optimal ``norm``, if it is finite: margins are then about 1, as the tolerances of
-    HiGHS expect.
+    Inside, inputs are divided by their largest norm, or with the hard margin multiplied by a
+    guess of the optimal ``norm``, which is at least that of the sample of the smallest norm:
+    margins are then about 1, as the tolerances of HiGHS expect. Inputs far larger than the smallest
+    are shortened: their larger margins cost nothing that counts, and HiGHS loses no digits.
 
     Returns
     -------
@@ -561,8 +578,14 @@ def _solve_master(
         max |h| of alpha over these directions.
     """
     a, b = problem.slopes
-    guess = norm * problem.scale if np.isinf(problem.C) and np.isfinite(norm) else 1.0
-    products = problem.inputs * (guess / problem.scale) @ directions.T
+    if np.isinf(problem.C):
+        sizes = np.minimum(problem.sizes, WIDEST * problem.sizes.min())
+        least = 1.0 / (max(map(abs, problem.slopes)) * float(sizes.min()))
+        guess = min(max(norm if np.isfinite(norm) else 0.0, least), STEEPEST / float(sizes.max()))
+        lengths = sizes * guess
+    else:
+        lengths = problem.sizes / problem.scale
+    products = (problem.inputs * lengths[:, None]) @ directions.T
     columns = problem.y[:, None] * np.where(products > 0, b * products, a * products) * signs
     n, width = columns.shape
     if np.isinf(problem.C):  # variables: weights, m
@@ -578,12 +601,13 @@ def _solve_master(
         if found.status == 0:
             break
     else:
-        if guess != 1.0:
+        if np.isinf(problem.C) and np.isfinite(norm):
             return _solve_master(problem, directions, signs, np.inf)
         raise ArithmeticError(f"HiGHS found no solution: {found.message}")
     alpha = np.maximum(-found.ineqlin.marginals[:n], 0.0)
     alpha[alpha < 1e-13 * alpha.max()] = 0.0
     if np.isinf(problem.C):
-        floor = float(-found.fun) * problem.scale / guess
-        return found.x[:width], alpha / alpha.sum(), floor
+        alpha *= sizes / problem.sizes
+        total = float(alpha.sum())
+        return found.x[:width], alpha / total, float(-found.fun) / (guess * total)
     return found.x[:width] / problem.scale, alpha / problem.scale, 1.0
