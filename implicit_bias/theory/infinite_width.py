@@ -51,7 +51,7 @@ from scipy.optimize import linprog
 
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.theory.arrangement import Peaks, maximise
+from implicit_bias.theory.arrangement import TINY, Peaks, maximise
 from implicit_bias.theory.sphere_search import ascend, upper_bound
 from implicit_bias.theory.variation_norm import (
     LP_OPTIONS,
@@ -62,7 +62,7 @@ from implicit_bias.theory.variation_norm import (
     primal_bound,
     without_multiplicities,
 )
-from implicit_bias.validation import Array, as_features, as_finite
+from implicit_bias.validation import Array, as_features, as_finite, check_number
 
 if TYPE_CHECKING:
     from implicit_bias.networks import ReLUNetwork
@@ -75,7 +75,7 @@ NEW_DIRECTIONS, APART = 60, 0.1
 # Where |h| is this near to its bound, a neuron may be.
 TOUCHES = 1e-4
 # Largest ratio of input norms, and largest entry, that the linear program sees.
-WIDEST, STEEPEST = 1e9, 1e14
+WIDEST, LARGEST_ENTRY = 1e9, 1e14
 # Without a network that separates, data are nearly inseparable where separators must be this much
 # larger, relative to the inputs, than a single sample needs.
 NEARLY = 1e9
@@ -175,8 +175,9 @@ def max_margin(
 
     Raises
     ------
-    ValueError
-        As in `InfiniteWidthProblem`.
+    ValueError, TypeError
+        As in `InfiniteWidthProblem`; a tolerance that is not positive, no round, ``start`` of
+        another number of columns than X.
 
     Examples
     --------
@@ -200,6 +201,14 @@ def solve(
 ) -> InfiniteWidthSolution:
     """Solve a problem; `max_margin` builds it from data."""
     began = time.perf_counter()
+    check_number(tol, "tol")
+    if not 0 < tol < np.inf:
+        raise ValueError(f"tol must be positive and finite, got {tol!r}: pass one such as 1e-6")
+    check_number(max_rounds, "max_rounds")
+    if not (max_rounds >= 1 and max_rounds == int(max_rounds)):
+        raise ValueError(f"max_rounds must be an integer of at least 1, got {max_rounds!r}")
+    if start is not None:
+        start = _as_directions(start, problem.X.shape[1])
     conflict = find_conflict(problem)
     if conflict is not None:
         return InfiniteWidthSolution(
@@ -235,6 +244,15 @@ def solve(
         exact=generation.oracle.exact,
         seconds=time.perf_counter() - began,
     )
+
+
+def _as_directions(start: ArrayLike, n_features: int) -> Array:
+    start = as_finite(start, "start", 2)
+    if start.shape[1] != n_features:
+        raise ValueError(
+            f"start has {start.shape[1]} columns and X has {n_features}: pass one direction a row"
+        )
+    return start
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,9 +421,7 @@ class _Generation:
     Directions are in the basis of the row space, inputs are divided by their largest norm.
     """
 
-    def __init__(
-        self, problem: InfiniteWidthProblem, oracle: _Oracle, start: ArrayLike | None
-    ) -> None:
+    def __init__(self, problem: InfiniteWidthProblem, oracle: _Oracle, start: Array | None) -> None:
         self.problem = problem
         self.oracle = oracle
         given = self._first_directions() if start is None else self._given_directions(start)
@@ -423,7 +439,7 @@ class _Generation:
     def run(self, tol: float, max_rounds: int) -> Status:
         """Alternate between the linear program and the oracle until the bounds meet."""
         try:
-            for round_ in range(max_rounds):
+            for round_ in range(int(max_rounds)):
                 self.weights, alpha, floor = _solve_master(
                     self.problem, self.directions, self.signs, self._norm()
                 )
@@ -496,8 +512,8 @@ class _Generation:
         some = np.vstack([some, np.eye(self.problem.rank)])
         return np.vstack([some, -some])
 
-    def _given_directions(self, start: ArrayLike) -> Array:
-        given = as_features(start, self.problem.X.shape[1]) @ self.problem.basis
+    def _given_directions(self, start: Array) -> Array:
+        given = start / max(float(np.abs(start).max(initial=0.0)), TINY) @ self.problem.basis
         lengths = np.linalg.norm(given, axis=1, keepdims=True)
         kept = lengths[:, 0] > 0
         return np.vstack([self._first_directions(), given[kept] / lengths[kept]])
@@ -580,8 +596,10 @@ def _solve_master(
     a, b = problem.slopes
     if np.isinf(problem.C):
         sizes = np.minimum(problem.sizes, WIDEST * problem.sizes.min())
-        least = 1.0 / (max(map(abs, problem.slopes)) * float(sizes.min()))
-        guess = min(max(norm if np.isfinite(norm) else 0.0, least), STEEPEST / float(sizes.max()))
+        slope = max(abs(a), abs(b))
+        least = 1.0 / (slope * float(sizes.min()))
+        most = LARGEST_ENTRY / (slope * float(sizes.max()))
+        guess = min(max(norm if np.isfinite(norm) else 0.0, least), most)
         lengths = sizes * guess
     else:
         lengths = problem.sizes / problem.scale

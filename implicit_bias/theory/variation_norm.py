@@ -42,6 +42,7 @@ TRY_PROOF = 1e-6
 NEAR_LINE = 1e-12
 # Norms between which squares neither overflow nor lose digits.
 SMALLEST, LARGEST = 1e-100, 1e100
+FLATTEST, STEEPEST = 1e-50, 1e50
 # Tolerance of HiGHS; the certificate does not trust it.
 LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 # Two weights of one sign in one closed cell act as one; |<w, x>| below this share is the face.
@@ -80,9 +81,11 @@ class InfiniteWidthProblem:
 
     def __post_init__(self) -> None:
         X = as_finite(self.X, "X", 2)
+        if X.shape[1] == 0:
+            raise ValueError(f"X of shape {X.shape} has no columns: append a constant 1")
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", as_labels(self.y, len(X)))
-        sizes = self.sizes[X.any(axis=1)]
+        sizes = self.sizes[X.any(axis=1)]  # without exact zeros, which have no direction
         if not ((sizes >= SMALLEST) & (sizes <= LARGEST)).all():
             raise ValueError(
                 f"norms of the inputs lie between {sizes.min():.3g} and {sizes.max():.3g}, where "
@@ -104,8 +107,11 @@ class InfiniteWidthProblem:
                 f"activation {self.activation!r} is unknown: choose one of {', '.join(SLOPES)}, "
                 "or give its two slopes"
             )
-        if not any(self.slopes) or not np.isfinite(self.slopes).all():
-            raise ValueError(f"the activation's slopes must be finite, not both 0: {self.slopes}")
+        if not FLATTEST <= max(map(abs, self.slopes)) <= STEEPEST:
+            raise ValueError(
+                f"the activation's slopes must be finite, not both 0, and the larger one between "
+                f"{FLATTEST} and {STEEPEST}, got {self.slopes}: scale it to about 1"
+            )
 
     @cached_property
     def slopes(self) -> tuple[float, float]:
@@ -148,7 +154,7 @@ class InfiniteWidthProblem:
     @cached_property
     def sizes(self) -> Array:
         """Norms of the inputs, shape (N,)."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # what overflows is refused
             return np.asarray(np.linalg.norm(self.X, axis=1))
 
     @cached_property
@@ -212,9 +218,11 @@ def primal_bound(
     if np.isfinite(problem.C):
         hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
         value = min(norm + problem.C * hinge, problem.C * len(margins))
-        return value * (1.0 + 4.0 * EPS * len(margins)), float(margins.min())
+        rounding = EPS * (4 * len(margins) + len(coef) + problem.X.shape[1] + 8)
+        return value * (1.0 + rounding), float(margins.min())
     smallest = float((margins - rounding).min())
-    return (norm * (1.0 + 8.0 * EPS) / smallest if smallest > 0 else np.inf), float(margins.min())
+    norm *= 1.0 + EPS * (len(coef) + problem.X.shape[1] + 8)
+    return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
 
 
 def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
