@@ -614,8 +614,10 @@ def _solve_master(
     else:  # variables: weights, xi
         cost = np.append(np.ones(width), np.full(n, problem.C * problem.scale))
         A, limits = np.column_stack([-columns, -np.eye(n)]), -np.ones(n)
+    # On nearly dependent columns HiGHS may go in circles, so its steps and its time have a limit.
+    options = {**LP_OPTIONS, "maxiter": 1000 + 50 * (n + width), "time_limit": 60.0}
     for method in ("highs-ds", "highs-ipm"):
-        found = linprog(cost, A_ub=A, b_ub=limits, method=method, options=LP_OPTIONS)
+        found = linprog(cost, A_ub=A, b_ub=limits, method=method, options=options)
         if found.status == 0:
             break
     else:
