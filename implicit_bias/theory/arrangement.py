@@ -48,12 +48,11 @@ from scipy.spatial import cKDTree
 
 from implicit_bias.validation import Array
 
-# Unit normals this close are the same hyperplane.
-SAME_LINE = 1e-12
+# Unit normals this close are the same hyperplane: they differ by rounding. What merging changes is
+# measured and goes into the slack, so this is no tolerance of a bound.
+SAME_LINE = 2e-15
 # The same inside a hyperplane, where normals are projections and rounding weighs more.
 SAME_RESTRICTED_LINE = 1e-10
-# A singular value below this share of the largest one counts as zero.
-RANK_TOLERANCE = 1e-12
 # Candidate points evaluated at once, and arcs swept at once.
 BLOCK = 4096
 ARC_BLOCK = 400_000
@@ -85,12 +84,12 @@ class Lines:
     spread: float
 
     @classmethod
-    def of(cls, vectors: Array, tolerance: float = SAME_LINE) -> Lines:
-        """Group vectors (N, r); those of relative length below ``tolerance`` count as 0."""
+    def of(cls, vectors: Array, tolerance: float = SAME_LINE, zero: float = 0.0) -> Lines:
+        """Group vectors (N, r); those of length up to ``zero`` count as 0."""
         sizes = np.linalg.norm(vectors, axis=1)
         line = np.full(len(vectors), -1, dtype=np.int64)
         lengths = np.zeros(len(vectors))
-        some = np.flatnonzero(sizes > tolerance * max(float(sizes.max(initial=0.0)), TINY))
+        some = np.flatnonzero(sizes > zero)
         if not len(some):
             return cls(np.zeros((0, vectors.shape[1])), line, lengths, 0.0)
         units = vectors[some] / sizes[some, None]
@@ -129,7 +128,7 @@ class Kinked:
     kinks : ndarray of shape (L,)
         q.
     slack : float
-        What h may differ by from the function meant, where nearly equal hyperplanes were merged.
+        What h may differ by from the function meant: rounding, and nearly equal hyperplanes merged.
     """
 
     offset: Array
@@ -156,12 +155,13 @@ class Kinked:
         kept = np.abs(self.kinks) > EPS * self.size
         return Kinked(self.offset, self.normals[kept], self.kinks[kept], self.slack)
 
-    def restricted(self, basis: Array) -> Kinked:
+    def restricted(self, basis: Array, tolerance: float) -> Kinked:
         """H on the span of the orthonormal columns of ``basis`` (r, k)."""
         inside = self.normals @ basis
-        lines = Lines.of(inside, SAME_RESTRICTED_LINE)
+        lines = Lines.of(inside, tolerance, tolerance)
         kinks = lines.sums(self.kinks * np.abs(lines.lengths))
-        slack = self.slack + lines.spread * float(np.abs(self.kinks).sum())
+        # Hyperplanes left out had normals of length up to the tolerance.
+        slack = self.slack + (lines.spread + tolerance) * float(np.abs(self.kinks).sum())
         return Kinked(basis.T @ self.offset, lines.normals, kinks, slack)
 
 
@@ -201,10 +201,11 @@ def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     """
     lean = function.without_flat_lines()
     span = _span(lean.normals, function.rank)
-    inner = lean.restricted(span) if span.shape[1] < function.rank else lean
+    inner = lean.restricted(span, SAME_LINE) if span.shape[1] < function.rank else lean
     # Orthogonal to all normals h is linear: there is one direction to go, and its part is known.
     beyond = lean.offset - span @ (span.T @ lean.offset) if span.shape[1] < function.rank else None
-    allowance = _allowance(function) + inner.slack
+    cut = np.linalg.norm(lean.normals - (lean.normals @ span) @ span.T, axis=1)
+    allowance = _allowance(function) + inner.slack + float(np.abs(lean.kinks) @ cut)
     points = _candidates(inner, floor) if inner.rank else np.zeros((0, 0))
     if beyond is not None:
         points = _tilted(inner, points, span, beyond)
@@ -214,6 +215,15 @@ def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     order = order[values[order] >= min(floor, float(values.max()))]
     points, values = points[order], values[order]
     return Peaks(points, values, float(values[0]) + allowance)
+
+
+def row_space(vectors: Array) -> Array:
+    """Orthonormal basis (D, r) of the span of unit or zero rows (N, D), but for rounding errors."""
+    _, values, rows = np.linalg.svd(vectors, full_matrices=False)
+    rank = int(np.count_nonzero(values > 2.0 * EPS * max(vectors.shape) * values[0]))
+    if rank == vectors.shape[1] <= 3:
+        return np.eye(rank)  # a change of variables would round
+    return np.asarray(rows[:rank].T)
 
 
 def cell_count(normals: Array) -> int:
@@ -240,7 +250,7 @@ def _canonical(sums: Array) -> Array:
 
 def _allowance(function: Kinked) -> float:
     """Bound the rounding of the maximum: sums of L terms, and signs that were tied in sweeps."""
-    tied = SAME_RESTRICTED_LINE if function.rank > 3 else 0.0
+    tied = 2.0 * SAME_RESTRICTED_LINE * max(function.rank - 3, 0)
     return (4.0 * EPS * (len(function.kinks) + 16) + tied) * function.size
 
 
@@ -248,8 +258,7 @@ def _span(normals: Array, rank: int) -> Array:
     """Orthonormal basis (r, k) of the span of the normals."""
     if not len(normals):
         return np.zeros((rank, 0))
-    _, values, rows = np.linalg.svd(normals, full_matrices=False)
-    return np.asarray(rows[values > RANK_TOLERANCE * values[0]].T)
+    return row_space(normals)
 
 
 def _tilted(inner: Kinked, points: Array, span: Array, beyond: Array) -> Array:
@@ -352,7 +361,7 @@ def _restricted_candidates(function: Kinked, floor: float) -> Array:
     found = []
     for normal in function.normals:
         basis = scipy.linalg.null_space(normal[None, :])
-        inside = function.restricted(basis)
+        inside = function.restricted(basis, SAME_RESTRICTED_LINE)
         points = _candidates(inside, floor) @ basis.T
         found.append(points)
     return np.vstack(found)
@@ -466,7 +475,8 @@ def _cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:
         for n, normal in enumerate(normals):
             others = np.arange(len(normals)) != n
             basis = scipy.linalg.null_space(normal[None, :])
-            lines = Lines.of(normals[others] @ basis, SAME_RESTRICTED_LINE)
+            inside = normals[others] @ basis
+            lines = Lines.of(inside, SAME_RESTRICTED_LINE, SAME_RESTRICTED_LINE)
             # Lines that fall together inside the hyperplane change their signs together there.
             merged = lines.sums(jumps[others] * np.sign(lines.lengths)[:, None])
             for sums in _cell_sums(lines.normals, merged):

@@ -32,7 +32,8 @@ solution for any data.
 rounding allowance of the oracle in its denominator. Beyond rank 5, or with too many lines, the
 maximum of |h| is bounded from above by a quadratic relaxation: the bounds hold, the gap stays.
 
-Separability is decided exactly before: see `variation_norm`.
+Where it is proven before that nothing separates the data, the lower bound is inf: see
+`variation_norm`. Data that are merely nearly inseparable have a finite one.
 
 Source: Chizat, Bach, "Implicit bias of gradient descent for wide two-layer neural networks trained
 with the logistic loss" (2020). The oracle and the certificate are not in the paper.
@@ -50,7 +51,7 @@ from scipy.optimize import linprog
 
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.theory.arrangement import Peaks, maximise
+from implicit_bias.theory.arrangement import TINY, Peaks, maximise
 from implicit_bias.theory.sphere_search import ascend, upper_bound
 from implicit_bias.theory.variation_norm import (
     LP_OPTIONS,
@@ -61,7 +62,7 @@ from implicit_bias.theory.variation_norm import (
     primal_bound,
     without_multiplicities,
 )
-from implicit_bias.validation import Array, as_features, as_finite
+from implicit_bias.validation import Array, as_features, as_finite, check_number
 
 if TYPE_CHECKING:
     from implicit_bias.networks import ReLUNetwork
@@ -73,6 +74,11 @@ MAX_ARCS = 20_000_000
 NEW_DIRECTIONS, APART = 60, 0.1
 # Where |h| is this near to its bound, a neuron may be.
 TOUCHES = 1e-4
+# Largest ratio of input norms, and largest entry, that the linear program sees.
+WIDEST, LARGEST_ENTRY = 1e9, 1e14
+# Without a network that separates, data are nearly inseparable where separators must be this much
+# larger, relative to the inputs, than a single sample needs.
+NEARLY = 1e9
 # Rounds after which a direction without weight leaves the linear program.
 PATIENCE = 8
 # Directions of the data with which a solve starts.
@@ -169,8 +175,9 @@ def max_margin(
 
     Raises
     ------
-    ValueError
-        As in `InfiniteWidthProblem`.
+    ValueError, TypeError
+        As in `InfiniteWidthProblem`; a tolerance that is not positive, no round, ``start`` of
+        another number of columns than X.
 
     Examples
     --------
@@ -194,17 +201,23 @@ def solve(
 ) -> InfiniteWidthSolution:
     """Solve a problem; `max_margin` builds it from data."""
     began = time.perf_counter()
+    check_number(tol, "tol")
+    if not 0 < tol < np.inf:
+        raise ValueError(f"tol must be positive and finite, got {tol!r}: pass one such as 1e-6")
+    check_number(max_rounds, "max_rounds")
+    if not (max_rounds >= 1 and max_rounds == int(max_rounds)):
+        raise ValueError(f"max_rounds must be an integer of at least 1, got {max_rounds!r}")
+    if start is not None:
+        start = _as_directions(start, problem.X.shape[1])
     conflict = find_conflict(problem)
     if conflict is not None:
-        peaks = _Oracle(problem, random_state).peaks(conflict.alpha, np.inf)
-        lower = dual_bound(problem, conflict.alpha, peaks.upper)
         return InfiniteWidthSolution(
             problem,
             np.zeros((0, problem.X.shape[1])),
             np.zeros(0),
             conflict.alpha,
             Status.NOT_SEPARABLE,
-            Certificate(lower, np.inf, np.inf, np.nan, np.full(1, np.nan)),
+            Certificate(np.inf, np.inf, np.inf, np.nan, np.full(1, np.nan)),
             (),
             exact=True,
             seconds=time.perf_counter() - began,
@@ -212,6 +225,8 @@ def solve(
         )
     generation = _Generation(problem, _Oracle(problem, random_state), start)
     status = generation.run(tol, max_rounds)
+    if np.isinf(generation.upper) and generation.gordan_ratio() > NEARLY:
+        status = Status.NEARLY_INSEPARABLE if status is not Status.INTERRUPTED else status
     directions, coef = generation.fewest_neurons(tol)
     upper, min_margin = primal_bound(problem, directions, coef)
     if np.isinf(problem.C) and min_margin > 0:
@@ -229,6 +244,15 @@ def solve(
         exact=generation.oracle.exact,
         seconds=time.perf_counter() - began,
     )
+
+
+def _as_directions(start: ArrayLike, n_features: int) -> Array:
+    start = as_finite(start, "start", 2)
+    if start.shape[1] != n_features:
+        raise ValueError(
+            f"start has {start.shape[1]} columns and X has {n_features}: pass one direction a row"
+        )
+    return start
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,9 +421,7 @@ class _Generation:
     Directions are in the basis of the row space, inputs are divided by their largest norm.
     """
 
-    def __init__(
-        self, problem: InfiniteWidthProblem, oracle: _Oracle, start: ArrayLike | None
-    ) -> None:
+    def __init__(self, problem: InfiniteWidthProblem, oracle: _Oracle, start: Array | None) -> None:
         self.problem = problem
         self.oracle = oracle
         given = self._first_directions() if start is None else self._given_directions(start)
@@ -417,9 +439,9 @@ class _Generation:
     def run(self, tol: float, max_rounds: int) -> Status:
         """Alternate between the linear program and the oracle until the bounds meet."""
         try:
-            for round_ in range(max_rounds):
+            for round_ in range(int(max_rounds)):
                 self.weights, alpha, floor = _solve_master(
-                    self.problem, self.directions, self.signs, self.upper
+                    self.problem, self.directions, self.signs, self._norm()
                 )
                 self._improve_upper()
                 new = self._new_directions(alpha, floor, tol)
@@ -441,6 +463,15 @@ class _Generation:
             if self.upper - self.lower <= tol * self.lower
             else (Status.ITERATION_LIMIT)
         )
+
+    def gordan_ratio(self) -> float:
+        """Lower bound on the norm of a separator of the inputs scaled to norm 1."""
+        weights = float(self.alpha @ self.problem.sizes)  # of an alpha with max |h| <= 1
+        return weights * max(map(abs, self.problem.slopes))
+
+    def _norm(self) -> float:
+        """Guess the optimum: the best network's norm, or else the lower bound."""
+        return self.upper if np.isfinite(self.upper) else max(self.lower, 0.0)
 
     def fewest_neurons(self, tol: float) -> tuple[Array, Array]:
         """Reduce the network found to the neurons that the bound's tolerance needs.
@@ -478,10 +509,11 @@ class _Generation:
         normals = self.problem.lines.normals
         count = min(len(normals), FIRST_DIRECTIONS)
         some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
+        some = np.vstack([some, np.eye(self.problem.rank)])
         return np.vstack([some, -some])
 
-    def _given_directions(self, start: ArrayLike) -> Array:
-        given = as_features(start, self.problem.X.shape[1]) @ self.problem.basis
+    def _given_directions(self, start: Array) -> Array:
+        given = start / max(float(np.abs(start).max(initial=0.0)), TINY) @ self.problem.basis
         lengths = np.linalg.norm(given, axis=1, keepdims=True)
         kept = lengths[:, 0] > 0
         return np.vstack([self._first_directions(), given[kept] / lengths[kept]])
@@ -547,9 +579,10 @@ def _solve_master(
 ) -> tuple[Array, Array, float]:
     """Solve the linear program over unit directions (J, r), each with one sign of its weight.
 
-    Inside, inputs are divided by their largest norm, and with the hard margin multiplied by a
-    guess of the optimal ``norm``, if it is finite: margins are then about 1, as the tolerances of
-    HiGHS expect.
+    Inside, inputs are divided by their largest norm, or with the hard margin multiplied by a
+    guess of the optimal ``norm``, which is at least that of the sample of the smallest norm:
+    margins are then about 1, as the tolerances of HiGHS expect. Inputs far larger than the smallest
+    are shortened: their larger margins cost nothing that counts, and HiGHS loses no digits.
 
     Returns
     -------
@@ -561,8 +594,16 @@ def _solve_master(
         max |h| of alpha over these directions.
     """
     a, b = problem.slopes
-    guess = norm * problem.scale if np.isinf(problem.C) and np.isfinite(norm) else 1.0
-    products = problem.inputs * (guess / problem.scale) @ directions.T
+    if np.isinf(problem.C):
+        sizes = np.minimum(problem.sizes, WIDEST * problem.sizes.min())
+        slope = max(abs(a), abs(b))
+        least = 1.0 / (slope * float(sizes.min()))
+        most = LARGEST_ENTRY / (slope * float(sizes.max()))
+        guess = min(max(norm if np.isfinite(norm) else 0.0, least), most)
+        lengths = sizes * guess
+    else:
+        lengths = problem.sizes / problem.scale
+    products = (problem.inputs * lengths[:, None]) @ directions.T
     columns = problem.y[:, None] * np.where(products > 0, b * products, a * products) * signs
     n, width = columns.shape
     if np.isinf(problem.C):  # variables: weights, m
@@ -573,17 +614,20 @@ def _solve_master(
     else:  # variables: weights, xi
         cost = np.append(np.ones(width), np.full(n, problem.C * problem.scale))
         A, limits = np.column_stack([-columns, -np.eye(n)]), -np.ones(n)
+    # On nearly dependent columns HiGHS may go in circles, so its steps and its time have a limit.
+    options = {**LP_OPTIONS, "maxiter": 1000 + 50 * (n + width), "time_limit": 60.0}
     for method in ("highs-ds", "highs-ipm"):
-        found = linprog(cost, A_ub=A, b_ub=limits, method=method, options=LP_OPTIONS)
+        found = linprog(cost, A_ub=A, b_ub=limits, method=method, options=options)
         if found.status == 0:
             break
     else:
-        if guess != 1.0:
+        if np.isinf(problem.C) and np.isfinite(norm):
             return _solve_master(problem, directions, signs, np.inf)
         raise ArithmeticError(f"HiGHS found no solution: {found.message}")
     alpha = np.maximum(-found.ineqlin.marginals[:n], 0.0)
     alpha[alpha < 1e-13 * alpha.max()] = 0.0
     if np.isinf(problem.C):
-        floor = float(-found.fun) * problem.scale / guess
-        return found.x[:width], alpha / alpha.sum(), floor
+        alpha *= sizes / problem.sizes
+        total = float(alpha.sum())
+        return found.x[:width], alpha / total, float(-found.fun) / (guess * total)
     return found.x[:width] / problem.scale, alpha / problem.scale, 1.0

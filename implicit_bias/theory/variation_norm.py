@@ -5,23 +5,26 @@ function h of dual variables as one that `arrangement` maximises, the value of a
 any dual variables as bounds on the optimum, and Gordan's alternative.
 
 **Separability.** Distinct lines have linearly independent |<u, w>|, so h = 0 exactly if the
-kink of each line and the linear part vanish: finitely many linear equations in alpha. Where every
-sample has a line of its own and the activation a kink, the data are separable.
+kink of each line and the linear part vanish. "Not separable" is said where this is proven in exact
+arithmetic on the stored floats, and nowhere else: see `find_conflict`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
 from implicit_bias.certificate import Conflict
-from implicit_bias.theory.arrangement import EPS, RANK_TOLERANCE, Kinked, Lines
-from implicit_bias.validation import Array, as_features, as_finite, as_labels
+from implicit_bias.problem import MarginProblem
+from implicit_bias.separability import prove_not_separable
+from implicit_bias.theory.arrangement import EPS, Kinked, Lines, row_space
+from implicit_bias.validation import Array, as_features, as_finite, as_labels, check_number
 
 Activation: TypeAlias = (
     Literal["relu", "leaky relu", "absolute value", "linear plus relu"] | tuple[float, float]
@@ -32,8 +35,14 @@ SLOPES = {
     "absolute value": (-1.0, 1.0),
     "linear plus relu": (1.0, 2.0),
 }
-# Data count as not separable where max |h| is below this share of sum_n alpha_n ||x_n||.
-INFEASIBILITY = 1e-10
+# An exact proof that the data are not separable is tried where the linear part of h, over
+# sum_n alpha_n ||x_n||, is below this.
+TRY_PROOF = 1e-6
+# Inputs that lie on one line are among those whose directions differ by less than this.
+NEAR_LINE = 1e-12
+# Norms between which squares neither overflow nor lose digits.
+SMALLEST, LARGEST = 1e-100, 1e100
+FLATTEST, STEEPEST = 1e-50, 1e50
 # Tolerance of HiGHS; the certificate does not trust it.
 LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 # Two weights of one sign in one closed cell act as one; |<w, x>| below this share is the face.
@@ -60,7 +69,9 @@ class InfiniteWidthProblem:
     ------
     ValueError
         NaN, shapes that do not fit, labels other than -1 and +1, an unknown activation, slopes
-        that are both 0, C not positive.
+        that are both 0, C not positive, inputs so large or small that their squares are lost.
+    TypeError
+        C that is no number, an activation that is neither a name nor two numbers.
     """
 
     X: Array = field(repr=False)
@@ -70,17 +81,37 @@ class InfiniteWidthProblem:
 
     def __post_init__(self) -> None:
         X = as_finite(self.X, "X", 2)
+        if X.shape[1] == 0:
+            raise ValueError(f"X of shape {X.shape} has no columns: append a constant 1")
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", as_labels(self.y, len(X)))
+        sizes = self.sizes[X.any(axis=1)]  # without exact zeros, which have no direction
+        if not ((sizes >= SMALLEST) & (sizes <= LARGEST)).all():
+            raise ValueError(
+                f"norms of the inputs lie between {sizes.min():.3g} and {sizes.max():.3g}, where "
+                "their squares overflow or underflow: scale X to entries of about 1"
+            )
+        check_number(self.C, "C")
         if not self.C > 0:
             raise ValueError(f"C must be in (0, inf], got {self.C!r}: use inf for the hard margin")
-        if isinstance(self.activation, str) and self.activation not in SLOPES:
+        if not isinstance(self.activation, str):
+            if np.shape(self.activation) != (2,):
+                raise TypeError(
+                    f"activation must be a name or two slopes, got {self.activation!r}: choose one "
+                    f"of {', '.join(SLOPES)}, or give (slope below 0, slope above 0)"
+                )
+            for slope in self.activation:
+                check_number(slope, "a slope of the activation")
+        elif self.activation not in SLOPES:
             raise ValueError(
                 f"activation {self.activation!r} is unknown: choose one of {', '.join(SLOPES)}, "
                 "or give its two slopes"
             )
-        if not any(self.slopes) or not np.isfinite(self.slopes).all():
-            raise ValueError(f"the activation's slopes must be finite, not both 0: {self.slopes}")
+        if not FLATTEST <= max(map(abs, self.slopes)) <= STEEPEST:
+            raise ValueError(
+                f"the activation's slopes must be finite, not both 0, and the larger one between "
+                f"{FLATTEST} and {STEEPEST}, got {self.slopes}: scale it to about 1"
+            )
 
     @cached_property
     def slopes(self) -> tuple[float, float]:
@@ -90,14 +121,20 @@ class InfiniteWidthProblem:
 
     @cached_property
     def basis(self) -> Array:
-        """Orthonormal basis of the row space of X, shape (D, r)."""
-        _, values, rows = np.linalg.svd(self.X, full_matrices=False)
-        return np.asarray(rows[values > RANK_TOLERANCE * max(values[0], 1e-300)].T)
+        """Orthonormal basis of the row space of X, shape (D, r), up to what `unresolved` bounds."""
+        return row_space(self._units)
 
     @cached_property
     def inputs(self) -> Array:
-        """Inputs in the basis, shape (N, r)."""
-        return self.X @ self.basis
+        """Inputs divided by their norms, in the basis, shape (N, r); zeros stay."""
+        return self._units @ self.basis
+
+    @cached_property
+    def unresolved(self) -> float:
+        """Bound on what rounding, the basis and the merged lines move an input, per its norm."""
+        outside = np.linalg.norm(self._units - self.inputs @ self.basis.T, axis=1).max()
+        rounding = EPS * (2 * self.X.shape[1] + self.rank + 8)
+        return float(outside) + self.lines.spread + rounding
 
     @cached_property
     def lines(self) -> Lines:
@@ -112,7 +149,17 @@ class InfiniteWidthProblem:
     @cached_property
     def scale(self) -> float:
         """Largest norm of an input; 1 where all are 0."""
-        return float(np.linalg.norm(self.X, axis=1).max()) or 1.0
+        return float(self.sizes.max()) or 1.0
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Norms of the inputs, shape (N,)."""
+        with np.errstate(over="ignore"):  # what overflows is refused
+            return np.asarray(np.linalg.norm(self.X, axis=1))
+
+    @cached_property
+    def _units(self) -> Array:
+        return self.X / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
 
     def activations(self, directions: Array, X: Array | None = None) -> Array:
         """sigma(<w_j, x_n>) of directions (J, D) at X (n, D), by default the data: (n, J)."""
@@ -127,9 +174,11 @@ class InfiniteWidthProblem:
     def dual_function(self, alpha: Array) -> Kinked:
         """H of dual variables (N,), in the basis of the row space."""
         a, b = self.slopes
-        signed = alpha * self.y
+        weights = alpha * self.sizes  # sigma is homogeneous, so only the objective sees the norms
+        signed = weights * self.y
         kinks = 0.5 * (b - a) * self.lines.sums(signed * np.abs(self.lines.lengths))
-        slack = abs(b - a) * self.lines.spread * float(alpha @ np.abs(self.lines.lengths))
+        slope = max(abs(a), abs(b))
+        slack = slope * (self.unresolved + EPS * len(alpha)) * float(weights.sum())
         return Kinked(0.5 * (a + b) * (signed @ self.inputs), self.lines.normals, kinks, slack)
 
     def dual_values(self, alpha: Array, directions: Array) -> Array:
@@ -143,7 +192,8 @@ def dual_bound(problem: InfiniteWidthProblem, alpha: Array, largest: float) -> f
     if total <= 0:
         return 0.0
     scale = 1.0 / largest if largest > 0 else np.inf
-    return total * min(scale, problem.C / top) * (1.0 - EPS * (len(alpha) + 4))
+    rounding = EPS * (len(alpha) + problem.X.shape[1] + 8)
+    return total * min(scale, problem.C / top) * (1.0 - rounding)
 
 
 def primal_bound(
@@ -163,25 +213,32 @@ def primal_bound(
     lengths = np.linalg.norm(directions, axis=1)
     norm = float(np.abs(coef) @ lengths)
     slope = max(map(abs, problem.slopes))
-    rounding = EPS * (len(coef) + problem.X.shape[1] + 4) * slope * norm * problem.scale
+    rounding = EPS * (len(coef) + problem.X.shape[1] + 4) * slope * norm * problem.sizes
     margins = problem.y * (problem.activations(directions) @ coef)
     if np.isfinite(problem.C):
         hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
         value = min(norm + problem.C * hinge, problem.C * len(margins))
-        return value * (1.0 + 4.0 * EPS * len(margins)), float(margins.min())
-    smallest = float(margins.min()) - rounding
-    return (norm * (1.0 + 8.0 * EPS) / smallest if smallest > 0 else np.inf), float(margins.min())
+        rounding = EPS * (4 * len(margins) + len(coef) + problem.X.shape[1] + 8)
+        return value * (1.0 + rounding), float(margins.min())
+    smallest = float((margins - rounding).min())
+    norm *= 1.0 + EPS * (len(coef) + problem.X.shape[1] + 8)
+    return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
 
 
 def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
-    """Decide whether any network separates the data: Gordan's alpha with h = 0, or None.
+    """Look for an exact proof that no network separates the data: Gordan's alpha with h = 0.
 
+    On the stored floats, in exact arithmetic. None: separable, or too nearly not so for a proof.
     A finite C forgives everything.
+
+    On a line without two equal directions of opposite labels, only two opposite directions of
+    opposite labels can cancel the kink, and they leave a linear function along the line. So
+    what is left is whether these linear functions cancel: separability by a linear predictor.
     """
     if np.isfinite(problem.C):
         return None
-    lines, (a, b) = problem.lines, problem.slopes
-    zeros = np.flatnonzero(lines.line < 0)
+    a, b = problem.slopes
+    zeros = np.flatnonzero(problem.sizes == 0)
     if len(zeros):
         alpha = np.zeros(len(problem.y))
         alpha[zeros] = 1.0 / len(zeros)
@@ -191,15 +248,65 @@ def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
             zeros,
             alpha,
         )
-    if a != b and np.bincount(lines.line).max() == 1:
-        return None  # each sample has a kink of its own
-    # min t subject to |kink of each line| <= t, |linear part| <= t, alpha in the simplex.
-    units = problem.inputs / np.linalg.norm(problem.inputs, axis=1, keepdims=True)
-    kinks = 0.5 * (b - a) * lines.sums(np.diag(problem.y))
-    rows = np.vstack([kinks, 0.5 * (a + b) * (units * problem.y[:, None]).T])
-    ones = np.ones((len(rows), 1))
-    n = len(problem.y)
-    found = linprog(
+    if a == b:
+        partners = {n: n for n in range(len(problem.y))}
+    else:
+        found = _opposites(problem, even=a == -b)
+        if isinstance(found, Conflict):
+            return found
+        partners = found
+    weights = _linear_gordan(problem, np.array(list(partners), dtype=np.int64))
+    if weights is None:
+        return None
+    shares = np.zeros(len(problem.y))
+    for weight, (n, m) in zip(weights, partners.items(), strict=True):
+        shares[n] += 0.5 * weight
+        shares[m] += 0.5 * weight
+    return _conflict(problem, shares)
+
+
+def _opposites(problem: InfiniteWidthProblem, *, even: bool) -> Conflict | dict[int, int]:
+    """Two inputs of one direction and opposite labels; or pairs of opposite direction and label.
+
+    An even activation does not tell opposite directions apart.
+    """
+    near = Lines.of(problem.inputs, NEAR_LINE).line
+    shared = np.flatnonzero(np.bincount(near)[near] > 1)
+    first: dict[tuple[int, ...], int] = {}
+    partners: dict[int, int] = {}
+    for n in shared.tolist():
+        ray = _ray(problem.X[n])
+        back = tuple(-v for v in ray)
+        if even:
+            ray = max(ray, back)
+        other = first.setdefault(ray, n)
+        if problem.y[other] != problem.y[n]:
+            shares = np.zeros(len(problem.y))
+            shares[[other, n]] = 0.5
+            return _conflict(problem, shares)
+        opposite = first.get(back)
+        if opposite is not None and problem.y[opposite] != problem.y[n]:
+            partners[opposite] = n
+    return partners
+
+
+def _ray(x: Array) -> tuple[int, ...]:
+    """Coprime integers proportional to x: equal for exact positive multiples alone."""
+    ratios = [value.as_integer_ratio() for value in x.tolist()]
+    common = max(denominator for _, denominator in ratios)  # they are powers of two
+    integers = [numerator * (common // denominator) for numerator, denominator in ratios]
+    divisor = math.gcd(*integers)
+    return tuple(value // divisor for value in integers)
+
+
+def _linear_gordan(problem: InfiniteWidthProblem, samples: NDArray[np.int64]) -> Array | None:
+    """Weights >= 0 of the unit inputs of some samples whose labelled sum is proven to reach 0."""
+    if not len(samples):
+        return None
+    y, units = problem.y[samples], problem.inputs[samples]
+    rows = (units * y[:, None]).T
+    ones, n = np.ones((len(rows), 1)), len(samples)
+    found = linprog(  # min t subject to |linear part| <= t, weights in the simplex
         np.append(np.zeros(n), 1.0),
         A_ub=np.block([[rows, -ones], [-rows, -ones]]),
         b_ub=np.zeros(2 * len(rows)),
@@ -208,11 +315,18 @@ def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
         method="highs",
         options=LP_OPTIONS,
     )
-    if found.fun > INFEASIBILITY:
+    if found.status != 0 or found.fun > TRY_PROOF:
         return None
-    alpha = np.maximum(found.x[:n], 0.0) / np.linalg.norm(problem.inputs, axis=1)
+    linear = MarginProblem(problem.X[samples], y, np.ones((n, 1)), np.zeros(1, dtype=np.int64))
+    alpha = np.maximum(found.x[:n], 0.0) / problem.sizes[samples]
+    proof = prove_not_separable(linear, alpha / alpha.sum())
+    return None if proof is None else np.asarray(proof.alpha * problem.sizes[samples])
+
+
+def _conflict(problem: InfiniteWidthProblem, shares: Array) -> Conflict:
+    """Name the samples whose unit inputs have these weights (N,) in Gordan's alternative."""
+    alpha = shares / problem.sizes
     alpha /= alpha.sum()
-    alpha[alpha < 1e-12] = 0.0
     samples = np.flatnonzero(alpha)
     names = ", ".join(map(str, samples[:5])) + (", ..." if len(samples) > 5 else "")
     return Conflict(

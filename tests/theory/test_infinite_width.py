@@ -1,6 +1,8 @@
 """Infinitely wide networks: the exact oracle, the certificate, degenerate data, grades."""
 
 import itertools
+from fractions import Fraction
+from math import hypot
 
 import numpy as np
 import pytest
@@ -18,7 +20,6 @@ from implicit_bias.theory.arrangement import (
 )
 from implicit_bias.theory.infinite_width import certify, max_margin
 from implicit_bias.theory.sphere_search import ascend, upper_bound
-from implicit_bias.theory.variation_norm import InfiniteWidthProblem
 from implicit_bias.validation import Array
 
 GAP = 1e-6
@@ -365,9 +366,113 @@ def test_closed_form_of_one_sample() -> None:
 
 
 @pytest.mark.parametrize(
+    ("X", "activation", "norm", "statuses"),
+    [
+        # f = -1 on the middle input's ray and a kink there that adds 2 on both sides.
+        (
+            [[1e6, 1], [1e6 - 1, 1], [1e6 - 2, 1]],
+            "relu",
+            4 * hypot(1, 1e6 - 1) + 1e-6,
+            {Status.OPTIMAL, Status.ITERATION_LIMIT, Status.NUMERICAL_TROUBLE},
+        ),
+        (
+            [[2.0**53 - k, 1] for k in range(3)],
+            "relu",
+            4 * (2.0**53 - 1) + 1,
+            {Status.NEARLY_INSEPARABLE},
+        ),
+        ([[1, 1e-12], [1, 0]], "relu", 2e12, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
+        ([[1e-14], [-1.0]], "relu", 1e14 + 1, {Status.OPTIMAL}),
+        ([[1e-100], [-1e100]], "relu", 1e100, {Status.OPTIMAL}),
+        ([[1.0, 0], [0, 1e-14]], "relu", 1e14 + 1, {Status.OPTIMAL}),
+        ([[1, 1e-9], [1, -1e-9]], (1.0, 1.0), 1e9, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
+        ([[0.1, 0.3], [0.3, 0.9]], "relu", np.inf, {Status.NEARLY_INSEPARABLE}),
+    ],
+    ids=["shift", "integers", "angle", "small", "sizes", "axes", "linear", "nearly proportional"],
+)
+def test_nearly_inseparable_data_are_not_called_inseparable(
+    X: list[list[float]],
+    activation: str | tuple[float, float],
+    norm: float,
+    statuses: set[Status],
+) -> None:
+    """``norm`` is that of a network of margin 1 at least, or exact arithmetic knows that one is."""
+    y = [1, -1, 1][: len(X)]
+    solution = max_margin(X, y, activation=activation)  # type: ignore[arg-type]
+    assert solution.status in statuses
+    assert solution.conflict is None
+    assert 0 < solution.certificate.lower < np.inf
+    assert solution.certificate.lower <= norm * (1 + 1e-15)
+    assert solution.certificate.upper >= norm * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
+    """The smallest input on each side decides."""
+    rng = np.random.default_rng(seed)
+    x = np.append([1.0, -1.0], rng.choice([-1.0, 1.0], 4)) * 10.0 ** rng.uniform(-30, 30, 6)
+    norm = 1 / x[x > 0].min() + 1 / -x[x < 0].max()
+    certificate = max_margin(x[:, None], np.sign(x)).certificate
+    assert certificate.lower <= norm * (1 + 1e-15)
+    assert certificate.upper >= norm * (1 - 1e-15)
+    assert certificate.gap < GAP
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
+    """Each unit is orthogonal to the other input: norm (|x| + |z|) / |x cross z|."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=2) + 10.0 ** -rng.uniform(5, 17) * rng.normal(size=(2, 2))
+    X *= 10.0 ** rng.uniform(-8, 8, (2, 1))
+    (a, b), (c, d) = [[Fraction(v) for v in x] for x in X.tolist()]
+    assert a * d != b * c
+    norm = float(np.linalg.norm(X, axis=1).sum()) / abs(float(a * d - b * c))
+    solution = max_margin(X, [1, -1])
+    assert solution.status is not Status.NOT_SEPARABLE
+    assert 0 < solution.certificate.lower <= norm * (1 + 1e-12)
+    assert solution.certificate.upper >= norm * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("size", [1e160, 1e300, 1e-200, 1e-310])
+def test_inputs_whose_squares_are_lost_are_refused(size: float) -> None:
+    with pytest.raises(ValueError, match="scale"):
+        max_margin([[size], [-size]], [1, -1])
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky relu", "linear plus relu", (1.0, 1.0)])
+def test_what_antipodes_leave_is_a_linear_problem(activation: str | tuple[float, float]) -> None:
+    """Opposite inputs of opposite labels let nothing but linear functions through."""
+    half = np.array([[1.0, 0], [0, 1], [3, 3]])
+    X = np.vstack([half, -half])
+    for labels, separable in (([1.0, 1, 1], True), ([1.0, 1, -1], False)):
+        y = np.append(labels, np.negative(labels))
+        solution = max_margin(X, y, activation=activation)  # type: ignore[arg-type]
+        assert (solution.status is Status.OPTIMAL) == separable
+        assert (solution.status is Status.NOT_SEPARABLE) != separable
+        if not separable:
+            assert solution.certificate.lower == np.inf
+            assert solution.problem.dual_function(solution.alpha).size < 1e-12
+
+
+@pytest.mark.parametrize(
     ("changes", "word"),
     [
         ({"C": 0.0}, "C must"),
+        ({"C": "a"}, "C must"),
+        ({"C": None}, "C must"),
+        ({"C": True}, "C must"),
+        ({"activation": 3}, "two slopes"),
+        ({"activation": (1.0, "a")}, "slope"),
+        ({"activation": (np.nan, 1.0)}, "slopes"),
+        ({"activation": (0.0, 1e200)}, "slopes"),
+        ({"X": np.zeros((2, 0))}, "no columns"),
+        ({"tol": 0.0}, "tol"),
+        ({"tol": np.nan}, "tol"),
+        ({"tol": "a"}, "tol"),
+        ({"max_rounds": 0}, "max_rounds"),
+        ({"max_rounds": 1.5}, "max_rounds"),
+        ({"start": [1.0]}, "start"),
+        ({"start": [[1.0, 2.0]]}, "start"),
         ({"activation": "tanh"}, "unknown"),
         ({"activation": (0.0, 0.0)}, "slopes"),
         ({"y": [1, 2]}, "labels"),
@@ -376,8 +481,8 @@ def test_closed_form_of_one_sample() -> None:
 )
 def test_bad_input(changes: dict[str, object], word: str) -> None:
     arguments: dict[str, object] = {"X": [[1.0], [2.0]], "y": [1, 1], **changes}
-    with pytest.raises(ValueError, match=word):
-        InfiniteWidthProblem(**arguments)  # type: ignore[arg-type]
+    with pytest.raises((ValueError, TypeError), match=word):
+        max_margin(**arguments)  # type: ignore[arg-type]
 
 
 # Grades of finite networks.
