@@ -179,8 +179,8 @@ def test_comparison_and_grades_know_the_intercept() -> None:
     svm = result.svm_of(result.model("network"))
     assert svm is not None
     assert svm.name == "in the norm"
-    for solve in (True, False):
-        graded = grade(models["free"], MOONS, solve=solve).values
+    for by_solver in (True, False):
+        graded = grade(models["free"], MOONS, solve=by_solver).values
         assert graded["upper"] == pytest.approx(free.norm, rel=1e-12)
         assert graded["gap"] <= 1e-6
         assert graded["min_margin"] == pytest.approx(1.0)
