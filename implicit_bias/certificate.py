@@ -604,10 +604,8 @@ class _Primal:
             return np.ldexp(self.coef, self.exponent), math.ldexp(b, self.exponent)
         if not self.problem.hard_margin and c > 0:
             margins, error, stretch = self._kinks(c, b, self.f.radius)
-            if self._stretched(c, margins, error, stretch) < self._stretched(
-                c, margins, error, 0.0
-            ):
-                c, b = c * (1.0 + stretch), b * (1.0 + stretch)
+            _, by = self._stretched_if_less(c, margins, error, stretch)
+            c, b = c * (1.0 + by), b * (1.0 + by)
         return self.coef * c, b
 
     @property
@@ -697,7 +695,8 @@ class _Primal:
             c = _best_scale(self.norm, y * (f + self.intercept), problem.C)
             value = self._at(unit, unit * self.intercept)
             gain = value - min(self._at(c, c * self.intercept), _value_of_zero(problem))
-            if self.norm > 0 and (self.as_stored or gain <= SAME * unit * self.norm):
+            same = c > 0 and gain <= SAME * unit * self.norm
+            if self.norm > 0 and (self.as_stored or same):
                 return unit, unit * self.intercept
             if c > 0 and self._at(c, c * self.intercept) < _value_of_zero(problem):
                 return c, c * self.intercept
@@ -732,7 +731,7 @@ class _Primal:
         margins, error, stretch = self._kinks(c, b, radius)
         if self.as_stored:
             return self._stretched(c, margins, error, 0.0)
-        return min(zero, *(self._stretched(c, margins, error, by) for by in (0.0, stretch)))
+        return min(zero, self._stretched_if_less(c, margins, error, stretch)[0])
 
     def _kinks(self, c: float, b: float, radius: Array) -> tuple[Array, Array, float]:
         """Margins (N,) at c and b, bounds on their errors, and by how much c should exceed this.
@@ -745,6 +744,14 @@ class _Primal:
         error = SAFETY * (c * radius + 8 * UNIT * (c * np.abs(f) + abs(b) + 1.0))
         near = np.abs(margins - 1.0) <= 2 * error
         return margins, error, 2 * float(error[near].max(initial=0.0))
+
+    def _stretched_if_less(
+        self, c: float, margins: Array, error: Array, stretch: float
+    ) -> tuple[float, float]:
+        """Bound and stretch; none where it gains next to nothing, so that grades repeat."""
+        plain = self._stretched(c, margins, error, 0.0)
+        stretched = self._stretched(c, margins, error, stretch)
+        return (stretched, stretch) if stretched < plain * (1.0 - SAME) else (plain, 0.0)
 
     def _stretched(self, c: float, margins: Array, error: Array, by: float) -> float:
         """Bound on the soft margin's primal value at a scale (1 + by) times c."""

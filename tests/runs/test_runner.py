@@ -268,7 +268,7 @@ def test_a_cell_whose_worker_dies_twice_fails_and_the_rest_goes_on(
     [second] = records
     assert (second.setting["seed"], second.outcome.status) == (1, "failed")
     assert second.outcome.error is not None
-    assert "the worker process died 2 times (exit codes -9, -9" in second.outcome.error
+    assert "the worker process died 2 times (exit code -9; exit code -9" in second.outcome.error
     assert not multiprocessing.active_children()
 
 
