@@ -74,7 +74,7 @@ def test_every_solver_finds_the_optimum(name: str, method: str) -> None:
     problem, found = posed(name), solved(posed(name), method)
     certificate = found.certificate
     again = certify(problem, found.coef, found.alpha, found.intercept)
-    # The same grade, but for the last digits of sums of slacks times C, which `certify` may rescale.
+    # The same grade, but for the last digits of slacks times C, which `certify` may rescale.
     assert again.lower == certificate.lower
     assert again.upper == pytest.approx(certificate.upper, rel=1e-14)
     assert again.min_margin == certificate.min_margin
