@@ -692,15 +692,17 @@ class _Primal:
             return (1.0 / smallest, b / smallest) if smallest > 0 else (0.0, b)
         if self.intercept is not None:
             unit = math.ldexp(1.0, min(self.exponent, 1000))
+            stored = unit, unit * self.intercept
+            if self.as_stored and self.norm > 0:
+                return stored
             c = _best_scale(self.norm, y * (f + self.intercept), problem.C)
-            value = self._at(unit, unit * self.intercept)
-            gain = value - min(self._at(c, c * self.intercept), _value_of_zero(problem))
-            same = c > 0 and gain <= SAME * unit * self.norm
-            if self.norm > 0 and (self.as_stored or same):
-                return unit, unit * self.intercept
-            if c > 0 and self._at(c, c * self.intercept) < _value_of_zero(problem):
-                return c, c * self.intercept
-            return 0.0, _majority(problem)
+            if c == 0:
+                return 0.0, _majority(problem)
+            best, zero = self._at(c, c * self.intercept), _value_of_zero(problem)
+            gain = self._at(*stored) - min(best, zero)
+            if self.norm > 0 and gain <= SAME * unit * self.norm:
+                return stored
+            return (c, c * self.intercept) if best < zero else (0.0, _majority(problem))
         if self.norm == 0:
             return 0.0, _majority(problem)
         # The value is convex in c, with the best b of each c.

@@ -182,6 +182,7 @@ class _Breakdown(ArithmeticError):
     """Rounding has made the Newton system singular."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Pairs:
     """The complementary pairs of numbers, of an iterate (positive) or a direction."""
 
@@ -197,7 +198,7 @@ class _Pairs:
         return (self.s, self.alpha), (self.xi, self.beta), (self.tau, self.kappa)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Point(_Pairs):
     """An iterate. xi and beta have length 0 with the hard margin; tau and kappa have length 1."""
 
@@ -205,27 +206,15 @@ class _Point(_Pairs):
     V: Tensor
     e: Tensor
     f: Tensor
-    s: Tensor
-    alpha: Tensor
-    xi: Tensor
-    beta: Tensor
-    tau: Tensor
-    kappa: Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Step(_Pairs):
     """A direction; ``ds`` and ``dz`` are those of the cones' (t, w) and (tau, -V)."""
 
     v: Tensor
     ds: _Split
     dz: _Split
-    s: Tensor
-    alpha: Tensor
-    xi: Tensor
-    beta: Tensor
-    tau: Tensor
-    kappa: Tensor
 
 
 def _first(program: _Program, excess: float, share: float) -> _Point:
