@@ -17,6 +17,7 @@ from benchmarks.harness import Experiment, Options, Run, Verdict
 from benchmarks.panigrahi2020.cifar import FIGURE_2, images
 from benchmarks.panigrahi2020.shared import COLOUR, parts
 from implicit_bias.theory.gradient_gram import ACTIVATIONS, eigenvalues, finite_gram
+from implicit_bias.validation import Array
 
 RATE, BATCH, CLASSES = 1e-3, 256, 10
 # Images on which G is compared before and after.
@@ -62,7 +63,7 @@ def train(activation: str, X: Tensor, labels: Tensor, plan: Plan) -> pd.DataFram
     for epoch in range(1, plan.epochs + 1):
         order = torch.randperm(len(X), generator=generator)
         total = right = 0.0
-        for batch in order.split(BATCH):
+        for batch in torch.split(order, BATCH):
             hidden = phi.value(X[batch] @ weights.T)
             outputs = hidden @ readouts / math.sqrt(plan.width)
             loss = functional.cross_entropy(outputs, labels[batch], reduction="sum")
@@ -85,10 +86,12 @@ def train(activation: str, X: Tensor, labels: Tensor, plan: Plan) -> pd.DataFram
     )
 
 
-def gram(activation: str, X: Tensor, weights: Tensor, readouts: Tensor) -> np.ndarray:
+def gram(activation: str, X: Tensor, weights: Tensor, readouts: Tensor) -> Array:
     """G of the first output on some images."""
     samples = X[:WATCHED].numpy()
-    return finite_gram(samples, ACTIVATIONS[activation], [weights.detach()], readouts=readouts[:, 0])
+    return finite_gram(
+        samples, ACTIVATIONS[activation], [weights.detach()], readouts=readouts[:, 0]
+    )
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -119,8 +122,8 @@ def last(frame: pd.DataFrame) -> pd.DataFrame:
 def found(frame: pd.DataFrame) -> str:
     """Say which is fastest."""
     both = last(frame)
-    narrow, wide = both.columns
-    width = frame["width"].min()
+    narrow, wide = (int(column) for column in both.columns)
+    width = int(frame["width"].min())
     long = frame[frame["width"] == width]
     end = long[long["epoch"] == long["epoch"].max()].set_index("activation")
     apart = float((both[wide] / both[narrow] - 1).abs().max())

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.polynomial import chebyshev
 
 from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, power
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, power
 from implicit_bias.report.style import BLACK, GREY
 from implicit_bias.theory.gradient_gram import ACTIVATIONS, Activation
 from implicit_bias.theory.gram_bounds import (
@@ -79,7 +79,7 @@ def gate(scale: float, swish: bool) -> Activation:
 
 
 def derivative(phi: Activation) -> Activation:
-    """The derivative of phi(3 x), a function on [-1, 1]."""
+    """Return the derivative of phi at 3 x, a function on [-1, 1]."""
     return Activation(f"{phi.name}'", lambda x: phi.derivative(3 * x))
 
 
@@ -109,7 +109,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         mark = MARKER[activation]
         look = {"color": COLOUR[activation], "ms": 3.5, "label": activation}
         left.plot(np.sqrt(rows["k"]), rows["measured"], mark, ls="", **look)
-    k = np.arange(1, int(frame.loc[frame["part"] == "hermite", "k"].max()) + 1)
+    k = range(1, int(frame.loc[frame["part"] == "hermite", "k"].max()) + 1)
     left.plot(np.sqrt(k), [coefficient_bound(i) for i in k], color=BLACK, label="F.7.1")
     left.plot(np.sqrt(k), [boyd_coefficient(i) for i in k], "--", color=GREY, label="equation 34")
     left.plot(
@@ -117,8 +117,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     )
     left.set(yscale="log", xlabel="sqrt k", ylabel="|c_k| of phi'", ylim=(1e-11, 3))
     left.legend()
-    for activation, rows in frame[frame["part"] == "rate"].groupby("activation"):
-        name = str(activation)
+    for name, rows in parts(frame[frame["part"] == "rate"], "activation"):
         kind = COLOUR[name]
         right.plot(
             rows["k"], rows["measured"], MARKER[name] + "-", color=kind, label=f"{name}'(3x)"

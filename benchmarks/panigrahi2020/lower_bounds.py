@@ -39,7 +39,7 @@ def measure(quick: bool) -> pd.DataFrame:
     """Smallest eigenvalues of activations with a kink, traces, and claim K.2."""
     sizes = (4, 8, 16, 32) if quick else (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
     shifts = (0.1, 0.03, 0.01) if quick else tuple(np.geomspace(0.2, 1e-4, 9))
-    draws, width = (20, 2**10) if quick else (100, 2**13)
+    draws, width = (20, 2**10) if quick else (60, 2**13)
     rows = []
     for activation, order in KINKS.items():
         phi = ACTIVATIONS[activation]
@@ -62,7 +62,7 @@ def measure(quick: bool) -> pd.DataFrame:
         rows += claim(phi, sizes[:4], width)
     for activation in FIGURE_1:
         rows += traces(activation, draws)
-        rows += widths(activation, draws // 20)
+        rows += widths(activation, draws // 12)
     return pd.DataFrame(rows)
 
 
@@ -170,8 +170,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def exponents(frame: pd.DataFrame) -> pd.DataFrame:
-    """Fitted powers: of n on the half circle, of delta for the three close points, by activation."""
+def exponents(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Fitted powers: of n on the half circle, of delta for close points."""
     rows = {}
     for activation in KINKS:
         cells = frame[frame["activation"] == activation]
@@ -181,7 +181,7 @@ def exponents(frame: pd.DataFrame) -> pd.DataFrame:
             "n": power(half["n"], half["measured"]),
             "delta": power(pair["delta"], pair["measured"]),
         }
-    return pd.DataFrame(rows).T
+    return rows
 
 
 def least_ratios(frame: pd.DataFrame) -> pd.DataFrame:
@@ -200,7 +200,7 @@ def found(frame: pd.DataFrame) -> str:
     narrow = traces[traces["measured"] >= traces["trace"]].groupby("activation")["width"].min()
     wide = frame[frame["part"] == "width"].groupby("activation")
     last = wide.last()["measured"]
-    claims = ratios.loc["claim K.2", "kink"].min()
+    claims = float(ratios.xs("claim K.2", level="part")["kink"].min())
     eigen = ratios[ratios.index.get_level_values("part") != "claim K.2"]
     return (
         "The hidden constants are taken as 1: lines are shapes.\n\n"
@@ -208,12 +208,12 @@ def found(frame: pd.DataFrame) -> str:
         f"from above, is {number(eigen['kink'].min())} for K.1 and 4.1, "
         f"{number(eigen['relu'].min())} for 4.2.\n"
         "- The power of delta is attained: with ten points far apart and two more, a distance "
-        f"delta and two from one of them, lambda_min ~ delta^{powers.loc['relu', 'delta']:.2f} for ReLU (K.1: 1, 4.2: "
-        f"1.5) and delta^{powers.loc['elu', 'delta']:.2f} for ELU (4.1: 3). The power of n is far "
-        f"from sharp: on the half circle, delta = sin(pi / n), it is n^{powers.loc['relu', 'n']:.2f}"
-        f" for ReLU (K.1: -4, 4.2: -1.5 and logarithms) and n^{powers.loc['elu', 'n']:.2f} for ELU "
-        "(4.1: -10 and a logarithm). The laws n^(1 - 2r) of the half circle are not in the paper; "
-        "derived here.\n"
+        f"delta and two from one of them, lambda_min ~ delta^{powers['relu']['delta']:.2f} "
+        f"for ReLU (K.1: 1, 4.2: 1.5) and delta^{powers['elu']['delta']:.2f} for ELU (4.1: "
+        "3). The power of n is far from sharp: on the half circle, delta = sin(pi / n), it is "
+        f"n^{powers['relu']['n']:.2f} for ReLU (K.1: -4, 4.2: -1.5 and logarithms) and "
+        f"n^{powers['elu']['n']:.2f} for ELU (4.1: -10 and a logarithm). The laws "
+        "n^(1 - 2r) of the half circle are not in the paper; derived here.\n"
         "- Claim K.2, for the eigenvector of the smallest eigenvalue and the constant 1/2 of the "
         f"argument: the probability is at least {number(claims)} delta / n^2 (J_1, half circle).\n"
         "- G(0) at finite width, n = 10: at the largest width the least of the draws is "
@@ -227,19 +227,20 @@ def found(frame: pd.DataFrame) -> str:
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Powers, measured and of the theorems."""
-    powers, ratios = exponents(frame), least_ratios(frame)
+    powers = exponents(frame)
+    kinks = {key: float(value) for key, value in least_ratios(frame)["kink"].items()}
     rows = []
     for activation, order in KINKS.items():
         rows.append(
             {
                 "activation": activation,
                 "condition": f"J_{order}",
-                "delta, measured": f"{powers.loc[activation, 'delta']:.2f}",
+                "delta, measured": f"{powers[activation]['delta']:.2f}",
                 "delta, theorem": str(2 * order - 1),
-                "n on the half circle, measured": f"{powers.loc[activation, 'n']:.2f}",
+                "n on the half circle, measured": f"{powers[activation]['n']:.2f}",
                 "theorem, delta = sin(pi / n)": {1: "-4", 2: "-10"}[order],
                 **{
-                    f"least ratio, {part}": number(ratios.loc[(part, activation), "kink"])
+                    f"least ratio, {part}": number(kinks[part, activation])
                     for part in ("half circle", "close points", "sphere, d = 5")
                 },
             }
@@ -250,15 +251,14 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     series = frame[frame["part"].isin(["half circle", "close points"])]
-    kept = [
-        (cells["measured"] / cells[bound]).iloc[-1]
-        >= 0.5 * (cells["measured"] / cells[bound]).max()
+    falls = [
+        power(cells[bound].iloc[-3:], cells["measured"].iloc[-3:])
         for _, cells in series.groupby(["part", "activation"])
         for bound in ("kink", "relu")
         if cells[bound].notna().all()
     ]
     wide = frame[(frame["part"] == "trace") & (frame["width"] >= 1024)]
-    return Verdict.of(all(kept) and bool((wide["share"] == 1).all()))
+    return Verdict.of(max(falls) < 1.05 and bool((wide["share"] == 1).all()))
 
 
 EXPERIMENT = Experiment(
@@ -267,15 +267,15 @@ EXPERIMENT = Experiment(
     ">= Omega(delta^1.5 log^-1.5 n). Any reasonable phi, theorem 4.5: tr G(0) >= c n.",
     how=(
         "Smallest eigenvalues at infinite width: n points of the half circle, ten of them and "
-        "two close to one of them, random points of a sphere in R^5. Finite width, readouts N(0, 1), for the "
-        "trace and for the share of the limit that is reached."
+        "two close to one of them, random points of a sphere in R^5. Finite width, readouts "
+        "N(0, 1), for the trace and for the share of the limit that is reached."
     ),
     measure=whole(measure),
     draw=draw,
     found=found,
     rule=(
-        "It stands if towards the hardest case of each series, most points or closest ones, the "
-        "ratio of measured value to shape does not fall below half of its largest value, and all "
+        "It stands if over the last three cases of each series, with most points or the closest, "
+        "measured values fall no faster than the shape (as a power of it of at most 1.05), and all "
         "traces satisfy theorem 4.5 at m = 1,024."
     ),
     verdict=verdict,

@@ -33,8 +33,8 @@ LEAST = 1e-23
 
 def measure(quick: bool) -> pd.DataFrame:
     """Smallest eigenvalue and that of index ceil(n / d'), at infinite and at finite width."""
-    sizes = (8, 16, 32) if quick else (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-    width, runs = (256, 1) if quick else (1024, 3)
+    sizes = (8, 16, 32) if quick else (8, 12, 16, 24, 32, 48, 64, 96, 128)
+    width, runs = (256, 1) if quick else (1024, 2)
     rows = []
     for activation in SMOOTH:
         phi = ACTIVATIONS[activation]
@@ -93,7 +93,7 @@ def means(frame: pd.DataFrame) -> pd.DataFrame:
             "finite_at_index": random["finite_at_index"] / random["finite_largest"],
         }
     )
-    logs = -np.log(shares.where(shares > LEAST))
+    logs: pd.DataFrame = shares.where(shares > LEAST).apply(np.log) * -1.0
     keys = [random[column] for column in ("activation", "dimension", "n")]
     found = logs.groupby(keys, sort=False).mean().reset_index()
     found["exponent"] = [
@@ -180,14 +180,14 @@ def found(frame: pd.DataFrame) -> str:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Shares of the largest eigenvalue at some n."""
     rows = means(frame)
-    sizes = [n for n in (16, 64, 256) if n in set(rows["n"])]
+    sizes = [n for n in (16, 64, 128) if n in set(rows["n"])]
     cells = []
     for (activation, dimension), values in rows.groupby(["activation", "dimension"], sort=False):
         by_size = values.set_index("n")
         line = {"activation": str(activation), "d'": str(dimension)}
         for n in sizes:
             for column, name in (("smallest", "min"), ("at_index", "index ceil(n / d')")):
-                log = by_size.loc[n, column]
+                log = float(by_size[column].loc[n])
                 line[f"{name}, n = {n}"] = "rounding" if math.isnan(log) else number(math.exp(-log))
         cells.append(line)
     return pd.DataFrame(cells)

@@ -64,7 +64,7 @@ def measure(quick: bool) -> pd.DataFrame:
 
 
 def worst_case(n_samples: int, dimension: int) -> Array:
-    """Unit vectors that span d' dimensions and are no more than d' different ones."""
+    """Return unit vectors that span d' dimensions and are no more than d' different ones."""
     return np.eye(dimension)[np.arange(n_samples) % dimension]
 
 
@@ -122,8 +122,9 @@ def found(frame: pd.DataFrame) -> str:
         f"{degree}; worst of {frame['run'].nunique()} draws.\n\n"
         "- lambda_min grows with the noise as sigma^"
         f"{min(noise.values()):.1f} to sigma^{max(noise.values()):.1f} (I.4: at least as 2 p = "
-        f"{2 * degree}), and goes with n, at sigma = {SHOWN}, as n^{number_of:.1f} (I.4: -1 - 2 p = "
-        f"{-1 - 2 * degree}). So it is polynomial, and not exponentially small.\n"
+        f"{2 * degree}), and goes with n, at sigma = {SHOWN}, as n^{number_of:.1f} (I.4: "
+        f"at least as -1 - 2 p = {-1 - 2 * degree}). So it is polynomial, and not exponentially "
+        "small.\n"
         f"- Theorem I.4 with the constant 1 and kappa = {FAILURE} holds in {100 * held:.0f} % of "
         f"the draws; lemma I.2 in {100 * khatri:.0f} %; lemma I.1, which has no hidden constant, "
         f"in {100 * weyl:.0f} %.\n"
@@ -171,7 +172,8 @@ EXPERIMENT = Experiment(
     "Omega(c_(p-1)^2 (1/n) (kappa sigma / (n p))^(2p)), p the smallest odd integer with d'^p >= n: "
     "polynomial in n and delta.",
     how=(
-        "tanh at infinite width; four sizes of noise. Lemma I.1 with the best of 8 powers, lemma I.2 by the smallest eigenvalue of the "
+        "tanh at infinite width; four sizes of noise. Lemma I.1 with the best of 8 powers, lemma "
+        "I.2 by the smallest eigenvalue of the "
         "p-th Hadamard power."
     ),
     measure=whole(measure),

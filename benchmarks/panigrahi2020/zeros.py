@@ -145,7 +145,7 @@ def _right_both(frame: pd.DataFrame) -> int:
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
-    """Counts, and their predictions, at the largest n."""
+    """Show counts, and their predictions, at the largest n."""
     last = frame.groupby(["dimension", "phi"], sort=False).last().reset_index()
     return pd.DataFrame(
         {

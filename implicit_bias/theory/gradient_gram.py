@@ -295,11 +295,11 @@ def preprocess(X: ArrayLike) -> Array:
     longest = np.linalg.norm(X, axis=1).max(initial=0.0)
     if not longest:
         raise ValueError("all rows of X are zero, so there is no scale: pass other samples")
-    X = X / (longest * math.sqrt(2))
-    missing = 0.5 - np.sum(X**2, axis=1)
+    scaled: Array = X / (longest * math.sqrt(2))
+    missing = 0.5 - np.sum(scaled**2, axis=1)
     # Of the longest rows only rounding is missing, whose root would be a coordinate of 1e-8.
     fill = np.sqrt(np.where(missing > ROUNDING, missing, 0.0))
-    return np.column_stack([X, fill, np.full(len(X), math.sqrt(0.5))])
+    return np.column_stack([scaled, fill, np.full(len(scaled), math.sqrt(0.5))])
 
 
 def smoothed_points(X: ArrayLike, noise: float, *, seed: int = 0) -> Array:
@@ -487,9 +487,9 @@ def finite_gram(
                 hidden += values @ values.T
     if not width:
         raise ValueError("the network has no units: pass at least one row of weights")
-    for name, values in (("readouts", readouts), ("biases", biases)):
-        if values is not None and len(values) != width:
-            raise ValueError(f"there are {len(values)} {name} for {width} units: pass one a unit")
+    for name, given in (("readouts", readouts), ("biases", biases)):
+        if given is not None and len(given) != width:
+            raise ValueError(f"there are {len(given)} {name} for {width} units: pass one a unit")
     gram = (samples @ samples.T).repeat(n_classes, n_classes) * agreement / width
     if train_readouts:
         gram += torch.kron(torch.eye(n_classes).to(samples), hidden / width)
@@ -543,7 +543,7 @@ def finite_eigenvalues(
             gates *= _of_units(readouts, units, "readouts")
         # Row-major: row k d + e of M is feature e of unit k.
         gradients = (gates.numpy().T[:, None, :] * X.T[None]).reshape(-1, len(X))
-        triangle = np.linalg.qr(np.vstack([triangle, gradients]), mode="r")
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, gradients]), mode="r"))
     if not width:
         raise ValueError("the network has no units: pass at least one row of weights")
     values = np.zeros(len(X))
@@ -598,7 +598,7 @@ def infinite_gram(
         raise ValueError(f"there must be at least one hidden layer, got {hidden_layers}")
     moment = np.atleast_2d(np.asarray(readouts, dtype=np.float64))
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
-    gram = np.kron(moment, gradient_kernel(rho, activation.kappa.at_angle))
+    gram = np.asarray(np.kron(moment, gradient_kernel(rho, activation.kappa.at_angle)), np.float64)
     if train_readouts:
         gram += np.kron(np.eye(len(moment)), activation.dual(rho))
     return gram
