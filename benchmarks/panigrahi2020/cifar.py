@@ -161,8 +161,9 @@ def found(frame: pd.DataFrame) -> str:
         f"{n:,} images, 1,000 of each class, decoded from JPEG copies.\n\n"
         f"- (a) The smallest distances of {n * (n - 1) // 2:,} pairs are "
         + ", ".join(f"{value:.3f}" for value in least)
-        + f"; {close:,.0f} pairs are closer than 0.1 (the paper reads off delta >= 0.1). One scale for all rows leaves dark "
-        "images close to each other; how the paper scales pixels before is not said.\n"
+        + f"; {close:,.0f} pairs are closer than 0.1 (the paper reads off delta >= 0.1). One scale "
+        "for all rows leaves dark images close to each other; how the paper scales pixels before "
+        "is not said.\n"
         "- (b) Singular values that hold "
         + ", ".join(f"{100 * share:g} % of the squares: {k:,}" for share, k in needed.items())
         + f". The span has {len(values):,} dimensions, far above log n = {np.log(n):.1f}, as the "

@@ -132,14 +132,15 @@ def found(frame: pd.DataFrame) -> str:
         "gradients summed over the batch as in the paper's loss. Training loss after "
         f"{int(end['epoch'].iloc[0])} epochs at m = {width:,}: "
         + ", ".join(f"{name} {row.loss:.3f}" for name, row in end.iterrows())
-        + f". With twice the width no loss is off by more than {100 * apart:.0f} % at the last "
+        + f". With twice the width no loss is off by more than {100 * apart:.1f} % at the last "
         "epoch of both; but these widths are about "
         f"{PUBLISHED_WIDTH // wide} and {PUBLISHED_WIDTH // narrow} times smaller than the "
-        "published 100,000. Eigenvectors and eigenvalues change: in the narrower networks G, on "
+        "published 100,000. In the narrower networks G, on "
         f"{WATCHED} images, moves by "
         + ", ".join(f"{100 * row.turned:.0f} % ({name})" for name, row in end.iterrows())
-        + " of its norm, so that the spectrum at the start explains only the first steps, as the "
-        "paper says. How long the published runs were is not in the text."
+        + " of its norm. ReLU is ahead, but in this time no network has learned much, and the "
+        "considerable change of the spectrum that the paper reports is seen for ReLU at most. How "
+        "long the published runs were, and in which units of the rate, is not in the text."
     )
 
 

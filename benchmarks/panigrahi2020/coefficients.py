@@ -89,7 +89,7 @@ def chebyshev_error(function: Activation, degree: int) -> float:
     def values(x: Array) -> Array:
         return function.value(torch.tensor(x)).detach().numpy()
 
-    series = chebyshev.chebinterpolate(values, 2000)[: degree + 1]
+    series = chebyshev.Chebyshev.interpolate(values, 2000).coef[: degree + 1]
     x = np.linspace(-1, 1, 4001)
     return float(np.abs(values(x) - chebyshev.chebval(x, series)).max())
 

@@ -174,6 +174,12 @@ def _needed(frame: pd.DataFrame) -> pd.DataFrame:
     return needed
 
 
+def _depths(needed: pd.DataFrame) -> list[tuple[int, int, float]]:
+    """Return n, the layers that it takes, and delta."""
+    columns = (needed[name].to_list() for name in ("n", "hidden_layers", "separation"))
+    return [(int(n), int(layers), float(delta)) for n, layers, delta in zip(*columns, strict=True)]
+
+
 def found(frame: pd.DataFrame) -> str:
     """Say what depth does."""
     rows = infinite(frame)
@@ -187,8 +193,8 @@ def found(frame: pd.DataFrame) -> str:
     phi, tanh = ACTIVATIONS["tanh"], layers["tanh"]
     share = linear_share(phi)
     beside = "; ".join(
-        f"n = {row.n}: {row.hidden_layers} layers, {sufficient_depth(phi, row.separation):.0f}"
-        for row in tanh.itertuples()
+        f"n = {n}: {layers} layers, {sufficient_depth(phi, delta):.0f}"
+        for n, layers, delta in _depths(tanh)
     )
     finite = frame[frame["part"] == "finite"]
     widest = finite[finite["width"] == finite["width"].max()]
@@ -244,10 +250,7 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     half = (rows["smallest"] >= rows["upper"] / 2).groupby([rows["activation"], rows["n"]]).any()
     phi = ACTIVATIONS["tanh"]
     tanh = _needed(rows[rows["activation"] == "tanh"])
-    enough = all(
-        row.hidden_layers <= sufficient_depth(phi, float(row.separation))
-        for row in tanh.itertuples()
-    )
+    enough = all(layers <= sufficient_depth(phi, delta) for _, layers, delta in _depths(tanh))
     return Verdict.of(bool(half.all()) and enough and recursion_holds("tanh"), bool(half.all()))
 
 
