@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.polynomial import chebyshev
 
 from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, power
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
 from implicit_bias.report.style import BLACK, GREY
 from implicit_bias.theory.gradient_gram import ACTIVATIONS, Activation
 from implicit_bias.theory.gram_bounds import (
@@ -123,6 +123,7 @@ def draw(frame: pd.DataFrame) -> Figure:
             rows["k"], rows["measured"], MARKER[name] + "-", color=kind, label=f"{name}'(3x)"
         )
     right.set(xscale="log", yscale="log", xlabel="degree N", ylabel="Chebyshev error on [-1, 1]")
+    plain_numbers(right, ordinate=False)
     right.legend()
     return figure
 

@@ -164,7 +164,8 @@ def draw(frame: pd.DataFrame) -> Figure:
                 ax.plot(cells[column], cells["relu"], ":", label="4.2, shape", **look)
         ax.set(xscale="log", yscale="log", title=part, xlabel=column)
         ax.grid(axis="y")
-        plain_numbers(ax, ordinate=False)
+        if column == "n":
+            plain_numbers(ax, ordinate=False)
     axes[0].set_ylabel("smallest eigenvalue of G")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=7)
     return figure
@@ -220,7 +221,7 @@ def found(frame: pd.DataFrame) -> str:
         f"{last['relu']:.2f} of the limit for ReLU and {last['elu']:.2f} for ELU.\n"
         "- Theorem 4.5: tr G(0) >= c n, 2 c = E phi'^2, readouts N(0, 1), n = 10. Least width at "
         "which the least of the draws satisfies it: "
-        + ", ".join(f"{name} {width:,}" for name, width in narrow.items())
+        + ", ".join(f"{name} {width:,.0f}" for name, width in narrow.items())
         + "."
     )
 

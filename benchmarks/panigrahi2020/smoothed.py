@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.panigrahi2020.shared import number, parts, power
+from benchmarks.panigrahi2020.shared import number, parts, plain_numbers, power
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
 from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
@@ -103,6 +103,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     for ax, label in ((left, "noise sigma"), (right, "samples n, d' = sqrt n")):
         ax.set(xscale="log", yscale="log", xlabel=label)
         ax.grid(axis="y")
+        plain_numbers(ax, ordinate=False)
         ax.legend(fontsize=7)
     left.set_ylabel("smallest eigenvalue of G, tanh")
     return figure

@@ -104,7 +104,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     for ax, (name, rows) in zip(axes, groups, strict=True):
         top = rows["infinite"].max()
         for activation, values in parts(rows, "activation"):
-            line = values["exact"].fillna(values["infinite"])
+            rounded = values["infinite"].where(values["infinite"] > ROUNDING * top)
+            line = values["exact"].fillna(rounded)
             shown = line > 1e-22 * top
             ax.plot(values["index"][shown], line[shown], color=COLOUR[activation])
             dots = values[values["gaussian"] > ROUNDING * top]

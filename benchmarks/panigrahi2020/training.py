@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.harness import Experiment, Options, Run, Verdict
-from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number, plain_numbers
+from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
 from implicit_bias.report.style import BLACK, GREY
 from implicit_bias.theory.gated_least_squares import predicted_losses
 from implicit_bias.theory.gradient_gram import (
@@ -60,6 +60,8 @@ PLANS = (
     Plan("relu", 10, 16384, 10**4, 1, ("relu",)),
     Plan("relu", 50, 8192, 10**4, 1, ("relu",)),
     Plan("relu", 10, 32768, 10**4, 1, ("relu",)),
+    Plan("wide", 10, 10**5, 1000, 1),
+    Plan("wide", 50, 2 * 10**4, 1000, 1),
 )
 QUICK = (
     Plan("wide", 10, 4096, 30, 1),
@@ -312,7 +314,6 @@ def draw(frame: pd.DataFrame) -> Figure:
         width = int(frame[(frame["part"] == "long") & (frame["n"] == n)]["width"].iloc[0])
         ax.set_title(f"n = {n}: m = {width:,}, mean of the runs")
         ax.grid(axis="y")
-        plain_numbers(ax)
     axes[0].set_ylabel("||y - u||^2 / n")
     handles = [
         *(
@@ -331,14 +332,16 @@ def found(frame: pd.DataFrame) -> str:
     error, change = errors(frame), doubling(frame)
     protocol = []
     for plan in PLANS:
-        cells = frame[(frame["part"] == plan.part) & (frame["n"] == plan.n)]
+        cells = frame[
+            (frame["part"] == plan.part) & (frame["n"] == plan.n) & (frame["width"] == plan.width)
+        ]
         if len(cells):
             count, width = cells["run"].nunique(), int(cells["width"].iloc[0])
             times = PUBLISHED_WIDTH / width
             smaller = "the published width" if times == 1 else f"{times:.0f} times narrower"
             protocol.append(
                 f"n = {plan.n}, m = {width:,} ({smaller}), {int(cells['step'].max()):,} steps, "
-                f"{count} run(s)"
+                f"{count} run(s)" + (" of ReLU" if plan.part == "relu" else "")
             )
     runs = frame[frame["part"] == "long"]
     curves = runs.groupby(["n", "activation"])[["drift", "turned"]].max()
