@@ -155,7 +155,14 @@ def test_a_start_that_leaves_one_class_in_the_working_set() -> None:
 
 
 def test_what_is_said() -> None:
-    row = {"index": 0, "method": "auto", "status": "OPTIMAL", "lies": "", "detail": ""}
+    row = {
+        "index": 0,
+        "method": "auto",
+        "status": "OPTIMAL",
+        "lies": "",
+        "detail": "",
+        "rational": False,
+    }
     rows = [{**row, "condition": 10.0, "seconds": 0.1}]
     assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.STANDS
     rows.append({**rows[0], "index": 1, "status": "NUMERICAL_TROUBLE"})
