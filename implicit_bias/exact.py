@@ -110,8 +110,8 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
         lower,
         upper,
         (upper - lower) / lower if 0 < lower <= upper < math.inf else math.inf,
-        float(min(margins)),
-        np.array([float(norm) for norm in norms]),
+        _rounded(min(margins), down=True),
+        np.array([_rounded(norm) for norm in norms]),
     )
 
 
@@ -159,12 +159,15 @@ def _root_above(square: gmpy2.mpq) -> gmpy2.mpq:
     shift = 2 * ROOT_BITS + square.denominator.bit_length() - square.numerator.bit_length()
     shift += shift % 2
     scaled = square * gmpy2.mpq(2) ** shift
-    root = gmpy2.isqrt(scaled.numerator // scaled.denominator) + 1
-    return root / gmpy2.mpq(2) ** (shift // 2)
+    root, rest = gmpy2.isqrt_rem(scaled.numerator // scaled.denominator)
+    above = root + (rest > 0 or scaled.denominator > 1)
+    return above / gmpy2.mpq(2) ** (shift // 2)
 
 
 def _rounded(value: gmpy2.mpq, down: bool = False) -> float:
-    """Return a float64 on the safe side of a rational number."""
+    """Return the float64 next above a rational number, or below."""
+    if value < 0:
+        return -_rounded(-value, not down)
     if value > gmpy2.mpq(sys.float_info.max):
         return sys.float_info.max if down else math.inf
     nearest = float(value)
