@@ -433,7 +433,7 @@ class _Dual:
     @classmethod
     def of(cls, problem: MarginProblem, given: ArrayLike) -> _Dual:
         alpha = as_finite(given, "alpha", 1)
-        _check_shape(alpha, "alpha", (problem.n_samples,))
+        _check_shape(alpha, "alpha", (problem.n_samples,), "one entry a sample")
         if (alpha < 0).any():
             raise ValueError(f"alpha must not be negative, got {alpha.min():.3g}: clip it at 0")
         alpha = unit_weights(alpha, problem.feature_norms)
@@ -551,7 +551,8 @@ class _Primal:
         as_stored: bool = False,
     ) -> _Primal:
         coef = as_finite(given, "coef", 2)
-        _check_shape(coef, "coef", (problem.n_gates, problem.X.shape[1]))
+        shape = problem.n_gates, problem.X.shape[1]
+        _check_shape(coef, "coef", shape, "(M, D), one row a gate column")
         if intercept is not None and not (problem.intercept or intercept == 0):
             raise ValueError(
                 f"the problem has no intercept, got {intercept!r}: pass MarginProblem(..., "
@@ -871,6 +872,6 @@ def _gap(lower: float, upper: float) -> float:
     return max(upper - lower, 0.0) / lower
 
 
-def _check_shape(array: Array, name: str, shape: tuple[int, ...]) -> None:
+def _check_shape(array: Array, name: str, shape: tuple[int, ...], meaning: str) -> None:
     if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+        raise ValueError(f"{name} must have shape {shape}, {meaning}; got {array.shape}")

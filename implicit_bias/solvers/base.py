@@ -86,7 +86,7 @@ class SolveStats:
     advice: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Solution:
     """A solved margin problem.
 
@@ -120,9 +120,7 @@ class Solution:
         ``coef``, ``alpha`` and ``intercept`` are these rounded, whose own bounds may be far apart.
     """
 
-    problem: MarginProblem | None = field(
-        default=None, repr=False, compare=False, metadata={"saved": False}
-    )
+    problem: MarginProblem | None = field(default=None, compare=False, metadata={"saved": False})
     alpha: Array
     group_scale: Array
     coef: Array
@@ -132,9 +130,15 @@ class Solution:
     status: Status
     certificate: Certificate
     stats: SolveStats
-    exact: ExactAnswer | None = field(
-        default=None, repr=False, compare=False, metadata={"saved": False}
-    )
+    exact: ExactAnswer | None = field(default=None, compare=False, metadata={"saved": False})
+
+    def __repr__(self) -> str:
+        bounds = self.certificate
+        return (
+            f"Solution({self.status.name} by {self.stats.solver}: optimum in [{bounds.lower:.8g}, "
+            f"{bounds.upper:.8g}], gap {bounds.gap:.2g}; {len(self.support)} of {len(self.alpha)} "
+            f"samples support it, {int(self.active.sum())} of {len(self.active)} groups are active)"
+        )
 
     @property
     def message(self) -> str:

@@ -67,10 +67,11 @@ def solve(
     problem : MarginProblem
         The problem.
     solver : str or Solver
-        A name: "auto", "interior-point", "feature-space", "working-set", "active-set", "ecos",
-        "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where that one fails, another
-        (``stats.detail`` says so); the last four go through CVXPY and are slow; OSQP takes hard
-        margins of one group only. Or an object, such as ``InteriorPoint(...)``, whose
+        A name: "auto", "interior-point", "feature-space", "working-set", "active-set",
+        "multiprecision", "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where
+        that one fails, another (``stats.detail`` says so), for small problems at last
+        "multiprecision"; the last four go through CVXPY and are slow; OSQP takes hard margins of
+        one group only. Or an object, such as ``InteriorPoint(...)``, whose
         own options then count, and none of those below but ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
