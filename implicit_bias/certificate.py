@@ -874,4 +874,4 @@ def _gap(lower: float, upper: float) -> float:
 
 def _check_shape(array: Array, name: str, shape: tuple[int, ...], meaning: str) -> None:
     if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, {meaning}; got {array.shape}")
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}: {meaning}")

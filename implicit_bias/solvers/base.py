@@ -133,11 +133,10 @@ class Solution:
     exact: ExactAnswer | None = field(default=None, compare=False, metadata={"saved": False})
 
     def __repr__(self) -> str:
-        bounds = self.certificate
         return (
-            f"Solution({self.status.name} by {self.stats.solver}: optimum in [{bounds.lower:.8g}, "
-            f"{bounds.upper:.8g}], gap {bounds.gap:.2g}; {len(self.support)} of {len(self.alpha)} "
-            f"samples support it, {int(self.active.sum())} of {len(self.active)} groups are active)"
+            f"Solution({self.status.name} by {self.stats.solver}: {self.certificate.statement}, gap "
+            f"{self.certificate.gap:.2g}; {len(self.support)} of {len(self.alpha)} samples support "
+            f"it, {int(self.active.sum())} of {len(self.active)} groups are active)"
         )
 
     @property

@@ -140,7 +140,7 @@ def test_a_mask_is_not_ignored(name: str) -> None:
 
 
 def test_a_solution_is_shown_without_its_arrays() -> None:
-    X, y = cloud(200, 30, shift=1.0)
+    X, y = cloud(200, 30, shift=3.0)
     shown = repr(solve(MarginProblem(X, y, np.ones((200, 1)), np.zeros(1, dtype=int))))
     assert len(shown) < 250
     assert "OPTIMAL" in shown
