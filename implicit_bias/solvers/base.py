@@ -134,9 +134,9 @@ class Solution:
 
     def __repr__(self) -> str:
         return (
-            f"Solution({self.status.name} by {self.stats.solver}: {self.certificate.statement}, gap "
-            f"{self.certificate.gap:.2g}; {len(self.support)} of {len(self.alpha)} samples support "
-            f"it, {int(self.active.sum())} of {len(self.active)} groups are active)"
+            f"Solution({self.status.name} by {self.stats.solver}: {self.certificate.statement}, "
+            f"gap {self.certificate.gap:.2g}; {len(self.support)} of {len(self.alpha)} samples "
+            f"support it, {int(self.active.sum())} of {len(self.active)} groups are active)"
         )
 
     @property
