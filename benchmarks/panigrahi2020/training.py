@@ -443,7 +443,8 @@ EXPERIMENT = Experiment(
     how=(
         "Gradient descent in float32 on the half circle; theorem 4.6 and equation (3) with the "
         "spectrum of each network's own G at the start; the mean over labels and starts at "
-        "infinite width, up to 10^7 steps. Runs end after 10,000 steps at most: what is said of later "
+        "infinite width, up to 10^7 steps. Runs end after 10,000 steps at most: what is said of "
+        "later "
         "ones is theorem 4.6, not a run."
     ),
     measure=measure,
