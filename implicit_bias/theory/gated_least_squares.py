@@ -44,14 +44,12 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.gating import GateMatrix, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import RANK_TOLERANCE
+from implicit_bias.theory.dual_kernels import arc_cosine_kernel, gradient_kernel
 from implicit_bias.validation import Array, as_features, as_finite
 
 # Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
 # m (2 / e)^(mean / (2 R)), so with exponent mean / R times this number.
 HALVING = (1.0 - math.log(2.0)) / 2.0
-# Cosines this near to 1 or -1 are taken for it: rounding alone keeps parallel inputs from it, and
-# the square root that the arc cosine has there would raise 1e-16 to 1e-8.
-PARALLEL = 1e-14
 # Largest q of the bound on lambda(X): inputs that nearly coincide would ask for 1 / (1 - mu) terms.
 MAX_POWER = 10**5
 
@@ -165,16 +163,8 @@ def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
     """
     X = as_finite(X, "X", 2)
     others = X if others is None else as_features(others, X.shape[1])
-    inner = X @ others.T
-    sizes = np.outer(np.linalg.norm(X, axis=1), np.linalg.norm(others, axis=1))
-    cosines = np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0)
-    angles = np.arccos(without_rounding(cosines))
-    return np.asarray((0.5 - angles / (2 * math.pi)) * inner)
-
-
-def without_rounding(cosines: Array) -> Array:
-    """Put cosines that rounding keeps from -1 or 1 there."""
-    return np.where(np.abs(cosines) > 1.0 - PARALLEL, np.sign(cosines), cosines)
+    lengths = (np.linalg.norm(X, axis=1), np.linalg.norm(others, axis=1))
+    return gradient_kernel(X @ others.T, arc_cosine_kernel, lengths)
 
 
 def smallest_eigenvalue(X: ArrayLike) -> float:
