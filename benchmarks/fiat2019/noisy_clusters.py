@@ -132,4 +132,149 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         yield frame
 
 
-EXPERIMENT = Experiment(claim="", how="", measure=measure, found=lambda f: "", rule="", verdict=lambda f: Verdict.STANDS, tabulate=lambda f: f)
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw means over the repeats against the noise; crosses are the published values."""
+    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
+    panels = figure.subplots(1, 2)
+    last = with_published(frame)
+    for ax, (task, rows) in zip(panels, last.groupby("task", sort=False), strict=True):
+        share = 1.0 if task == "regression" else 0.5
+        best = rows.groupby("noise")["best"].first()
+        ax.plot(share * best.index, best, "--", color=BLACK, label="best possible")
+        for name, colour in (("GaLU", BLUE), ("ReLU", VERMILION)):
+            for part, line in (("train", ":o"), ("test", "-o")):
+                kept = rows[(rows["network"] == name) & (rows["part"] == part)]
+                means = kept.groupby("noise")[["error", "published"]].mean()
+                noise = share * means.index
+                ax.plot(noise, means["error"], line, color=colour, label=f"{name}, {part}")
+                ax.plot(noise, means["published"], "x", color=colour)
+        ax.plot([], [], "x", color=GREY, label="published")
+        ax.set_title(str(task))
+    panels[0].set(xlabel="noise s", ylabel="mean squared error")
+    panels[1].set(xlabel="probability of a flip p", ylabel="share misclassified")
+    panels[0].legend()
+    return figure
+
+
+def with_published(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the last step, with the published values."""
+    last = frame[frame["steps"] == frame["steps"].max()]
+    keys = zip(last["task"], last["network"], last["part"], last["noise"], strict=True)
+    values = [PUBLISHED[task, name, part][NOISE.index(s)] for task, name, part, s in keys]
+    return last.assign(published=values)
+
+
+def ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    """Test error of GaLU over that of ReLU, ours and published, where there is noise."""
+    errors = of_noise(with_published(frame)).xs("test", level="part")[["error", "published"]]
+    galu, relu = (errors.xs(name, level="network") for name in ("GaLU", "ReLU"))
+    return galu / relu
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Compare errors with the published ones."""
+    ratio = ratios(frame)
+    regression, classes = ratio.loc["regression"], ratio.loc["classification"]
+    values = of_noise(with_published(frame))
+    off = (values["error"] / values["published"] - 1).xs("test", level="part").abs()
+    first = frame.iloc[0]
+    steps = sorted(frame["steps"].unique())
+    tests = frame[(frame["part"] == "test") & (frame["task"] == "regression")]
+    tests = tests[tests["noise"] == NOISE[-1]].groupby(["network", "steps"])["error"].mean()
+    later = "; ".join(
+        f"{name} " + ", ".join(f"{tests[name, step]:.2f}" for step in steps) for name in NETWORKS
+    )
+    hinges = with_published(frame)
+    hinges = hinges[(hinges["task"] == "classification") & (hinges["part"] == "test")]
+    hinges = hinges[hinges["noise"] > 0].groupby(["network", "noise"])["hinge"].mean()
+    words = "; ".join(
+        f"{name} "
+        + ", ".join(
+            f"{hinges[name, s]:.2f} ({PUBLISHED_HINGE[name, 'test'][NOISE.index(s)]:.2f})"
+            for s in NOISE[1:]
+        )
+        for name in NETWORKS
+    )
+    gap = norms(frame)
+    return (
+        f"{first['m']} training samples, {steps[-1]:,} steps, mean of "
+        f"{frame['seed'].nunique()} repeats ({PUBLISHED_REPEATS} published); in brackets the "
+        "published value.\n\n"
+        "- Regression: the published advantage of ReLU appears. Test errors of GaLU over ReLU are "
+        f"{regression['error'].min():.2f} to {regression['error'].max():.2f} "
+        f"({regression['published'].min():.2f} to {regression['published'].max():.2f}).\n"
+        f"- Classification: {classes['error'].min():.2f} to {classes['error'].max():.2f} "
+        f"({classes['published'].min():.2f} to {classes['published'].max():.2f}) of the 0-1 error. "
+        f"Hinge loss on test samples at p = 0.15, 0.30, 0.50: {words}.\n"
+        f"- Test errors are within {100 * off.max():.0f} % of the published ones.\n"
+        f"- More steps mean more test error: at s = 1, after {', '.join(f'{s:,}' for s in steps)} "
+        f"steps, {later}. The difference of the two is one of how far the same optimiser has come: "
+        "the paper, too, says that it may be an artefact of optimisation.\n"
+        "- With both layers trained the gap is not linear in the squared norm of the coefficients "
+        "(figure 4 is, for the pseudo-inverse): over the noises, gap / ||w||^2 of GaLU varies by a "
+        f"factor of {gap.max() / gap.min():.1f}."
+    )
+
+
+def norms(frame: pd.DataFrame) -> pd.Series:
+    """Gap over squared norm of the coefficients of GaLU in regression, for each noise."""
+    last = frame[(frame["steps"] == frame["steps"].max()) & (frame["noise"] > 0)]
+    last = last[(last["task"] == "regression") & (last["network"] == "GaLU")]
+    means = last.groupby(["noise", "part"])[["error", "squared_norm"]].mean()
+    errors = means["error"].unstack("part")
+    return (errors["test"] - errors["train"]) / means["squared_norm"].xs("test", level="part")
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Errors, and the published ones in brackets."""
+    values = of_noise(with_published(frame))
+    cells = values["error"].map("{:.3f}".format) + " (" + values["published"].map("{:.3f})".format)
+    rows = cells.unstack(["network", "part"])
+    rows.columns = rows.columns.map("{0[0]}, {0[1]}".format)
+    best = values["best"].groupby(["task", "noise"]).first()
+    rows.insert(0, "best possible", best.map("{:.2f}".format))
+    rows.insert(0, "noise", [f"{task}, {name_of(task, noise)}" for task, noise in rows.index])
+    return rows
+
+
+def of_noise(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over the repeats, where there is noise."""
+    means = frame.groupby(["task", "noise", "network", "part"])[["error", "published", "best"]]
+    return means.mean().query("noise > 0")
+
+
+def name_of(task: str, noise: float) -> str:
+    """Noise as the task calls it."""
+    return f"s = {noise:.1f}" if task == "regression" else f"p = {noise / 2:.2f}"
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    ratio = ratios(frame)
+    worse = bool((ratio.loc["regression", "error"] > 1.2).all())
+    alike = bool(ratio.loc["classification", "error"].between(0.9, 1.1).all())
+    last = frame[(frame["steps"] == frame["steps"].max()) & (frame["part"] == "test")]
+    tests = last.groupby(["task", "network", "noise"])["error"].mean()
+    grows = bool((tests.groupby(["task", "network"]).diff().dropna() > 0).all())
+    return Verdict.of(worse and alike and grows, alike and grows)
+
+
+EXPERIMENT = Experiment(
+    claim=(
+        "Figure 3 of the submission: on clustered data with noisy labels GaLU and ReLU networks of "
+        "equal width behave similarly, and the gap between test and training error grows with the "
+        "noise. In classification the 0-1 errors are alike; in regression the published test "
+        "errors of GaLU are 1.5 to 1.6 times those of ReLU."
+    ),
+    how=middle_of(__doc__),
+    measure=measure,
+    draw=draw,
+    found=found,
+    rule=(
+        "It stands if test errors grow with the noise, those of GaLU are within a tenth of those "
+        "of ReLU in classification, and more than a fifth above them in regression."
+    ),
+    verdict=verdict,
+    tabulate=tabulate,
+    alt="Training and test errors against the noise, regression and classification",
+)

@@ -1,7 +1,7 @@
 """The published training: Adam, rate 0.001 throughout, batches of 128, 100,000 steps.
 
 Small networks spend most of their time in the overhead of torch's operations: here forward and
-backward pass are written out in numpy, which takes about a quarter of the time. The networks are
+backward pass are written out in numpy, which is several times as fast. The networks are
 those of the package (ReLU and GaLU0); a test compares each step with torch's. Batches are cut from
 a permutation of the samples, a new one each time all have been used; the last batch of a
 permutation has what is left. (The authors' code takes permutations; what it does with a rest
@@ -85,8 +85,8 @@ def train_as_published(
     steps, rate, batch_size
         As published by default.
     watch : callable, optional
-        Called every 1,000 steps with their number, when the network has its current weights; training
-        ends where it returns True.
+        Called every 1,000 steps with their number, when the network has its current weights;
+        training ends where it returns True.
     seed : int
         Of the permutations.
 
@@ -166,7 +166,7 @@ def train_as_published(
 
 
 def _views(flat: Single, parameters: list[nn.Parameter]) -> list[tuple[int, Single]]:
-    """Parts of a flat array, in the shapes of the parameters, each with its parameter's identity."""
+    """Cut a flat array into the shapes of the parameters, each with its parameter's identity."""
     views, start = [], 0
     for parameter in parameters:
         end = start + parameter.numel()
@@ -176,13 +176,13 @@ def _views(flat: Single, parameters: list[nn.Parameter]) -> list[tuple[int, Sing
 
 
 def _of(views: dict[int, Single], parameter: Tensor) -> Single:
-    """Part of a trained parameter, or the constant value of a frozen one."""
+    """Return the part of a trained parameter, or the constant value of a frozen one."""
     frozen: Single = parameter.detach().numpy()
     return views.get(id(parameter), frozen)
 
 
 def _gates(network: GatedLayers, X: Single) -> list[Single] | None:
-    """Gates (m, k) of each hidden layer; None for ReLU, whose gates move."""
+    """Compute the gates (m, k) of each hidden layer; None for ReLU, whose gates move."""
     if network.gate is None:
         return None
     inputs = torch.tensor(X)
@@ -197,10 +197,10 @@ def _write_back(flat: Single, parameters: list[nn.Parameter]) -> None:
 
 @torch.inference_mode()
 def outputs_of(network: nn.Module, X: Array) -> Array:
-    """Outputs (n, p) of inputs (n, D), computed in float32."""
+    """Compute the outputs (n, p) of inputs (n, D), computed in float32."""
     return network(torch.tensor(X, dtype=torch.float32)).double().numpy()
 
 
 def squared_error(network: nn.Module, X: Array, Y: Array) -> float:
-    """Mean squared error over samples and outputs."""
+    """Return the mean squared error over samples and outputs."""
     return float(np.mean((outputs_of(network, X) - Y) ** 2))

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.harness import Experiment, Run, Verdict, middle_of
+from benchmarks.harness import Experiment, Run, Verdict
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.style import BLACK, BLUE, VERMILION
+from implicit_bias.report.style import BLUE, VERMILION
 from implicit_bias.theory.galu_networks import GatedLayers, Kind
 from implicit_bias.theory.gradient_gram import normalise
 from implicit_bias.validation import Array
@@ -75,7 +74,9 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         rows: list[dict[str, Any]] = []
         for bits in range(2, 20 if run.quick else 101, 2):
             row = {"part": "correlation", "d": bits, "correlation": parity_correlation(bits)}
-            rows.append(row | {"measured": monte_carlo(bits, filters) if bits <= largest else np.nan})
+            rows.append(
+                row | {"measured": monte_carlo(bits, filters) if bits <= largest else np.nan}
+            )
         frame = pd.DataFrame(rows)
     done = set(frame["seed"].dropna()) if "seed" in frame else set()
     for seed in sorted(set(range(1 if run.quick else REPEATS)) - done):
@@ -96,4 +97,12 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         yield frame
 
 
-EXPERIMENT = Experiment(claim="", how="", measure=measure, found=lambda f: "", rule="", verdict=lambda f: Verdict.STANDS, tabulate=lambda f: f)
+EXPERIMENT = Experiment(
+    claim="",
+    how="",
+    measure=measure,
+    found=lambda f: "",
+    rule="",
+    verdict=lambda f: Verdict.STANDS,
+    tabulate=lambda f: f,
+)

@@ -3,8 +3,8 @@
 m Gaussian inputs of dimension d, independent N(0, 1) targets, no bias units. All published sizes
 with these kd/m: m in {1024, 768, 512, 256}, d and k in {32, 24, 16, 8}, one draw of each where 16
 are published; means over equal kd/m. GaLU with hard gates by least squares; GaLU(512), the same
-after 512 filters have been redrawn one at a time and kept where the loss does not rise (algorithm 1),
-for m up to 512 here; ReLU networks by the published training, Adam, rate 0.001, batches of 128,
+after 512 filters have been redrawn one at a time and kept where the loss does not rise (algorithm
+1), for m = 256 here; ReLU networks by the published training, Adam, rate 0.001, batches of 128,
 100,000 steps.
 
 Source: Fiat, Malach, Shalev-Shwartz, theorem 1 and figure 2 of the submission of 2018; theorem 2
@@ -46,7 +46,7 @@ PUBLISHED = {
 SAMPLES, SIZES = (1024, 768, 512, 256), (32, 24, 16, 8)
 PROPOSALS, PUBLISHED_REPEATS = 512, 16
 # GaLU(512) for no more samples than these: its cost grows with the cube.
-MOST_SEARCHED = 512
+MOST_SEARCHED = 256
 
 
 def cases(quick: bool) -> list[tuple[int, int, int]]:
@@ -106,4 +106,103 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         yield frame
 
 
-EXPERIMENT = Experiment(claim="", how="", measure=measure, found=lambda f: "", rule="", verdict=lambda f: Verdict.STANDS, tabulate=lambda f: f)
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw means over the sizes against kd/m; crosses are the published values."""
+    figure = Figure(figsize=(5.6, 4.0), layout="constrained")
+    ax = figure.subplots()
+    ax.plot([0, 1], [1, 0], color=BLACK, linestyle="--", label="1 - kd/m")
+    ax.plot([0, 0.5], [1, 0], color=GREY, linestyle=":", label="1 - 2kd/m")
+    means = by_share(frame)
+    for name, colour, marker in (
+        ("GaLU", BLUE, "o"),
+        (IMPROVED, GREEN, "s"),
+        ("ReLU", VERMILION, "^"),
+    ):
+        rows = means.xs(name, level="network")
+        ax.plot(rows.index, rows["loss"], marker, color=colour, alpha=0.7, label=name)
+        ax.plot(rows.index, rows["published"], "x", color=colour)
+    ax.plot([], [], "x", color=GREY, label="published")
+    ax.set(xlabel="kd/m", ylabel="mean squared error", ylim=(-0.03, 1.03))
+    ax.legend()
+    return figure
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Compare losses with theory and with the published ones."""
+    means = by_share(frame)
+    galu, relu = (means.xs(name, level="network") for name in ("GaLU", "ReLU"))
+    single = frame[frame["network"] == "GaLU"]
+    full = np.minimum(single["m"], single["k"] * single["d"])
+    off = (means["loss"] - means["published"]).groupby("network").apply(lambda v: v.abs().max())
+    share = relu.index.to_numpy()
+    reached = share[relu["loss"] < 1 - 2 * share]
+    all_but = f" but {', '.join(map(str, reached))}" if len(reached) else ""
+    searches = frame[frame["network"] == IMPROVED]
+    apart = (means["loss"].xs(IMPROVED, level=1) - relu["loss"]).dropna()
+    speed = (searches["seconds_a_solve"] / searches["seconds_a_proposal"]).median()
+    return (
+        f"{len(single)} sizes, one draw each; {len(searches)} of them for {IMPROVED}; in brackets "
+        "the published value.\n\n"
+        f"- GaLU: within {(galu['loss'] - galu['theory']).abs().max():.3f} of theorem 2's "
+        f"1 - rank/m. The rank is min(m, kd) in {int((single['rank'] == full).sum())} of "
+        f"{len(single)} draws: the submission calls that an empirical observation for Gaussian "
+        "inputs and filters, no theorem. Where it is less, hard gates of few units are all closed "
+        "on some samples.\n"
+        "- Largest distance from a published mean: "
+        f"{', '.join(f'{name} {value:.3f}' for name, value in off.items())}.\n"
+        f"- The loss of ReLU stays at least 1 - 2kd/m, as published, at all kd/m{all_but}: GaLU "
+        "with twice the units matches it.\n"
+        f"- Redrawing 512 filters one at a time brings GaLU to within {apart.abs().max():.2f} of "
+        "ReLU (mean over equal kd/m): gates that are chosen are parameters, too.\n"
+        "- A redrawn filter by the low-rank update is, the factorisation of accepted ones "
+        f"included, {speed:.1f} times as fast as a pseudo-inverse, as in the published code "
+        "(median over the sizes)."
+    )
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Losses, and the published ones in brackets."""
+    means = by_share(frame)
+    cells = means["loss"].map("{:.3f}".format) + " (" + means["published"].map("{:.3f})".format)
+    rows = cells.unstack()[["GaLU", IMPROVED, "ReLU"]].fillna("-")
+    rows.insert(0, "1 - rank/m", means["theory"].groupby("share").first().map("{:.3f}".format))
+    return rows.rename_axis("kd/m").reset_index().astype(str)
+
+
+def by_share(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over equal kd/m, for each share and network, with the published ones."""
+    means = frame.groupby(["share", "network"])[["loss", "theory"]].mean()
+    published = pd.DataFrame(PUBLISHED).melt("share", var_name="network", value_name="published")
+    return means.join(published.set_index(["share", "network"]))
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    means = by_share(frame)
+    galu, relu = (means.xs(name, level="network") for name in ("GaLU", "ReLU"))
+    theorem = (galu["loss"] - galu["theory"]).abs().max() < 0.05
+    better = bool((relu["loss"] <= galu["loss"] + 0.02).all())
+    near = (means["loss"] - means["published"]).abs().max() < 0.06
+    return Verdict.of(theorem and better and near, theorem)
+
+
+EXPERIMENT = Experiment(
+    claim=(
+        "Theorem 2 (theorem 1 of the submission): on independent N(0, 1) targets, for any inputs "
+        "and filters, the expected smallest loss is 1 - rank(Xbar)/m, rank at most min(m, kd). "
+        "Figure 2: GaLU has a loss of about 1 - kd/m; ReLU is slightly better, but not below 1 - "
+        "2kd/m. Algorithm 1 (redraw one filter at a time, keep it if better) lowers the loss of "
+        "GaLU to that of ReLU or below."
+    ),
+    how=middle_of(__doc__),
+    measure=measure,
+    draw=draw,
+    found=found,
+    rule=(
+        "It stands if the loss of GaLU is within 0.05 of 1 - rank/m, ReLU is not worse than GaLU by "
+        "more than 0.02, and every mean within 0.06 of the published one."
+    ),
+    verdict=verdict,
+    tabulate=tabulate,
+    alt="Loss against kd/m for GaLU, GaLU with filters redrawn, and ReLU networks",
+)

@@ -82,41 +82,6 @@ def test_binary_search() -> None:
     assert len(asked) <= 7
 
 
-def test_layers_by_hand() -> None:
-    """Two hidden layers; GaLU0 gates look at the network's input, and are not trained."""
-    layers = gated_layers.GatedLayers
-    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-    relu = layers([3, 4, 4, 2], "relu", bias=True, seed=1)
-    first, second, readout = relu.layers
-    torch.testing.assert_close(relu(x), readout(second(first(x).relu()).relu()))
-    gates_of: dict[gated_layers.Kind, Any] = {
-        "hard": lambda t: (t > 0).float(),
-        "sigmoid": torch.sigmoid,
-    }
-    for kind, gate in gates_of.items():
-        network: Any = layers([3, 4, 4, 2], kind, bias=True, sharpness=2.0, seed=1)
-        first, second, readout = network.layers
-        gates = [gate(x @ filters.T) for filters in network.filters]
-        torch.testing.assert_close(network(x), readout(second(first(x) * gates[0]) * gates[1]))
-        assert not network.filters.requires_grad
-    linear = layers([3, 4, 4, 2], "linear", bias=False, seed=1)
-    torch.testing.assert_close(linear(2 * x), 2 * linear(x))
-
-
-def test_adam_reaches_least_squares() -> None:
-    """A hard-gated network with its readout is as good as its closed form, and no better."""
-    layers = gated_layers
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
-    network = layers.GatedLayers([3, 5, 1], "hard", bias=False, seed=1)
-    gating = UnitGates(network.filters[0].double().numpy(), np.zeros(5))
-    best = galu.least_squares(X, gating.gates(X), y).loss
-    inputs, targets = layers.as_tensors(X, y[:, None])
-    loss = torch.nn.functional.mse_loss
-    found = layers.train(network, inputs, targets, loss, steps=500, rate=0.05)
-    assert found == pytest.approx(best, rel=1e-2)
-
-
 def test_slope_of_the_gap() -> None:
     """Against brute force: the means over all unit noises of norm, test and training loss."""
     rng = np.random.default_rng(0)
