@@ -120,8 +120,8 @@ def found(frame: pd.DataFrame) -> str:
     most = published[published["m"] == published["m"].max()]["wrong"].mean()
     means = frame.groupby("rank")[["radius", "split", "wrong_in_full"]].mean()
     larger = "; ".join(
-        f"r = {row.radius:.0e}: {row.split:.1e} of them, {100 * row.wrong_in_full:.1f} % wrong"
-        for row in means.iloc[1:].itertuples()
+        f"r = {radius:.0e}: {split:.1e} of them, {100 * wrong:.1f} % wrong"
+        for radius, split, wrong in means.iloc[1:].to_numpy()
     )
     samples = theory.sufficient_samples(first["n"], first["d"], 0.1, DELTA)
     return (

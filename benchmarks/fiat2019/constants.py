@@ -181,13 +181,13 @@ def clustered(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     )
     n, d = 5, 10
     V = sphere(n, d, rng)
-    mu, k = clusters.smallest_eigenvalue(V), clusters.sufficient_width(V, DELTA)
+    smallest, k = clusters.smallest_eigenvalue(V), clusters.sufficient_width(V, DELTA)
     radius = clusters.largest_radius(n, k, d, DELTA)
     few, split = [], []
     for _ in range(draws):
         filters = sphere(k, d, rng)
         A = clusters.centre_gates(filters, V)
-        few.append(np.linalg.eigvalsh(A @ A.T)[0] <= k * mu / 2)
+        few.append(np.linalg.eigvalsh(A @ A.T)[0] <= k * smallest / 2)
         split.append(clusters.splits(filters, V, radius).any())
     yield Check(
         statement="[L] Lemma 4",
@@ -418,7 +418,6 @@ def theorem_5(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     flipped = np.mean((U @ x >= 0) != (near @ x >= 0))
     apart = abs(np.sum(np.maximum(near @ x, 0) - (U @ x >= 0) * (near @ x))) / math.sqrt(k)
     largest = float(np.linalg.norm(near, axis=1).max())
-    common = {"largest": largest, "n_units": k}
     what = f"outputs of ReLU and of GaLU with its weights, d = {d}, eps = {eps}, k = {k}"
     yield Check(
         statement="[L] Theorem 5",
@@ -426,14 +425,14 @@ def theorem_5(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         slip=True,
         relation="at most",
         ours=apart,
-        paper=bounds.relu_approximation_error(d, eps, **common, printed=True),
+        paper=bounds.relu_approximation_error(d, eps, largest=largest, n_units=k, printed=True),
     )
     yield Check(
         statement="[L] Theorem 5",
         what=f"{what}; with the factor sqrt k",
         relation="at most",
         ours=apart,
-        paper=bounds.relu_approximation_error(d, eps, **common),
+        paper=bounds.relu_approximation_error(d, eps, largest=largest, n_units=k),
     )
     yield Check(
         statement="[L] Theorem 5",

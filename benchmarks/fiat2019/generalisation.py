@@ -73,7 +73,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     colours = {0: BLACK, 1000: GREEN, 4000: BLUE}
     for width, rows in frame.groupby("width"):
         means = rows.groupby("m")[["loss", "size", "norm_square"]].mean()
-        words = "kernel, infinitely many gates" if width == 0 else f"{width} gates"
+        words = f"{width!s} gates" if width else "kernel, infinitely many gates"
         colour = colours.get(int(str(width)), BLUE)
         left.plot(means.index, means["loss"], "-o", color=colour, alpha=0.8, label=words)
         right.plot(means.index, means["size"], "-o", color=colour, alpha=0.8, label=words)
@@ -136,7 +136,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     rows = {}
     for table, words in ((loss, "test loss"), (size, "squared norm / M^2")):
         for width in table.columns:
-            rows[f"{words}, {'kernel' if width == 0 else f'k = {width}'}"] = table[width]
+            rows[f"{words}, {f'k = {width}' if width else 'kernel'}"] = table[width]
     return pd.DataFrame(rows).rename_axis("samples m").reset_index().astype(str)
 
 

@@ -172,11 +172,11 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 EXPERIMENT = Experiment(
     claim=(
         "The expected gated Gram matrix of k filters is k times kappa(x, x') = (1/2 - "
-        "arccos<x, x'>/(2 pi)) <x, x'>, ||x|| = 1, with the smallest eigenvalue lambda(X). Lemma 1: "
+        "arccos<x, x'>/(2 pi)) <x, x'>, ||x|| = 1, of smallest eigenvalue lambda(X). Lemma 1: "
         "k >= 8 R/lambda(X) log(m/delta), R = ||X||^2, has sigma_min(Xbar)^2 >= k lambda(X)/2 "
-        "with probability 1 - delta. Lemma 2: for d <= m <= c2 d^2 uniform inputs on the sphere "
-        "that is the order of m/d, up to a logarithm, as lambda(X) >= sigma_min(X*X)^2/(2 pi) >= "
-        "c1^2/(2 pi)."
+        "with probability 1 - delta. Lemma 2: for d <= m <= c2 d^2 uniform inputs on the "
+        "sphere that is the order of m/d, up to a logarithm, as lambda(X) >= "
+        "sigma_min(X*X)^2/(2 pi) >= c1^2/(2 pi)."
     ),
     how=middle_of(__doc__),
     measure=whole(measure),

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
 from benchmarks.fiat2019.published_training import (
     STEPS,
@@ -28,7 +29,8 @@ from benchmarks.fiat2019.published_training import (
     outputs_of,
     train_as_published,
 )
-from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.harness import Experiment, Run, Verdict, middle_of
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.theory.galu_networks import GatedLayers, Kind
 from implicit_bias.training.losses import hinge
 from implicit_bias.validation import Array
@@ -83,7 +85,7 @@ def errors(task: str, outputs: Array, targets: Array) -> dict[str, float]:
 
 def squared_norm(network: GatedLayers) -> float:
     """||w||^2 of the coefficients a_j w_j, the hidden weights with the readout absorbed."""
-    hidden, readout = (layer.weight.detach().double() for layer in network.layers)
+    hidden, readout = (p.detach().double() for p in network.parameters())  # no bias units
     return float((readout.square().sum(dim=0) * hidden.square().sum(dim=1)).sum())
 
 
@@ -167,26 +169,27 @@ def with_published(frame: pd.DataFrame) -> pd.DataFrame:
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """Test error of GaLU over that of ReLU, ours and published, where there is noise."""
     errors = of_noise(with_published(frame)).xs("test", level="part")[["error", "published"]]
-    galu, relu = (errors.xs(name, level="network") for name in ("GaLU", "ReLU"))
-    return galu / relu
+    both = errors.unstack("network")
+    shares = {name: both[name, "GaLU"] / both[name, "ReLU"] for name in errors.columns}
+    return pd.DataFrame(shares)
 
 
 def found(frame: pd.DataFrame) -> str:
     """Compare errors with the published ones."""
     ratio = ratios(frame)
-    regression, classes = ratio.loc["regression"], ratio.loc["classification"]
+    regression, classes = (ratio.xs(task, level="task") for task in TASKS)
     values = of_noise(with_published(frame))
     off = (values["error"] / values["published"] - 1).xs("test", level="part").abs()
     first = frame.iloc[0]
     steps = sorted(frame["steps"].unique())
-    tests = frame[(frame["part"] == "test") & (frame["task"] == "regression")]
-    tests = tests[tests["noise"] == NOISE[-1]].groupby(["network", "steps"])["error"].mean()
+    noisiest = frame[(frame["part"] == "test") & (frame["task"] == "regression")]
+    noisiest = noisiest[noisiest["noise"] == NOISE[-1]]
+    tests = noisiest.groupby(["network", "steps"])["error"].mean()
     later = "; ".join(
         f"{name} " + ", ".join(f"{tests[name, step]:.2f}" for step in steps) for name in NETWORKS
     )
-    hinges = with_published(frame)
-    hinges = hinges[(hinges["task"] == "classification") & (hinges["part"] == "test")]
-    hinges = hinges[hinges["noise"] > 0].groupby(["network", "noise"])["hinge"].mean()
+    classified = with_published(frame).query("task == 'classification' and part == 'test'")
+    hinges = classified.groupby(["network", "noise"])["hinge"].mean()
     words = "; ".join(
         f"{name} "
         + ", ".join(
@@ -251,8 +254,9 @@ def name_of(task: str, noise: float) -> str:
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     ratio = ratios(frame)
-    worse = bool((ratio.loc["regression", "error"] > 1.2).all())
-    alike = bool(ratio.loc["classification", "error"].between(0.9, 1.1).all())
+    regression, classes = (ratio["error"].xs(task, level="task") for task in TASKS)
+    worse = bool((regression > 1.2).all())
+    alike = bool(classes.between(0.9, 1.1).all())
     last = frame[(frame["steps"] == frame["steps"].max()) & (frame["part"] == "test")]
     tests = last.groupby(["task", "network", "noise"])["error"].mean()
     grows = bool((tests.groupby(["task", "network"]).diff().dropna() > 0).all())

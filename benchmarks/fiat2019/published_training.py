@@ -11,7 +11,7 @@ we do not know.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -31,22 +31,27 @@ Single: TypeAlias = NDArray[np.float32]
 LossName: TypeAlias = Literal["squared", "hinge", "logistic", "cross-entropy"]
 
 
+def as_single(values: NDArray[np.floating[Any]]) -> Single:
+    """Return values in float32, without a copy where they are."""
+    return values.astype(np.float32, copy=False)
+
+
 def _squared(outputs: Single, targets: Single) -> Single:
-    return 2 * (outputs - targets) / outputs.size
+    return as_single(2 * (outputs - targets) / outputs.size)
 
 
 def _hinge(outputs: Single, targets: Single) -> Single:
-    return np.where(outputs * targets < 1, -targets, np.float32(0)) / outputs.size
+    return as_single(-targets * (outputs * targets < 1) / outputs.size)
 
 
 def _logistic(outputs: Single, targets: Single) -> Single:
-    return -targets / (1 + np.exp(outputs * targets)) / outputs.size
+    return as_single(-targets / (1 + np.exp(outputs * targets)) / outputs.size)
 
 
 def _cross_entropy(outputs: Single, targets: Single) -> Single:
     """Of softmax, with targets one-hot."""
     shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-    return (shares / shares.sum(axis=1, keepdims=True) - targets) / len(outputs)
+    return as_single((shares / shares.sum(axis=1, keepdims=True) - targets) / len(outputs))
 
 
 # Derivatives of the mean losses in the outputs (n, p).
@@ -95,7 +100,7 @@ def train_as_published(
     int
         Steps that were taken.
     """
-    X, Y = X.astype(np.float32), Y.astype(np.float32)
+    samples, labels = X.astype(np.float32), Y.astype(np.float32)
     layers = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
     trained = [p for p in network.parameters() if p.requires_grad]
     flat = np.concatenate([p.detach().numpy().ravel() for p in trained]).astype(np.float32)
@@ -106,16 +111,16 @@ def train_as_published(
     # What is frozen collects no gradient.
     into = [gradients.get(id(layer.weight)) for layer in layers]
     into_offsets = [gradients.get(id(layer.bias)) for layer in layers]
-    gates = _gates(network, X)
+    gates = _gates(network, samples)
     mean, square, step_of = np.zeros_like(flat), np.zeros_like(flat), np.empty_like(flat)
     scratch = np.empty_like(flat)
     rng, slope_of = np.random.default_rng(seed), SLOPES[loss]
     lowest = next(i for i, layer in enumerate(layers) if layer.weight.requires_grad)
-    taken, start = 0, len(X)
+    taken, start = 0, len(samples)
     while taken < steps:
-        if start >= len(X):
-            order, start = rng.permutation(len(X)), 0
-            mixed, targets = X[order], Y[order]
+        if start >= len(samples):
+            order, start = rng.permutation(len(samples)), 0
+            mixed, targets = samples[order], labels[order]
             mixed_gates = None if gates is None else [gate[order] for gate in gates]
         rows = slice(start, start + batch_size)
         start += batch_size

@@ -3,8 +3,8 @@
 Left: x ~ N(0, I_100), w uniform on the sphere, labels sign<w, x>, samples of margin |<w, x>| at
 least 0.01. Middle: x uniform on {-1, 1}^100, labels the product of all bits. 50,000 training and
 10,000 test samples, hard gates, readout trained too, no bias units, by the published training
-(Adam, rate 0.001, batches of 128, 100,000 steps). The paper says neither the loss nor the widths:
-the hinge loss and k = 16 and 64 are ours; it averages 3 repeats. Right: the root mean square
+(Adam, rate 0.001, batches of 128), 30,000 steps where 100,000 are published. The paper says neither
+the loss nor the widths: the hinge loss and k = 16 and 64 are ours; it averages 3 repeats. Right: the root mean square
 correlation of the parity of d bits with a gated coordinate (the gradient at initialisation, for
 both networks), against a Monte Carlo mean over filters; for odd d it is 0. (Not in the paper;
 derived here.)
@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.harness import Experiment, Run, Verdict, middle_of
 from implicit_bias.gating import UnitGates
-from implicit_bias.report.style import BLUE, VERMILION
+from implicit_bias.report.style import BLACK, BLUE, VERMILION
 from implicit_bias.theory.galu_networks import GatedLayers, Kind
 from implicit_bias.theory.gradient_gram import normalise
 from implicit_bias.validation import Array
@@ -34,8 +36,10 @@ NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}
 COLOURS = {"GaLU": BLUE, "ReLU": VERMILION}
 LARGEST_CUBE = 12
 MARGIN = 0.01
-REPEATS, PUBLISHED_REPEATS = 2, 3
+REPEATS, PUBLISHED_REPEATS = 1, 3
 WIDTHS = (16, 64)
+# Three tenths of the published training.
+STEPS_HERE = 3 * STEPS // 10
 
 
 def separable(n: int, d: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -67,7 +71,7 @@ def monte_carlo(d: int, filters: int) -> float:
 
 def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     """Measure test errors by task and width, and correlations by dimension."""
-    d, m, tests, steps = (20, 500, 500, 1000) if run.quick else (100, 50_000, 10_000, STEPS)
+    d, m, tests, steps = (20, 500, 500, 1000) if run.quick else (100, 50_000, 10_000, STEPS_HERE)
     largest, filters = (6, 200) if run.quick else (LARGEST_CUBE, 2000)
     frame = run.kept if "train_error" in run.kept else pd.DataFrame()
     if frame.empty:
@@ -78,31 +82,115 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
                 row | {"measured": monte_carlo(bits, filters) if bits <= largest else np.nan}
             )
         frame = pd.DataFrame(rows)
-    done = set(frame["seed"].dropna()) if "seed" in frame else set()
-    for seed in sorted(set(range(1 if run.quick else REPEATS)) - done):
-        rows = []
-        for (task, draw_data), width, (name, kind) in itertools.product(
-            TASKS.items(), WIDTHS, NETWORKS.items()
-        ):
-            X, y = draw_data(m + tests, d, np.random.default_rng(seed))
-            network = GatedLayers([d, width, 1], kind, bias=False, seed=seed)
-            train_as_published(network, X[:m], y[:m, None], "hinge", steps=steps, seed=seed)
-            wrong = outputs_of(network, X)[:, 0] * y <= 0
-            row = {"part": "error", "d": d, "m": m, "seed": seed, "task": task, "network": name}
-            row |= {"width": width, "steps": steps}
-            row |= {"train_error": float(wrong[:m].mean()), "error": float(wrong[m:].mean())}
-            rows.append(row)
-        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
-        run.say(f"repeat {seed} is done")
+    keys = ["seed", "task", "width", "network"]
+    done = set() if "seed" not in frame else set(frame[keys].itertuples(index=False, name=None))
+    cells = itertools.product(range(REPEATS), WIDTHS, TASKS.items(), NETWORKS.items())
+    for seed, width, (task, draw_data), (name, kind) in cells:
+        if (seed, task, width, name) in done:
+            continue
+        X, y = draw_data(m + tests, d, np.random.default_rng(seed))
+        network = GatedLayers([d, width, 1], kind, bias=False, seed=seed)
+        train_as_published(network, X[:m], y[:m, None], "hinge", steps=steps, seed=seed)
+        wrong = outputs_of(network, X)[:, 0] * y <= 0
+        row = {"part": "error", "d": d, "m": m, "seed": seed, "task": task, "network": name}
+        row |= {"width": width, "steps": steps}
+        row |= {"train_error": float(wrong[:m].mean()), "error": float(wrong[m:].mean())}
+        frame = pd.concat([frame, pd.DataFrame([row])], ignore_index=True)
+        run.say(f"{task}, {name}, k = {width}: {row['error']:.4f}")
         yield frame
 
 
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw errors against the width, and correlations against the dimension."""
+    figure = Figure(figsize=(10.5, 3.4), layout="constrained")
+    *panels, right = figure.subplots(1, 3)
+    errors = frame[frame["part"] == "error"]
+    for ax, task in zip(panels, TASKS, strict=True):
+        for name, colour in COLOURS.items():
+            rows = errors[(errors["network"] == name) & (errors["task"] == task)]
+            means = rows.groupby("width")[["train_error", "error"]].mean()
+            ax.plot(means.index, means["error"], "-o", color=colour, label=f"{name}, test")
+            ax.plot(means.index, means["train_error"], ":o", color=colour, label=f"{name}, train")
+        ax.set(xscale="log", xlabel="width k", title=task)
+        ax.set_xticks(WIDTHS, [str(width) for width in WIDTHS])
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    panels[0].set(ylabel="share misclassified")
+    panels[1].axhline(0.5, color=BLACK, linestyle="--", label="chance")
+    for ax in panels:
+        ax.set_ylim(bottom=0)
+        ax.legend()
+    rows = frame[frame["part"] == "correlation"]
+    right.plot(rows["d"], rows["correlation"], "--", color=BLACK, label="closed form, even d")
+    right.plot(rows["d"], rows["measured"], "o", color=BLUE, label="Monte Carlo over filters")
+    right.set(yscale="log", xlabel="bits d", ylabel="correlation with the parity")
+    right.legend()
+    return figure
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Say who learns what, and how small the first gradient is."""
+    errors = frame[frame["part"] == "error"]
+    means = 100 * errors.groupby(["task", "network", "width"])["error"].mean()
+    parity = errors.loc[errors["task"] == "parity", "error"]
+    train = errors[errors["task"] == "parity"].groupby("network")["train_error"].min()
+    correlations = frame[frame["part"] == "correlation"].set_index("d")
+    known = correlations.dropna(subset="measured")
+    off = (known["measured"] / known["correlation"] - 1).abs().max()
+    largest = correlations["correlation"].iloc[-1]
+    lines = "; ".join(
+        f"k = {width}: GaLU {means['separable', 'GaLU', width]:.2f} %, "
+        f"ReLU {means['separable', 'ReLU', width]:.2f} %"
+        for width in sorted(errors["width"].astype(int).unique())
+    )
+    return (
+        f"d = {errors['d'].iloc[0]:.0f}, m = {errors['m'].iloc[0]:,.0f}, "
+        f"{errors['seed'].nunique()} repeat(s) of {PUBLISHED_REPEATS}.\n\n"
+        f"- Separable data: test errors {lines}: very high accuracy of both, and an advantage of "
+        "ReLU, as published.\n"
+        f"- Parity: all test errors lie between {parity.min():.3f} and {parity.max():.3f}, at "
+        "chance as published, while the training error falls to "
+        f"{train['GaLU']:.3f} (GaLU) and {train['ReLU']:.3f} (ReLU).\n"
+        "- The correlation of parity with gated coordinates, which is the first gradient of both "
+        "networks (theorem 4 says why it is one and the same), agrees with its closed form within "
+        f"{100 * off:.1f} % for d up to {known.index.max():.0f}, and is {largest:.0e} at d = "
+        f"{correlations.index[-1]:.0f}: no sample of feasible size shows it. For odd d it is 0, "
+        "for every filter."
+    )
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Errors for each width."""
+    errors = frame[frame["part"] == "error"].astype({"width": int})
+    rows = errors.groupby(["task", "network", "width"])[["train_error", "error"]].mean()
+    rows.columns = ["training error", "test error"]
+    return rows.map("{:.4f}".format).reset_index().astype(str)
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    errors = frame[frame["part"] == "error"]
+    means = errors.groupby(["task", "network", "width"])["error"].mean()
+    fail = bool((means["parity"] - 0.5).abs().max() < 0.02)
+    learn = bool((means["separable"] < 0.05).all())
+    better = bool((means["separable", "ReLU"] <= means["separable", "GaLU"]).all())
+    return Verdict.of(fail and learn and better, fail and learn)
+
+
 EXPERIMENT = Experiment(
-    claim="",
-    how="",
+    claim=(
+        "Figure 4 of the arXiv version: on linearly separable data of margin 0.01 both networks "
+        "have very high accuracy, with a visible advantage of ReLU; on the parity of 100 bits both "
+        "are at chance."
+    ),
+    how=middle_of(__doc__),
     measure=measure,
-    found=lambda f: "",
-    rule="",
-    verdict=lambda f: Verdict.STANDS,
-    tabulate=lambda f: f,
+    draw=draw,
+    found=found,
+    rule=(
+        "It stands if on separable data all test errors are below 5 % and those of ReLU not above "
+        "GaLU's, and on parity all are within 0.02 of guessing."
+    ),
+    verdict=verdict,
+    tabulate=tabulate,
+    alt="Errors on separable data and on parity, and the correlation with parity against d",
 )

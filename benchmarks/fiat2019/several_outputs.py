@@ -2,7 +2,7 @@
 
 m Gaussian inputs of dimension d, p independent Gaussian targets each. f(x) = B (z(x) o A x) with
 hard gates, fitted by alternating convex search; ReLU networks of the same shape, without bias
-units, by Adam. Theory (ours), of mean losses:
+units, by Adam. Theory (not in the paper; derived here), of mean losses:
 
 needed      1 - kd/m is left by a network that has k d coefficients for each output
 sufficient  1 - kd/(pm) by one that reserves k/p units for each output; 1 - k/m by the best readout
@@ -40,8 +40,8 @@ from implicit_bias.validation import Array
 
 ERROR = 0.3
 PUBLISHED_SIZE, PUBLISHED_INPUTS = 1024, 32
-# Outputs up to which the published widths are trained as published; more would take hours.
-LARGEST_TRAINED = 16
+# Outputs up to which the published widths are trained as published.
+LARGEST_TRAINED = 1
 TRAINED: dict[str, Kind] = {"ReLU": "relu", "GaLU": "hard"}
 # Outputs p, and smallest widths.
 PUBLISHED = {
@@ -142,6 +142,7 @@ def searched(quick: bool) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the widths against the number of outputs."""
+    frame = frame[frame["part"] == "search"]
     figure = Figure(figsize=(5.6, 4.0), layout="constrained")
     ax = figure.subplots()
     m, d = frame["m"].iloc[0], frame["d"].iloc[0]
@@ -173,6 +174,8 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 def found(frame: pd.DataFrame) -> str:
     """Compare the widths with theory and with each other."""
+    trained = frame[frame["part"] == "published"]
+    frame = frame[frame["part"] == "search"]
     several = by_outputs(frame).query("p > 1")
     ratio = several["GaLU"] / several["ReLU"]
     count = several["GaLU"] / several["parameters"]
@@ -180,15 +183,28 @@ def found(frame: pd.DataFrame) -> str:
     wide = pd.DataFrame(PUBLISHED).set_index("p").iloc[-1]
     first = frame.iloc[0]
     return (
-        f"m = {first['m']}, d = {first['d']}, mean of {frame['seed'].nunique()} draw(s), "
-        f"alternating search of {first['iterations']} rounds.\n\n"
+        f"Search: m = {first['m']:.0f}, d = {first['d']:.0f}, mean of "
+        f"{frame['seed'].nunique()} draw(s), alternating search of {first['iterations']:.0f} "
+        f"rounds.\n\n"
         f"- GaLU over ReLU, for several outputs: {ratio.min():.2f} to {ratio.max():.2f} (published "
         f"at p = 128: {wide['GaLU'] / wide['ReLU']:.2f}).\n"
         f"- All GaLU widths for several outputs lie between {low.min():.1f} times the needed and "
         f"{high.max():.2f} times the sufficient one, and at {count.min():.2f} to {count.max():.2f} "
         "of what a count of parameters asks for: the two layers are fitted to each other.\n"
         "- The published networks lie further below that count. Theirs are larger, trained for "
-        "100,000 steps, and have bias units; our search stops after its rounds, not at a minimum."
+        "100,000 steps, and have bias units; our search stops after its rounds, not at a minimum.\n"
+        f"- At the published size and widths (m = {PUBLISHED_SIZE}, d = {PUBLISHED_INPUTS}, bias "
+        "units, the published training, one repeat of 8), where the mean error is to be just "
+        f"below {ERROR}: {at_published_widths(trained)}."
+    )
+
+
+def at_published_widths(trained: pd.DataFrame) -> str:
+    """Errors that the published training leaves at the published widths."""
+    rows = trained.sort_values(["p", "network"])
+    return "; ".join(
+        f"p = {row.p}, {row.network} of {row.width} units {row.loss:.3f}"
+        for row in rows.itertuples()
     )
 
 
@@ -200,6 +216,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 def by_outputs(frame: pd.DataFrame) -> pd.DataFrame:
     """Widths of theory, and mean width of each network, for each number p of outputs."""
+    frame = frame[frame["part"] == "search"]
     theory = frame.groupby("p")[["needed", "parameters", "sufficient"]].first()
     return theory.join(frame.pivot_table(index="p", columns="network", values="width"))
 
@@ -209,14 +226,18 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     several = by_outputs(frame).query("p > 1")
     alike = (several["GaLU"] / several["ReLU"]).between(0.8, 1.2).all()
     between = several["GaLU"].between(several["needed"], several["sufficient"]).all()
-    return Verdict.of(alike and between, alike or between)
+    trained = frame.loc[frame["part"] == "published", "loss"]
+    published = bool(trained.between(ERROR - 0.05, ERROR + 0.05).all())
+    return Verdict.of(alike and between and published, alike or between)
 
 
 EXPERIMENT = Experiment(
     claim=(
-        "With several outputs the problem is convex in the hidden layer and in the readout, each "
-        "alone: alternating between them fits the network. For random targets GaLU and ReLU "
-        "networks need about the same width (figure 5, there both by Adam)."
+        "Section 5 of the submission: with d' outputs the problem is biconvex in the hidden layer "
+        "and the readout; alternate convex search has a closed form for each half. (It beats SGD "
+        "for samples small enough for a matrix inverse: stated only, no sizes are given.) Figure "
+        "5: for N(0, 1) targets the smallest widths of mean squared error below 0.3 are much the "
+        "same for GaLU and ReLU, both by Adam."
     ),
     how=(
         "Gaussian inputs, independent Gaussian targets; the smallest width for a mean squared "
@@ -231,7 +252,8 @@ EXPERIMENT = Experiment(
     found=found,
     rule=(
         "It stands if the widths of the two networks are within a fifth of each other for several"
-        " outputs, and GaLU's between needed and sufficient."
+        " outputs, GaLU's between needed and sufficient, and the published widths leave an error "
+        "within 0.05 of 0.3."
     ),
     verdict=verdict,
     tabulate=tabulate,
