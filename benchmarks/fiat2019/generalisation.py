@@ -17,6 +17,7 @@ import math
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.fiat2019.constants import DELTA, gates_of, sphere
 from benchmarks.harness import Experiment, Verdict, middle_of, whole
@@ -85,12 +86,15 @@ def draw(frame: pd.DataFrame) -> Figure:
     bound = [bounds.risk_bound(int(m), norm=math.sqrt(square), failure=DELTA) for m in sizes]
     left.plot(sizes, bound, "--", color=BLACK, label="theorem 3, C = 1")
     left.set(xscale="log", yscale="log", xlabel="samples m", ylabel="test loss")
-    left.legend()
+    left.legend(loc="upper right", bbox_to_anchor=(1.0, 0.88))
     right.axhline(square, color=GREY, linestyle=":", label="M^2")
     right.axhline(2 * square, color=BLACK, linestyle="--", label="2 M^2")
     right.set(xscale="log", xlabel="samples m", ylabel="squared norm of the solution")
     right.set_ylim(bottom=0)
     right.legend()
+    for ax in (left, right):
+        ax.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        ax.xaxis.set_minor_formatter(NullFormatter())
     return figure
 
 

@@ -183,7 +183,8 @@ def found(frame: pd.DataFrame) -> str:
         f"({PUBLISHED_REPEATS} published).\n\n"
         f"- Widths over m/d: {words}.\n"
         "- A closed form needs m/d, as kd coefficients fit no more than kd labels, but where so "
-        "few hard gates (a share 2^-k of the samples has all closed) ask for k = log2(1/0.01) "
+        "few hard gates (on average a share 2^-k of the samples has all closed) ask for k = "
+        "log2(1/0.01) "
         "(derived here). Training for 100,000 steps asks for more than the closed form does: near "
         "k = m/d the problem is badly conditioned. ReLU has trained gates, too."
     )

@@ -213,9 +213,10 @@ def found(frame: pd.DataFrame) -> str:
         f"- More steps mean more test error: at s = 1, after {', '.join(f'{s:,}' for s in steps)} "
         f"steps, {later}. The difference of the two is one of how far the same optimiser has come: "
         "the paper, too, says that it may be an artefact of optimisation.\n"
-        "- With both layers trained the gap is not linear in the squared norm of the coefficients "
-        "(figure 4 is, for the pseudo-inverse): over the noises, gap / ||w||^2 of GaLU varies by a "
-        f"factor of {gap.max() / gap.min():.1f}."
+        "- The paper says that the gap is not linear in the squared norm of the coefficients when "
+        "both layers are trained, but not which norm it means. With the readout absorbed (a_j w_j) "
+        f"gap / ||w||^2 of GaLU varies by a factor of {gap.max() / gap.min():.2f} over these "
+        "noises."
     )
 
 

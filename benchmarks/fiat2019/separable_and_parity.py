@@ -4,10 +4,10 @@ Left: x ~ N(0, I_100), w uniform on the sphere, labels sign<w, x>, samples of ma
 least 0.01. Middle: x uniform on {-1, 1}^100, labels the product of all bits. 50,000 training and
 10,000 test samples, hard gates, readout trained too, no bias units, by the published training
 (Adam, rate 0.001, batches of 128), 30,000 steps where 100,000 are published. The paper says neither
-the loss nor the widths: the hinge loss and k = 16 and 64 are ours; it averages 3 repeats. Right: the root mean square
-correlation of the parity of d bits with a gated coordinate (the gradient at initialisation, for
-both networks), against a Monte Carlo mean over filters; for odd d it is 0. (Not in the paper;
-derived here.)
+the loss nor the widths: the hinge loss and k = 16 and 64 are ours; it averages 3 repeats. Right:
+the root mean square correlation of the parity of d bits with a gated coordinate (the gradient at
+initialisation, for both networks), against a Monte Carlo mean over filters; for odd d it is 0. (Not
+in the paper; derived here.)
 
 Source: Fiat, Malach, Shalev-Shwartz (2019), arXiv:1906.05032, figure 4.
 """

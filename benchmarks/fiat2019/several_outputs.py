@@ -182,6 +182,10 @@ def found(frame: pd.DataFrame) -> str:
     low, high = several["GaLU"] / several["needed"], several["GaLU"] / several["sufficient"]
     wide = pd.DataFrame(PUBLISHED).set_index("p").iloc[-1]
     first = frame.iloc[0]
+    published = "; ".join(
+        f"p = {p}: {relu}, {gated}"
+        for p, relu, gated in zip(*(PUBLISHED[key] for key in ("p", "ReLU", "GaLU")), strict=True)
+    )
     return (
         f"Search: m = {first['m']:.0f}, d = {first['d']:.0f}, mean of "
         f"{frame['seed'].nunique()} draw(s), alternating search of {first['iterations']:.0f} "
@@ -193,6 +197,7 @@ def found(frame: pd.DataFrame) -> str:
         "of what a count of parameters asks for: the two layers are fitted to each other.\n"
         "- The published networks lie further below that count. Theirs are larger, trained for "
         "100,000 steps, and have bias units; our search stops after its rounds, not at a minimum.\n"
+        f"- Published smallest widths, ReLU and GaLU (crosses): {published}.\n"
         f"- At the published size and widths (m = {PUBLISHED_SIZE}, d = {PUBLISHED_INPUTS}, bias "
         "units, the published training, one repeat of 8), where the mean error is to be just "
         f"below {ERROR}: {at_published_widths(trained)}."

@@ -1,11 +1,12 @@
 """The loss that is left with too few parameters, against 1 - kd/m; random-filter improvement.
 
 m Gaussian inputs of dimension d, independent N(0, 1) targets, no bias units. Of the published
-sizes, m in {1024, 768, 512, 256}, d and k in {32, 24, 16, 8}, one for each kd/m and one draw, where
-the published values are means over all sizes of equal kd/m and 16 draws. GaLU with hard gates by
-least squares; GaLU(512), the same after 512 filters have been redrawn one at a time and kept where
-the loss does not rise (algorithm 1); ReLU networks by the published training, Adam, rate 0.001,
-batches of 128, 100,000 steps.
+sizes, m in {1024, 768, 512, 256}, d and k in {32, 24, 16, 8}, one for each kd/m and few draws,
+where the published values are means over all sizes of equal kd/m and 16 draws. Losses are divided
+by the draw's own variance of the targets: the mean is the same, by symmetry, with less noise. GaLU
+with hard gates by least squares; GaLU(512), the same after 512 filters have been redrawn one at a
+time and kept where the loss does not rise (algorithm 1); ReLU networks by the published training,
+Adam, rate 0.001, batches of 128, 100,000 steps.
 
 Source: Fiat, Malach, Shalev-Shwartz, theorem 1 and figure 2 of the submission of 2018; theorem 2
 and figure 2 of arXiv:1906.05032 (2019). The values are those of the figure's file.
@@ -13,6 +14,7 @@ and figure 2 of arXiv:1906.05032 (2019). The values are those of the figure's fi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from time import process_time
 from typing import Any
@@ -52,7 +54,7 @@ SIZES = (
     (256, 24, 8),
     (256, 32, 8),
 )
-PROPOSALS, PUBLISHED_REPEATS = 512, 16
+PROPOSALS, REPEATS, PUBLISHED_REPEATS = 512, 3, 16
 
 
 def cases(quick: bool) -> list[tuple[int, int, int]]:
@@ -71,23 +73,24 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     """Fit each size."""
     proposals, steps = (30, 500) if run.quick else (PROPOSALS, STEPS)
     frame = run.kept if "variance" in run.kept else pd.DataFrame()
-    done = set() if frame.empty else set(zip(frame["m"], frame["d"], frame["k"], strict=True))
-    for m, d, k in cases(run.quick):
-        if (m, d, k) in done:
+    keys = ["seed", "m", "d", "k"]
+    done = set() if frame.empty else set(frame[keys].itertuples(index=False, name=None))
+    for seed, (m, d, k) in itertools.product(range(1 if run.quick else REPEATS), cases(run.quick)):
+        if (seed, m, d, k) in done:
             continue
-        rng = np.random.default_rng([m, d, k])
+        rng = np.random.default_rng([m, d, k, seed] if seed else [m, d, k])
         X, y = rng.normal(size=(m, d)), rng.normal(size=m)
         gating = UnitGates(rng.normal(size=(k, d)), np.zeros(k), ">=")
         gates = gating.gates(X)
         found = least_squares(X, gates, y)
-        shared = {"m": m, "d": d, "k": k, "share": k * d / m, "rank": found.rank}
+        shared = {"seed": seed, "m": m, "d": d, "k": k, "share": k * d / m, "rank": found.rank}
         shared |= {"theory": expected_loss(found.rank, m), "variance": float(np.mean(y**2))}
         rows: list[dict[str, Any]] = [
             {"network": "GaLU", "loss": found.loss},
-            {"network": "ReLU", "loss": relu_loss(X, y, k, 0, steps)},
+            {"network": "ReLU", "loss": relu_loss(X, y, k, seed, steps)},
         ]
         start = process_time()
-        search = improve_filters(gating, X, y, proposals=proposals, random_state=0)
+        search = improve_filters(gating, X, y, proposals=proposals, random_state=seed)
         searched = process_time()
         np.linalg.pinv(gated_features(X, gates), rcond=1e-5) @ y
         rows.append(
@@ -101,7 +104,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
             }
         )
         frame = pd.concat([frame, pd.DataFrame([shared | row for row in rows])], ignore_index=True)
-        run.say(f"m = {m}, d = {d}, k = {k}")
+        run.say(f"m = {m}, d = {d}, k = {k}, repeat {seed}")
         yield frame
 
 
@@ -121,7 +124,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.plot(rows.index, rows["loss"], marker, color=colour, alpha=0.7, label=name)
         ax.plot(rows.index, rows["published"], "x", color=colour)
     ax.plot([], [], "x", color=GREY, label="published")
-    ax.set(xlabel="kd/m", ylabel="mean squared error", ylim=(-0.03, 1.03))
+    ax.set(xlabel="kd/m", ylabel="mean squared error, share of variance", ylim=(-0.03, 1.03))
     ax.legend()
     return figure
 
@@ -140,12 +143,12 @@ def found(frame: pd.DataFrame) -> str:
     apart = (means["loss"].xs(IMPROVED, level=1) - relu["loss"]).dropna()
     speed = (searches["seconds_a_solve"] / searches["seconds_a_proposal"]).median()
     return (
-        f"{len(single)} sizes, one draw each; in brackets the published mean.\n\n"
+        f"{single['share'].nunique()} sizes, mean of {single['seed'].nunique()} draw(s) "
+        f"({PUBLISHED_REPEATS} published, of more sizes); in brackets the published mean.\n\n"
         f"- GaLU: within {(galu['loss'] - galu['theory']).abs().max():.3f} of theorem 2's "
         f"1 - rank/m. The rank is min(m, kd) in {int((single['rank'] == full).sum())} of "
         f"{len(single)} draws: the submission calls that an empirical observation for Gaussian "
-        "inputs and filters, no theorem. Where it is less, hard gates of few units are all closed "
-        "on some samples.\n"
+        "inputs and filters, no theorem.\n"
         "- Largest distance from a published mean: "
         f"{', '.join(f'{name} {value:.3f}' for name, value in off.items())}.\n"
         f"- The loss of ReLU stays at least 1 - 2kd/m, as published, at all kd/m{all_but}: GaLU "
@@ -169,7 +172,8 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 def by_share(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over equal kd/m, for each share and network, with the published ones."""
-    means = frame.groupby(["share", "network"])[["loss", "theory"]].mean()
+    scaled = frame.assign(loss=frame["loss"] / frame["variance"])
+    means = scaled.groupby(["share", "network"])[["loss", "theory"]].mean()
     published = pd.DataFrame(PUBLISHED).melt("share", var_name="network", value_name="published")
     return means.join(published.set_index(["share", "network"]))
 
@@ -178,9 +182,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     means = by_share(frame)
     galu, relu = (means.xs(name, level="network") for name in ("GaLU", "ReLU"))
-    theorem = (galu["loss"] - galu["theory"]).abs().max() < 0.1
+    theorem = (galu["loss"] - galu["theory"]).abs().max() < 0.05
     better = bool((relu["loss"] <= galu["loss"] + 0.02).all())
-    near = (means["loss"] - means["published"]).abs().max() < 0.1
+    near = (means["loss"] - means["published"]).abs().max() < 0.08
     return Verdict.of(theorem and better and near, theorem)
 
 
@@ -197,9 +201,9 @@ EXPERIMENT = Experiment(
     draw=draw,
     found=found,
     rule=(
-        "It stands if the loss of GaLU is within 0.1 of 1 - rank/m (one draw), ReLU is not worse "
+        "It stands if the loss of GaLU is within 0.05 of 1 - rank/m, ReLU is not worse "
         "than GaLU "
-        "by more than 0.02, and every loss within 0.1 of the published mean."
+        "by more than 0.02, and every loss within 0.08 of the published mean."
     ),
     verdict=verdict,
     tabulate=tabulate,
