@@ -48,13 +48,15 @@ def test_regressor_by_brute_force(
 
     def features(inputs: Array) -> Array:
         projections = inputs @ filters.T
-        rule = {
-            ">=": projections >= 0,
-            ">": projections > 0,
-            "sigmoid": 1 / (1 + np.exp(-projections)),
+        rule: dict[object, Array] = {
+            ">=": np.where(projections >= 0, 1.0, 0.0),
+            ">": np.where(projections > 0, 1.0, 0.0),
+            "sigmoid": np.asarray(1 / (1 + np.exp(-projections))),
+            np.tanh: np.asarray(np.tanh(projections)),
         }
-        z = rule[gates] if isinstance(gates, str) else np.tanh(projections)
-        linear = np.column_stack([inputs, np.ones(len(inputs))]) if fit_intercept else inputs
+        z = rule[gates]
+        extended: Array = np.column_stack([inputs, np.ones(len(inputs))])
+        linear = extended if fit_intercept else inputs
         columns = [z[:, h] * linear[:, i] for h in range(n_units) for i in range(linear.shape[1])]
         return np.stack(columns, axis=1)
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_steps_of_theorem_3() -> None:
     seen = 0
     for seed, k in itertools.product(range(5), (100, 1000, 10_000)):
         finite = galu.gated_gram(X, gates_of(X, normal(k, 6, seed=seed))) / k
-        ratio = smallest / np.linalg.norm(finite - infinite, 2)
+        ratio = smallest / float(np.linalg.norm(finite - infinite, 2))
         if ratio <= 1:
             continue
         seen += 1
@@ -136,7 +137,10 @@ def gradients(X: Array, y: Array, U: Array, W: Array, a: Array, loss: str) -> tu
         gated_by = w.detach() if live else torch.tensor(U)
         units = (inputs @ gated_by.T >= 0).double() * (inputs @ w.T)
         margins = labels * (units @ readout) / math.sqrt(len(a))
-        losses = {"hinge": hinge, "squared": lambda q: (1 - q) ** 2}
+        losses: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "hinge": hinge,
+            "squared": lambda q: (1 - q) ** 2,
+        }
         torch.autograd.backward(losses[loss](margins).mean())
         assert w.grad is not None
         found.append(w.grad.numpy())

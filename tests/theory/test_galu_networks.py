@@ -13,7 +13,8 @@ def inputs(n: int = 5, d: int = 3) -> torch.Tensor:
 
 
 def test_relu_by_hand() -> None:
-    x, relu = inputs(), GatedLayers([3, 4, 4, 2], "relu", bias=True, seed=1)
+    x = inputs()
+    relu: Any = GatedLayers([3, 4, 4, 2], "relu", bias=True, seed=1)
     first, second, readout = relu.layers
     torch.testing.assert_close(relu(x), readout(second(first(x).relu()).relu()))
 
@@ -51,7 +52,7 @@ def test_linear() -> None:
 def test_at_least_as_expressive_as_relu() -> None:
     """f_w = g_{w, w}: with the weights for filters a GaLU network is the ReLU network."""
     x = inputs(50)
-    relu = GatedLayers([3, 4, 1], "relu", bias=False, seed=1)
+    relu: Any = GatedLayers([3, 4, 1], "relu", bias=False, seed=1)
     gated: Any = GatedLayers([3, 4, 1], "hard", bias=False, seed=1)
     gated.filters[0] = relu.layers[0].weight.detach()
     torch.testing.assert_close(gated(x), relu(x))
