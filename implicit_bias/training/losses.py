@@ -117,6 +117,20 @@ LOSSES: dict[str, MarginLoss] = {
 }
 
 
+def hinge(margins: Tensor) -> Tensor:
+    """max(0, 1 - q) of each margin q = y f(x), the loss of support vector machines.
+
+    Its minimum is reached at finite weights, so it is no `MarginLoss`: training with it need not
+    go to a max-margin direction.
+
+    Examples
+    --------
+    >>> hinge(torch.tensor([-1.0, 0.5, 2.0]))
+    tensor([2.0000, 0.5000, 0.0000])
+    """
+    return (1 - margins).relu()
+
+
 def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     """Return the loss of this name, or the loss itself.
 
