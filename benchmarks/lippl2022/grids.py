@@ -3,12 +3,12 @@
 =================  ======================================================  =====================
 grid               what                                                    models beside its own
 =================  ======================================================  =====================
-gln                gated linear networks: figures 2 to 4                   as published
+gln                gated linear networks: figures 2 to 4                   as published, moved
 shallow            one layer, k = 0 to 15                                  gd-shallow
 relu, -momentum-0  ReLU networks: figure 5                                 svm-gates
-redrawn            the published agreements at median thresholds           gd-gln-redrawn
 osqp               the published SVM-L2 by the published solver            svm-l2-osqp
-limit              infinite time beside finite time                        limit-gln
+limit, -wider      infinite time beside finite time                        limit-gln
+splits             two more splits into training and validation samples
 large              5,000 to 48,000 training samples
 odd, loops         other classes of digits
 fashion            Fashion-MNIST
@@ -38,7 +38,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
-from benchmarks.lippl2022.as_published import gln_models, osqp_models, redrawn_models, relu_models
+from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
 from implicit_bias.certificate import Status
 from implicit_bias.report.words import percent
@@ -59,13 +59,14 @@ MODELS: dict[str, MoreModels] = {
     "limit": limit_models,
     "relu": relu_models,
     "shallow": shallow_models,
-    "redrawn": redrawn_models,
     "osqp": osqp_models,
     "odd": no_more,
     "loops": no_more,
     "fashion": no_more,
     "large": no_more,
     "relu-momentum-0": relu_models,
+    "splits": no_more,
+    "limit-wider": limit_models,
 }
 # The records themselves, for a store that lacks them: the store is not kept with the code.
 RECORDS = "records.parquet"

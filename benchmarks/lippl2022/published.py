@@ -175,6 +175,7 @@ def ours(models: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
         (models["dataset"] == "mnist")
         & (models["protocol"] == "lippl2022")
         & models["positive"].isna()
+        & (models["split_seed"] == 1)
         & models["model"].isin(list(NAMES))
     ]
     origin = {"model": "our_model", "grid": "grid", "cell": "cell", "gap": "gap"}

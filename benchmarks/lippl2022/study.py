@@ -13,13 +13,14 @@ GRIDS = {
     "limit": ("Gated linear networks at infinite time beside finite time", "an hour"),
     "relu": ("ReLU networks: figure 5", "ten minutes"),
     "shallow": ("GLNs of one layer, k = 0 to 15", "an hour"),
-    "redrawn": ("The published agreements at median thresholds", "a quarter of an hour"),
     "osqp": ("The published SVM-L2 by the published solver", "half an hour"),
     "odd": ("Odd against even digits", "minutes"),
     "loops": ("Digits with a loop against the others", "minutes"),
     "fashion": ("Fashion-MNIST", "minutes"),
     "large": ("5,000 to 48,000 training samples", "ten minutes"),
     "relu-momentum-0": ("ReLU networks without momentum: figure 5", "minutes"),
+    "splits": ("Two more splits of the data", "minutes"),
+    "limit-wider": ("Infinite time: four contexts, random thresholds, more samples", "an hour"),
 }
 # Every released network trained exactly as released, and what rests on them.
 EXACT = {

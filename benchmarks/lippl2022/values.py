@@ -154,6 +154,7 @@ def in_study(frame: pd.DataFrame) -> pd.Series[bool]:
         & (frame["protocol"] == "lippl2022")
         & frame["positive"].isna()
         & frame["negative"].isna()
+        & (frame["split_seed"] == 1)
         & frame["train_size"].isin(TRAIN_SIZES)
     )
 

@@ -238,6 +238,57 @@ def train_as_released(
     )
 
 
+def train_from_released_start(
+    network: Network,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    seed: int,
+    momentum: float = 0.0,
+    data_seed: int = DATA_SEED,
+) -> ReleasedTraining:
+    """Give a network the released initial weights, and train it exactly as released.
+
+    Parameters
+    ----------
+    network : GLN or ReLUNetwork
+        With one hidden layer, in float32; a GLN with a readout bias. Its own weights are lost.
+    X : array_like of shape (N, D)
+        Training inputs, in the order of the split.
+    y : array_like of shape (N,)
+        Labels, -1 or +1.
+    seed : int
+        The context seed of a GLN, the initial seed of a ReLU network.
+    momentum, data_seed
+        See `train_as_released`.
+
+    Returns
+    -------
+    ReleasedTraining
+        With the network that was given.
+
+    Raises
+    ------
+    ValueError
+        Another network, or as `train_as_released` does.
+    """
+    start: GLN | ReLUNetwork
+    if isinstance(network, GLN) and network.has_margin_structure:
+        start = released_gln(network.gatings[0], seed=seed)
+    elif isinstance(network, ReLUNetwork) and network.has_margin_structure:
+        width = len(network.hidden_weights[0])
+        start = released_relu(network.n_features, width, seed=seed)
+    else:
+        raise ValueError(
+            "the released networks are GLNs and ReLU networks of one hidden layer, got "
+            f"{type(network).__name__} of {network.n_layers - 1} hidden layers"
+        )
+    with torch.no_grad():
+        for own, released in zip(network.parameters(), start.parameters(), strict=True):
+            own.copy_(released)
+    return train_as_released(network, X, y, momentum=momentum, data_seed=data_seed)
+
+
 def _unset_gln(contexts: HyperplaneContexts, *, readout_bias: bool) -> GLN:
     """Return a float32 GLN whose weights are still to be set; its own draws are the cheap ones."""
     return GLN([contexts], readout_bias=readout_bias, init="kaiming-normal", dtype=torch.float32)

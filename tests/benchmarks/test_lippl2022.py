@@ -90,6 +90,26 @@ def test_metric_is_the_pseudo_inverse_but_for_the_free_columns(
     np.testing.assert_allclose(lippl.as_published.metric(gating, free), expected, rtol=1e-8)
 
 
+def test_the_formula_with_the_right_fold_has_no_free_direction(
+    lippl: SimpleNamespace, X: np.ndarray
+) -> None:
+    """On zeta that a predictor can have, its norm is that of A folded by units, by brute force."""
+    gating = contexts(X)
+    H, C = gating.n_units, gating.n_contexts
+    rng = np.random.default_rng(1)
+    zeta = gating.gates(X).toarray().T @ rng.normal(size=(len(X), 5))  # the range of all V
+    by_unit = zeta.reshape(H, C, 5)  # column h C + c: row-major
+    theirs = by_unit.sum((0, 1)) / (H * C) - by_unit.sum(1, keepdims=True) + C * by_unit
+    metric = lippl.as_published.formula_metric(gating)
+    norm = np.sqrt(np.trace(zeta.T @ np.linalg.pinv(metric) @ zeta))
+    assert norm == pytest.approx(np.linalg.norm(theirs), rel=1e-9)
+    # Its mask, times C^2: units whose contexts coincide, - H / C + H C.
+    chosen = gating.contexts(X)
+    agree = (chosen[:, None] == chosen).sum(2)
+    gates = gating.gates(X).toarray()
+    np.testing.assert_allclose(C**2 * gates @ metric @ gates.T, agree - H / C + H * C, atol=1e-9)
+
+
 def small_setting(**changes: object) -> RunConfig:
     facts = {"train_size": 80, "units": 4, "hyperplanes": 1, "steps": 30, "tol": 1e-8, **changes}
     return RunConfig(**facts)  # type: ignore[arg-type]
@@ -104,10 +124,11 @@ def outcome_of(lippl: SimpleNamespace, grid: str, **changes: object) -> Outcome:
 def test_svm_gln_published_has_other_groups(lippl: SimpleNamespace) -> None:
     outcome = outcome_of(lippl, "gln", models=("svm-gln", "svm-l2"))
     rows = {row["model"]: row for row in outcome.models}
-    assert list(rows) == ["svm-gln", "svm-l2", "svm-gln-published", "svm-l2-published"]
+    further = ["svm-gln-published", "svm-l2-published", "svm-l2-formula"]
+    assert list(rows) == ["svm-gln", "svm-l2", *further]
     assert all(row["status"] == "optimal" for row in rows.values())
     assert rows["svm-gln-published"]["norm"] != pytest.approx(rows["svm-gln"]["norm"], rel=1e-3)
-    assert len(outcome.pairs) == 6
+    assert len(outcome.pairs) == 10
 
 
 def test_with_one_unit_the_folds_are_right(lippl: SimpleNamespace) -> None:
@@ -152,14 +173,13 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts(lippl: SimpleNam
     train, X = factory.data.parts.train, factory.data.parts.validation.X
     (network,) = (model for _, model in factory.fit())
     assert isinstance(network, GLNClassifier)
-    moved = dict(lippl.as_published.redrawn_models(factory, {"gd-gln": network}))
-    assert list(moved) == ["gd-gln-redrawn", "svm-gln-published", "svm-l2-published"]
+    moved = lippl.as_published.moved_to_drawn(factory, network)
     drawn = HyperplaneContexts.random(train.X, 4, 2, threshold="random", random_state=setting.seed)
     coef = network.network_.coef().reshape(4, 4, -1)
     chosen = drawn.contexts(X)
     assert (chosen != factory.contexts().contexts(X)).any()
     expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
-    outputs = moved["gd-gln-redrawn"].decision_function(X)
+    outputs = moved.decision_function(X)
     np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
     back = lippl.as_published.Moved(network.network_, factory.contexts()).fit(train.X, train.y)
     np.testing.assert_allclose(back.decision_function(X), network.decision_function(X), atol=1e-6)
@@ -307,8 +327,8 @@ def test_the_study_computes_goes_on_and_exports(
     # A cell of gln is two, one a momentum.
     assert before["records"].groupby("grid").size().to_dict() == {"gln": 2, "odd": 2}
     assert before["cells"].groupby("grid").size().to_dict() == {"gln": 4, "odd": 2}
-    assert before["models"].groupby("grid").size().to_dict() == {"gln": 20, "odd": 6}
-    assert before["pairs"].groupby("grid").size().to_dict() == {"gln": 40, "odd": 6}
+    assert before["models"].groupby("grid").size().to_dict() == {"gln": 26, "odd": 6}
+    assert before["pairs"].groupby("grid").size().to_dict() == {"gln": 72, "odd": 6}
     assert (before["cells"]["status"] == "done").all()
     assert {"commit", "version", "numpy"} <= set(before["cells"])
     for name in TABLES:
@@ -405,6 +425,7 @@ def study_frames(errors: dict[tuple[str, int], float]) -> tuple[pd.DataFrame, pd
             "dataset": "mnist",
             "protocol": "lippl2022",
             "positive": None,
+            "split_seed": 1,
             "train_size": 500,
             "units": 10,
             "hyperplanes": 1,
