@@ -145,17 +145,18 @@ def svm_gln(factory: ModelFactory) -> GatedSVC:
 def svm_l2(factory: ModelFactory) -> GatedSVC:
     """Return svm-l2-published, unfitted."""
     contexts = factory.contexts()
-    return GatedSVC(_one_group(contexts), metric={0: metric(contexts)}, **factory.svm_options())
+    return GatedSVC(one_group(contexts), metric={0: metric(contexts)}, **factory.svm_options())
 
 
 def svm_l2_formula(factory: ModelFactory) -> GatedSVC:
     """Return svm-l2-formula, unfitted."""
     contexts = factory.contexts()
-    one_group = _one_group(contexts)
+    one_group = one_group(contexts)
     return GatedSVC(one_group, metric={0: formula_metric(contexts)}, **factory.svm_options())
 
 
-def _one_group(contexts: HyperplaneContexts) -> Regrouped:
+def one_group(contexts: HyperplaneContexts) -> Regrouped:
+    """Return the gates as one group, which a metric then weighs."""
     return Regrouped(contexts, np.zeros_like(contexts.groups))
 
 
@@ -202,7 +203,7 @@ class OsqpL2(GivenCoefficients):
 
         X, signs = self._validate(X, y)
         self.architecture_ = Architecture(
-            _one_group(self.contexts), metric={0: metric(self.contexts)}
+            one_group(self.contexts), metric={0: metric(self.contexts)}
         )
         gates = self.contexts.gates(X).toarray()
         zeta = cp.Variable((gates.shape[1], X.shape[1]))

@@ -40,6 +40,11 @@ STUDY = Study(
             Entry(name=name, title=title, cost=cost, module="exact_training")
             for name, (title, cost) in EXACT.items()
         ),
+        Entry(
+            name="l2_optimality",
+            title="The released SVM-L2: optimal, and one of many",
+            cost="ten minutes",
+        ),
         Entry(name="published", title="The published values, point by point", cost="seconds"),
     ),
     own_page=True,
