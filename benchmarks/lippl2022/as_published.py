@@ -151,8 +151,8 @@ def svm_l2(factory: ModelFactory) -> GatedSVC:
 def svm_l2_formula(factory: ModelFactory) -> GatedSVC:
     """Return svm-l2-formula, unfitted."""
     contexts = factory.contexts()
-    one_group = one_group(contexts)
-    return GatedSVC(one_group, metric={0: formula_metric(contexts)}, **factory.svm_options())
+    of_units = {0: formula_metric(contexts)}
+    return GatedSVC(one_group(contexts), metric=of_units, **factory.svm_options())
 
 
 def one_group(contexts: HyperplaneContexts) -> Regrouped:

@@ -91,9 +91,9 @@ def measured(config: RunConfig, published: pd.DataFrame) -> dict[str, Any]:
     contexts, parts = factory.contexts(), factory.data.parts
     train, images = parts.train, parts.validation
     theirs = OsqpL2(contexts).fit(train.X, train.y)
-    ours = GatedSVC(
-        one_group(contexts), metric={0: metric(contexts, FREE)}, tol=TOLERANCE
-    ).fit(train.X, train.y)
+    ours = GatedSVC(one_group(contexts), metric={0: metric(contexts, FREE)}, tol=TOLERANCE).fit(
+        train.X, train.y
+    )
     A = operator(contexts)
     bound = ours.solution_.certificate
     margin = _smallest_margin(theirs, train.X, train.y)
@@ -197,17 +197,19 @@ def _relative(table: pd.DataFrame) -> float:
 
 def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
     shown = {
-        "objective": ("objective", "{:.8g}"),
+        "objective": ("objective, OSQP", "{:.8g}"),
         "bound": ("lower bound", "{:.8g}"),
-        "ours": ("ours", "{:.8g}"),
-        "free": ("free part", "{:.3g}"),
-        "ours_free": ("ours", "{:.3g}"),
+        "ours": ("objective, ours", "{:.8g}"),
+        "free": ("free part, OSQP", "{:.3g}"),
+        "ours_free": ("free part, ours", "{:.3g}"),
     }
     rows = [
         {
             "H": str(row["units"]),
             "seed": str(row["seed"]),
-            **{f"{words} ({name})": form.format(row[name]) for name, (words, form) in shown.items()},
+            **{
+                f"{words} ({name})": form.format(row[name]) for name, (words, form) in shown.items()
+            },
             "error": percent(row["error"]),
             "released": percent(row["released"]),
             "error of ours": percent(row["ours_error"]),
