@@ -28,6 +28,10 @@ EXACT = {
     "exact_explained": ("Why a network is not the released one", "an hour"),
     "exact_agreements": ("The SVMs beside networks trained exactly as released", "hours"),
 }
+THEORY = {
+    "unequal_degrees": ("Theorem 3.1 and contexts of different degrees", "seconds"),
+    "assumptions": ("The assumptions of theorem 3.1 along a training", "seconds"),
+}
 STUDY = Study(
     name="lippl2022",
     head="# Lippl, Abbott, Chung (2022), replicated",
@@ -39,6 +43,10 @@ STUDY = Study(
         *(
             Entry(name=name, title=title, cost=cost, module="exact_training")
             for name, (title, cost) in EXACT.items()
+        ),
+        *(
+            Entry(name=name, title=title, cost=cost, module="theory_checks")
+            for name, (title, cost) in THEORY.items()
         ),
         Entry(
             name="l2_optimality",
