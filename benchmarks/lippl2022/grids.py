@@ -37,13 +37,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
 from implicit_bias.certificate import Status
 from implicit_bias.report.words import percent
 from implicit_bias.runs.backends import LocalProcesses
-from implicit_bias.runs.cell import MoreModels, compute, no_more
+from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Axis, Grid, cell_key
@@ -178,6 +178,7 @@ class GridOptions(Options):
 
     workers: int | None = option(None, "processes (default: one a core)")
     retry: bool = option(False, "compute failed cells again")
+    dirty: bool = option(False, "compute although files differ from the commit; the page marks it")
     store: Path | None = option(None, "folder of the records (default: store, in the results)")
 
 
@@ -236,6 +237,12 @@ def unpacked(packed: pd.DataFrame) -> list[Record]:
 
 
 def _measure(name: str, run: Run[GridOptions]) -> Iterator[pd.DataFrame]:
+    commit = Origin.here().commit
+    if not run.quick and not run.options.dirty and commit and commit.endswith("-dirty"):
+        raise Misuse(
+            "the records name the commit that computed them, and files differ from it: commit "
+            "first, or compute with --dirty, and the page marks the cells"
+        )
     folder = run.options.store or run.file.parent / "store"
     part = Part.open(name, folder, quick=run.quick)
     if len(run.kept) and (restored := restore(part, run.kept)):

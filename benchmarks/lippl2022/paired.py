@@ -109,4 +109,5 @@ def difference(table: pd.DataFrame, first: str, second: str) -> Paired | None:
 
 def signed(share: float) -> str:
     """Write a share in percentage points with its sign: "+0.8"."""
-    return f"{100 * share:+.1f}".replace("-", "−")
+    text = f"{100 * share:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "−")

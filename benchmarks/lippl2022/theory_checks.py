@@ -33,8 +33,8 @@ from implicit_bias.report.words import percent
 from implicit_bias.theory.context_shares import (
     ANGLE,
     Margins,
-    counterexample,
     cosines,
+    counterexample,
     gradient_path,
     limit_contexts,
     record,
@@ -71,10 +71,11 @@ def _found_degrees(table: pd.DataFrame) -> str:
     (kept,) = limit_contexts([1.0, 2.0])
     return (
         f"Gradient flow is at {table['angle'].iloc[0]:.1f} degrees when the parameters have norm "
-        f"{table['norm'].iloc[0]:g}, and at {last['angle']:.3f} degrees at norm {last['norm']:.0e}; "
-        f"program (6) has its one stationary point at {STATIONARY:g}. There the context of degree "
-        f"{kept + 1} keeps {percent(last['share_1'])} of the gradient, although its normalised "
-        f"margin, {last['margin_1']:.3f}, is the larger one: the other's is {last['margin_2']:.3f}."
+        f"{table['norm'].iloc[0]:g}, and at {last['angle']:.3f} degrees at norm "
+        f"{last['norm']:,.0f}; program (6) has its one stationary point at {STATIONARY:g}. There "
+        f"the context of degree {kept + 1} keeps {percent(last['share_1'])} of the gradient, "
+        f"although its normalised margin, {last['margin_1']:.3f}, is the larger one: the other's "
+        f"is {last['margin_2']:.3f}."
     )
 
 
@@ -150,12 +151,13 @@ def assumptions(quick: bool) -> pd.DataFrame:
 
 def _found_assumptions(table: pd.DataFrame) -> str:
     first, last = table.iloc[0], table.iloc[-1]
+    positive = int((table["least_margin"] > 0).sum())
     return (
         f"From norm {first['norm']:g} to {last['norm']:g} the least normalised margin is above 0 "
-        f"in {int((table['least_margin'] > 0).sum())} of {len(table)} records ({last['least_margin']:.2g} "
-        f"at the end), and the least cosine of a context's direction with that of the record "
-        f"before, over {last['contexts']:.0f} contexts, goes from "
-        f"{table['least_cosine'].dropna().iloc[0]:.4f} to {last['least_cosine']:.6f}."
+        f"in {positive} of {len(table)} records ({last['least_margin']:.2g} at the end), and the "
+        "least cosine of a context's direction with that of the record before, over "
+        f"{last['contexts']:.0f} contexts, goes from {table['least_cosine'].dropna().iloc[0]:.4f} "
+        f"to {last['least_cosine']:.6f}."
     )
 
 
