@@ -39,7 +39,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import final
 
 import numpy as np
@@ -246,7 +246,7 @@ def train_from_released_start(
     seed: int,
     momentum: float = 0.0,
     data_seed: int = DATA_SEED,
-) -> ReleasedTraining:
+) -> TrainingResult:
     """Give a network the released initial weights, and train it exactly as released.
 
     Parameters
@@ -264,8 +264,9 @@ def train_from_released_start(
 
     Returns
     -------
-    ReleasedTraining
-        With the network that was given.
+    TrainingResult
+        With the network that was given. It has nothing beside what any training has, so that a
+        classifier with it can be saved.
 
     Raises
     ------
@@ -286,7 +287,9 @@ def train_from_released_start(
     with torch.no_grad():
         for own, released in zip(network.parameters(), start.parameters(), strict=True):
             own.copy_(released)
-    return train_as_released(network, X, y, momentum=momentum, data_seed=data_seed)
+    training = train_as_released(network, X, y, momentum=momentum, data_seed=data_seed)
+    common = {field.name: getattr(training, field.name) for field in fields(TrainingResult)}
+    return TrainingResult(**common)
 
 
 def _unset_gln(contexts: HyperplaneContexts, *, readout_bias: bool) -> GLN:
