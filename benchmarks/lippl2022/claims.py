@@ -250,7 +250,7 @@ def _causes(values: pd.DataFrame, tables: Tables) -> str:
         & (models["threshold"] == "median")
     )
     rows = models[chosen & models["model"].isin([*STEPS, "svm-gln"])]
-    table = rows.groupby(["model", "units"])["validation_error"].mean().unstack("units")
+    known = {str(name): part for name, part in rows.groupby("model")}
     released = _released(values, ("SVM-L2",))
     released = released[
         (released["train_size"] == 500)
@@ -258,7 +258,9 @@ def _causes(values: pd.DataFrame, tables: Tables) -> str:
         & (released["threshold"] == "median")
     ]
     texts = [
-        f"{words} {_row(table.loc[name])}" for name, words in STEPS.items() if name in table.index
+        f"{words} {_row(known[name].groupby('units')['validation_error'].mean())}"
+        for name, words in STEPS.items()
+        if name in known
     ]
     if not texts:
         return ""
@@ -410,7 +412,10 @@ def nearer(values: pd.DataFrame) -> Claim:
         f"{_listed_pairs(found)}.",
         [
             "Mean disagreements: "
-            + "; ".join(f"{m} {percent(v)} ({t})" for (t, m), v in means.items())
+            + "; ".join(
+                f"{model} {percent(mean)} ({threshold})"
+                for threshold, model, mean in means.reset_index().itertuples(index=False)
+            )
             + f". {_draws(rows)}"
         ],
         rows["cell"],
@@ -478,8 +483,9 @@ def _moved(values: pd.DataFrame, ours: pd.DataFrame, theirs: pd.DataFrame) -> st
         "network with those of the seed. So moved, the exact network disagrees with SVM-GLN of "
         f"the released groups on {percent(table['moved'].mean())} over {len(table)} settings, "
         f"where {percent(table['released'].mean())} are released: "
-        f"{int((images.round() == 0).sum())} of them to the digit, "
-        f"{int((images.round() <= 3).sum())} within 3 images. Where it was trained, on "
+        f"{int((images.round() == 0).sum())} of them to the image, "
+        f"{int((images.round() <= 3).sum())} within 3, all within {int(images.round().max())} of "
+        f"12,000. Where it was trained, on "
         f"{percent(table['own'].mean())}."
     )
 
@@ -679,7 +685,7 @@ def sparsity(tables: Tables) -> Claim:
             "Units in use, a hundredth of the largest norm or more: "
             + "; ".join(
                 f"{value:.0f} ({threshold}, N = {size:,}, {2**k} contexts)"
-                for (threshold, size, k), value in detail.items()
+                for threshold, size, k, value in detail.reset_index().itertuples(index=False)
             )
             + f".{beside}"
         ],

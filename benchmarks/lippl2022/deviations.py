@@ -172,7 +172,8 @@ ERRATA = (
     Erratum(
         "Lemma B.11, (83), (89) to (91)",
         "divides by a vector; one minus too many in (83)",
-        "the relative change of the gradient is at most max|δ_n| max‖x_n‖ / ρ",
+        "the relative change of the gradient is at most the largest size of δ_n times the largest "
+        "norm of x_n, over ρ",
         "`theory/context_shares.py`, `test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says`",
     ),
     Erratum(

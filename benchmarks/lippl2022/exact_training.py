@@ -541,10 +541,12 @@ def _found_networks(table: pd.DataFrame) -> str:
     for mask, words in ((without, "without momentum"), (~without, "with momentum 0.9")):
         if mask.any():
             right = int((table.loc[mask, "images"] == 0).sum())
+            near = int((table.loc[mask, "images"].abs() <= 1).sum())
             loss = int(_same_loss(table[mask]).sum())
             sentences.append(
-                f"Of {mask.sum()} networks {words} {right} have the released accuracy to the digit "
-                f"and {loss} the released loss."
+                f"Of {mask.sum()} networks {words} {right} have the released accuracy to the "
+                f"digit, {near} ({near / mask.sum():.1%}) within one image, and {loss} the "
+                "released loss."
             )
     sentences.append(f"The furthest is {int(counts['largest'].max())} images off.")
     return _coverage(table) + " ".join(sentences)

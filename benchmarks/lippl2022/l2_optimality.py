@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.harness import Experiment, Run, Verdict, rows_of
 from benchmarks.lippl2022.as_published import (
     Moved,
     OsqpL2,
@@ -150,7 +150,7 @@ def _measure(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
     cells = configurations()[: 1 if run.quick else None]
     if run.quick:
         cells = [replace(cells[0], train_size=100)]
-    rows = run.kept.to_dict("records")
+    rows = rows_of(run.kept)
     done = {(row["units"], row["seed"]) for row in rows}
     for config in cells:
         if (config.units, config.seed) in done:
@@ -215,7 +215,7 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
             "error of ours": percent(row["ours_error"]),
             "apart": percent(row["apart"]),
         }
-        for row in table.to_dict("records")
+        for row in rows_of(table)
     ]
     return pd.DataFrame(rows)
 

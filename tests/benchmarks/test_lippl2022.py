@@ -578,12 +578,8 @@ def test_a_dirty_tree_computes_no_records(
 ) -> None:
     monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
 
-    class Dirty(Origin):
-        @classmethod
-        def here(cls) -> Origin:
-            return replace(Origin.here(), commit="0123-dirty")
-
-    monkeypatch.setattr(lippl.study, "Origin", Dirty)
+    here = replace(Origin.here(), commit="0123-dirty")
+    monkeypatch.setattr(lippl.study, "Origin", SimpleNamespace(here=lambda: here))
     words = ["lippl2022", "odd", "--workers", "1", "--folder", str(tiny)]
     with pytest.raises(SystemExit), redirect_stdout(StringIO()):
         main(words)

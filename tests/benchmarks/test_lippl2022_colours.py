@@ -1,12 +1,16 @@
 """Colours of one panel stay apart for readers who are colour-blind, by simulation."""
 
+from io import BytesIO
 from itertools import combinations
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from PIL import Image
 
 from benchmarks.lippl2022 import figures
+from implicit_bias.report.figures.base import Plot
 from implicit_bias.validation import Array
 
 # Complete protanopia, deuteranopia and tritanopia in linear RGB: Machado, Oliveira, Fernandes 2009.
@@ -34,6 +38,7 @@ APART = 10.0
 PANELS = {
     "GLN": [figures.COLOURS[name] for name in figures.GLN],
     "ReLU": [figures.COLOURS[name] for name in (*figures.RELU, "SVM-GLN")],
+    "figure 2c": [figures.COLOURS[name] for name in (*figures.GLN, *figures.SHALLOW)],
     "shallow": [figures.COLOURS[name] for name in figures.SHALLOW],
     "causes": [colour for _, colour, _, _ in figures.PROGRAMS.values()],
     "beyond": [colour for _, colour, _ in figures.SOLVED.values()],
@@ -66,6 +71,20 @@ def test_colours_of_a_panel_stay_apart(panel: str, blindness: str | None) -> Non
     seen = [lab(colour, blindness) for colour in PANELS[panel]]
     nearest = min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2))
     assert nearest > APART
+
+
+def test_pictures_keep_the_colours_of_small_marks() -> None:
+    """A picture of few colours must not mix those of markers that are a few pixels large."""
+    figure = Figure(figsize=(4, 3))
+    ax = figure.subplots()
+    for i, colour in enumerate(PANELS["figure 2c"]):
+        ax.plot([i], [i], "o", color=colour, ms=figures.DOT)
+        ax.plot(range(60), np.linspace(0, i, 60), color=str(0.1 + 0.15 * i), linewidth=0.5)
+    drawn = Image.open(BytesIO(figures.png(Plot("", figure, "", ""), 100))).convert("RGB")
+    pixels = {tuple(int(value) for value in pixel) for pixel in np.array(drawn).reshape(-1, 3)}
+    for colour in PANELS["figure 2c"]:
+        wanted = 255 * np.array(to_rgb(colour))
+        assert min(float(np.abs(wanted - np.array(pixel)).max()) for pixel in pixels) <= 12
 
 
 def test_red_and_green_would_not() -> None:
