@@ -39,7 +39,9 @@ from implicit_bias.theory.context_shares import (
     limit_contexts,
     record,
 )
+from implicit_bias.training.losses import LOSSES
 
+LOGISTIC = LOSSES["logistic"].log_loss
 # Where the one stationary point of program (6) lies, in degrees.
 STATIONARY = 45.0
 LIMIT = math.degrees(ANGLE)
@@ -51,8 +53,8 @@ def unequal_degrees(quick: bool) -> pd.DataFrame:
     """Follow gradient flow on the counterexample."""
     norms = NORMS[:4] if quick else NORMS
     margins, rows = counterexample(), []
-    for w in gradient_path(margins, [1.0, 1.0], norms):
-        found = record(margins, w, [0, 1])
+    for w in gradient_path(margins, [1.0, 1.0], norms, log_loss=LOGISTIC):
+        found = record(margins, w, [0, 1], log_loss=LOGISTIC)
         rows.append(
             {
                 "norm": found.norm,
@@ -134,8 +136,8 @@ def assumptions(quick: bool) -> pd.DataFrame:
     joint = joint.ravel()  # a column in some versions of numpy
     norms = np.array([8.0, 12.0, 18.0, 27.0] if quick else [8.0, 12, 18, 27, 40, 60, 90])
     records = [
-        record(margins, w, joint, inputs=y[:, None] * X)
-        for w in gradient_path(margins, start.numpy(), norms)
+        record(margins, w, joint, inputs=y[:, None] * X, log_loss=LOGISTIC)
+        for w in gradient_path(margins, start.numpy(), norms, log_loss=LOGISTIC)
     ]
     before = [None, *records[:-1]]
     return pd.DataFrame(

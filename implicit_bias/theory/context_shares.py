@@ -59,16 +59,22 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from implicit_bias.training.losses import LOSSES, MarginLoss, as_loss
 from implicit_bias.validation import Array, as_finite
 
 # Margins (N,) of parameters (P,).
 Margins: TypeAlias = Callable[[Tensor], Tensor]
+# The logarithm of the loss of each margin (N,): `training.losses.MarginLoss.log_loss`, say.
+LogLoss: TypeAlias = Callable[[Tensor], Tensor]
 
 # Share by which the degrees of two samples of a context may differ, by rounding.
 DEGREE_TOLERANCE = 1e-6
 # Angle of the first input of the counterexample, and the scale of the second context.
 ANGLE, SCALE = math.radians(20.0), 0.05
+
+
+def exponential(margins: Tensor) -> Tensor:
+    """Logarithm of the exponential loss of margins (N,)."""
+    return -margins
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +108,7 @@ def record(
     w: Tensor,
     contexts: ArrayLike,
     *,
-    loss: MarginLoss | None = None,
+    log_loss: LogLoss = exponential,
     inputs: ArrayLike | None = None,
 ) -> Record:
     """Measure degrees, margins and shares of the contexts at parameters w.
@@ -115,8 +121,8 @@ def record(
         Parameters, float64.
     contexts : array_like of int, shape (N,)
         Context of each sample, 0 .. G - 1.
-    loss : MarginLoss, optional
-        The logistic loss by default.
+    log_loss : callable
+        Logarithm of the loss of each margin, differentiable by torch.
     inputs : array_like of shape (N, D), optional
         y_n x_n, for the directions of B.5.
 
@@ -137,7 +143,7 @@ def record(
         raise ValueError("all margins must be above 0: theorem 3.1 is of separating weights")
     gradients = torch.stack([torch.autograd.grad(one, point, retain_graph=True)[0] for one in q])
     sizes = gradients.norm(dim=1)
-    log_weights = _log_weights(q.detach(), loss or LOSSES["logistic"])
+    log_weights = _log_weights(q.detach(), log_loss)
     group = np.asarray(contexts, dtype=np.int64)
     norm = float(point.detach().norm())
     degree = (gradients @ point.detach() / q.detach()).numpy()
@@ -204,7 +210,7 @@ def gradient_path(
     start: ArrayLike,
     norms: ArrayLike,
     *,
-    loss: MarginLoss | None = None,
+    log_loss: LogLoss = exponential,
 ) -> list[Tensor]:
     """Follow gradient flow to points of the given norms.
 
@@ -220,8 +226,8 @@ def gradient_path(
         Where it starts.
     norms : array_like of shape (n,)
         Norms to reach, increasing, above that of the start.
-    loss : MarginLoss, optional
-        The logistic loss by default.
+    log_loss : callable
+        Logarithm of the loss of each margin, differentiable by torch.
 
     Returns
     -------
@@ -235,7 +241,6 @@ def gradient_path(
     RuntimeError
         The path did not reach a norm.
     """
-    of_loss = loss or LOSSES["logistic"]
     w = as_finite(start, "start", 1)
     wanted = as_finite(norms, "norms", 1)
     if not (np.diff(wanted, prepend=np.linalg.norm(w)) > 0).all():
@@ -244,8 +249,8 @@ def gradient_path(
     def direction(_: float, at: Array) -> Array:
         """Change of w with the logarithm of the path's length."""
         point = torch.tensor(at, requires_grad=True)
-        log_loss = torch.logsumexp(of_loss.log_loss(margins(point)), dim=0)
-        (gradient,) = torch.autograd.grad(log_loss, point)
+        total = torch.logsumexp(log_loss(margins(point)), dim=0)
+        (gradient,) = torch.autograd.grad(total, point)
         return np.asarray(-(gradient / gradient.norm()).numpy() * np.linalg.norm(at))
 
     points = []
@@ -292,12 +297,12 @@ def tail_deviation(deltas: ArrayLike, inputs: ArrayLike, margin: float) -> float
     return float(np.abs(delta).max() * np.linalg.norm(X, axis=1).max() / margin)
 
 
-def _log_weights(q: Tensor, loss: MarginLoss) -> Tensor:
+def _log_weights(q: Tensor, log_loss: LogLoss) -> Tensor:
     """log(-l'(q_n)) = log l + log f', which does not underflow."""
     at = q.clone().requires_grad_()
-    log_loss = as_loss(loss).log_loss(at)
-    (slope,) = torch.autograd.grad(log_loss.sum(), at)
-    return log_loss.detach() + (-slope).log()
+    values = log_loss(at)
+    (slope,) = torch.autograd.grad(values.sum(), at)
+    return values.detach() + (-slope).log()
 
 
 def _common(degrees: Array, context: int) -> float:

@@ -18,6 +18,8 @@ from implicit_bias.theory.context_shares import (
 )
 from implicit_bias.training.losses import LOSSES
 
+LOGISTIC = LOSSES["logistic"].log_loss
+
 
 def angle(w: torch.Tensor) -> float:
     return math.degrees(math.atan2(float(w[1]), float(w[0])))
@@ -25,7 +27,7 @@ def angle(w: torch.Tensor) -> float:
 
 def path(norms: list[float]) -> list[torch.Tensor]:
     """Gradient flow on the counterexample, from 45 degrees."""
-    return gradient_path(counterexample(), [1.0, 1.0], norms)
+    return gradient_path(counterexample(), [1.0, 1.0], norms, log_loss=LOGISTIC)
 
 
 def test_gradient_flow_goes_elsewhere_than_the_stationary_point() -> None:
@@ -33,6 +35,11 @@ def test_gradient_flow_goes_elsewhere_than_the_stationary_point() -> None:
     early, middle, late = path([27.0, 128.0, 1e6])
     assert angle(early) == pytest.approx(45.0, abs=1.0)
     assert angle(middle) == pytest.approx(27.0, abs=0.2)
+    assert angle(late) == pytest.approx(20.0, abs=0.01)
+
+
+def test_the_exponential_loss_ends_there_too() -> None:
+    (late,) = gradient_path(counterexample(), [1.0, 1.0], [1e6])
     assert angle(late) == pytest.approx(20.0, abs=0.01)
 
 
@@ -51,7 +58,9 @@ def test_the_stationary_point_is_one_and_is_not_the_limit() -> None:
 
 
 def test_shares_go_to_the_least_degree_whatever_the_margins() -> None:
-    early, late = (record(counterexample(), w, [0, 1]) for w in path([30.0, 1e4]))
+    early, late = (
+        record(counterexample(), w, [0, 1], log_loss=LOGISTIC) for w in path([30.0, 1e4])
+    )
     np.testing.assert_allclose(late.degrees, [1.0, 2.0])
     assert late.positive_margins
     assert late.margins[1] < late.margins[0]  # the second context has the least margin
@@ -70,7 +79,7 @@ def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
         record(margins, torch.tensor([norm], dtype=torch.float64), [0, 1]) for norm in (1.0, 30.0)
     ]
     np.testing.assert_array_equal(limit_contexts(records[0].degrees), [0, 1])
-    # By hand: k_1 / k_0 = 2 exp(-norm) up to the logistic loss's own tail.
+    # By hand, for the exponential loss: k_1 / k_0 = 2 exp(-norm).
     assert records[1].shares[1] == pytest.approx(2 * math.exp(-30.0), rel=1e-6)
     assert records[0].shares[1] > 0.1
 
