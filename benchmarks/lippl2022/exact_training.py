@@ -55,6 +55,7 @@ from implicit_bias.protocols.released_training import (
     released_shallow_gln,
     train_as_released,
 )
+from implicit_bias.report.words import percent
 from implicit_bias.validation import Array
 
 GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
@@ -545,7 +546,7 @@ def _found_networks(table: pd.DataFrame) -> str:
             loss = int(_same_loss(table[mask]).sum())
             sentences.append(
                 f"Of {mask.sum()} networks {words} {right} have the released accuracy to the "
-                f"digit, {near} ({near / mask.sum():.1%}) within one image, and {loss} the "
+                f"digit, {near} ({percent(near / mask.sum(), 1)}) within one image, and {loss} the "
                 "released loss."
             )
     sentences.append(f"The furthest is {int(counts['largest'].max())} images off.")
