@@ -53,7 +53,7 @@ STUDY = Study(
             title="The released SVM-L2: optimal, and one of many",
             cost="ten minutes",
         ),
-        Entry(name="published", title="The published values, point by point", cost="seconds"),
+        Entry(name="published", title="The released values, point by point", cost="seconds"),
     ),
     own_page=True,
 )
