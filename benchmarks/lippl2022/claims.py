@@ -172,8 +172,8 @@ def _other_splits(tables: Tables) -> str:
         for split, part in table.groupby("split_seed")
     )
     return (
-        f"On further splits of the data (seeds {splits}; N = {_listed(rows['train_size'])}, two "
-        f"contexts, medians): {each}."
+        f"On further splits of the data (seeds {splits}; N = {_listed(rows['train_size'])}, H = "
+        f"{_listed(rows['units'])}, two contexts, medians): {each}."
     )
 
 

@@ -269,8 +269,9 @@ def filled(
     say : callable
         Is told of each row.
     """
+    end = time.monotonic() + 60 * minutes
     rows = _records(kept)
-    done, end = {_cell(row) for row in rows}, time.monotonic() + 60 * minutes
+    done = {_cell(row) for row in rows}
     missing = [cell for cell in wanted if cell not in done]
     for count, cell in enumerate(missing, start=1):
         if time.monotonic() > end:
@@ -511,8 +512,6 @@ def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
     ]
     if rows and not run.quick:
         run = replace(run, kept=pd.concat([run.kept, pd.DataFrame(rows)], ignore_index=True))
-        run.kept.attrs["wanted"] = len(released)
-        yield run.kept
     yield from _grown(run, list(released), row)
 
 
@@ -588,6 +587,9 @@ def _grown(
     if run.options.minutes <= 0:
         raise harness.Misuse("--minutes is above 0")
     cells = list(wanted)[:1] if run.quick else wanted
+    if len(run.kept):  # what is wanted may have grown since the table was kept
+        run.kept.attrs["wanted"] = len(wanted)
+        yield run.kept
     for frame in filled(run.kept, cells, row, run.options.minutes, run.say):
         frame.attrs["wanted"] = len(wanted)
         yield frame
