@@ -417,6 +417,7 @@ def other_tasks(tables: Tables) -> Plot | None:
     """Draw errors and disagreement for other classes and Fashion-MNIST; None without a cell."""
     frame = tables.beyond().models
     frame = frame[frame["model"].isin(list(SOLVED)) & ~_mnist_digits(frame)]
+    frame = frame[frame["split_seed"] == 1]  # further splits of the same digits are no other task
     if frame.empty:
         return None
     frame = frame.assign(task=[task_name(*row) for row in _task_columns(frame)])

@@ -430,6 +430,19 @@ def test_dead_networks_are_left_out_and_counted(lippl: SimpleNamespace, study: S
     assert points == pytest.approx([10.0])
 
 
+def test_further_splits_are_no_other_task(lippl: SimpleNamespace, study: Study) -> None:
+    errors = {"gd-gln": 0.1, "svm-gln": 0.1, "svm-l2": 0.12}
+    for seed, split in zip(SEEDS, (2, 3, 2), strict=True):
+        study.cell(errors, grid="splits", split_seed=split, seed=seed)
+    study.print("SVM-GLN", 0.85)
+    tables = study.tables()
+    assert lippl.figures.other_tasks(tables) is None
+    assert lippl.values.all_values(tables)["source"].eq("paper").all()
+    study.cell({"svm-gln": 0.1, "svm-l2": 0.12})
+    finding = verdicts(lippl, study)["norm"].finding
+    assert any("split 2 +2.0\u00a0points" in text for text in finding)
+
+
 def test_chance_is_that_of_independent_classifiers(lippl: SimpleNamespace) -> None:
     rng = np.random.default_rng(0)
     first, second = rng.random((2, 200_000)) < 0.2
