@@ -100,7 +100,7 @@ def measure(quick: bool) -> pd.DataFrame:
 
 
 def linear_methods(n_bits: int, units: int) -> dict[str, Linear]:
-    """The NTK regime's gates, the same under the group norm, and two kinds of random features."""
+    """Return frozen gates, the same under the group norm, and two kinds of random features."""
     X = np.column_stack([cube(n_bits), np.ones(2**n_bits)])
     gates = UnitGates.random(X, units, threshold="zero", always_on=False, random_state=1).gates(X)
     together, alone = np.zeros(units, dtype=np.int64), np.zeros(1, dtype=np.int64)

@@ -38,7 +38,7 @@ class DigitStrips:
     labels: Tensor
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """Strips (rows, height * k * width): each an image in C order."""
+        """Return strips (rows, height * k * width), each an image in C order."""
         # C order throughout: (strip, digit, row, column) to (strip, row, digit and column).
         return self.pixels[self.drawn[rows]].swapaxes(1, 2).flatten(1)
 

@@ -49,7 +49,7 @@ QUICK = Sizes(bits={3: (11, 21), 7: (21,)}, samples=500, units=64)
 
 
 def measure(quick: bool) -> pd.DataFrame:
-    """What the lemmas speak of, for every k and n."""
+    """Measure what the lemmas speak of, for every k and n."""
     sizes = QUICK if quick else FULL
     return pd.DataFrame(
         of_size(n, k, sizes.units, sizes.samples) for k, bits in sizes.bits.items() for n in bits

@@ -1,4 +1,4 @@
-"""What theorem 3 and corollary 4 guarantee, in numbers: their bound at sizes that run, and beyond."""
+"""What theorem 3 and corollary 4 guarantee in numbers, at sizes that run and beyond."""
 
 from __future__ import annotations
 

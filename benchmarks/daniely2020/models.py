@@ -42,7 +42,7 @@ class Samples(Protocol):
         """Labels -1 and +1, float32 of shape (m,)."""
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """Inputs of these samples, float32 of shape (rows, D)."""
+        """Make the inputs of these samples, float32 of shape (rows, D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,14 +186,12 @@ def train_by_adadelta(
             loss_sum += float(losses.detach().sum())
             wrong += int((margins <= 0).sum())
         margins = test.labels * torch.cat(list(outputs(model, test)))[:, 0]
-        n_train = len(train.labels)
-        yield Epoch(
-            epoch, loss_sum / n_train, wrong / n_train, float((margins <= 0).double().mean())
-        )
+        test_error = float((margins <= 0).double().mean())
+        yield Epoch(epoch, loss_sum / len(order), wrong / len(order), test_error)
 
 
 def outputs(module: nn.Module, samples: Samples) -> Iterator[Tensor]:
-    """Outputs of a module on all samples, in pieces that fit the memory."""
+    """Compute the outputs of a module on all samples, in pieces that fit the memory."""
     with torch.no_grad():
         for rows in torch.arange(len(samples.labels)).split(2048):
             yield module(samples.inputs(rows))

@@ -44,9 +44,9 @@ psi_r         function of z      max(0, |r| - sign(r) z), z the sum of the bits 
   most C_3/sqrt(n): `first_step`, `easy_share`, `good_share`. Not in the paper; derived here: the
   common part is that of the easy half, so that alpha <= 1/2.
 - Lemma 10: the share eps/(8 k^2) of all u makes (|r|/b) sigma(alpha u z / n + b) an eps-close copy
-  of psi_r on [-k, k]: `near_readouts`. **The source has sigma in psi_r too, where it is false** for
-  |r| + k > 6, for a k of 5 or more: at z = -sign(r) k the copy tends to |r| + k, and ReLU6 ends at 6.
-  With max(0, .) it holds. (In its proof no unit comes near the ceiling.)
+  of psi_r on [-k, k]: `near_readouts`. **With sigma in psi_r, as we have the statement, it is
+  false** for |r| + k > 6, so for every k >= 5: at z = -sign(r) k the copy comes to |r| + k, and
+  ReLU6 ends at 6. With max(0, .) it holds.
 - Lemma 11: units as they are, and all x: the share eps/(112 k^(5/2)) is 2 eps-close to psi_r:
   `worst_errors`.
 
@@ -79,7 +79,7 @@ def relu6(t: Array) -> Array:
 
 
 def gate(t: Array) -> Array:
-    """Derivative of ReLU6: 1 between 0 and 6, else 0."""
+    """Return the derivative of ReLU6: 1 between 0 and 6, else 0."""
     return np.asarray((t > 0) & (t < CEILING), dtype=np.float64)
 
 
@@ -103,7 +103,7 @@ class TwoLayers:
     readout: Array
 
     def hidden(self, bits: ArrayLike) -> Array:
-        """Outputs of the hidden units, shape (m, H), of bits (m, n)."""
+        """Compute the outputs of the hidden units, shape (m, H), of bits (m, n)."""
         n = self.weights.shape[1]
         return relu6(as_features(bits, n) @ self.weights.T / math.sqrt(n) + self.biases)
 
@@ -393,7 +393,7 @@ def open_share(n_bits: int, k: int, active: int, bias: float) -> float:
 
 
 def open_share_error(k: int, active: int) -> float:
-    """Return 2 sqrt(2/pi) k / sqrt(|J|): lemma 8 with a constant; not in the paper, derived here."""
+    """Return 2 sqrt(2/pi) k / sqrt(|J|): lemma 8 with a constant, derived here."""
     return 2.0 * k * math.sqrt(2.0 / (math.pi * active))
 
 
@@ -426,7 +426,7 @@ def near_readouts(n_bits: int, k: int, r: int, alpha: float, eps: float) -> tupl
 
 
 def hidden_ranges(distribution: ParityDistribution, units: TwoLayers) -> tuple[Array, Array, Array]:
-    """Sums z over A of all settings of its bits, and the range of each unit over all other bits.
+    """Return z of all settings of the bits in A, and each unit's range over all other bits.
 
     Returns
     -------

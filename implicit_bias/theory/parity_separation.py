@@ -4,7 +4,7 @@ After the first step the units nearly are functions of z, the sum of the bits in
 (`parity_first_step`). The lemma: for q >= C k^7 log((k+1)/delta) and 7 <= k <= c n^(1/10) there is,
 with probability 1 - delta over the start, a second layer u with
 
-    y <u, h(x)> >= 1 for all x in {-1, 1}^n,   ||u||_2 <= B k^5 / sqrt(q),   ||u||_0 = B' q / k^(5/2),
+    y <u, h(x)> >= 1 for all x,   ||u||_2 <= B k^5 / sqrt(q),   ||u||_0 = B' q / k^(5/2),
 
 and the units it reads have outputs of at most 1. B, B', C and c are constants that the source
 does not give.
