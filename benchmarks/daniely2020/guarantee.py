@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, rows_of, whole
 from implicit_bias.theory.parity_descent import (
     ParitySizes,
     corollary_4_sizes,
@@ -67,15 +67,16 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "bound on the loss": f"{row['bound']:.3g}",
             "eta_t": f"{published_step(row['k'], row['pairs'], row['steps']):.1g}",
         }
-        for row in frame.to_dict("records")
+        for row in rows_of(frame)
     )
 
 
 def found(frame: pd.DataFrame) -> str:
     """In words."""
     runs, printed = frame[frame["what"] == RUN], frame[frame["what"] == COROLLARY]
-    least = frame[(frame["what"] == LEAST) & (frame["eps"] == EPS[0])].set_index("k")
-    one = runs.iloc[0]
+    at_half = frame[(frame["what"] == LEAST) & (frame["eps"] == EPS[0])]
+    least: Any = {row["k"]: row for row in rows_of(at_half)}
+    one: Any = rows_of(runs)[0]
     terms = ", ".join(
         f"{one[name]:.3g}"
         for name in (
@@ -92,16 +93,16 @@ def found(frame: pd.DataFrame) -> str:
         f"At sizes that run the bound is {runs['bound'].min():.2g} or more, and the loss of g = 0 "
         f"is 1: it says nothing. (The six terms of its proof at n = {one['n_bits']:.0f}, k = "
         f"{one['k']}, q = {one['pairs']:.0f}, T = {one['steps']:.0f}, constants 1: {terms}.) For a "
-        f"bound of {EPS[0]:g} it takes q = {least.loc[3, 'pairs']:.1e} pairs and n = "
-        f"{least.loc[3, 'n_bits']:.0e} bits with k = 3, and q = {least.loc[7, 'pairs']:.0e} and n "
-        f"= {least.loc[7, 'n_bits']:.0e} with k = 7, the least k of the theorem. At the sizes of "
+        f"bound of {EPS[0]:g} it takes q = {least[3]['pairs']:.1e} pairs and n = "
+        f"{least[3]['n_bits']:.0e} bits with k = 3, and q = {least[7]['pairs']:.0e} and n "
+        f"= {least[7]['n_bits']:.0e} with k = 7, the least k of the theorem. At the sizes of "
         f"corollary 4 as printed the bound is {over.min():.2g} to {over.max():.3g} times eps, and "
         "the ratio grows as eps falls: with q of the order of eps^-1 k^16 the term k^8 / sqrt(q) "
         "is of the order of sqrt(eps). It takes q of the order of eps^-2 k^16, with which T is "
         "right as printed, and then n of the order of eps^-6 k^34.\n\n"
         "The theorem also asks for k <= O(n^(1/10)) and q >= Omega(k^7 log(k/delta)): with "
-        f"constants 1 and delta = {DELTA:g}, n >= {least.loc[7, 'bits_needed']:.1e} and q >= "
-        f"{least.loc[7, 'width_needed']:.1e} for k = 7."
+        f"constants 1 and delta = {DELTA:g}, n >= {least[7]['bits_needed']:.1e} and q >= "
+        f"{least[7]['width_needed']:.1e} for k = 7."
     )
 
 

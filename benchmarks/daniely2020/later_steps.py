@@ -136,8 +136,9 @@ def fixed_layer(
 def runs(frame: pd.DataFrame) -> Iterator[tuple[str, int, pd.DataFrame]]:
     """Schedule, n, and all points after the first step."""
     later = frame[frame["step"] >= 1]
-    for (name, n), rows in later.groupby(["schedule", "n"], sort=False):
-        yield str(name), int(n), rows
+    at: Any  # schedule and n
+    for at, rows in later.groupby(["schedule", "n"], sort=False):
+        yield *at, rows
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
@@ -205,7 +206,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     colours = {THEOREM: BLUE, LONGER: ORANGE, OWN: VERMILION}
     lines = ("-", "--", ":")
     sizes = frame["n"].unique().tolist()
-    for (name, n, seed), rows in frame.groupby(["schedule", "n", "seed"], sort=False):
+    at: Any  # schedule, n and seed
+    for at, rows in frame.groupby(["schedule", "n", "seed"], sort=False):
+        name, n, seed = at
         look = {"color": colours[name], "linestyle": lines[sizes.index(n)], "alpha": 0.8}
         label = f"{name} step, n = {n}" if seed == 0 else None
         left.plot(rows["step"], rows["loss"], label=label, **look)

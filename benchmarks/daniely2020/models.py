@@ -177,7 +177,7 @@ def train_by_adadelta(
     for epoch in range(1, protocol.epochs + 1):
         loss_sum = wrong = 0.0
         order = torch.randperm(len(train.labels), generator=generator)
-        for rows in order.split(protocol.batch):
+        for rows in torch.split(order, protocol.batch):
             margins = train.labels[rows] * model(train.inputs(rows))[:, 0]
             losses = softplus(-margins)
             optimiser.zero_grad()
@@ -193,5 +193,5 @@ def train_by_adadelta(
 def outputs(module: nn.Module, samples: Samples) -> Iterator[Tensor]:
     """Compute the outputs of a module on all samples, in pieces that fit the memory."""
     with torch.no_grad():
-        for rows in torch.arange(len(samples.labels)).split(2048):
+        for rows in torch.split(torch.arange(len(samples.labels)), 2048):
             yield module(samples.inputs(rows))

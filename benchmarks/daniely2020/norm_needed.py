@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Verdict, rows_of, whole
 from implicit_bias.theory.parity_first_step import label_averages, start
 from implicit_bias.theory.sparse_parities import (
     ParityDistribution,
@@ -86,7 +86,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "B, derived, these features": f"{row['mean_needed']:.3g}",
             "mean norm of c_A": f"{row['correlation']:.1e}",
         }
-        for row in frame.to_dict("records")
+        for row in rows_of(frame)
     )
 
 

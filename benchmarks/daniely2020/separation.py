@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -161,7 +162,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(8.4, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     marks = {3: (BLUE, "o"), 5: (GREEN, "s"), 7: (VERMILION, "^")}
-    for (k, n), group in frame.groupby(["k", "n"], sort=False):
+    at: Any  # k and n
+    for at, group in frame.groupby(["k", "n"], sort=False):
+        k, n = at
         colour, mark = marks[k]
         means = group.groupby("q")["norm_constant"].mean()
         fill = "full" if n == 101 else "none" if n > 101 else "left"
@@ -170,9 +173,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         share = group.groupby("q")["mean_share"].mean()
         right.plot(share.index, 100 * share, f"{mark}-", color=colour, fillstyle=fill)
     for k, (colour, _) in marks.items():
-        at = frame.loc[frame["k"] == k, "share_bound"]
-        if len(at):
-            right.axhline(100 * at.iloc[0], color=colour, linestyle=":", linewidth=1)
+        bounds = frame.loc[frame["k"] == k, "share_bound"]
+        if len(bounds):
+            right.axhline(100 * bounds.iloc[0], color=colour, linestyle=":", linewidth=1)
     left.axhline(1, color=BLACK, linestyle="--", linewidth=1, label="k^5 / sqrt(q)")
     right.plot([], [], ":", color=GREY, label="lemma 11, at least")
     left.set(xscale="log", yscale="log", xlabel="pairs q", ylabel="||u*|| sqrt(q) / k^5")

@@ -198,7 +198,8 @@ def online_descent_bound(
     """
     norms = np.asarray(gradient_norms, dtype=np.float64)
     regret = norm**2 / (2.0 * eta * len(norms)) + start_norm * norms.mean()
-    return float(np.mean(losses_at) + regret + (0.5 if sharper else 1.0) * eta * (norms**2).mean())
+    at_comparison = np.asarray(losses_at, dtype=np.float64).mean()
+    return float(at_comparison + regret + (0.5 if sharper else 1.0) * eta * (norms**2).mean())
 
 
 def first_readout_bound(n_bits: int, k: int) -> float:

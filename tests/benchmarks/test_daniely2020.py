@@ -176,14 +176,17 @@ def test_the_models_at_their_start() -> None:
         values = network(data.values)
         torch.testing.assert_close(ntk(data.values), values)
         torch.testing.assert_close(features(data.values), values)
-        hidden = ntk[0]
+        hidden, fourier = ntk[0], gaussian[0]
+        assert isinstance(hidden, models.FrozenGates)
+        assert isinstance(fourier, models.FourierFeatures)
         before = data.values @ hidden.weight.T + hidden.bias >= 0
         hidden.weight.mul_(-1.0)
         hidden.bias.mul_(-1.0)
         moved = (data.values @ hidden.weight.T + hidden.bias) * before
         torch.testing.assert_close(hidden(data.values), moved)
-        phases = data.values @ gaussian[0].frequencies.T + gaussian[0].phases
-        torch.testing.assert_close(gaussian[0](data.values), (2 / 16) ** 0.5 * phases.cos())
+        frequencies, phases = (fourier.get_buffer(name) for name in ("frequencies", "phases"))
+        expected = (2 / 16) ** 0.5 * (data.values @ frequencies.T + phases).cos()
+        torch.testing.assert_close(fourier(data.values), expected)
     trained = {
         name: sum(p.requires_grad for p in model.parameters())
         for name, model in zip(models.HIDDEN, (network, ntk, features, gaussian), strict=True)
