@@ -216,6 +216,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         colour, mark = LOOKS[str(name)]
         ax.plot(rows["norm"], rows["loss"], mark[0], color=colour, markersize=5)
         ax.set(xscale="log", xlabel="norm B", title=f"{name}, N = {rows['n_features'].iloc[0]}")
+        ax.tick_params(axis="x", which="minor", labelbottom=False)
     for ax in panels[:, 0]:
         ax.set(ylabel="hinge loss on D_A", ylim=(0, 1.05 * frame["loss"].max()))
     return common_legend(figure, panels.flat, 2)
