@@ -66,7 +66,7 @@ def summary(tables: dict[str, pd.DataFrame]) -> str:
     digits = tables["strips"]
     few, many = int(digits["k"].min()), int(digits["k"].max())
     main = strips.main_strips(digits)
-    one, more = (strips.accuracies(digits, k, main) for k in (few, many))
+    one, more = (strips.accuracies(digits, k) for k in (few, many))
     linear = [more[name] for name in strips.LINEAR if name in more]
     steps = tables["later_steps"].groupby("schedule")["loss"].min()
     runs = tables["guarantee"]

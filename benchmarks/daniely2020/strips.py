@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,12 +48,12 @@ class Sizes:
     training: Training
 
 
-# 60,000 training strips, as many as MNIST has images; for the network twice as many of the longer
+# 60,000 training strips, as many as MNIST has images; for the network half as many of the longer
 # strips, too, as the source does not say how many it has.
 FULL = Sizes(
     jobs=(
         *(Job(k, 60000, model, seed=0) for k in (3, 1) for model in HIDDEN),
-        Job(3, 120000, NETWORK, seed=0),
+        Job(3, 30000, NETWORK, seed=0),
     ),
     test_strips=10000,
     training=Training(),
@@ -105,9 +106,6 @@ def mnist() -> tuple[Dataset, Dataset]:
 
 # --- what the table shows ------------------------------------------------------------------------
 
-# The training of which the page's table and verdict are: as many strips as MNIST has images.
-MAIN = 60000
-
 
 def last_epochs(frame: pd.DataFrame) -> pd.DataFrame:
     """Each training after its last epoch."""
@@ -115,17 +113,21 @@ def last_epochs(frame: pd.DataFrame) -> pd.DataFrame:
     return last.reset_index()
 
 
-def accuracies(frame: pd.DataFrame, k: int, strips: int = MAIN) -> dict[str, float]:
-    """Mean test accuracy of each model after the last epoch, in the order of `HIDDEN`."""
+def accuracies(frame: pd.DataFrame, k: int, strips: int | None = None) -> dict[str, float]:
+    """Mean test accuracy of each model after the last epoch, in the order of `HIDDEN`.
+
+    With the number of training strips that all models have, or another.
+    """
     last = last_epochs(frame)
-    rows = last[(last["k"] == k) & (last["strips"] == strips)]
+    size = main_strips(frame) if strips is None else strips
+    rows = last[(last["k"] == k) & (last["strips"] == size)]
     means = 1.0 - rows.groupby("model")["test_error"].mean()
     return {model: float(means[model]) for model in HIDDEN if model in means}
 
 
 def main_strips(frame: pd.DataFrame) -> int:
-    """Return the number of training strips of the table: that of the first k."""
-    return int(frame["strips"].min())
+    """Return the number of training strips with which all models are trained: the largest."""
+    return int(frame["strips"].max())
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
@@ -150,7 +152,7 @@ def found(frame: pd.DataFrame) -> str:
     """In words."""
     size, last, main = frame.iloc[0], last_epochs(frame), main_strips(frame)
     few, many = int(frame["k"].min()), int(frame["k"].max())
-    one, more = accuracies(frame, few, main), accuracies(frame, many, main)
+    one, more = accuracies(frame, few), accuracies(frame, many)
     best = max(more[model] for model in LINEAR)
     trained = last[(last["model"] == NETWORK) & (last["k"] == many)]
     lines = _network_lines(trained)
@@ -158,13 +160,15 @@ def found(frame: pd.DataFrame) -> str:
         f"With one digit the network has {percent(one[NETWORK])}, the linear models "
         f"{percent(min(one[m] for m in LINEAR))} to {percent(max(one[m] for m in LINEAR))}. With "
         f"{many} digits the network has {lines}; the best linear model has {percent(best)}. The "
-        f"paper has almost 80 % and barely above 50 %.\n\n"
+        "paper has almost 80 % and barely above 50 %. What keeps the network from more is the "
+        "number of strips, which the paper does not give: it fits those that it is trained on, and "
+        "has more on the test strips the more they are.\n\n"
         f"Sizes: {size['units']} units or features, AdaDelta, {size['epochs']} epochs in batches "
         f"of {size['batch']}, full resolution: all as published. Not given in the paper, and ours: "
         f"the number of strips ({main} for training, {size['test_strips']} test strips of images "
         "of their own), pixels in [0, 1], the logistic loss, the constants of AdaDelta and the "
         "start (torch's), and the bandwidth (the median distance). "
-        f"{last['seed'].nunique()} seed(s)."
+        f"Seeds: {last['seed'].nunique()}. The example strips of figure 1 are not drawn again."
     )
 
 
@@ -178,22 +182,24 @@ def _network_lines(trained: pd.DataFrame) -> str:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Draw test accuracy against the epoch, a panel for each k and number of strips."""
-    sizes = sorted(set(zip(frame["k"], frame["strips"], strict=True)))
-    figure = Figure(figsize=(3.6 * len(sizes), 4.2), layout="constrained")
-    panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
-    for ax, (k, strips) in zip(panels, sizes, strict=True):
-        for model in HIDDEN:
-            rows = frame[(frame["k"] == k) & (frame["strips"] == strips)]
-            curve = rows[rows["model"] == model].groupby("epoch")["test_error"].mean()
-            if len(curve):
-                colour, mark = LOOKS[model]
-                ax.plot(curve.index, 100 * (1 - curve), mark, color=colour, label=model)
+    """Draw test accuracy against the epoch, a panel for each k."""
+    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+    panels = figure.subplots(1, frame["k"].nunique(), sharey=True, squeeze=False)[0]
+    main = main_strips(frame)
+    at: Any  # model and number of strips
+    for ax, (k, rows) in zip(panels, frame.groupby("k"), strict=True):
+        for at, points in rows.groupby(["model", "strips"], sort=False):
+            model, strips = at
+            colour, mark = LOOKS[model]
+            curve = 100 * (1 - points.groupby("epoch")["test_error"].mean())
+            whole = strips == main
+            fill, label = ("full", model) if whole else ("none", f"{model}, {strips} strips")
+            ax.plot(curve.index, curve, mark, color=colour, fillstyle=fill, label=label)
         ax.axhline(50, color=GREY, linestyle="--", linewidth=1, label="chance")
         if k == frame["k"].max():
-            label = "paper, network, k = 3: almost 80 %"
+            label = "paper, ReLU network, k = 3: almost 80 %"
             ax.axhline(80, color=BLACK, linestyle=":", linewidth=1, label=label)
-        ax.set(xlabel="epoch", title=f"k = {k}, {strips} strips")
+        ax.set(xlabel="epoch", title=f"k = {k}, {main} strips")
         ax.set_xticks(range(0, int(frame["epoch"].max()) + 1, 5))
     panels[0].set(ylabel="test accuracy, %")
     return common_legend(figure, panels, 3)
@@ -201,13 +207,12 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
-    main = main_strips(frame)
-    one = accuracies(frame, int(frame["k"].min()), main)
+    one = accuracies(frame, int(frame["k"].min()))
     many = int(frame["k"].max())
-    networks = [accuracies(frame, many, int(s))[NETWORK] for s in set(frame["strips"])]
-    linear = max(accuracies(frame, many, main)[model] for model in LINEAR)
+    more = accuracies(frame, many)
+    linear = max(more[model] for model in LINEAR)
     alike = min(one.values()) > 0.9 and one[NETWORK] == max(one.values())
-    apart = max(networks) > 0.75 and linear < 0.6
+    apart = more[NETWORK] > 0.75 and linear < 0.6
     return Verdict.of(alike and apart, alike or apart)
 
 
@@ -228,8 +233,7 @@ EXPERIMENT = Experiment(
     found=found,
     rule=(
         "It stands if with one digit all models have more than 90 % and the network the most, and "
-        "with three the network has more than 75 % at some number of strips and no linear model "
-        "60 %."
+        "with three the network has more than 75 % and no linear model 60 %."
     ),
     verdict=verdict,
     tabulate=tabulate,
