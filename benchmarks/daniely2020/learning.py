@@ -50,12 +50,12 @@ class Sizes:
 
 
 FULL = Sizes(
-    bits=(10, 20, 40, 80, 160),
+    bits=(10, 40, 160),
     samples=5000,
-    seeds=2,
+    seeds=1,
     pairs=64,
     schedule=Schedule(step=0.5, steps=1500, record=1500),
-    training=Training(epochs=60),
+    training=Training(epochs=30),
     svm_units=32,
     svm_samples=1000,
 )
@@ -183,7 +183,7 @@ def found(frame: pd.DataFrame) -> str:
         "(1, 1, -1/2) on the relevant bits have a hinge loss of 1/2 or more at all scales, but err "
         "on 12.5 % of D_A only.\n\n"
         f"Sizes: k = {size['k']}, {size['samples']} samples and as many test samples, "
-        f"{frame['seed'].nunique()} seeds (A, samples and weights); {2 * size['pairs']} hidden "
+        f"{frame['seed'].nunique()} seeds (of A, samples and weights); {2 * size['pairs']} hidden "
         f"units and {size['steps']} full-batch steps of size {size['step']:g} after the first "
         f"(theorem 3); the models of section 6 with {size['units']} units, AdaDelta, "
         f"{size['epochs']} epochs in batches of {size['batch']}; the SVM {size['svm_units']} units "

@@ -140,7 +140,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "test accuracy": model,
             **{f"paper, k = {k}": words[model] for k, words in PUBLISHED.items()},
             **{
-                f"k = {k}, {strips} strips": percent(row[model]) if model in row else "–"
+                f"k = {k}, {strips} strips": percent(row[model], 1) if model in row else "–"
                 for (k, strips), row in columns.items()
             },
         }
@@ -157,9 +157,9 @@ def found(frame: pd.DataFrame) -> str:
     trained = last[(last["model"] == NETWORK) & (last["k"] == many)]
     lines = _network_lines(trained)
     return (
-        f"With one digit the network has {percent(one[NETWORK])}, the linear models "
+        f"With one digit the network has {percent(one[NETWORK], 1)}, the linear models "
         f"{percent(min(one[m] for m in LINEAR))} to {percent(max(one[m] for m in LINEAR))}. With "
-        f"{many} digits the network has {lines}; the best linear model has {percent(best)}. The "
+        f"{many} digits the network has {lines}; the best linear model has {percent(best, 1)}. The "
         "paper has almost 80 % and barely above 50 %. What keeps the network from more is the "
         "number of strips, which the paper does not give: it fits those that it is trained on, and "
         "has more on the test strips the more they are.\n\n"
@@ -175,7 +175,7 @@ def found(frame: pd.DataFrame) -> str:
 def _network_lines(trained: pd.DataFrame) -> str:
     """Test and training accuracy of the network for each number of strips."""
     return ", ".join(
-        f"{percent(1 - rows['test_error'].mean())} with {strips} strips (on the strips it is "
+        f"{percent(1 - rows['test_error'].mean(), 1)} with {strips} strips (on the strips it is "
         f"trained on {percent(1 - rows['train_error'].mean())})"
         for strips, rows in trained.groupby("strips")
     )
