@@ -35,7 +35,8 @@ def with_opening(folder: Path = HOME) -> Study:
             "ours": each.ours,
             "agrees?": each.agrees
             + (
-                f" ([{verdicts[each.experiment]}](#{anchors[each.experiment]}))"
+                f" ([{verdicts[each.experiment] if each.judged else 'measured'}]"
+                f"(#{anchors[each.experiment]}))"
                 if each.experiment
                 else ""
             ),

@@ -135,7 +135,7 @@ def found(frame: pd.DataFrame) -> str:
         f"lemma 12 asks for k^7 log((k+1)/delta) pairs, {frame['lemma_12_width'].min():.0f} for "
         f"k = 3 and {frame['lemma_12_width'].max():.2g} for k = 7 (delta = {DELTA:g}, constant 1). "
         "There is none where no good unit has its kink between two neighbouring values of z: the "
-        "kink is near b n / (alpha |u|), so that few are far out. From there on the norm is "
+        f"kink is near b n / (alpha |u|), so that few are far out. With q = {WIDE} the norm is "
         f"{norms.min():.2g} to {norms.max():.2g} times k^5 / sqrt(q): B of the lemma is a small "
         "number. The layer of least "
         f"largest weight reads {yes['used_constant'].min():.2g} to "

@@ -22,13 +22,16 @@ class Statement:
     agrees : str
         Whether they agree, or what does not.
     experiment : str
-        Name of the experiment whose verdict is put behind that, if there is one.
+        Name of the experiment that the table links, if there is one.
+    judged : bool
+        Whether the verdict of that experiment is one on this statement.
     """
 
     what: str
     ours: str
     agrees: str
     experiment: str = ""
+    judged: bool = True
 
 
 STATEMENTS = (
@@ -56,6 +59,7 @@ STATEMENTS = (
         "`start`, `start(printed=True)`",
         "but for the pairs: with those printed g is not 0, with (w, b, -u) it is",
         "later_steps",
+        judged=False,
     ),
     Statement(
         "Theorem 2: k <= n/16, features in [-1, 1]^N, norm B: some A has L(H) >= 1/2 - sqrt(N) B / "
@@ -115,7 +119,7 @@ STATEMENTS = (
     ),
     Statement(
         "Lemma 9 (n >= 9 log 7, 7 <= k <= n^(1/4) / (2 sqrt 2)): with probability 1/(14 sqrt k) "
-        "the weights on A are alpha_i u_i / sqrt n up to C_1 (scale not legible to us), alpha_i in "
+        "the weights on A are alpha_i u_i / sqrt n up to C_1 (a scale that we do not have), alpha_i in "
         "[1/4, 1], off A at most C_2/(n-1), the bias moves by C_3/sqrt n at most",
         "`good_share`, `easy_share`; the constants are not given and are measured. Not in the "
         "paper, derived here: alpha <= 1/2, C_2 = C_3 = 0 for good units",
@@ -157,6 +161,7 @@ STATEMENTS = (
         "`first_readout_bound`",
         "yes",
         "separation",
+        judged=False,
     ),
     Statement(
         "Lemma 15 (eta, lambda in [0, 1/2]): |u_i| <= 6 eta t + k/sqrt n; ||w_i - w_i^(1)|| <= 6 "
@@ -165,6 +170,7 @@ STATEMENTS = (
         "`movement_bound`",
         "yes (tests, and along the descents)",
         "later_steps",
+        judged=False,
     ),
     Statement(
         "Lemma 16: for fixed u* the loss changes by at most 2 ||u*|| sqrt(||u*||_0) (6 eta^2 t^2 + "
@@ -172,6 +178,7 @@ STATEMENTS = (
         "`moved_loss_bound`",
         "yes (tests, and along the descents)",
         "later_steps",
+        judged=False,
     ),
     Statement(
         "Section 6, figure 1: strips of k digits, four models of 512 units, AdaDelta, 20 epochs, "
