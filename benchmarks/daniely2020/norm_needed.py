@@ -102,8 +102,8 @@ def found(frame: pd.DataFrame) -> str:
         "gates of the theorem's own start times the bits, take "
         f"{own.min():.2g} to {own.max():.2g} times as much again: the theorem is for the worst "
         "features, which these are far from.\n\n"
-        f"Sizes: {one['units']:.0f} gates, c_A exact for {one['draws']:.0f} random A, n from 16 k on, as "
-        "theorem 2 asks."
+        f"Sizes: {one['units']:.0f} gates, c_A exact for {one['draws']:.0f} random A, "
+        "n from 16 k on, as theorem 2 asks."
     )
 
 

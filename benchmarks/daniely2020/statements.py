@@ -119,8 +119,8 @@ STATEMENTS = (
     ),
     Statement(
         "Lemma 9 (n >= 9 log 7, 7 <= k <= n^(1/4) / (2 sqrt 2)): with probability 1/(14 sqrt k) "
-        "the weights on A are alpha_i u_i / sqrt n up to C_1 (a scale that we do not have), alpha_i in "
-        "[1/4, 1], off A at most C_2/(n-1), the bias moves by C_3/sqrt n at most",
+        "the weights on A are alpha_i u_i / sqrt n up to C_1 (a scale that we do not have), "
+        "alpha_i in [1/4, 1], off A at most C_2/(n-1), the bias moves by C_3/sqrt n at most",
         "`good_share`, `easy_share`; the constants are not given and are measured. Not in the "
         "paper, derived here: alpha <= 1/2, C_2 = C_3 = 0 for good units",
         "yes; alpha can be below 1/4 by the share of inputs at the ceiling of ReLU6, less than "
