@@ -160,7 +160,7 @@ def found(frame: pd.DataFrame) -> str:
         f"With one digit the network has {percent(one[NETWORK], 1)}, the linear models "
         f"{percent(min(one[m] for m in LINEAR))} to {percent(max(one[m] for m in LINEAR))}. With "
         f"{many} digits the network has {lines}; the best linear model has {percent(best, 1)}. The "
-        "paper has almost 80 % and barely above 50 %. What keeps the network from more is the "
+        "paper has almost 80 % and barely above 50 %. A likely cause is the "
         "number of strips, which the paper does not give: it fits those that it is trained on, and "
         "has more on the test strips the more they are.\n\n"
         f"Sizes: {size['units']} units or features, AdaDelta, {size['epochs']} epochs in batches "
