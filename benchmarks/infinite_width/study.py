@@ -37,6 +37,8 @@ STUDY = Study(
         ),
         Entry(name="local_minima", title="Where narrow networks end", cost="minutes"),
         Entry(name="live_and_frozen", title="Frozen gates and live ones", cost="minutes"),
-        Entry(name="plane", title="How many neurons the optimum needs", cost="minutes"),
+        Entry(name="escape", title="Which unit a network lacks", cost="a minute"),
+        Entry(name="neurons", title="How many neurons the optimum needs", cost="minutes"),
+        Entry(name="plane", title="What each norm makes of the same points", cost="minutes"),
     ),
 )
