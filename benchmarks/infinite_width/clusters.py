@@ -18,6 +18,7 @@ from implicit_bias.validation import Array
 # Activations that the networks trained side by side have together at most: 1 MiB in float32.
 CACHED_ENTRIES = 2**18
 
+
 def clusters(k: int, n: int, seed: int, *, n_features: int = 3) -> tuple[Array, Array]:
     """Draw k x k clusters in the plane, a random half of them labelled -1.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ QUICK = Sizes(samples=16, starts=2, steps=300, added=3)
 
 
 def settings(sizes: Sizes) -> list[int]:
-    """Starts."""
+    """List the starts."""
     return list(range(sizes.starts))
 
 
@@ -58,12 +58,8 @@ def rows(sizes: Sizes, start: int) -> Iterator[dict[str, Any]]:
         grade = certify((weights, readout), X, y, solution=best)
         shown: dict[str, Any] = {}
         if not added:
-
-            def decision(inputs: Array, weights: Array = weights) -> Array:
-                return np.asarray(np.maximum(inputs @ weights.T, 0.0) @ readout)
-
             shown = {
-                **Plane.of(X, y, decision, weights, readout).cells(),
+                **Plane.of(X, y, _network(weights, readout), weights, readout).cells(),
                 "oracle": largest_through(grade, grid_inputs()).astype(np.float32),
             }
         yield {
@@ -80,6 +76,10 @@ def rows(sizes: Sizes, start: int) -> Iterator[dict[str, Any]]:
             return
         weights = np.vstack([weights, grade.escape])
         readout = np.append(readout, 0.0)
+
+
+def _network(weights: Array, readout: Array) -> Callable[[Array], Array]:
+    return lambda inputs: np.asarray(np.maximum(inputs @ weights.T, 0.0) @ readout)
 
 
 def largest_through(grade: NetworkGrade, inputs: Array) -> Array:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from benchmarks.infinite_width.shared import SizeOptions, at_sizes, with_sizes
 from implicit_bias.report.style import COLOURS, GREY
 from implicit_bias.report.words import percent
 from implicit_bias.theory.infinite_width import max_margin
@@ -30,14 +30,15 @@ class Sizes:
 
     grids: tuple[int, ...] = (3, 4)
     widths: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024)
-    samples: int = 256
+    samples: int = 64
     sample_sizes: tuple[int, ...] = (32, 64, 128, 256)
-    width: int = 1024
-    steps: int = 50_000
-    draws: int = 20
+    width: int = 128
+    steps: int = 20_000
+    draws: int = 10
 
 
 WHOLE = Sizes()
+FULL = Sizes(samples=256, width=1024, steps=50_000, draws=20)  # as published
 QUICK = Sizes(
     grids=(3,), widths=(8, 32), samples=32, sample_sizes=(16, 32), width=32, steps=300, draws=2
 )
@@ -204,7 +205,7 @@ EXPERIMENT = Experiment(
     "published. The margin over the path norm is divided by the certified maximum, for several "
     "widths at one number of samples and several numbers of samples at one width; each draw has "
     "labels, data and weights of its own.",
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
+    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE, full=FULL),
     draw=draw,
     found=with_sizes(found),
     rule="It stands if for every number of clusters the widest network reaches 95 % of the "
@@ -214,4 +215,5 @@ EXPERIMENT = Experiment(
     tabulate=tabulate,
     alt="Share of the certified maximum margin against steps by width, and at the end by width and "
     "by samples; negative shares, of networks that do not separate the samples, are cut off",
+    options=SizeOptions,
 )

@@ -23,7 +23,7 @@ Floats = NDArray[np.float32]
 
 
 def grid_inputs() -> Array:
-    """Inputs (GRID * GRID, 3) of a picture's points, a row of the picture after the other."""
+    """Return inputs (GRID * GRID, 3) of a picture's points, one row of it after the other."""
     one, two = np.meshgrid(AXIS, AXIS)
     return np.column_stack([np.ones(one.size), one.ravel(), two.ravel()])
 

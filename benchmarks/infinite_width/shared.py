@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import pandas as pd
 
-from benchmarks.harness import Options, Run
+from benchmarks.harness import Options, Run, option
 
 SizesT = TypeVar("SizesT", bound=Any)
 SettingT = TypeVar("SettingT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeOptions(Options):
+    """What one can ask of an experiment that is kept at smaller sizes than published."""
+
+    full: bool = option(False, "the published sizes: half an hour where the default takes minutes")
 
 
 def at_sizes(
@@ -21,15 +28,17 @@ def at_sizes(
     *,
     quick: SizesT,
     whole: SizesT,
-) -> Callable[[Run[Options]], Iterator[pd.DataFrame]]:
+    full: SizesT | None = None,
+) -> Callable[[Run[Any]], Iterator[pd.DataFrame]]:
     """Measure the rows of each setting, and go on after those that are kept at the same sizes.
 
     ``attrs`` of the table has the ``sizes``, how many settings are ``done`` and of how many, and
     the ``cpu_seconds`` that they took.
     """
 
-    def measured(run: Run[Options]) -> Iterator[pd.DataFrame]:
-        sizes = quick if run.quick else whole
+    def measured(run: Run[Any]) -> Iterator[pd.DataFrame]:
+        published = full is not None and run.options.full
+        sizes = quick if run.quick else full if published else whole
         frame = run.kept
         if frame.attrs.get("sizes") != in_words(sizes):
             frame = pd.DataFrame()

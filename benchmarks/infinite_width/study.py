@@ -30,6 +30,7 @@ STUDY = Study(
     name="infinite_width",
     head=HEAD,
     experiments=(
+        Entry(name="certified", title="How exactly the maximum is known", cost="minutes"),
         Entry(
             name="margin_reached",
             title="How much of the maximum margin gradient descent reaches",
@@ -40,5 +41,10 @@ STUDY = Study(
         Entry(name="escape", title="Which unit a network lacks", cost="a minute"),
         Entry(name="neurons", title="How many neurons the optimum needs", cost="minutes"),
         Entry(name="plane", title="What each norm makes of the same points", cost="minutes"),
+        Entry(
+            name="convex_reformulations",
+            title="Grading finite regularisation",
+            cost="minutes",
+        ),
     ),
 )
