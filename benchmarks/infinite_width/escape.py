@@ -36,7 +36,7 @@ class Sizes:
     width: int = 8
     starts: int = 12
     steps: int = 20_000
-    added: int = 16
+    added: int = 24
 
 
 WHOLE = Sizes()
@@ -72,7 +72,7 @@ def rows(sizes: Sizes, start: int) -> Iterator[dict[str, Any]]:
             "escape": grade.escape.astype(np.float32),
             **shown,
         }
-        if grade.escape_value <= ONE:
+        if np.isfinite(grade.refit_norm) and grade.escape_value <= ONE:
             return
         weights = np.vstack([weights, grade.escape])
         readout = np.append(readout, 0.0)
@@ -99,13 +99,14 @@ def largest_through(grade: NetworkGrade, inputs: Array) -> Array:
 def draw(frame: pd.DataFrame) -> Figure:
     """Show the network and the unit it lacks, max |h| over the plane, and the way to the maximum.
 
-    The network shown is the first start that separates the samples, or the first one.
+    The network shown is, of those that separate the samples, the one where the oracle is above 1
+    on the least part of the plane but not on none.
     """
     figure = Figure(figsize=(10.4, 3.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     ends = frame[frame["added"] == 0]
-    separating = ends[ends["share"] > 0]
-    row = (separating if len(separating) else ends).iloc[0]
+    parts = ends["oracle"].map(lambda oracle: float((oracle > ONE).mean()))
+    row = ends.loc[parts.where((ends["share"] > 0) & (parts > 0), 2.0).idxmin()]
     Plane.of_row(row).draw(left)
     kink(left, row["escape"], color=GREEN, linewidth=2.2)
     left.set_title(f"{percent(row['share'])} of the maximum;\ngreen: the kink of the missing unit")
@@ -114,7 +115,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     middle.contour(AXIS, AXIS, oracle, [ONE], colors="white", linewidths=1)
     kink(middle, row["escape"], color=GREEN, linewidth=2.2)
     figure.colorbar(image, ax=middle, shrink=0.8, label="largest |h| of a unit with its kink here")
-    middle.set_title(f"the oracle: {row['oracle_value']:.3g} at most,\nabove 1 inside the line")
+    middle.set_title(f"the oracle: {row['oracle_value']:.3g} at most;\nwhite: where it is 1")
     bare(middle)
     for _, of_start in frame.groupby("start"):
         right.plot(of_start["added"], of_start["refit"], color=BLUE, linewidth=0.8, alpha=0.6)
@@ -150,10 +151,12 @@ def found(frame: pd.DataFrame) -> str:
     words = f"{len(finite)} of {len(counts)} starts reach {percent(REACHED)} of the maximum"
     if len(finite):
         words += f" with {finite.min():.0f} to {finite.max():.0f} units added"
+    missing = ((ends["oracle_value"] > ONE) | (ends["refit"] == 0)).sum()
+    separating = ends.loc[ends["refit"] > 0, "oracle_value"].median()
     lowers = (frame["with_unit"] >= frame["refit"] * (1.0 - 1e-9)).mean()
     return (
-        f"The oracle exceeds 1 at the end of {(ends['oracle_value'] > ONE).sum()} of {len(ends)} "
-        f"starts, by a factor of {ends['oracle_value'].median():.2f} in the median. {words}. A "
+        f"The oracle finds a missing unit at the end of {missing} of {len(ends)} "
+        f"starts; of those that separate its median is {separating:.2f}. {words}. A "
         f"unit of the oracle never raises the norm ({percent(lowers)} of all additions); where the "
         "multipliers are not unique, it may leave it as it is."
     )

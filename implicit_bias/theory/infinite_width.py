@@ -131,7 +131,7 @@ class InfiniteWidthSolution:
         """What is proven, in a sentence."""
         lower, upper = self.certificate.lower, self.certificate.upper
         if self.conflict is not None:
-            return f"No network separates the data: {self.conflict.message}."
+            return f"No network separates the data: {self.conflict.cause}"
         if self.status is Status.OPTIMAL:
             return f"The optimum is {upper:.9g}, certified to {self.certificate.gap:.1e}."
         above = (
@@ -297,7 +297,8 @@ class NetworkGrade:
         The direction of the largest |h| of alpha.
     escape_value : float
         |h| there. Above 1 it suggests that one more unit in this direction lowers the norm; it
-        does if alpha is unique.
+        does if alpha is unique. Where ``refit_norm`` is inf, alpha has sum 1 and no scale, and any
+        value above 0 suggests it.
     escape_norm : float
         Smallest norm of any second layer once that unit is there: below ``refit_norm`` it proves
         what ``escape_value`` suggests.
@@ -520,9 +521,7 @@ class _Generation:
         for sign, one in ((1.0, function), (-1.0, flipped(function))):
             found = relax(one)
             largest = max(largest, found.bound)
-            distances = np.append(found.distances, 0.0)[
-                problem.lines.line
-            ]
+            distances = np.append(found.distances, 0.0)[problem.lines.line]
             values = 0.5 * (a + b) * (problem.inputs @ found.mean)
             values += 0.5 * (b - a) * np.abs(problem.lines.lengths) * distances
             slopes.append(sign * problem.y * problem.sizes * values)
@@ -613,7 +612,7 @@ class _Generation:
 
     def _improve_lower(self, alpha: Array, largest: float) -> None:
         """Keep dual variables whose max |h| is at most ``largest`` if their bound is better."""
-        lower = dual_bound(self.problem, alpha, largest)
+        lower = float(dual_bound(self.problem, alpha, largest))
         if lower > self.lower:
             scale = lower / float(alpha.sum())
             self.lower, self.best_alpha = lower, alpha

@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from implicit_bias.theory.arrangement import EPS, TINY, Kinked
 from implicit_bias.validation import Array
@@ -31,7 +30,9 @@ from implicit_bias.validation import Array
 ASCENT_STEPS = 60
 # Frank-Wolfe steps of the relaxation, and the step sizes that are tried.
 BOUND_ROUNDS = 60
-STEP_SIZES = np.append(np.linspace(1.0, 0.05, 20), 0.05 * 0.5 ** np.arange(1, 8))
+STEP_SIZES = np.append(np.linspace(1.0, 0.1, 10), 0.1 * 0.5 ** np.arange(1, 9))
+# Newton steps for the shift mu of the bound.
+SHIFT_STEPS = 8
 
 
 def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
@@ -96,11 +97,14 @@ def relax(function: Kinked) -> Relaxed:
         # All of it is rounded by less than this: every sum is at most the size.
         bound += 0.5 * float(q[rising] @ d) + 1e-12 * function.size
         best = min(best, bound)
-        # F along the segment from (W, w) to (S, s): the squares are polynomials of the step.
+        # F along the segment from (W, w) to (S, s): both squares are polynomials of the step.
         t = STEP_SIZES[:, None]
-        roots = (1.0 - t) * _roots(up, W) ** 2 + t * _roots(up, S) ** 2
-        lengths = np.linalg.norm(images + t[..., None] * (down @ S - images), axis=2)
-        along = np.sqrt(roots) @ q[rising] - lengths @ q[~rising] + t[:, 0] * float(c @ (s - w))
+        roots = (1.0 - t) * d**2 + t * _roots(up, S) ** 2
+        move = down @ S - images
+        lengths = (images**2).sum(axis=1) + 2.0 * t * (images * move).sum(axis=1)
+        lengths = lengths + t**2 * (move**2).sum(axis=1)
+        along = np.sqrt(roots) @ q[rising] + t[:, 0] * float(c @ (s - w))
+        along -= np.sqrt(np.maximum(lengths, 0.0)) @ q[~rising]
         t_best = float(STEP_SIZES[int(along.argmax())])
         W, w = W + t_best * (S - W), w + t_best * (s - w)
     distances = np.empty(len(q))
@@ -157,12 +161,18 @@ def _linear_maximum(M: Array, c: Array) -> tuple[float, Array, Array]:
 
 
 def _best_shift(values: Array, c: Array) -> float:
-    """Find nearly the smallest mu + 1/4 sum c^2 / (mu - values) over mu > max(values)."""
-    top, length = float(values[-1]), float(np.linalg.norm(c))
-    tiny = 1e-9 * (float(np.abs(values).max()) + length + TINY)
-    found = minimize_scalar(
-        lambda mu: mu + 0.25 * float(np.sum(c**2 / (mu - values))),
-        bounds=(top + tiny, top + length + 2.0 * tiny),
-        method="bounded",
-    )
-    return float(found.x)
+    """Find nearly the smallest mu + 1/4 sum c^2 / (mu - values) over mu > max(values).
+
+    Its derivative vanishes where ||c / (mu - values)|| = 2: Newton's method on the inverse of the
+    norm, which is nearly linear, from below the root, or from where the top eigenvalue rounds.
+    """
+    top = float(values[-1])
+    tiny = 1e-9 * (float(np.abs(values).max()) + float(np.linalg.norm(c)) + TINY)
+    mu = top + max(tiny, 0.5 * abs(float(c[-1])))
+    for _ in range(SHIFT_STEPS):
+        point = 0.5 * c / (mu - values)
+        square = float(point @ point)
+        if square <= 1.0:  # the root is at the left end, or reached
+            break
+        mu += square / float(point @ (point / (mu - values))) * (np.sqrt(square) - 1.0)
+    return mu
