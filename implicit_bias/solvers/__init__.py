@@ -11,6 +11,7 @@ interior_point.py   up to a few thousand samples
 feature_space.py    few features, or badly scaled ones
 working_set.py      more samples
 active_set.py       from the solution of a similar problem
+multiprecision.py   small problems that float64 cannot hold
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.working_set import WorkingSet
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "CvxpySolver",
     "FeatureSpace",
     "InteriorPoint",
+    "MultiPrecision",
     "WorkingSet",
     "INTERIOR_POINT_LIMIT",
     "SOLVER_NAMES",
@@ -74,6 +77,7 @@ _METHODS = {
     "CvxpySolver": "cvxpy_solver",
     "FeatureSpace": "feature_space",
     "InteriorPoint": "interior_point",
+    "MultiPrecision": "multiprecision",
     "WorkingSet": "working_set",
 }
 _old_names = renamed(__name__, {"Progress": "solvers.base.BoundsAt"})

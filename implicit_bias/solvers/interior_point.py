@@ -330,6 +330,8 @@ def _warm(scaled: ScaledProblem, start: Start) -> _Point:
     price = float(alpha.max())
     lower = float(scaled.b @ alpha)
     upper = float(d.sum()) + price * float((-excess).clamp(min=0.0).sum())
+    if not lower > 0.0:  # it underflowed
+        return _cold(scaled)
     gap = min(max(upper / lower - 1.0, LEAST_WARM), 1.0)
     mu = gap * lower / scaled.n_pairs
     floor = float(alpha.mean()) * gap

@@ -16,6 +16,7 @@ from typing import ClassVar, TypeAlias, final
 import numpy as np
 
 from implicit_bias.certificate import Status
+from implicit_bias.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import (
     BoundsAt,
@@ -35,11 +36,15 @@ Steps: TypeAlias = Generator[tuple[float, float], None, Status]
 
 @dataclass(frozen=True)
 class Answer:
-    """What attains the bounds: alpha (N,), coefficients (M, D), and the intercept."""
+    """What attains the bounds: alpha (N,), coefficients (M, D), and the intercept.
+
+    ``exact`` is the same in rational numbers, of a method that has more digits than float64.
+    """
 
     alpha: Array
     coef: Array
     intercept: float = 0.0
+    exact: ExactAnswer | None = None
 
 
 def nothing_yet(problem: MarginProblem) -> Answer:
@@ -128,6 +133,7 @@ class NativeSolver(Solver):
             iterations=len(history),
             history=tuple(history),
             detail=run.detail,
+            exact=answer.exact,
         )
 
     @property
