@@ -206,4 +206,9 @@ EXPERIMENT = Experiment(
     verdict=verdict,
     tabulate=tabulate,
     alt="Variation norm over the gated optimum against samples, by family of gates",
+    notes="What a gated network can say of a ReLU network: with the gates of a network its optimum "
+    "is at most that network's norm, for it can do all that the network does. So over all cells it "
+    "bounds the variation norm from below. What it cannot say: how far below. A gated unit may be "
+    "negative where its gate is on, so few samples with all cells cost it next to nothing, while "
+    "live units must pay for every kink.",
 )

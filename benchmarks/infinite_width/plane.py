@@ -45,7 +45,7 @@ class Sizes:
     gates: int = 400
     width: int = 500
     steps: int = 300_000
-    draws: int = 4
+    draws: int = 3
 
 
 WHOLE = Sizes()
@@ -68,7 +68,7 @@ def settings(sizes: Sizes) -> list[int]:
 
 
 def rows(sizes: Sizes, draw: int) -> Iterator[dict[str, Any]]:
-    """One row a predictor: its agreement with the variation norm and, once, its picture."""
+    """One row a predictor: its agreement with the variation norm, and its picture."""
     X, y = clusters(sizes.k, sizes.samples, draw)
     found = predictors(X, y, sizes, draw)
     inputs = grid_inputs()
