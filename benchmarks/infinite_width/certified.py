@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.infinite_width.shared import at_sizes, with_sizes
 from implicit_bias.certificate import Status
@@ -211,8 +211,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(8.6, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     low = frame[frame["rank"] <= 3]
-    looks = ((RANDOM, BLUE, "o"), (PUBLISHED, VERMILION, "^"))
-    for kind, colour, marker in looks:
+    looks = ((RANDOM, BLUE, "o"), (PUBLISHED, VERMILION, "^"), (HIGHER, GREEN, "s"))
+    for kind, colour, marker in looks[:2]:
         of_kind = low[low["kind"] == kind].sort_values("samples")
         left.plot(of_kind["samples"], of_kind["seconds"], marker, color=colour, label=kind)
     left.set(xscale="log", yscale="log", xlabel="samples, rank 3", ylabel="seconds to 1e-6")
@@ -222,7 +222,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     left.legend(loc="upper left")
     left.grid(axis="y")
     attacked = frame[frame["attacked"].notna()]
-    looks += ((HIGHER, GREEN, "s"),)
     for kind, colour, marker in looks:
         of_kind = attacked[attacked["kind"] == kind]
         below = 1.0 - of_kind["attacked"] / of_kind["bound"]
@@ -246,11 +245,13 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     random = frame[frame["kind"] == RANDOM]
     published = frame[frame["kind"] == PUBLISHED].sort_values("samples")
-    times = ", ".join(f"{row.seconds:.0f} s for {row.samples}" for row in published.itertuples())
+    times = ", ".join(f"{row['seconds']:.0f} s for {row['samples']}" for row in rows_of(published))
     right = frame[frame["expected"] != ""]
     as_expected = (right["status"] == right["expected"]).sum()
     bounded = frame[~frame["exact"]]
-    words = "; ".join(f"{row.name_}: {row.ratio:.2f}" for row in _ratios(bounded).itertuples())
+    words = "; ".join(
+        f"{row['name']}: {row['upper'] / row['lower']:.2f}" for row in rows_of(bounded)
+    )
     return (
         f"On {len(random)} random sets the largest gap is {random['gap'].max():.1e}, and the "
         f"attack exceeds the bound in {beaten(frame).sum()} of {frame['attacked'].notna().sum()} "
@@ -263,10 +264,6 @@ def found(frame: pd.DataFrame) -> str:
             else ""
         )
     )
-
-
-def _ratios(bounded: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame({"name_": bounded["name"], "ratio": bounded["upper"] / bounded["lower"]})
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:
@@ -287,23 +284,25 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a set."""
     written = [
         {
-            "data": f"{row.kind}: {row.name_}",
-            "rank": str(row.rank),
-            "status": row.status if row.exact else "bounds only",
-            "lower bound": f"{row.lower:.7g}",
-            "upper bound": f"{row.upper:.7g}",
-            "gap": "" if np.isinf(row.lower) else f"{row.gap:.1e}",
-            "found / bound": "" if np.isnan(row.attacked) else _below(row.attacked / row.bound),
-            "neurons": str(row.neurons),
-            "seconds": f"{row.seconds:.1f}",
+            "data": f"{row['kind']}: {row['name']}",
+            "rank": str(row["rank"]),
+            "status": row["status"] if row["exact"] else "bounds only",
+            "lower bound": f"{row['lower']:.7g}",
+            "upper bound": f"{row['upper']:.7g}",
+            "gap": "" if np.isinf(row["lower"]) else f"{row['gap']:.1e}",
+            "found / bound": _share(row["attacked"] / row["bound"]),
+            "neurons": str(row["neurons"]),
+            "seconds": f"{row['seconds']:.1f}",
         }
-        for row in frame.rename(columns={"name": "name_"}).itertuples()
+        for row in rows_of(frame)
     ]
     return pd.DataFrame(written)
 
 
-def _below(share: float) -> str:
+def _share(share: float) -> str:
     """Write a share of a bound, and how far it is from 1 where digits would not tell."""
+    if np.isnan(share):
+        return ""
     return f"{share:.4f}" if share < 0.999 else f"1 - {max(1.0 - share, 0.0):.0e}"
 
 

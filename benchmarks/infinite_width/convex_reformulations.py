@@ -196,7 +196,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """Certified gap against seconds, a panel a loss, a line a method and weight."""
     losses = list(dict.fromkeys(frame["loss"]))
     figure = Figure(figsize=(3.3 * len(losses), 3.3), layout="constrained")
-    panels = figure.subplots(1, len(losses), sharey=True, squeeze=False)[0]
+    panels = figure.subplots(1, len(losses), sharex=True, sharey=True, squeeze=False)[0]
     for ax, loss in zip(panels, losses, strict=True):
         of_loss = frame[frame["loss"] == loss]
         for (method, share), line in of_loss.groupby(["method", "share"]):
@@ -246,8 +246,8 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"Largest certified gap at the end: {words}. In {contradictions(frame)} of {programs} "
         "programs some lower bound exceeds some upper bound. The true excess of an answer over the "
-        f"best one is {percent(tightness(frame).median())} of its certified gap in the median: the "
-        f"gap overstates, never understates.{without}"
+        f"best one is {percent(tightness(frame).median())} of its certified gap in the median, and "
+        f"{percent(tightness(frame).max())} at most.{without}"
     )
 
 

@@ -28,7 +28,7 @@ REACHED = 0.95
 class Sizes:
     """What is measured: widths at one number of samples, and numbers of samples at one width."""
 
-    grids: tuple[int, ...] = (3, 4)
+    grids: tuple[int, ...] = (3,)
     widths: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024)
     samples: int = 64
     sample_sizes: tuple[int, ...] = (32, 64, 128, 256)
@@ -38,7 +38,7 @@ class Sizes:
 
 
 WHOLE = Sizes()
-FULL = Sizes(samples=256, width=1024, steps=50_000, draws=20)  # as published
+FULL = Sizes(grids=(3, 4), samples=256, width=1024, steps=50_000, draws=20)  # as published
 QUICK = Sizes(
     grids=(3,), widths=(8, 32), samples=32, sample_sizes=(16, 32), width=32, steps=300, draws=2
 )
@@ -81,38 +81,43 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Share of the maximum against steps by width, and at the end against width and samples."""
-    figure = Figure(figsize=(9.2, 6.6), layout="constrained")
-    panels = figure.subplots(2, 2)
+    grids = frame.groupby("k")
+    figure = Figure(figsize=(3.9 * (2 + grids.ngroups), 3.6), layout="constrained")
+    *of_grids, by_width, by_samples = figure.subplots(1, grids.ngroups + 2, sharey=True)
     samples, width = most_common(frame)
-    at_samples = frame[frame["samples"] == samples]
     most = frame["step"].max()
     ticks = [10**power for power in range(2, 7) if 10**power <= most]
-    shown = zip(panels[0], at_samples.groupby("k"), strict=False)
-    for ax, (k, of_grid) in shown:
-        shades = _shades(of_grid["width"].nunique())
-        for colour, (units, of_width) in zip(shades, of_grid.groupby("width"), strict=True):
+    for ax, (k, of_grid) in zip(of_grids, grids, strict=True):
+        at_samples = of_grid[of_grid["samples"] == samples]
+        shades = _shades(at_samples["width"].nunique())
+        for colour, (units, of_width) in zip(shades, at_samples.groupby("width"), strict=True):
             median = of_width.groupby("step")["share"].median()
             ax.plot(median.index, median, color=colour, label=str(units))
         ax.set(xscale="log", xlabel="steps", title=f"{k} × {k} clusters, {samples} samples")
         ax.set_xlim(min(100, 0.1 * most), most)
         ax.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
         _reference(ax)
-    panels[0, 0].legend(title="hidden units (medians)", ncols=2, loc="upper left")
+    of_grids[0].set_ylabel("margin / certified maximum")
+    of_grids[0].legend(
+        title="hidden units (medians)", ncols=2, loc="upper left", bbox_to_anchor=(0.0, 0.95)
+    )
     last = frame[frame["step"] == most]
-    _at_end(panels[1, 0], last[last["samples"] == samples], "width", "hidden units")
-    _at_end(panels[1, 1], last[last["width"] == width], "samples", "samples")
-    panels[1, 0].set_title(f"after {most:,} steps, {samples} samples")
-    panels[1, 1].set_title(f"after {most:,} steps, {width:,} units")
-    panels[1, 0].legend(title="clusters (median, range)", loc="lower right")
-    for ax in panels[:, 0]:
-        ax.set_ylabel("margin / certified maximum")
+    _at_end(by_width, last[last["samples"] == samples], "width", "hidden units")
+    _at_end(by_samples, last[last["width"] == width], "samples", "samples")
+    by_width.set_title(f"after {most:,} steps, {samples} samples")
+    by_samples.set_title(f"after {most:,} steps, {width:,} units")
+    by_width.legend(title="clusters (median, range)", loc="lower right")
     return figure
 
 
 def most_common(frame: pd.DataFrame) -> tuple[int, int]:
     """Return the number of samples of most widths, and the width of most numbers of samples."""
-    samples = frame.groupby("samples")["width"].nunique().idxmax()
-    return int(samples), int(frame.groupby("width")["samples"].nunique().idxmax())
+    widths = frame.groupby("samples")["width"].nunique()
+    samples = frame.groupby("width")["samples"].nunique()
+    return (
+        int(widths.index.to_numpy()[widths.argmax()]),
+        int(samples.index.to_numpy()[samples.argmax()]),
+    )
 
 
 def _at_end(ax: Axes, last: pd.DataFrame, by: str, name: str) -> None:
@@ -151,12 +156,11 @@ def _shades(count: int) -> Array:
 
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
-    last = frame[frame["step"] == frame["step"].max()]
     samples, _ = most_common(frame)
     of_grids = []
-    for k, shares in at_end(frame).groupby("k"):
-        medians = shares.loc[k, samples]["median"]
-        few, many = last.loc[last["k"] == k, "neurons"].agg(["min", "max"])
+    for k, of_grid in frame.groupby("k"):
+        medians = at_end(of_grid).loc[k].loc[samples]["median"]
+        few, many = of_grid["neurons"].agg(["min", "max"])
         of_grids.append(
             f"of {k} × {k} clusters the median margin is {percent(max(medians.iloc[0], 0.0))} of "
             f"the certified maximum with {medians.index[0]} hidden units and "

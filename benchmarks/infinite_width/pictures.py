@@ -35,7 +35,7 @@ class Plane:
     Attributes
     ----------
     values : ndarray of shape (GRID * GRID,)
-        At `grid_inputs`, over the absolute smallest margin.
+        At `grid_inputs`, over the absolute smallest margin, if that is not 0.
     points : ndarray of shape (n * 2,)
         The samples' two coordinates.
     labels : ndarray of shape (n,)
@@ -59,7 +59,7 @@ class Plane:
         coef: Array | None = None,
     ) -> Self:
         """Evaluate a function of inputs (n, 3) on the grid and at samples X (n, 3), y (n,)."""
-        margin = abs(float(np.min(y * decision(X))))
+        margin = abs(float(np.min(y * decision(X)))) or 1.0  # a network may be 0 somewhere
         neurons = np.zeros(0)
         if directions is not None and coef is not None:
             neurons = np.abs(coef)[:, None] * directions

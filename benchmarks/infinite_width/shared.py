@@ -37,8 +37,8 @@ def at_sizes(
     """
 
     def measured(run: Run[Any]) -> Iterator[pd.DataFrame]:
-        published = full is not None and run.options.full
-        sizes = quick if run.quick else full if published else whole
+        largest = full if full is not None and run.options.full else whole
+        sizes = quick if run.quick else largest
         frame = run.kept
         if frame.attrs.get("sizes") != in_words(sizes):
             frame = pd.DataFrame()

@@ -24,8 +24,8 @@ keeps every setting as it is finished; `--quick` takes seconds. Margins are meas
 draws and widths of many samples than published (256 samples, 50,000 steps, 20 draws):
 `margin-reached --full` has those, and takes half an hour of one free core. The rules of the
 verdicts were written before the tables of the default sizes, but for those of narrow networks, of
-the missing unit and of convex reformulations. This page is written by
-`python -m benchmarks infinite_width page` from the tables in `benchmarks/results/infinite_width`."""
+the missing unit and of convex reformulations. This page is written by `python -m benchmarks
+infinite_width page` from the tables in `benchmarks/results/infinite_width`."""
 
 STUDY = Study(
     name="infinite_width",
