@@ -219,6 +219,10 @@ def draw(frame: pd.DataFrame) -> Figure:
     ticks = [20, 50, 100, 200, 500]
     left.set_xticks(ticks, labels=[str(tick) for tick in ticks])
     left.set_xticks([], minor=True)
+    seconds = [0.1, 0.3, 1, 3, 10, 30, 100, 300]
+    left.set_yticks(seconds, labels=[f"{tick:g}" for tick in seconds])
+    left.set_yticks([], minor=True)
+    left.set_ylim(0.05, 4.0 * low["seconds"].max())
     left.legend(loc="upper left")
     left.grid(axis="y")
     attacked = frame[frame["attacked"].notna()]
@@ -230,7 +234,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     right.set(xscale="log", yscale="log", xlabel="samples", ylabel="1 - found |h| / bound")
     right.set_xticks(ticks, labels=[str(tick) for tick in ticks])
     right.set_xticks([], minor=True)
-    right.legend(loc="center left")
+    right.legend(loc="upper left")
     right.set_title("the attack stays below the bound")
     left.set_title("time to the certified maximum")
     return figure
@@ -245,7 +249,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     random = frame[frame["kind"] == RANDOM]
     published = frame[frame["kind"] == PUBLISHED].sort_values("samples")
-    times = ", ".join(f"{row['seconds']:.0f} s for {row['samples']}" for row in rows_of(published))
+    times = ", ".join(f"{row['seconds']:.1f} s for {row['samples']}" for row in rows_of(published))
     right = frame[frame["expected"] != ""]
     as_expected = (right["status"] == right["expected"]).sum()
     bounded = frame[~frame["exact"]]

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from benchmarks.infinite_width.shared import SizeOptions, at_sizes, with_sizes
 from implicit_bias.certificate import Certificate, Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
@@ -48,12 +48,13 @@ class Sizes:
 
     k: int = 3
     samples: tuple[int, ...] = (8, 16, 32, 64, 128)
-    draws: int = 10
-    width: int = 256
-    steps: int = 20_000
+    draws: int = 3
+    width: int = 128
+    steps: int = 5000
 
 
 WHOLE = Sizes()
+FULL = Sizes(draws=20, width=256, steps=20_000)
 QUICK = Sizes(samples=(8, 16), draws=1, width=32, steps=200)
 
 
@@ -198,13 +199,14 @@ EXPERIMENT = Experiment(
     "certified: random ones, those of a trained network, those of the optimum's own neurons, and "
     "all cells of the arrangement. A gated unit need not have its weight on the active side of its "
     "gate, so a ratio can be above 1; where gates cannot separate the samples it is 0.",
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
+    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE, full=FULL),
     draw=draw,
     found=with_sizes(found),
     rule="It stands if the median ratio is within 5 % of 1 at every number of samples, both over "
     "the gates of the optimum and over all cells, and in part if that holds of any family.",
     verdict=verdict,
     tabulate=tabulate,
+    options=SizeOptions,
     alt="Variation norm over the gated optimum against samples, by family of gates",
     notes="What a gated network can say of a ReLU network: with the gates of a network its optimum "
     "is at most that network's norm, for it can do all that the network does. So over all cells it "

@@ -19,7 +19,7 @@ SettingT = TypeVar("SettingT")
 class SizeOptions(Options):
     """What one can ask of an experiment that is kept at smaller sizes than published."""
 
-    full: bool = option(False, "the published sizes: half an hour where the default takes minutes")
+    full: bool = option(False, "the largest sizes: up to half an hour, not minutes")
 
 
 def at_sizes(
