@@ -150,5 +150,7 @@ def make_solver(
         case "working-set":
             return native(WorkingSet)
         case "multiprecision":
-            return native(MultiPrecision)
+            return MultiPrecision(
+                tolerances=tolerances, max_iterations=max_iterations, max_memory=max_memory
+            )
     return native(ActiveSet, fallback=native(by_size))
