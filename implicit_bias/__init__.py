@@ -7,10 +7,9 @@ with a certificate, trains the network itself, and compares the two.
 The names below are imported on first use, so that ``import implicit_bias`` is quick.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias import _deprecated
+from implicit_bias import _deprecated, _lazy
 
 if TYPE_CHECKING:
     from implicit_bias.certificate import Certificate, Status, certify
@@ -26,67 +25,34 @@ if TYPE_CHECKING:
         ReLUClassifier,
     )
     from implicit_bias.problem import MarginProblem
-    from implicit_bias.solvers import Solution, SolveError, solve
+    from implicit_bias.solvers import Solution, SolveError
+    from implicit_bias.solvers.solve import solve
     from implicit_bias.stationarity import certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Certificate": "certificate",
-    "Comparison": "comparison",
-    "GLNClassifier": "estimators",
-    "GLNSVC": "estimators",
-    "GaLUClassifier": "estimators",
-    "GaLURegressor": "estimators",
-    "GatedReLUSVC": "estimators",
-    "GatedSVC": "estimators",
-    "HiddenLayerSVC": "estimators",
-    "LimitConfig": "training.limit",
-    "MarginProblem": "problem",
-    "ReLUClassifier": "estimators",
-    "Solution": "solvers",
-    "SolveError": "solvers",
-    "Status": "certificate",
-    "certify": "certificate",
-    "certify_network": "stationarity",
-    "compare": "comparison",
-    "solve": "solvers",
-    "train_to_limit": "training.limit",
+ESTIMATORS = (
+    *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC"),
+    *("GLNClassifier", "ReLUClassifier", "GaLUClassifier", "GaLURegressor"),
+)
+HOMES = {
+    "certificate": ("Certificate", "Status", "certify"),
+    "comparison": ("Comparison", "compare"),
+    "estimators": ESTIMATORS,
+    "problem": ("MarginProblem",),
+    "solvers": ("Solution", "SolveError", "solve"),
+    "stationarity": ("certify_network",),
+    "training.limit": ("LimitConfig", "train_to_limit"),
 }
-
-__all__ = [
-    "Certificate",
-    "Comparison",
-    "GLNClassifier",
-    "GLNSVC",
-    "GaLUClassifier",
-    "GaLURegressor",
-    "GatedReLUSVC",
-    "GatedSVC",
-    "HiddenLayerSVC",
-    "LimitConfig",
-    "MarginProblem",
-    "ReLUClassifier",
-    "Solution",
-    "SolveError",
-    "Status",
-    "certify",
-    "certify_network",
-    "compare",
-    "solve",
-    "train_to_limit",
-]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'implicit_bias' has no attribute {name!r}")
-    return getattr(import_module(f"implicit_bias.{_HOME[name]}"), name)
+    return _lazy.find(__name__, HOMES, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return [*__getattr__("__all__"), "__version__"]
 
 
 _deprecated.redirect_old_names()

@@ -1,10 +1,8 @@
 """Old names of version 0.1: they still work, with a DeprecationWarning."""
 
-from __future__ import annotations
-
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -86,13 +84,18 @@ def redirect_old_names() -> None:
         sys.meta_path.append(_OldNames())
 
 
-def renamed(module: str, new_names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module some of whose names are elsewhere in the package."""
+def renamed(module: str, **new_names: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module some of whose names are new, or elsewhere now.
+
+    A new name without a dot is one of the same module; others are below the package.
+    """
 
     def find(name: str) -> Any:
         if name not in new_names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return _now(f"{module}.{name}", new_names[name])
+        new = new_names[name]
+        home = "" if "." in new else f"{module.removeprefix(PACKAGE)}."
+        return _now(f"{module}.{name}", f"{home}{new}")
 
     return find
 

@@ -25,6 +25,7 @@ from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
 from implicit_bias.problem import MarginProblem
 from implicit_bias.stationarity import active_units
+from implicit_bias.storage.strict_json import attributes
 from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
     from implicit_bias.training.limit import LimitResult
     from implicit_bias.training.minibatch import TrainingResult
+
+
+# What a table of models has of each margin.
+MARGIN_COLUMNS = (
+    *("min_margin", "norm", "optimum", "excess", "gap", "units", "active_units"),
+    *("support_vectors", "C", "dropped"),
+)
 
 
 class Predicts(Protocol):
@@ -88,6 +96,16 @@ class MarginResult:
     def norm(self) -> float:
         """Norm at smallest margin 1 (with C finite: the primal value); inf where not separated."""
         return self.certificate.upper
+
+    @property
+    def gap(self) -> float:
+        """Relative gap of the certificate."""
+        return self.certificate.gap
+
+    @property
+    def units(self) -> int:
+        """Groups in the norm."""
+        return len(self.unit_norms)
 
     @property
     def excess(self) -> float:
@@ -374,7 +392,9 @@ def compare(
             margin=margins.get(name),
             history=model.history() if isinstance(model, BinaryClassifier) else (),
             unseen=_unseen(fitted[name], X),
-            planned_steps=_planned_steps(model),
+            planned_steps=model.training_.config.steps
+            if isinstance(model, NetworkClassifier)
+            else 0,
             interrupted=is_interrupted(model),
         )
         for name, model in models.items()
@@ -408,10 +428,6 @@ def is_interrupted(model: Predicts) -> bool:
     )
 
 
-def _planned_steps(model: Predicts) -> int:
-    return model.training_.config.steps if isinstance(model, NetworkClassifier) else 0
-
-
 def _fitted_margin(model: Predicts) -> FittedMargin | None:
     return model.margin_view() if isinstance(model, BinaryClassifier) else None
 
@@ -443,7 +459,7 @@ def _pair(
 ) -> PairResult:
     p, q = first.error, second.error
     if np.isnan(p) or np.isnan(q):
-        return PairResult(first.name, second.name, np.nan, np.nan, np.nan, np.nan)
+        return PairResult(first.name, second.name, *(np.nan,) * 4)
     ours, theirs = predictions[first.name], predictions[second.name]
     disagreement = float((ours != theirs).mean())
     by_chance = p * (1 - q) + q * (1 - p)
@@ -517,26 +533,11 @@ def _same_norm(a: MarginProblem, b: MarginProblem) -> bool:
 def _model_row(model: ModelResult) -> dict[str, Any]:
     row: dict[str, Any] = {
         "model": model.name,
-        "error": model.error,
-        "train_error": model.train_error,
-        "unseen": model.unseen,
-        "interrupted": model.interrupted,
+        **attributes(model, "error", "train_error", "unseen", "interrupted"),
     }
     if model.history:
-        row |= {"steps": model.steps, "planned_steps": model.planned_steps}
-    margin = model.margin
-    if margin is not None:
-        row |= {
-            "min_margin": margin.min_margin,
-            "norm": margin.norm,
-            "optimum": margin.optimum,
-            "excess": margin.excess,
-            "gap": margin.certificate.gap,
-            "units": len(margin.unit_norms),
-            "active_units": margin.active_units,
-            "support_vectors": margin.support_vectors,
-            "C": margin.C,
-            "dropped": margin.dropped,
-            "status": None if margin.status is None else margin.status.label,
-        }
+        row |= attributes(model, "steps", "planned_steps")
+    if model.margin is not None:
+        row |= attributes(model.margin, *MARGIN_COLUMNS)
+        row["status"] = None if model.margin.status is None else model.margin.status.label
     return row

@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,13 +30,20 @@ import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias._deprecated import moved_classmethod, renamed
-from implicit_bias.validation import Array, as_features, as_finite
+from implicit_bias.options import ThresholdRule
+from implicit_bias.validation import (
+    Array,
+    as_features,
+    as_finite,
+    check_choice,
+    check_count,
+)
 
 if TYPE_CHECKING:
     import torch
 
 GateMatrix: TypeAlias = Array | sp.csr_array
-Threshold: TypeAlias = Literal["median", "random", "zero"] | Array
+Threshold: TypeAlias = ThresholdRule | Array
 GateFunction: TypeAlias = Literal[">", ">=", "sigmoid"] | Callable[[Array], Array]
 RandomState: TypeAlias = int | np.random.Generator | None
 
@@ -46,6 +53,12 @@ WEIGHT_SCALE = 36.0
 # 65,536 contexts a unit: the shallow networks of the source paper have up to 2^15.
 MAX_HYPERPLANES = 16
 THRESHOLD_SCALE = 9.0
+# Gates of projections and thresholds.
+FIRINGS: dict[str, Callable[[Array, Array], NDArray[Any]]] = {
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "sigmoid": lambda projections, thresholds: scipy.special.expit(projections - thresholds),
+}
 # Projections this near to each other, as a share of the largest, are those of equal samples.
 TIE = 1e-12
 
@@ -244,12 +257,13 @@ class HyperplaneContexts(Gating):
         contexts: NDArray[np.int64] = self.fires(X) @ significance
         return contexts
 
+    def columns(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Gate column h * C + c that is on for each unit, shape (n, H)."""
+        return self.contexts(X) + self.n_contexts * np.arange(self.n_units)
+
     def gates(self, X: ArrayLike) -> sp.csr_array:
         """One-hot contexts, shape (n, H * C), CSR with exactly H ones a row."""
-        contexts = self.contexts(X)
-        n, n_units = contexts.shape
-        columns = contexts + self.n_contexts * np.arange(n_units)  # (n, H)
-        return _one_hot(columns, n_units * self.n_contexts)
+        return _one_hot(self.columns(X), self.n_units * self.n_contexts)
 
     def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
         """Count, for each sample (n,), the units in a context that training never saw."""
@@ -299,13 +313,7 @@ class GlobalContexts(Gating):
 
     def gates(self, X: ArrayLike) -> sp.csr_array:
         """One-hot contexts, shape (n, M); a row of an unseen context is empty."""
-        contexts = self.contexts(X)
-        seen = contexts >= 0
-        indptr = np.concatenate([[0], np.cumsum(seen)])
-        columns = contexts[seen]
-        return sp.csr_array(
-            (np.ones(len(columns)), columns, indptr), shape=(len(contexts), len(self.codes))
-        )
+        return _one_hot(self.contexts(X)[:, None], len(self.codes))
 
     def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
         """1 for each sample (n,) in a context that training never saw, else 0."""
@@ -346,11 +354,8 @@ class UnitGates(Gating):
                 f"thresholds must have one entry for each of the {len(self.weights)} rows of "
                 f"weights, got {len(self.thresholds)}"
             )
-        if not callable(self.firing) and self.firing not in (">", ">=", "sigmoid"):
-            raise ValueError(
-                f"firing must be '>', '>=' or 'sigmoid', got {self.firing!r}: for another gate "
-                "pass a function of the differences (n, H)"
-            )
+        if not callable(self.firing):
+            check_choice(self.firing, "firing", FIRINGS, "a function of the differences (n, H)")
 
     @classmethod
     def random(
@@ -383,8 +388,7 @@ class UnitGates(Gating):
         """
         X = as_finite(X, "X", 2)
         check_counts(n_units=n_units)
-        if init not in ("normal", "orthogonal"):
-            raise ValueError(f"init must be 'normal' or 'orthogonal', got {init!r}")
+        check_choice(init, "init", ("normal", "orthogonal"))
         rng = np.random.default_rng(random_state)
         n_features = X.shape[1]
         weights = rng.normal(0.0, 1.0 / math.sqrt(n_features), (n_units, n_features))
@@ -409,15 +413,11 @@ class UnitGates(Gating):
     def gates(self, X: ArrayLike) -> Array:
         """Gates of the units, shape (n, H) or (n, H + 1), dense."""
         X = as_features(X, self.n_features)
-        excess = _projections(X, self.weights, self.single_precision)
+        projections = _projections(X, self.weights, self.single_precision)
         if callable(self.firing):
-            gates = _scalar_gates(self.firing, excess - self.thresholds)
-        elif self.firing == "sigmoid":
-            gates = scipy.special.expit(excess - self.thresholds)
-        elif self.firing == ">":
-            gates = (excess > self.thresholds).astype(np.float64)
+            gates = _scalar_gates(self.firing, projections - self.thresholds)
         else:
-            gates = (excess >= self.thresholds).astype(np.float64)
+            gates = FIRINGS[self.firing](projections, self.thresholds).astype(np.float64)
         if self.always_on:
             gates = np.column_stack([gates, np.ones(len(X))])
         return gates
@@ -469,14 +469,9 @@ def l2_metric(n_units: int, n_contexts: int) -> Array:
 def check_counts(**counts: int) -> None:
     """Refuse counts of units and hyperplanes that are no whole numbers, or out of range."""
     for name, count in counts.items():
-        least = 1 if name == "n_units" else 0  # no hyperplane: one context, no gates at all
-        if not isinstance(count, (int, np.integer)) or count < least:
-            raise ValueError(f"{name} must be a whole number, at least {least}, got {count!r}")
-    if counts.get("n_hyperplanes", 0) > MAX_HYPERPLANES:
-        raise ValueError(
-            f"n_hyperplanes={counts['n_hyperplanes']} means 2^{counts['n_hyperplanes']} contexts a "
-            f"unit: choose at most {MAX_HYPERPLANES}"
-        )
+        # No hyperplane: one context, no gates at all.
+        least, most = (1, None) if name == "n_units" else (0, MAX_HYPERPLANES)
+        check_count(count, name, least, most)
 
 
 def _projections(X: Array, weights: Array, single_precision: bool = False) -> Array:
@@ -506,13 +501,10 @@ def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: A
         if given.shape != drawn.shape:
             raise ValueError(f"threshold must have shape {drawn.shape}, got {given.shape}")
         return given
+    check_choice(threshold, "threshold", get_args(ThresholdRule), "an array")
     if threshold == "median":
         return _median(_projections(reference, weights))
-    if threshold == "random":
-        return drawn
-    if threshold == "zero":
-        return np.zeros_like(drawn)
-    raise ValueError(f"threshold must be 'median', 'random', 'zero' or an array, got {threshold!r}")
+    return drawn if threshold == "random" else np.zeros_like(drawn)
 
 
 def _median(projections: Array) -> Array:
@@ -542,11 +534,13 @@ def _median(projections: Array) -> Array:
 
 
 def _one_hot(columns: NDArray[np.int64], n_columns: int) -> sp.csr_array:
-    """CSR matrix (n, n_columns) with ones at the columns (n, H) of each row."""
-    n, per_row = columns.shape
-    indptr = np.arange(0, n * per_row + 1, per_row)
-    # Row-major: the H entries of one sample lie together.
-    return sp.csr_array((np.ones(n * per_row), columns.reshape(-1), indptr), shape=(n, n_columns))
+    """CSR matrix (n, n_columns) with ones at the columns (n, H) of each row; none at -1."""
+    there = columns >= 0
+    indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    # Row-major: the entries of one sample lie together.
+    return sp.csr_array(
+        (np.ones(indptr[-1]), columns[there], indptr), shape=(len(columns), n_columns)
+    )
 
 
 def _packed(fires: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -563,4 +557,4 @@ def _orthogonal(weights: Array) -> Array:
     return np.ascontiguousarray(q if tall is weights else q.T)
 
 
-__getattr__ = renamed(__name__, {"Firing": "gating.GateFunction"})
+__getattr__ = renamed(__name__, Firing="GateFunction")

@@ -23,12 +23,10 @@ Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5; Fiat, Malach, Shalev-S
 frozen gates.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, final
 
 import numpy as np
 import torch
@@ -37,7 +35,7 @@ from torch import Tensor, nn
 
 from implicit_bias.gating import Gating, HyperplaneContexts, UnitGates
 from implicit_bias.problem import BLOCK, Architecture
-from implicit_bias.validation import Array, as_features
+from implicit_bias.validation import Array, as_features, as_labels, check_choice, check_count
 
 Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
 
@@ -46,6 +44,14 @@ INITIALISERS: dict[str, Callable[..., Any]] = {
     "kaiming-normal": nn.init.kaiming_normal_,
 }
 DTYPES = (torch.float32, torch.float64)
+
+
+class NetworkOptions(TypedDict, total=False):
+    """What all networks take: initialisation, precision, and the seed of the initial weights."""
+
+    init: Init
+    dtype: torch.dtype
+    seed: int
 
 
 class Network(nn.Module, ABC):
@@ -59,8 +65,8 @@ class Network(nn.Module, ABC):
         H_l and C_l.
     readout_bias : bool
         Add a trained scalar, initially 0, to the output. The network is then not homogeneous.
-    init : {"orthogonal", "kaiming-normal"}
-        Initialisation of each weight matrix.
+    init : {"orthogonal", "kaiming-normal"}, optional
+        Initialisation of each weight matrix; that of the published networks where not given.
     dtype : torch.float64 or torch.float32
         Precision of weights and arithmetic.
     seed : int
@@ -78,6 +84,7 @@ class Network(nn.Module, ABC):
     """
 
     fixed_gates: ClassVar[bool]
+    published_init: ClassVar[Init] = "kaiming-normal"
 
     def __init__(
         self,
@@ -86,20 +93,20 @@ class Network(nn.Module, ABC):
         contexts: Sequence[int],
         *,
         readout_bias: bool = False,
-        init: Init,
-        dtype: torch.dtype,
-        seed: int,
+        init: Init | None = None,
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
     ) -> None:
         super().__init__()
-        if not widths or min(n_features, *widths) < 1:
+        init = self.published_init if init is None else init
+        if not widths or n_features < 1:
             raise ValueError(
-                "a network needs at least one input, one hidden layer, and one unit in each, got "
+                "a network needs at least one input and one hidden layer, got "
                 f"{n_features} inputs and widths {list(widths)}"
             )
-        if not all(isinstance(width, int | np.integer) for width in widths):
-            raise ValueError(f"widths (n_units) must be whole numbers, got {list(widths)}")
-        if init not in INITIALISERS:
-            raise ValueError(f"init must be one of {list(INITIALISERS)}, got {init!r}")
+        for width in widths:
+            check_count(width, "each of widths (n_units)")
+        check_choice(init, "init", INITIALISERS)
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
         generator = torch.Generator().manual_seed(seed)
@@ -125,6 +132,11 @@ class Network(nn.Module, ABC):
         Each tensor has the samples as first axis, so that ``tuple(t[batch] for t in prepared)``
         is a batch.
         """
+
+    def prepare_samples(self, X: ArrayLike, y: ArrayLike) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Prepare inputs (n, D), and their labels (n,), -1 or +1, in the same precision."""
+        inputs = self.prepare(X)
+        return inputs, torch.tensor(as_labels(y, len(inputs[0]))).to(inputs[0])
 
     @abstractmethod
     def gate_pattern(self, *prepared: Tensor) -> Tensor:
@@ -300,7 +312,8 @@ class Network(nn.Module, ABC):
         outputs = hidden @ self.readout[0]
         return outputs if self.readout_bias is None else outputs + self.readout_bias
 
-    def _as_inputs(self, X: Array) -> Tensor:
+    def _as_inputs(self, X: ArrayLike) -> Tensor:
+        X = as_features(X, self.n_features)
         return torch.tensor(X, dtype=self.dtype, device=self.device)
 
     @torch.inference_mode()
@@ -329,10 +342,8 @@ class GLN(Network):
         The contexts of each hidden layer, all of the network's input. Not parameters.
     readout_bias : bool
         As in the published code; the network is then not homogeneous.
-    init : {"orthogonal", "kaiming-normal"}
-        Of the (H * C, D) and (1, H) matrices; published: orthogonal.
-    dtype, seed
-        As in `Network`.
+    init, dtype, seed
+        As in `Network`; the published initialisation is orthogonal.
 
     Raises
     ------
@@ -341,15 +352,14 @@ class GLN(Network):
     """
 
     fixed_gates = True
+    published_init = "orthogonal"
 
     def __init__(
         self,
         gatings: Sequence[HyperplaneContexts],
         *,
         readout_bias: bool = False,
-        init: Init = "orthogonal",
-        dtype: torch.dtype = torch.float64,
-        seed: int = 0,
+        **options: Unpack[NetworkOptions],
     ) -> None:
         n_features = {gating.n_features for gating in gatings}
         if len(n_features) != 1:
@@ -362,20 +372,14 @@ class GLN(Network):
             [gating.n_units for gating in gatings],
             [gating.n_contexts for gating in gatings],
             readout_bias=readout_bias,
-            init=init,
-            dtype=dtype,
-            seed=seed,
+            **options,
         )
         self.gatings = tuple(gatings)
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return the inputs (n, D) and, for each layer, the weight row h * C + c of each unit."""
-        X = as_features(X, self.n_features)
-        rows = (
-            gating.contexts(X) + gating.n_contexts * np.arange(gating.n_units)
-            for gating in self.gatings
-        )
-        return self._as_inputs(X), *(torch.tensor(r, device=self.device) for r in rows)
+        rows = (torch.tensor(gating.columns(X), device=self.device) for gating in self.gatings)
+        return self._as_inputs(X), *rows
 
     def gate_pattern(self, *prepared: Tensor) -> Tensor:
         """Weight row h * C + c of each hidden unit, shape (n, H_1 + H_2 + ...)."""
@@ -398,28 +402,20 @@ class ReLUNetwork(Network):
         D.
     widths : sequence of int
         Units of each hidden layer.
-    init : {"orthogonal", "kaiming-normal"}
-        Published: Kaiming normal.
-    dtype, seed
-        As in `Network`.
+    init, dtype, seed
+        As in `Network`; the published initialisation is Kaiming normal.
     """
 
     fixed_gates = False
 
     def __init__(
-        self,
-        n_features: int,
-        widths: Sequence[int],
-        *,
-        init: Init = "kaiming-normal",
-        dtype: torch.dtype = torch.float64,
-        seed: int = 0,
+        self, n_features: int, widths: Sequence[int], **options: Unpack[NetworkOptions]
     ) -> None:
-        super().__init__(n_features, widths, [1] * len(widths), init=init, dtype=dtype, seed=seed)
+        super().__init__(n_features, widths, [1] * len(widths), **options)
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return the inputs (n, D), and nothing else."""
-        return (self._as_inputs(as_features(X, self.n_features)),)
+        return (self._as_inputs(X),)
 
     def gate_pattern(self, *prepared: Tensor) -> Tensor:
         """Whether each hidden unit is on, bool of shape (n, H_1 + H_2 + ...)."""
@@ -452,14 +448,7 @@ class FrozenGateReLU(Network):
 
     def __init__(self, network: ReLUNetwork) -> None:
         widths = [len(weights) for weights in network.hidden_weights]
-        super().__init__(
-            network.n_features,
-            widths,
-            [1] * len(widths),
-            init="kaiming-normal",  # overwritten
-            dtype=network.dtype,
-            seed=0,
-        )
+        super().__init__(network.n_features, widths, [1] * len(widths), dtype=network.dtype)
         self.to(network.device)
         self.load_state_dict(network.state_dict())
         for layer, weights in enumerate(network.hidden_weights):
@@ -473,7 +462,7 @@ class FrozenGateReLU(Network):
     @torch.no_grad()
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return the inputs (n, D) and, for each layer, whether each unit is on: bool (n, H_l)."""
-        inputs = outputs = self._as_inputs(as_features(X, self.n_features))
+        inputs = outputs = self._as_inputs(X)
         masks = []
         for weights in self.gate_weights:
             outputs = (outputs @ weights.T).relu()

@@ -216,9 +216,9 @@ class MarginProblem:
         """Coefficients (M, D) without what rounding put outside the ranges of the P_g."""
         return self.norm.projected(coef)
 
-    def coef_of(self, alpha: Array, group_scale: Array) -> Array:
+    def coef_of(self, alpha: Array, group_norms: Array) -> Array:
         """zeta_g = d_g P_g V_g(alpha), shape (M, D): KKT's coefficients of alpha and d (G,)."""
-        return self.norm.aligned(self.dual_vectors(alpha), group_scale)
+        return self.norm.aligned(self.dual_vectors(alpha), group_norms)
 
     def dual_norms(self, alpha: Array) -> Array:
         """||V_g(alpha)|| of each group, shape (G,)."""
@@ -363,4 +363,4 @@ def _as_gates(gates: object) -> GateMatrix:
     return matrix
 
 
-__getattr__ = renamed(__name__, {"Structure": "problem.Architecture"})
+__getattr__ = renamed(__name__, Structure="Architecture")

@@ -5,16 +5,15 @@ Loading builds objects of the classes listed in `DATACLASSES`, `NETWORKS` and `C
 an untrusted file cannot run code; but its numbers are its author's claims, which `certify` checks.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 import implicit_bias
 from implicit_bias import certificate, estimators, gating, networks, problem, training
@@ -25,56 +24,40 @@ from implicit_bias.storage.tensors import TensorFormat, Tensors
 from implicit_bias.training import limit, losses
 from implicit_bias.training.driver import Ending
 
+T = TypeVar("T")
 MODELS = TensorFormat(
     "implicit-bias model 2",
     older=("implicit-bias model 1",),
     what="saved model of this package",
     cure="save it again with `implicit-bias fit`, `implicit-bias train` or save_model",
+    wanted="the file that `implicit-bias fit`, `implicit-bias train` or save_model wrote",
 )
 
+
+def _by_name(*classes: type[T]) -> dict[str, type[T]]:
+    return {cls.__name__: cls for cls in classes}
+
+
 # What a file may name. Dataclasses are stored field by field.
-DATACLASSES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        gating.NoGates,
-        gating.HyperplaneContexts,
-        gating.GlobalContexts,
-        gating.UnitGates,
-        problem.Architecture,
-        certificate.Certificate,
-        certificate.Conflict,
-        base.BoundsAt,
-        base.Solution,
-        base.SolveStats,
-        training.TrainingConfig,
-        training.HistoryPoint,
-        training.TrainingResult,
-        limit.LimitConfig,
-        limit.LimitPoint,
-        limit.LimitResult,
-    )
-}
+DATACLASSES: dict[str, type] = _by_name(
+    *(gating.NoGates, gating.HyperplaneContexts, gating.GlobalContexts, gating.UnitGates),
+    *(problem.Architecture, certificate.Certificate, certificate.Conflict),
+    *(base.BoundsAt, base.Solution, base.SolveStats),
+    *(training.TrainingConfig, training.HistoryPoint, training.TrainingResult),
+    *(limit.LimitConfig, limit.LimitPoint, limit.LimitResult),
+)
 # What older files call them, and fitted attributes; "" is no attribute any more.
 DATACLASSES |= {"Progress": base.BoundsAt, "Structure": problem.Architecture}
 OLD_ATTRIBUTES = {"structure_": "architecture_", "samples_": ""}
 # Networks are stored as gates or sizes, and weights.
-NETWORKS: dict[str, type[networks.Network]] = {
-    "GLN": networks.GLN,
-    "ReLUNetwork": networks.ReLUNetwork,
-    "FrozenGateReLU": networks.FrozenGateReLU,
-}
+NETWORKS: dict[str, type[networks.Network]] = _by_name(
+    networks.GLN, networks.ReLUNetwork, networks.FrozenGateReLU
+)
 # Classifiers are stored as parameters and fitted attributes.
-CLASSIFIERS: dict[str, type[BinaryClassifier]] = {
-    cls.__name__: cls
-    for cls in (
-        estimators.GatedSVC,
-        estimators.GLNSVC,
-        estimators.GatedReLUSVC,
-        estimators.HiddenLayerSVC,
-        estimators.GLNClassifier,
-        estimators.ReLUClassifier,
-    )
-}
+CLASSIFIERS: dict[str, type[BinaryClassifier]] = _by_name(
+    *(estimators.GatedSVC, estimators.GLNSVC, estimators.GatedReLUSVC),
+    *(estimators.HiddenLayerSVC, estimators.GLNClassifier, estimators.ReLUClassifier),
+)
 
 
 @dataclass(frozen=True)
@@ -102,9 +85,12 @@ def save_model(
 
     Raises
     ------
+    NotFittedError
+        The model is not fitted.
     TypeError
         The model holds something that is not data (a gating class of the user's own, say).
     """
+    check_is_fitted(model, msg="this %(name)s is not fitted, so there is nothing to save: fit it")
     arrays: dict[str, NDArray[Any]] = {}
     header = {
         "version": implicit_bias.__version__,
@@ -140,27 +126,26 @@ def _decode_model(header: dict[str, Any], arrays: Tensors) -> SavedModel:
 def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """Turn a value into JSON, with its arrays put aside by name."""
     name = type(value).__name__
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.generic):
-        return _encode(value.item(), arrays)
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        key = str(len(arrays))
-        arrays[key] = np.asarray(value, order="C")
-        return {"array": key}
-    if isinstance(value, np.ndarray):
-        return {"labels": value.tolist()}
-    if isinstance(value, list | tuple):
-        return {name: [_encode(item, arrays) for item in value]}
-    if isinstance(value, Mapping):
-        return {"dict": [[_encode(k, arrays), _encode(v, arrays)] for k, v in value.items()]}
-    if isinstance(value, certificate.Status):
-        return {"status": value.name}
-    if isinstance(value, Ending):
-        return {"ending": value.name}
-    if isinstance(value, losses.MarginLoss) and losses.LOSSES.get(value.name) is value:
-        return {"loss": value.name}
-    if DATACLASSES.get(name) is type(value) and is_dataclass(value):
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case np.generic():
+            return _encode(value.item(), arrays)
+        case np.ndarray() if value.dtype.kind in "biuf":
+            key = str(len(arrays))
+            arrays[key] = np.asarray(value, order="C")
+            return {"array": key}
+        case np.ndarray():
+            return {"labels": value.tolist()}
+        case list() | tuple():
+            return {name: [_encode(item, arrays) for item in value]}
+        case Mapping():
+            return {"dict": [[_encode(k, arrays), _encode(v, arrays)] for k, v in value.items()]}
+        case certificate.Status() | Ending():
+            return {name.lower(): value.name}
+        case losses.MarginLoss() if losses.LOSSES.get(value.name) is value:
+            return {"loss": value.name}
+    if is_dataclass(value) and DATACLASSES.get(name) is type(value):
         kept = [f.name for f in fields(value) if f.metadata.get("saved", True)]
         named = {key: _encode(getattr(value, key), arrays) for key in kept}
         return {"object": name, "fields": named}
@@ -168,11 +153,8 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return {"network": name, **_encode_network(value, arrays)}
     if CLASSIFIERS.get(name) is type(value):
         fitted = {key: item for key, item in vars(value).items() if _is_fitted(key)}
-        return {
-            "classifier": name,
-            "parameters": _encode(value.get_params(deep=False), arrays),
-            "fitted": _encode(fitted, arrays),
-        }
+        parts = {"parameters": value.get_params(deep=False), "fitted": fitted}
+        return {"classifier": name, **{k: _encode(part, arrays) for k, part in parts.items()}}
     raise TypeError(
         f"cannot save a {name} as data: a model can be saved if its parameters are numbers, text, "
         "arrays and this package's own gatings, losses, networks and classifiers (pass "
@@ -182,8 +164,6 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
 
 def _decode(value: Any, arrays: Tensors) -> Any:
     """Undo `_encode`."""
-    if not isinstance(value, dict):
-        return value
     match value:
         case {"array": key}:
             return arrays[key]
@@ -217,7 +197,9 @@ def _decode(value: Any, arrays: Tensors) -> Any:
                 if now := OLD_ATTRIBUTES.get(key, key):
                     setattr(model, now, item)
             return model
-    raise ValueError(f"unknown entry {sorted(value)}")
+        case dict():
+            raise ValueError(f"unknown entry {sorted(value)}")
+    return value
 
 
 def _is_fitted(key: str) -> bool:
@@ -236,21 +218,20 @@ def _encode_network(network: networks.Network, arrays: dict[str, NDArray[Any]]) 
 
 
 def _decode_network(
-    cls: type[networks.Network], value: Mapping[str, Any], arrays: Tensors
+    cls: Callable[..., networks.Network], value: Mapping[str, Any], arrays: Tensors
 ) -> networks.Network:
     options = _decode(value["options"], arrays)
     options["dtype"] = {"float32": torch.float32, "float64": torch.float64}[options["dtype"]]
     weights = _decode(value["weights"], arrays)
-    if "gatings" in options:
-        widths = [gating.n_units for gating in options["gatings"]]
-        rows = [gating.n_units * gating.n_contexts for gating in options["gatings"]]
-        _check_sizes(weights, options["gatings"][0].n_features, widths, rows)
-    else:
+    gatings = options.get("gatings")
+    if gatings is None:
         _check_sizes(weights, options["n_features"], options["widths"], options["widths"])
-    if cls is networks.FrozenGateReLU:  # made from a ReLU network; its own gates come next
-        network: networks.Network = cls(networks.ReLUNetwork(**options))
     else:
-        network = cls(**options)
+        widths = [gating.n_units for gating in gatings]
+        rows = [gating.n_units * gating.n_contexts for gating in gatings]
+        _check_sizes(weights, gatings[0].n_features, widths, rows)
+    frozen = cls is networks.FrozenGateReLU  # made from a ReLU network; its own gates come next
+    network = cls(networks.ReLUNetwork(**options)) if frozen else cls(**options)
     network.load_state_dict({key: torch.tensor(array) for key, array in weights.items()})
     return network
 

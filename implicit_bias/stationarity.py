@@ -52,11 +52,8 @@ Source: Lippl, Abbott, Chung (2022), theorem 3.1, proposition B.8 and eq. (18); 
 "Gradient descent maximizes the margin of homogeneous neural networks", for approximate KKT points.
 """
 
-from __future__ import annotations
-
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -71,12 +68,14 @@ from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vjp, vmap
 
-from implicit_bias._deprecated import renamed
+from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.certificate import Certificate, certify
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.networks import Network
 from implicit_bias.problem import BLOCK, MarginProblem
+from implicit_bias.storage.strict_json import attributes
 from implicit_bias.validation import Array, as_labels
+from implicit_bias.wording import percent
 
 # A hidden unit is active if its norm is at least this share of the largest one, else dead.
 ACTIVE_SHARE = 0.01
@@ -161,6 +160,14 @@ class Stationarity:
         """
         return self.residual**2 + 2.0 * self.slackness
 
+    def measures(self) -> dict[str, float]:
+        """All measures but the smallest margin, by their names in tables."""
+        return {
+            **attributes(self, "degree", "normalised_margin", "residual", "slackness"),
+            "kkt_gap": self.gap,
+            **attributes(self, "epsilon", "delta"),
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class NetworkCertificate:
@@ -206,11 +213,7 @@ class NetworkCertificate:
         """Units (H,) with at least 1 % of the largest norm."""
         return active_units(self.unit_norms)
 
-    @property
-    def live(self) -> NDArray[np.bool_]:
-        """Old name of `active`."""
-        warnings.warn("NetworkCertificate.live is now active", DeprecationWarning, stacklevel=2)
-        return self.active
+    live = OldAttribute("active")
 
     @property
     def dead(self) -> NDArray[np.int64]:
@@ -376,7 +379,7 @@ def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, flo
             found = stationarity(network, network.prepare(X), y)
         except SeparationError:
             return {"residual": math.nan, "slackness": math.nan}
-        return {"residual": found.residual, "slackness": found.slackness}
+        return attributes(found, "residual", "slackness")
 
     return measure
 
@@ -416,7 +419,7 @@ def active_units(norms: Array) -> NDArray[np.bool_]:
     return active
 
 
-__getattr__ = renamed(__name__, {"live_units": "stationarity.active_units"})
+__getattr__ = renamed(__name__, live_units="active_units")
 
 
 class _Margins:
@@ -493,11 +496,12 @@ class _Margins:
 
     def slopes(self, theta: Tensor, direction: Tensor) -> Array:
         """J v, shape (N,), of a direction v (P,), without J: the transpose of the transpose."""
+        zeros = torch.zeros_like(self.labels)
         slopes = [
-            vjp(self._transpose(rows, theta), torch.zeros_like(self.labels[rows]))[1]((direction,))
+            vjp(self._transpose(rows, theta), zeros[rows])[1]((direction,))[0]
             for rows in self._batches()
         ]
-        return torch.cat([part for (part,) in slopes]).cpu().numpy()
+        return torch.cat(slopes).cpu().numpy()
 
     def _transpose(self, rows: slice, theta: Tensor) -> Callable[[Tensor], tuple[Tensor]]:
         """J' of some samples, as a function of their multipliers (n,)."""
@@ -572,7 +576,7 @@ def _homogeneity(margins_of: _Margins, degree: float | None) -> float:
     if not (deviation <= HOMOGENEITY_TOLERANCE and L > 0):
         raise HomogeneityError(
             f"the module is not homogeneous of degree {L:.4g} in its parameters: scaled by 2 and "
-            f"by 1/2, its outputs or gradients miss that by up to {100 * deviation:.3g} % "
+            f"by 1/2, its outputs or gradients miss that by up to {percent(deviation, space=' ')} "
             f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g}): leave out "
             "biases after the first layer (readout_bias=False) and activations that do not scale"
         )

@@ -1,6 +1,8 @@
 """Checks of user input: every error names the cause and the cure."""
 
-from numbers import Real
+from collections.abc import Iterable
+from numbers import Integral, Real
+from reprlib import repr as cut
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,11 +36,7 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
 
     if issparse(values):
         raise ValueError(f"{name} must be dense, but is sparse: pass {name}.toarray()")
-    if np.ma.isMaskedArray(values):
-        raise ValueError(
-            f"{name} is a masked array, whose mask would be ignored: pass {name}.filled(value), or "
-            "drop the samples that are masked"
-        )
+    check_not_masked(values, name)
     try:
         given = np.asarray(values)
         if np.iscomplexobj(given):
@@ -56,6 +54,15 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
             f"{tuple(int(i) for i in bad[0])}{cure}"
         )
     return array
+
+
+def check_not_masked(values: object, name: str) -> None:
+    """Raise ValueError for a masked array, whose mask numpy would drop without a word."""
+    if np.ma.isMaskedArray(values):
+        raise ValueError(
+            f"{name} is a masked array, whose mask would be ignored: pass {name}.filled(value), or "
+            "drop the samples that are masked"
+        )
 
 
 def owned(array: Array, given: object) -> Array:
@@ -88,10 +95,58 @@ def is_frozen(array: NDArray[np.generic]) -> bool:
     return part is None
 
 
-def check_number(value: object, name: str) -> None:
-    """Raise TypeError unless a value is a real number: truth values and text are none."""
+def check_number(value: object, name: str, within: str = "") -> None:
+    """Refuse what is no real number, or none of an interval: truth values and text are no numbers.
+
+    Parameters
+    ----------
+    value : object
+        What the user gave.
+    name : str
+        How the error calls it.
+    within : str
+        The interval, as it is written in mathematics: "(0, 1]" has 1 but not 0. Any number where
+        not given.
+
+    Raises
+    ------
+    TypeError
+        Not a number.
+    ValueError
+        Outside the interval, or NaN.
+
+    Examples
+    --------
+    >>> check_number(0.5, "momentum", "[0, 1)")
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}: pass one such as 0.5 or 1e-6")
+    if not within:
+        return
+    number, (low, high) = float(value), map(float, within[1:-1].split(","))
+    above = number > low if within.startswith("(") else number >= low
+    below = number < high if within.endswith(")") else number <= high
+    if not (above and below):
+        allowed = "positive and finite" if within == "(0, inf)" else f"in {within}"
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def check_count(value: object, name: str, least: int = 1, most: int | None = None) -> None:
+    """Raise ValueError unless a value is a whole number from ``least`` to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+    if int(value) < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    if most is not None and int(value) > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def check_choice(value: object, name: str, choices: Iterable[str], otherwise: str = "") -> None:
+    """Raise ValueError unless a value is one of some names; ``otherwise`` says what else may be."""
+    names = tuple(choices)
+    if not isinstance(value, str) or value not in names:
+        allowed = f"{', '.join(names)}{otherwise and f', or {otherwise}'}"
+        raise ValueError(f"{name} must be one of {allowed}; got {cut(value)}")
 
 
 def as_features(X: ArrayLike, n_features: int) -> Array:

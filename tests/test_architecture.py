@@ -1,6 +1,7 @@
 """Imports go one way, and `import implicit_bias` is light."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -87,6 +88,15 @@ def test_native_solve_needs_no_cvxpy() -> None:
 def test_public_names_exist(name: str) -> None:
     assert name in dir(implicit_bias)
     assert getattr(implicit_bias, name) is not None
+
+
+@pytest.mark.parametrize("package", ["solvers", "training", "report"])
+def test_packages_offer_what_they_import_later(package: str) -> None:
+    """`from package import *` brings all names of the table, and each is there."""
+    module = importlib.import_module(f"implicit_bias.{package}")
+    listed = module.__all__
+    assert listed == sorted(name for names in module.HOMES.values() for name in names)
+    assert all(getattr(module, name) is not None for name in listed)
 
 
 def test_unknown_name() -> None:

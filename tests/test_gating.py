@@ -321,13 +321,13 @@ def test_scales_of_the_draws() -> None:
 ERRORS: dict[str, tuple[Callable[[], object], str]] = {
     "n-units": (
         lambda: HyperplaneContexts.random(X, 0),
-        "n_units must be a whole number, at least 1",
+        "n_units must be at least 1",
     ),
     "n-units-float": (lambda: UnitGates.random(X, 2.5), "n_units must be a whole number.*2.5"),  # type: ignore[arg-type]
-    "n-hyperplanes": (lambda: draw_negative(), "n_hyperplanes must be a whole number, at least 0"),
+    "n-hyperplanes": (lambda: draw_negative(), "n_hyperplanes must be at least 0"),
     "threshold": (
         lambda: draw_contexts(threshold="mean"),
-        "threshold must be 'median', 'random', 'zero' or an array, got 'mean'",
+        "threshold must be one of median, random, zero, or an array; got 'mean'",
     ),
     "threshold-shape": (
         lambda: draw_contexts(threshold=np.zeros((2, 4))),
@@ -338,8 +338,11 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
         "threshold contains NaN.*impute or drop",
     ),
     "reference": (lambda: draw_contexts(reference=X[:, :3]), "X has 3 features.* 5"),
-    "init": (lambda: draw_units(init="uniform"), "init must be 'normal' or 'orthogonal'"),
-    "firing": (lambda: draw_units(firing="<"), "firing must be '>', '>=' or 'sigmoid', got '<'"),
+    "init": (lambda: draw_units(init="uniform"), "init must be one of normal, orthogonal"),
+    "firing": (
+        lambda: draw_units(firing="<"),
+        "firing must be one of >, >=, sigmoid, or a function.*got '<'",
+    ),
     "thresholds-length": (
         lambda: UnitGates(np.ones((3, 5)), np.zeros(2)),
         "one entry for each of the 3 rows of weights, got 2",

@@ -368,7 +368,7 @@ def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
             r"all of the same inputs.*\[3, 5\]",
         ),
         (lambda: ReLUNetwork(N_FEATURES, []), "one hidden layer"),
-        (lambda: ReLUNetwork(N_FEATURES, [3, 0]), "one unit"),
+        (lambda: ReLUNetwork(N_FEATURES, [3, 0]), "n_units.*at least 1"),
         (
             lambda: ReLUNetwork(N_FEATURES, [3], init="uniform"),  # type: ignore[arg-type]
             "init must be one of",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+from sklearn.exceptions import NotFittedError
 
 from implicit_bias import (
     GLNSVC,
@@ -180,3 +181,10 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="cannot save a Foreign"):
         save_model(file, foreign.fit(MOONS.X, MOONS.y))
     assert file.read_bytes() == old
+
+
+@pytest.mark.parametrize("model", [GLNSVC(), ReLUClassifier()])
+def test_an_unfitted_model_is_not_saved(model: BinaryClassifier, tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError, match="not fitted.*nothing to save"):
+        save_model(tmp_path / "model.safetensors", model)
+    assert not list(tmp_path.iterdir())

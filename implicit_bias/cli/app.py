@@ -1,7 +1,5 @@
 """The commands of `implicit-bias`, and its entry point."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from typing import Annotated
@@ -25,6 +23,7 @@ STOPPED = "interrupted; any file written before is kept"
 
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
 )

@@ -9,8 +9,8 @@ import typer
 
 from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.options import JsonOption, takes_config
-from implicit_bias.cli.output import out, print_json, print_values, usage_errors
-from implicit_bias.runs.configuration import RunConfig, group
+from implicit_bias.cli.output import print_json, print_values, show, usage_errors
+from implicit_bias.runs.configuration import RunConfig, chosen
 
 if TYPE_CHECKING:
     from implicit_bias.runs.grading import Grade
@@ -45,13 +45,14 @@ def certify(
     if not saved.facts and dataset is None:
         raise typer.BadParameter(f"{file} does not say what data it was fitted to: --dataset ...")
     changes = {"dataset": dataset, "train_size": train_size, "split_seed": split_seed}
-    solving = {name: getattr(config, name) for name in group("Solver")}
-    chosen = {name: value for name, value in changes.items() if value is not None}
+    given = {name: value for name, value in changes.items() if value is not None}
     with usage_errors():
-        config = RunConfig.from_metadata({**saved.facts, **chosen, **solving})
+        config = RunConfig.from_metadata({**saved.facts, **given, **chosen(config, "Solver")})
     samples = load_data(config).parts.train
-    found = grade(saved.model, samples, solve=solve, multipliers=multipliers, **solving)
-    print_grade(file, found, as_json)
+    solving = config.solving if solve else None
+    print_grade(
+        file, grade(saved.model, samples, solving=solving, multipliers=multipliers), as_json
+    )
 
 
 def print_grade(file: Path, grade: Grade, as_json: bool) -> None:
@@ -62,4 +63,4 @@ def print_grade(file: Path, grade: Grade, as_json: bool) -> None:
     title = f"Certified bounds on {grade.values['samples']} samples"
     print_values(file.name, title, grade.values)
     for note in grade.notes:
-        out.print(note, soft_wrap=True, highlight=False, markup=False)
+        show(note)

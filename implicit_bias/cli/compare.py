@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.options import JsonOption, takes_config
-from implicit_bias.cli.output import INTERRUPTED, cell, err, out, percent, print_json
+from implicit_bias.cli.output import INTERRUPTED, cell, err, percent, print_json, print_table, show
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
-    from implicit_bias.comparison import Comparison
+    from implicit_bias.comparison import Comparison, ModelResult, PairResult
+
+MODEL_HEADINGS = ("model", "error", "on training", "norm", "excess", "units on", "status")
+PAIR_HEADINGS = ("pair", "disagreement", "by chance", "kappa")
 
 
 @takes_config("Data", "Models", "Architecture", "Margin", "Training", "Solver")
@@ -51,36 +53,24 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
-    out.print(_models_table(comparison))
+    print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
     if comparison.pairs:
-        out.print(_pairs_table(comparison))
-    out.print(f"Report: {page}", soft_wrap=True, highlight=False)
+        print_table(*PAIR_HEADINGS, rows=map(_pair_cells, comparison.pairs))
+    show(f"Report: {page}")
 
 
-def _models_table(comparison: Comparison) -> Table:
-    """Lay out the columns that fit a terminal; the report has them all."""
+def _model_cells(model: ModelResult) -> list[str]:
+    """Write what fits a terminal; the report has all columns."""
     from implicit_bias.report.words import trained
 
-    table = Table("model", "error", "on training", "norm", "excess", "units on", "status")
-    for model in comparison.models:
-        cells = [model.name, percent(model.error), percent(model.train_error)]
-        margin = model.margin
-        if margin is not None:
-            units = f"{margin.active_units} / {len(margin.unit_norms)}"
-            norm, excess = f"{margin.norm:.6g}", percent(margin.excess)
-            status = margin.status.label if margin.status else trained(model)
-            cells += [norm, excess, units, status]
-        table.add_row(*cells)
-    return table
+    cells, margin = [model.name, percent(model.error), percent(model.train_error)], model.margin
+    if margin is not None:
+        units = f"{margin.active_units} / {margin.units}"
+        status = margin.status.label if margin.status else trained(model)
+        cells += [f"{margin.norm:.6g}", percent(margin.excess), units, status]
+    return cells
 
 
-def _pairs_table(comparison: Comparison) -> Table:
-    table = Table("pair", "disagreement", "by chance", "kappa")
-    for pair in comparison.pairs:
-        table.add_row(
-            f"{pair.first} / {pair.second}",
-            percent(pair.disagreement),
-            percent(pair.by_chance),
-            cell(pair.kappa),
-        )
-    return table
+def _pair_cells(pair: PairResult) -> list[str]:
+    shares = (percent(pair.disagreement), percent(pair.by_chance))
+    return [f"{pair.first} / {pair.second}", *shares, cell(pair.kappa)]

@@ -1,14 +1,11 @@
 """`implicit-bias data`: list, verify and download the data sets."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from implicit_bias.cli.options import JsonOption
-from implicit_bias.cli.output import out, print_json, usage_errors
+from implicit_bias.cli.output import print_json, print_table, usage_errors
 
 
 def data(
@@ -27,11 +24,8 @@ def data(
     if as_json:
         print_json({"files": [vars(file) for file in files]})
     else:
-        table = Table("data set", "file", "state", "where or why")
-        table.add_row("digits", "(comes with scikit-learn)", "ok", "")
-        for file in files:
-            where = file.detail or str(file.path or "")
-            table.add_row(file.dataset, file.file, file.state, where)
-        out.print(table)
+        rows = [("digits", "(comes with scikit-learn)", "ok", "")]
+        rows += [(f.dataset, f.file, f.state, f.detail or str(f.path or "")) for f in files]
+        print_table("data set", "file", "state", "where or why", rows=rows)
     if any(file.state == "corrupt" for file in files):
         raise RuntimeError("a data file is corrupt: delete it and download it again")

@@ -1,7 +1,5 @@
 """`implicit-bias export`: the results of a grid as tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +7,7 @@ import typer
 
 from implicit_bias.cli.choices import open_grid
 from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, StoreOption
-from implicit_bias.cli.output import err, out, print_json
+from implicit_bias.cli.output import print_json, show, warn
 
 
 def export(
@@ -29,9 +27,8 @@ def export(
     recorded = {**found.done, **found.failed}
     if not recorded:
         raise RuntimeError(f"{store.folder} has no cell of {grid_file}: run `sweep` first")
-    absent = len(found.missing) + len(found.damaged)
-    if absent:
-        err.print(f"implicit-bias: warning: {absent} cells have no results yet", soft_wrap=True)
+    if absent := len(found.missing) + len(found.damaged):
+        warn(f"{absent} cells have no results yet")
     frames = tables(recorded[key] for key in grid.by_key() if key in recorded)
     files = write_tables(folder, frames)
     if as_json:
@@ -39,4 +36,4 @@ def export(
         print_json({"rows": rows, "files": list(map(str, files))})
         return
     for name, frame in frames.items():
-        out.print(f"{folder / name}: {len(frame)} rows (.parquet, .csv)", soft_wrap=True)
+        show(f"{folder / name}: {len(frame)} rows (.parquet, .csv)")

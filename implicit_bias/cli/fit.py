@@ -1,7 +1,5 @@
 """`implicit-bias fit`: solve one SVM, certify it and save it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -40,10 +38,10 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     [(name, model)] = fit_models(config, data, progress=True)
     file = file or Path(f"{name}{MODEL_SUFFIX}")
     save_model(file, model, config.metadata())
-    print_grade(file, grade(model, data.parts.train, solve=False), as_json)
+    print_grade(file, grade(model, data.parts.train, solving=None), as_json)
     if is_interrupted(model):
         raise typer.Exit(INTERRUPTED)
     view = model.margin_view()
-    if view is not None and view.solution is not None:
-        if view.solution.status is not Status.OPTIMAL:
-            raise typer.Exit(1)  # fitting has warned of it
+    solution = None if view is None else view.solution
+    if solution is not None and solution.status is not Status.OPTIMAL:
+        raise typer.Exit(1)  # fitting has warned of it

@@ -10,8 +10,6 @@ On the command line these fields are options, with the defaults and the help tha
 `takes_config` puts one together.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields

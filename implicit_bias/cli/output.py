@@ -1,11 +1,10 @@
 """Two consoles, tables and JSON values, and the policy of errors: one line and an exit status."""
 
-from __future__ import annotations
-
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 import typer
@@ -13,11 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from implicit_bias.storage import strict_json
+from implicit_bias.wording import UNKNOWN
+from implicit_bias.wording import percent as write_percent
 
 out = Console()
 err = Console(stderr=True)
 
-UNKNOWN = "–"
+# Writes a share for a table.
+percent = partial(write_percent, decimals=2)
 # Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
 # What a table shows as percentages, and as unknown where it is 0 or infinite.
@@ -42,7 +44,7 @@ def fail(message: str, status: int) -> NoReturn:
 
 def show_warning(message: Warning | str, *args: Any, **options: Any) -> None:
     """Print a warning in one line, without its place in the code."""
-    err.print(f"implicit-bias: warning: {message}", markup=False, soft_wrap=True)
+    warn(str(message))
 
 
 @contextmanager
@@ -55,11 +57,22 @@ def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
         raise typer.BadParameter(str(error)) from error
 
 
-def percent(share: float) -> str:
-    """Write a share for a table."""
-    from implicit_bias.report import words
+def show(text: str) -> None:
+    """Print a line that may be longer than the terminal is wide, as it is."""
+    out.print(text, soft_wrap=True, highlight=False, markup=False)
 
-    return words.percent(share, decimals=2)
+
+def warn(text: str) -> None:
+    """Print a warning in one line."""
+    err.print(f"implicit-bias: warning: {text}", markup=False, soft_wrap=True)
+
+
+def print_table(*headings: str, rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+    """Print rows of text under headings."""
+    table = Table(*headings, title=title)
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
 
 
 def cell(value: Any) -> str:
@@ -72,13 +85,11 @@ def cell(value: Any) -> str:
 
 def print_values(name: str, title: str, values: Mapping[str, Any]) -> None:
     """Print what is known of a model as a table, and what its measures of stationarity are."""
-    table = Table("", name, title=title)
-    for key, value in values.items():
-        table.add_row(_words(key), _named_cell(key, value))
-    out.print(table)
+    rows = ((_words(key), _named_cell(key, value)) for key, value in values.items())
+    print_table("", name, rows=rows, title=title)
     meanings = [f"{_words(key)}: {text}" for key, text in LEGEND.items() if key in values]
     if meanings:
-        out.print("; ".join(meanings) + ".", soft_wrap=True, highlight=False)
+        show("; ".join(meanings) + ".")
 
 
 def print_json(values: Mapping[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """`implicit-bias report`: the report of a comparison again, from its saved models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,12 +1,8 @@
 """`implicit-bias status`: what a store has of a grid."""
 
-from __future__ import annotations
-
-from rich.table import Table
-
 from implicit_bias.cli.choices import open_grid
 from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, StoreOption
-from implicit_bias.cli.output import out, print_json
+from implicit_bias.cli.output import print_json, print_table, show
 
 
 def status(
@@ -22,24 +18,13 @@ def status(
     cells = grid.by_key()
     failed = {grid.label(cells[key]): item.outcome.error for key, item in found.failed.items()}
     if as_json:
-        print_json(
-            {
-                "cells": len(cells),
-                "done": len(found.done),
-                "missing": len(found.missing),
-                "failed": failed,
-                "damaged": list(found.damaged.values()),
-            }
-        )
+        counts = {"cells": len(cells), "done": len(found.done), "missing": len(found.missing)}
+        print_json({**counts, "failed": failed, "damaged": list(found.damaged.values())})
         return
-    counts = Table("cells", "done", "failed", "damaged", "missing")
-    numbers = (cells, found.done, found.failed, found.damaged, found.missing)
-    counts.add_row(*(str(len(number)) for number in numbers))
-    out.print(counts)
+    counted = (cells, found.done, found.failed, found.damaged, found.missing)
+    numbers = [str(len(items)) for items in counted]
+    print_table("cells", "done", "failed", "damaged", "missing", rows=[numbers])
     if failed:
-        table = Table("failed cell", "error")
-        for label, error in failed.items():
-            table.add_row(label, error)
-        out.print(table)
+        print_table("failed cell", "error", rows=[(name, str(why)) for name, why in failed.items()])
     for reason in found.damaged.values():
-        out.print(f"{reason}; `sweep` computes the cell again", soft_wrap=True, markup=False)
+        show(f"{reason}; `sweep` computes the cell again")

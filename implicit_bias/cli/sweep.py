@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -22,7 +21,7 @@ from rich.table import Table
 
 from implicit_bias.cli.choices import open_grid
 from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, StoreOption
-from implicit_bias.cli.output import err, out, percent, print_json, usage_errors
+from implicit_bias.cli.output import err, percent, print_json, show, usage_errors
 
 if TYPE_CHECKING:
     from implicit_bias.runs.backends import Backend
@@ -82,7 +81,7 @@ def sweep(
     if as_json:
         print_json(facts)
     else:
-        out.print(", ".join(f"{name} {value}" for name, value in facts.items()), soft_wrap=True)
+        show(", ".join(f"{name} {value}" for name, value in facts.items()))
     if found.failed:
         raise RuntimeError(
             f"{len(found.failed)} cells failed: `implicit-bias status {grid_file} --store "
@@ -136,10 +135,6 @@ class _View:
 
     def _words(self, record: Record) -> tuple[str, str, str, str]:
         outcome = record.outcome
-        found = ", ".join(_error(row) for row in outcome.models)
-        what = outcome.error or found
+        found = (f"{row['model']} {percent(row['validation_error'])}" for row in outcome.models)
+        what = outcome.error or ", ".join(found)
         return self.labels[record.key], outcome.status, f"{outcome.seconds:.1f}", what
-
-
-def _error(row: Mapping[str, Any]) -> str:
-    return f"{row['model']} {percent(row['validation_error'])}"

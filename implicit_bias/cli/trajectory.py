@@ -1,19 +1,26 @@
 """`implicit-bias trajectory`: the contexts that a ReLU network learns."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.options import JsonOption, numbers, takes_config
-from implicit_bias.cli.output import err, out, percent, print_json
+from implicit_bias.cli.output import err, percent, print_json, print_table, show, warn
 from implicit_bias.runs.configuration import RunConfig
+
+COLUMNS = {
+    "step": "step",
+    "gates_changed": "gates changed",
+    "network_error": "network error",
+    "error": "SVM error",
+    "disagreement": "SVM vs network",
+    "disagreement_at_end": "SVM vs its end",
+    "optimum": "optimum",
+    "dropped": "left out",
+}
 
 
 @takes_config("Data", "units", "seed", "protocol", "Training", "Solver")
@@ -34,8 +41,7 @@ def trajectory(
     if not chosen:
         raise typer.BadParameter(f"--at names no step up to --steps {config.steps}: {at}")
     if len(chosen) < len(asked):
-        warning = f"training ends at step {config.steps}; later ones are skipped"
-        err.print(f"implicit-bias: warning: {warning}")
+        warn(f"training ends at step {config.steps}; later ones are skipped")
     data = load_data(config)
     import pandas as pd
 
@@ -50,20 +56,12 @@ def trajectory(
     if as_json:
         print_json({"setting": config.metadata(), "points": points, "picture": picture})
     else:
-        out.print(_trajectory_table(points))
-        out.print(f"Picture: {picture}", soft_wrap=True, highlight=False)
+        rows = [[_cell(name, point[name]) for name in COLUMNS] for point in points]
+        print_table(*COLUMNS.values(), rows=rows)
+        show(f"Picture: {picture}")
 
 
-def _trajectory_table(points: Sequence[Mapping[str, Any]]) -> Table:
-    shares = {
-        "gates changed": "gates_changed",
-        "network error": "network_error",
-        "SVM error": "error",
-        "SVM vs network": "disagreement",
-        "SVM vs its end": "disagreement_at_end",
-    }
-    table = Table("step", *shares, "optimum", "left out")
-    for point in points:
-        cells = [percent(point[key]) for key in shares.values()]
-        table.add_row(str(point["step"]), *cells, f"{point['optimum']:.4g}", str(point["dropped"]))
-    return table
+def _cell(name: str, value: float) -> str:
+    if name in ("step", "dropped"):
+        return str(value)
+    return f"{value:.4g}" if name == "optimum" else percent(value)

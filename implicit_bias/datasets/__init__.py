@@ -11,7 +11,7 @@ catalogue.py   all of them by name
 =============  =============================================================================
 """
 
-from implicit_bias.datasets.catalogue import DATASET_NAMES, load
+from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices
 from implicit_bias.datasets.files import (
     DATA_VARIABLE,
@@ -23,22 +23,4 @@ from implicit_bias.datasets.files import (
 )
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.datasets.toys import make_toy
-
-__all__ = [
-    "DATASET_NAMES",
-    "DATA_VARIABLE",
-    "DataError",
-    "Dataset",
-    "FileStatus",
-    "Split",
-    "data_status",
-    "download",
-    "load",
-    "load_digits",
-    "load_fashion_mnist",
-    "load_mnist",
-    "make_toy",
-    "read_idx",
-    "split",
-    "split_indices",
-]
+from implicit_bias.options import DATASET_NAMES

@@ -1,21 +1,13 @@
 """Data sets by name."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.datasets.files import MIRRORS, Subset
-from implicit_bias.datasets.images import (
-    NEGATIVE_DIGITS,
-    POSITIVE_DIGITS,
-    load_digits,
-    load_fashion_mnist,
-    load_mnist,
-)
-from implicit_bias.datasets.toys import TOY_KINDS, make_toy
-
-DATASET_NAMES: tuple[str, ...] = ("digits", "mnist", "fashion-mnist", *TOY_KINDS)
+from implicit_bias.datasets.files import Subset
+from implicit_bias.datasets.images import load_images
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.options import DATASET_NAMES, TOY_KINDS
+from implicit_bias.validation import check_choice
 
 
 def load(
@@ -48,17 +40,9 @@ def load(
     DataError
         See `load_mnist`.
     """
-    if name not in DATASET_NAMES:
-        raise ValueError(f"data set {name!r} is unknown: choose one of {', '.join(DATASET_NAMES)}")
-    if subset != "train" and name not in MIRRORS:
-        raise ValueError(f"{name} has no subset {subset!r}: load it whole and split it")
-    if name in TOY_KINDS:
-        if positive is not None or negative is not None:
-            raise ValueError(f"{name} has no digits: leave out positive and negative")
-        return make_toy(name)
-    positive = POSITIVE_DIGITS if positive is None else positive
-    negative = NEGATIVE_DIGITS if negative is None else negative
-    if name == "digits":
-        return load_digits(positive=positive, negative=negative)
-    loader = load_mnist if name == "mnist" else load_fashion_mnist
-    return loader(subset=subset, positive=positive, negative=negative)
+    check_choice(name, "data set", DATASET_NAMES)
+    if name not in TOY_KINDS:
+        return load_images(name, subset=subset, positive=positive, negative=negative)
+    if (subset, positive, negative) != ("train", None, None):
+        raise ValueError(f"{name} has no digits and no subsets: leave these options out")
+    return make_toy(name)

@@ -53,17 +53,17 @@ class Dataset:
     def __post_init__(self) -> None:
         X = owned(as_finite(self.X, "X", 2), self.X)
         y = owned(as_labels(self.y, len(X)), self.y)
+        object.__setattr__(self, "X", X)
+        object.__setattr__(self, "y", y)
         if self.has_constant and not (X.shape[1] and (X[:, -1] == 1.0).all()):
             raise ValueError(
                 "the last column of X is not the constant 1: append it or pass has_constant=False"
             )
-        n_inputs = X.shape[1] - self.has_constant
+        n_inputs = self.n_features - self.has_constant
         if self.image_shape is not None and math.prod(self.image_shape) != n_inputs:
             raise ValueError(
                 f"image_shape {self.image_shape} does not fit the {n_inputs} inputs of a sample"
             )
-        for name, array in (("X", X), ("y", y)):
-            object.__setattr__(self, name, array)
 
     def __len__(self) -> int:
         return len(self.y)

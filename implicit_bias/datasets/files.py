@@ -4,8 +4,6 @@ Files are looked for in ``$IMPLICIT_BIAS_DATA``, then in the cache, then at the 
 (``data/README.md``), and verified against ``data/checksums.json`` at each load.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -22,6 +20,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from implicit_bias.validation import check_choice
 
 Subset: TypeAlias = Literal["train", "test"]
 FileState: TypeAlias = Literal["ok", "missing", "corrupt"]
@@ -91,8 +91,7 @@ def download(name: str) -> None:
     DataError
         A file is damaged, or no mirror gave a good one.
     """
-    if name not in MIRRORS:
-        raise ValueError(f"{name!r} has no files to download: choose one of {', '.join(MIRRORS)}")
+    check_choice(name, "a data set with files to download", MIRRORS)
     for file in _checksums()[name]:
         load_file(name, file)
 

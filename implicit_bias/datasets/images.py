@@ -4,49 +4,52 @@ Pixels are scaled to [-1, 1], labels are -1 and +1, and a constant 1 is appended
 column, because no model of this package has a bias of its own. Digits come with scikit-learn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import FILE_PREFIXES, Subset, load_file
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_choice
 
 POSITIVE_DIGITS = (0, 1, 2, 3, 4)
 NEGATIVE_DIGITS = (5, 6, 7, 8, 9)
 DIGIT_NAMES = tuple("0123456789")
 GARMENT_NAMES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
 
 
-def load_digits(
-    *,
-    positive: Collection[int] = POSITIVE_DIGITS,
-    negative: Collection[int] = NEGATIVE_DIGITS,
-    append_constant: bool = True,
-) -> Dataset:
+class ImageOptions(TypedDict, total=False):
+    """Options of the functions that load images.
+
+    Attributes
+    ----------
+    subset : {"train", "test"}
+        Which of the two published sets; scikit-learn's digits are one set, "train".
+    positive, negative : collection of int
+        The digits labelled +1 and -1, by default 0-4 and 5-9; samples of other digits are dropped,
+        the order is kept.
+    append_constant : bool
+        Whether to append the constant 1 as the last column, as by default.
+    """
+
+    subset: Subset
+    positive: Collection[int] | None
+    negative: Collection[int] | None
+    append_constant: bool
+
+
+def load_digits(**options: Unpack[ImageOptions]) -> Dataset:
     """Load the 1,797 digits of 8 x 8 pixels that come with scikit-learn.
 
     Parameters
     ----------
-    positive, negative : collection of int
-        The digits labelled +1 and -1; samples of other digits are dropped, the order is kept.
-    append_constant : bool
-        Whether to append the constant 1 as the last column.
+    **options
+        See `ImageOptions`.
 
     Returns
     -------
@@ -58,36 +61,16 @@ def load_digits(
     ValueError
         A group of digits is empty or holds what is no digit, or the groups overlap.
     """
-    from sklearn import datasets
-
-    images, digits = datasets.load_digits(return_X_y=True)
-    return _image_dataset(
-        "digits",
-        images.reshape(-1, 8, 8),  # C order, as scikit-learn flattened them
-        digits,
-        DIGIT_NAMES,
-        pixel_maximum=16.0,
-        positive=positive,
-        negative=negative,
-        append_constant=append_constant,
-    )
+    return load_images("digits", **options)
 
 
-def load_mnist(
-    *,
-    subset: Subset = "train",
-    positive: Collection[int] = POSITIVE_DIGITS,
-    negative: Collection[int] = NEGATIVE_DIGITS,
-    append_constant: bool = True,
-) -> Dataset:
+def load_mnist(**options: Unpack[ImageOptions]) -> Dataset:
     """Load MNIST: 60,000 training or 10,000 test images of 28 x 28 pixels.
 
     Parameters
     ----------
-    subset : {"train", "test"}
-        Which of the two published sets.
-    positive, negative, append_constant
-        See `load_digits`.
+    **options
+        See `ImageOptions`.
 
     Returns
     -------
@@ -101,77 +84,62 @@ def load_mnist(
     DataError
         A file is damaged, or is missing and cannot be downloaded.
     """
-    return _load_idx_images("mnist", DIGIT_NAMES, subset, positive, negative, append_constant)
+    return load_images("mnist", **options)
 
 
-def load_fashion_mnist(
-    *,
-    subset: Subset = "train",
-    positive: Collection[int] = POSITIVE_DIGITS,
-    negative: Collection[int] = NEGATIVE_DIGITS,
-    append_constant: bool = True,
-) -> Dataset:
+def load_fashion_mnist(**options: Unpack[ImageOptions]) -> Dataset:
     """Load Fashion-MNIST: parameters, result and errors of `load_mnist`.
 
     The digits 0..9 stand for the garments in `GARMENT_NAMES`.
     """
-    return _load_idx_images(
-        "fashion-mnist", GARMENT_NAMES, subset, positive, negative, append_constant
-    )
+    return load_images("fashion-mnist", **options)
 
 
-def _load_idx_images(
-    dataset: str,
-    digit_names: Sequence[str],
-    subset: Subset,
-    positive: Collection[int],
-    negative: Collection[int],
-    append_constant: bool,
-) -> Dataset:
-    if subset not in FILE_PREFIXES:
-        raise ValueError(f"subset {subset!r} is unknown: choose one of {', '.join(FILE_PREFIXES)}")
-    prefix = FILE_PREFIXES[subset]
-    return _image_dataset(
-        dataset,
-        load_file(dataset, f"{prefix}-images-idx3-ubyte"),
-        load_file(dataset, f"{prefix}-labels-idx1-ubyte"),
-        digit_names,
-        pixel_maximum=255.0,
-        positive=positive,
-        negative=negative,
-        append_constant=append_constant,
-    )
-
-
-def _image_dataset(
+def load_images(
     name: str,
-    images: NDArray[Any],
-    digits: NDArray[Any],
-    digit_names: Sequence[str],
     *,
-    pixel_maximum: float,
-    positive: Collection[int],
-    negative: Collection[int],
-    append_constant: bool,
+    subset: Subset = "train",
+    positive: Collection[int] | None = None,
+    negative: Collection[int] | None = None,
+    append_constant: bool = True,
 ) -> Dataset:
-    """Select, label and scale images (n, height, width) of digits (n,)."""
+    """Select, label and scale the images of a set; see `load_digits` and `load_mnist`."""
+    images, digits = _read(name, subset)
+    positive = POSITIVE_DIGITS if positive is None else positive
+    negative = NEGATIVE_DIGITS if negative is None else negative
     labels = _label_digits(digits, positive, negative)
     images = images[labels != 0]
     n_images, height, width = images.shape
     # Scaled in float32, as the published code does: its rounding is part of the published data.
     pixels = images.reshape(n_images, -1).astype(np.float32)  # C order: row after row
-    pixels = (pixels / np.float32(pixel_maximum) - np.float32(0.5)) / np.float32(0.5)
+    maximum = np.float32(16.0 if name == "digits" else 255.0)
     X = np.ones((n_images, height * width + append_constant))
-    X[:, : height * width] = pixels
+    X[:, : height * width] = (pixels / maximum - np.float32(0.5)) / np.float32(0.5)
     X.setflags(write=False)  # nobody else has it, so it need not be copied
+    names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
     return Dataset(
         name,
         X,
         labels[labels != 0],
-        (_join_names(negative, digit_names), _join_names(positive, digit_names)),
+        (_join_names(negative, names), _join_names(positive, names)),
         image_shape=(height, width),
         has_constant=append_constant,
     )
+
+
+def _read(name: str, subset: Subset) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Images (n, height, width) and their digits (n,)."""
+    check_choice(subset, "subset", FILE_PREFIXES)
+    if name != "digits":
+        prefix = FILE_PREFIXES[subset]
+        images = load_file(name, f"{prefix}-images-idx3-ubyte")
+        return images, load_file(name, f"{prefix}-labels-idx1-ubyte")
+    if subset != "train":
+        raise ValueError(f"digits has no subset {subset!r}: load it whole and split it")
+    from sklearn import datasets
+
+    pixels, digits = datasets.load_digits(return_X_y=True)
+    return pixels.reshape(-1, 8, 8), digits  # C order, as scikit-learn flattened them
 
 
 def _label_digits(

@@ -1,17 +1,10 @@
 """Toy sets in the plane."""
 
-from __future__ import annotations
-
-import math
-from typing import Literal, TypeAlias, get_args
-
 import numpy as np
 
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.validation import Array
-
-ToyKind: TypeAlias = Literal["xor", "circles", "moons", "spirals", "blobs"]
-TOY_KINDS: tuple[ToyKind, ...] = get_args(ToyKind)
+from implicit_bias.options import TOY_KINDS, ToyKind
+from implicit_bias.validation import Array, check_choice, check_count, check_number
 
 
 def make_toy(
@@ -52,12 +45,9 @@ def make_toy(
     ValueError
         Unknown `kind`, fewer than 2 samples, or noise that is negative or not finite.
     """
-    if kind not in TOY_KINDS:
-        raise ValueError(f"toy set {kind!r} is unknown: choose one of {', '.join(TOY_KINDS)}")
-    if n_samples < 2:
-        raise ValueError(f"n_samples={n_samples}: draw at least 2 points, one of each class")
-    if not 0.0 <= noise < math.inf:
-        raise ValueError(f"noise={noise} must be a finite standard deviation, 0 or more")
+    check_choice(kind, "toy set", TOY_KINDS)
+    check_count(n_samples, "n_samples", 2)  # one of each class
+    check_number(noise, "noise", "[0, inf)")
     rng = np.random.default_rng(random_state)
     y = np.where(np.arange(n_samples) % 2 == 0, 1.0, -1.0)
     points = _toy_shape(kind, y, rng) + noise * rng.standard_normal((n_samples, 2))

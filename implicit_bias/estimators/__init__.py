@@ -29,19 +29,4 @@ from implicit_bias.estimators.svm import (
     MarginSVC,
 )
 
-__all__ = [
-    "GLNSVC",
-    "BinaryClassifier",
-    "FittedMargin",
-    "GLNClassifier",
-    "GaLUClassifier",
-    "GaLURegressor",
-    "GatedReLUSVC",
-    "GatedSVC",
-    "HiddenLayerSVC",
-    "MarginSVC",
-    "NetworkClassifier",
-    "ReLUClassifier",
-]
-
-__getattr__ = renamed(__name__, {"MarginView": "estimators.base.FittedMargin"})
+__getattr__ = renamed(__name__, MarginView="estimators.base.FittedMargin")

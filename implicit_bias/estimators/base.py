@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import balanced
+from implicit_bias.gating import HyperplaneContexts, Threshold
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.solvers import Solution
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_not_masked
 
 if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
@@ -139,6 +140,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
     def decision_function(self, X: ArrayLike) -> Array:
         """Predictor f(x_n), shape (n,); positive for ``classes_[1]``."""
         check_is_fitted(self)
+        check_not_masked(X, "X")
         return self._decide(validate_data(self, X, reset=False, dtype=np.float64, order="C"))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -164,6 +166,8 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         return np.where(labels == self.classes_[1], 1.0, -1.0)
 
     def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        for name, values in (("X", X), ("y", y)):
+            check_not_masked(values, name)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
@@ -185,6 +189,31 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         return tags
 
 
+class DrawsContexts(Protocol):
+    """A classifier whose hidden units have hyperplanes, drawn or given."""
+
+    n_hyperplanes: int
+    threshold: Threshold
+    contexts: HyperplaneContexts | None
+
+
+def drawn_or_given(
+    model: DrawsContexts, X: Array, n_units: int, rng: np.random.Generator
+) -> HyperplaneContexts:
+    """Return the contexts that a classifier was given, or draw those of its parameters."""
+    given = model.contexts
+    if given is None:
+        return HyperplaneContexts.random(
+            X, n_units, model.n_hyperplanes, threshold=model.threshold, random_state=rng
+        )
+    if not isinstance(given, HyperplaneContexts):
+        raise TypeError(
+            f"contexts must be HyperplaneContexts or None, not {given!r}: for a number of contexts "
+            "2^k pass n_hyperplanes=k"
+        )
+    return given
+
+
 def as_generator(random_state: RandomState) -> np.random.Generator:
     """Make a numpy generator of anything that scikit-learn takes as a seed."""
     # A RandomState lends its bit generator, so that scikit-learn's seeds work as they are.
@@ -192,4 +221,4 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     return np.random.default_rng(random_state if bits is None else bits)
 
 
-__getattr__ = renamed(__name__, {"MarginView": "estimators.base.FittedMargin"})
+__getattr__ = renamed(__name__, MarginView="FittedMargin")

@@ -14,10 +14,17 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, RandomState, as_generator
+from implicit_bias.estimators.base import (
+    BinaryClassifier,
+    FittedMargin,
+    RandomState,
+    as_generator,
+    drawn_or_given,
+)
 from implicit_bias.gating import Gating, HyperplaneContexts, Threshold
+from implicit_bias.storage.strict_json import attributes
 from implicit_bias.training.configuration import LossName, TrainingConfig
-from implicit_bias.validation import Array, as_device
+from implicit_bias.validation import Array, as_device, check_choice
 
 if TYPE_CHECKING:
     import torch
@@ -100,15 +107,8 @@ class NetworkClassifier(BinaryClassifier, ABC):
         from implicit_bias.training.minibatch import train
 
         X, signs, network, seed = self._prepare(X, y)
-        config = TrainingConfig(
-            steps=self.steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            loss=self.loss,
-            rule=self.rule,
-            seed=seed,
-        )
+        shared = ("steps", "batch_size", "learning_rate", "momentum", "loss", "rule")
+        config = TrainingConfig(seed=seed, **attributes(self, *shared))
         if not all(0 <= step <= self.steps for step in self.checkpoints):
             raise ValueError(
                 f"checkpoints must be steps from 0 to {self.steps}, got {self.checkpoints}"
@@ -239,17 +239,12 @@ class GLNClassifier(NetworkClassifier):
     def _network(self, X: Array, seed: int) -> Network:
         from implicit_bias.networks import GLN
 
+        widths = np.atleast_1d(self.n_units).tolist()
+        # The first layer draws what `GLNSVC` draws from the same seed.
+        rng = as_generator(self.random_state)
+        layers = [drawn_or_given(self, X, width, rng) for width in widths]
         if self.contexts is not None:
-            layers = [self.contexts]
-        else:
-            # The first layer draws what `GLNSVC` draws from the same seed.
-            rng = as_generator(self.random_state)
-            layers = [
-                HyperplaneContexts.random(
-                    X, width, self.n_hyperplanes, threshold=self.threshold, random_state=rng
-                )
-                for width in np.atleast_1d(self.n_units).tolist()
-            ]
+            layers = layers[:1]
         return GLN(layers, readout_bias=self.readout_bias, dtype=_dtype(self.dtype), seed=seed)
 
 
@@ -283,6 +278,5 @@ class ReLUClassifier(NetworkClassifier):
 def _dtype(name: str) -> torch.dtype:
     import torch
 
-    if name not in ("float32", "float64"):
-        raise ValueError(f"dtype must be 'float32' or 'float64', got {name!r}")
+    check_choice(name, "dtype", ("float32", "float64"))
     return torch.float64 if name == "float64" else torch.float32

@@ -13,7 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias._deprecated import OldAttribute
-from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, RandomState, as_generator
+from implicit_bias.estimators.base import (
+    BinaryClassifier,
+    FittedMargin,
+    RandomState,
+    as_generator,
+    drawn_or_given,
+)
 from implicit_bias.gating import (
     Gating,
     GlobalContexts,
@@ -23,10 +29,11 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
+from implicit_bias.options import TOLERANCE, OnFailure
 from implicit_bias.problem import Architecture, HasHiddenLayer
-from implicit_bias.solvers import OnFailure, Solution, solve_relaxed
+from implicit_bias.solvers import Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_choice
 
 if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
@@ -95,7 +102,7 @@ class MarginSVC(BinaryClassifier, ABC):
 
     C: float = np.inf
     solver: str | Solver = "auto"
-    tol: float = 1e-6
+    tol: float = TOLERANCE
     device: str = "cpu"
     on_failure: OnFailure = "raise"
     soft_C: float | None = None
@@ -129,10 +136,7 @@ class MarginSVC(BinaryClassifier, ABC):
         SolveError
             Not separable, or the tolerance was not reached, and ``on_failure="raise"``.
         """
-        if self.on_failure not in get_args(OnFailure):
-            raise ValueError(
-                f"on_failure must be one of {get_args(OnFailure)}, got {self.on_failure!r}"
-            )
+        check_choice(self.on_failure, "on_failure", get_args(OnFailure))
         X, signs = self._validate(X, y)
         self.architecture_ = self._architecture(X)
         self.has_intercept_ = self._has_intercept()
@@ -145,10 +149,8 @@ class MarginSVC(BinaryClassifier, ABC):
             tol=self.tol,
             device=self.device,
         )
-        self.solution_ = relaxed.solution
-        self.failure_ = relaxed.failure
-        self.fitted_C_ = relaxed.C
-        self.dropped_ = relaxed.dropped
+        self.solution_, self.failure_ = relaxed.solution, relaxed.failure
+        self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
         self.dual_coef_ = (signs * self.solution_.alpha)[None, self.support_]
         cured = self.failure_ is not None or not self.solution_.status.inseparable
         advice = "" if cured else ON_FAILURE_HELPS
@@ -277,23 +279,15 @@ class GLNSVC(MarginSVC):
     contexts: HyperplaneContexts | None = None
 
     def _architecture(self, X: Array) -> Architecture:
-        if self.norm not in ("gln", "l2"):
-            raise ValueError(f"norm must be 'gln' or 'l2', got {self.norm!r}")
-        contexts = self.contexts or HyperplaneContexts.random(
-            X,
-            self.n_units,
-            self.n_hyperplanes,
-            threshold=self.threshold,
-            random_state=as_generator(self.random_state),
-        )
+        check_choice(self.norm, "norm", ("gln", "l2"))
+        rng = as_generator(self.random_state)
+        contexts = drawn_or_given(self, X, self.n_units, rng)
         if contexts.n_units == 1:
             return Architecture(GlobalContexts.collapse(contexts, X))
         if self.norm == "gln":
             return Architecture(contexts)
-        one_group = np.zeros_like(contexts.groups)
-        return Architecture(
-            contexts, one_group, {0: l2_metric(contexts.n_units, contexts.n_contexts)}
-        )
+        metric = l2_metric(contexts.n_units, contexts.n_contexts)
+        return Architecture(contexts, np.zeros_like(contexts.groups), {0: metric})
 
 
 @dataclass(eq=False, repr=False)

@@ -37,10 +37,9 @@ from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import final
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -59,7 +58,7 @@ from implicit_bias.training.minibatch import (
     TrainingResult,
     _threads,
 )
-from implicit_bias.validation import Array, as_labels
+from implicit_bias.validation import Array
 
 # Samples that a network sees: 200 epochs of 2,000.
 SAMPLES_SEEN = 400_000
@@ -204,9 +203,8 @@ def train_as_released(
             "the released networks have one hidden layer and are float32, got "
             f"{network.n_layers - 1} hidden layers and {network.dtype}"
         )
-    prepared = network.prepare(X)
-    n_samples = len(prepared[0])
-    labels = torch.tensor(as_labels(y, n_samples)).to(prepared[0])
+    prepared, labels = network.prepare_samples(X, y)
+    n_samples = len(labels)
     config = _config(n_samples, momentum, record, data_seed)
     recorded_steps = config.recorded_steps()
     observe = Observer(network, prepared, labels, LOSSES["logistic"])
@@ -385,18 +383,6 @@ class _Velocity:
         return gradient if self.sum is None else self.sum.mul_(self.momentum).add_(gradient)
 
 
-class _HiddenLayer(ABC):
-    """Hidden weights (R, D), and how the outputs on the training inputs (N, D) follow from them."""
-
-    @abstractmethod
-    def outputs(self, batch: Tensor) -> Tensor:
-        """Hidden outputs (B, H) of the samples in a batch."""
-
-    @abstractmethod
-    def descend(self, slopes: Tensor, rate: float) -> None:
-        """Step down from the slopes (B, H) of the loss in the last `outputs`."""
-
-
 def _hidden_layer(
     weights: Tensor, inputs: Tensor, rows: list[Tensor], momentum: float
 ) -> _HiddenLayer:
@@ -407,8 +393,17 @@ def _hidden_layer(
     return (_OneUnit if one_unit else _Contexts)(weights, inputs, rows[0], momentum)
 
 
-@final
-class _Contexts(_HiddenLayer):
+class _HiddenLayer(Protocol):
+    """Hidden weights (R, D), and how the outputs on the training inputs (N, D) follow from them."""
+
+    def outputs(self, batch: Tensor) -> Tensor:
+        """Hidden outputs (B, H) of the samples in a batch."""
+
+    def descend(self, slopes: Tensor, rate: float) -> None:
+        """Step down from the slopes (B, H) of the loss in the last `outputs`."""
+
+
+class _Contexts:
     """Hidden layer of a GLN: unit h has row ``rows[n, h]`` for sample n."""
 
     def __init__(self, weights: Tensor, inputs: Tensor, rows: Tensor, momentum: float) -> None:
@@ -425,8 +420,7 @@ class _Contexts(_HiddenLayer):
         self.weights.sub_(self.velocity.after(of_rows.T @ self.x), alpha=rate)
 
 
-@final
-class _OneUnit(_HiddenLayer):
+class _OneUnit:
     """Hidden layer of a shallow GLN: more rows than samples, so only those that occur move."""
 
     def __init__(self, weights: Tensor, inputs: Tensor, rows: Tensor, momentum: float) -> None:
@@ -446,8 +440,7 @@ class _OneUnit(_HiddenLayer):
         self.weights.index_add_(0, self.occurring, change, alpha=-rate)
 
 
-@final
-class _Rectified(_HiddenLayer):
+class _Rectified:
     """Hidden layer of a ReLU network. Its gates are open at 0, as in the released code."""
 
     def __init__(self, weights: Tensor, inputs: Tensor, momentum: float) -> None:

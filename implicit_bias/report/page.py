@@ -9,8 +9,6 @@ figures/*.png                     each figure of the page
 ================================  ==========================================================
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from io import BytesIO
@@ -31,7 +29,7 @@ from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import style
 from implicit_bias.report.tables import tables
 from implicit_bias.report.words import data_facts, headlines
-from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.storage.atomic import write_atomically, write_tables, write_text
 from implicit_bias.training.limit import LimitResult
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
@@ -101,7 +99,7 @@ def write_report(
             has_margins=any(model.margin for model in comparison.models),
             source=_source,
         )
-    _write(folder / "report.html", page.encode())
+    write_text(folder / "report.html", page)
     return folder / "report.html"
 
 
@@ -120,11 +118,9 @@ def write_trajectory(folder: str | Path, frame: pd.DataFrame) -> Path:
     Path
         The picture, ``folder/trajectory.png``.
     """
-    folder = Path(folder)
-    _write(folder / "trajectory.csv", frame.to_csv(index=False).encode())
-    _write(folder / "trajectory.parquet", frame.to_parquet(index=False))
+    write_tables(folder, {"trajectory": frame})
     with style():
-        return _write_picture(folder / "trajectory.png", trajectory_figure(frame))
+        return _write_picture(Path(folder) / "trajectory.png", trajectory_figure(frame))
 
 
 def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Path, ...]:
@@ -156,15 +152,12 @@ def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Pat
 
 
 def _write_picture(path: Path, figure: Figure) -> Path:
-    _write(path, _image(figure, "png"))
+    image = _image(figure, "png")
+    write_atomically(path, lambda draft: draft.write_bytes(image))
     return path
 
 
 # --- files ---------------------------------------------------------------------------------
-
-
-def _write(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda partial: partial.write_bytes(content))
 
 
 def _write_tables(folder: Path, comparison: Comparison) -> None:
@@ -173,14 +166,10 @@ def _write_tables(folder: Path, comparison: Comparison) -> None:
         "pairs": comparison.pair_frame(),
         "history": comparison.history_frame(),
     }
-    for name, frame in frames.items():
-        csv, parquet = folder / f"{name}.csv", folder / f"{name}.parquet"
-        if frame.empty:  # nor must one remain of an earlier report
-            csv.unlink(missing_ok=True)
-            parquet.unlink(missing_ok=True)
-        else:
-            _write(csv, frame.to_csv(index=False).encode())
-            _write(parquet, frame.to_parquet(index=False))
+    write_tables(folder, {name: frame for name, frame in frames.items() if not frame.empty})
+    for name in (name for name, frame in frames.items() if frame.empty):
+        for kind in ("csv", "parquet"):  # nor must one remain of an earlier report
+            (folder / f"{name}.{kind}").unlink(missing_ok=True)
 
 
 def _image(figure: Figure, kind: str) -> bytes:

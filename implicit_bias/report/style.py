@@ -3,8 +3,6 @@
 Line, marker and hatch say the same as colour, without it.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +13,9 @@ from matplotlib.figure import Figure
 
 # Size of a panel in inches, at 96 CSS pixels an inch.
 WIDTH, HEIGHT = 4.2, 3.2
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-)
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
 GREY = "#767676"
-NEGATIVE_TINT, POSITIVE_TINT = "#cfe3f1", "#fbdcc4"
-CONTEXT_TINTS = ("#f4f4f4", "#e2ecf3", "#f7eedd", "#e0f0ea", "#f6e6ee", "#e3e3e3", "#fbf6d9")
 STYLE: dict[str, Any] = {
     "font.size": 9.5,
     "axes.titlesize": 10,

@@ -1,7 +1,5 @@
 """The tables of a page: their columns, what each means, and how its values are written."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from implicit_bias.comparison import Comparison
-from implicit_bias.report.words import INFINITE, UNKNOWN, number, percent, trained
+from implicit_bias.report.words import trained
+from implicit_bias.wording import INFINITE, UNKNOWN, number, percent
 
 
 @dataclass(frozen=True)
@@ -151,17 +150,16 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
     if "status" not in frame:
         frame["status"] = None
     # A bound on the norm that only rounding keeps finite, and what follows from it.
-    meaningless = ("min_margin", "norm", "excess", "gap", "active_units", "support_vectors")
+    meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
     for row, model in enumerate(comparison.models):
         if model.history:
             frame.loc[row, "status"] = trained(model)
         if model.inseparable:
             frame.loc[row, "optimum"] = math.inf
             frame.loc[row, ["excess", "gap"]] = math.nan
-            if not model.history:
-                frame.loc[row, list(meaningless)] = math.nan
-                frame.loc[row, "train_error"] = math.nan
-                frame.loc[row, "status"] = "not separable: proven"
+        if model.inseparable and not model.history:
+            frame.loc[row, meaningless] = math.nan
+            frame.loc[row, "status"] = "not separable: proven"
     return frame
 
 

@@ -1,41 +1,15 @@
 """Numbers and sentences for people: what a page says, without what draws it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 import implicit_bias
-
-if TYPE_CHECKING:
-    from implicit_bias.comparison import Comparison, ModelResult
-    from implicit_bias.datasets.dataset import Dataset
-
-UNKNOWN, INFINITE, NO_BREAK = "–", "∞", "\u00a0"
-
-
-def percent(share: float, decimals: int | None = None) -> str:
-    """Write a share for people: 0.0332 as "3.3 %", with a space that does not break.
-
-    Two significant digits, three from 100 % on; or a number of digits behind the point.
-    """
-    if not math.isfinite(share):
-        return INFINITE if share > 0 else UNKNOWN
-    if decimals is not None:
-        return f"{100 * share:.{decimals}f}{NO_BREAK}%"
-    if 0 < share < 1e-5:
-        return f"<{NO_BREAK}0.001{NO_BREAK}%"
-    return f"{float(f'{100 * share:.{3 if abs(share) >= 1 else 2}g}'):g}{NO_BREAK}%"
-
-
-def number(value: float, digits: int = 4) -> str:
-    """Write a number for people, with this many significant digits."""
-    if math.isnan(value):
-        return UNKNOWN
-    return f"{value + 0.0:.{digits}g}" if math.isfinite(value) else INFINITE  # 0.0 turns -0 into 0
+from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.wording import number as number
+from implicit_bias.wording import percent as percent
 
 
 def signed(label: float) -> str:
@@ -149,11 +123,9 @@ def _solved_headline(solved: Sequence[ModelResult], samples: str) -> str:
         return f"{names_of(solved)}: not separable, proven. There is no predictor to evaluate."
     best = min(found, key=lambda model: model.error)
     count = f"Of {len(solved)} SVMs {best.name}" if len(solved) > 1 else best.name
-    gap = math.nan if best.margin is None else best.margin.certificate.gap
+    gap, quality = best.known_margin.gap, "its training samples are not separated"
     if math.isfinite(gap):
         quality = f"its norm is certified to be within {number(gap, 1)} of the optimum (relative)"
-    else:
-        quality = "its training samples are not separated"
     least = "is wrong least often" if len(solved) > 1 else "is wrong"
     return f"{count} {least}, on {percent(best.error)} of {samples}; {quality}."
 
@@ -163,9 +135,9 @@ def _plain_headline(comparison: Comparison, samples: str) -> str:
     if not found:
         return "No model has a predictor: not separable, proven."
     best = min(found, key=lambda model: model.error)
-    if not any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
-        return f"{best.name} is wrong on {percent(best.error)} of {samples}."
     known = [pair for pair in comparison.pairs if math.isfinite(pair.disagreement)]
+    if not known:
+        return f"{best.name} is wrong on {percent(best.error)} of {samples}."
     apart = max(known, key=lambda pair: pair.disagreement)
     return (
         f"{best.name} is wrong least often, on {percent(best.error)} of {samples}; "

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -26,6 +26,7 @@ from implicit_bias.runs.cell import Outcome, compute, failure
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
 from implicit_bias.runs.processes import Process, ProcessEnded
+from implicit_bias.validation import check_count
 
 if TYPE_CHECKING:
     import distributed
@@ -52,7 +53,7 @@ class Backend(Protocol):
     def name(self) -> str:
         """What it is, for the user."""
 
-    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
+    def run(self, cells: Collection[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome as soon as it is there.
 
         Cells that another run computes are left out when the sequence is iterated, so it may
@@ -85,8 +86,8 @@ class LocalProcesses:
     compute: Compute = compute
 
     def __post_init__(self) -> None:
-        if self.processes is not None and self.processes < 1:
-            raise ValueError(f"processes must be at least 1, got {self.processes}")
+        if self.processes is not None:
+            check_count(self.processes, "processes")
 
     @property
     def name(self) -> str:
@@ -96,77 +97,58 @@ class LocalProcesses:
     def _count(self) -> int:
         return self.processes or joblib.cpu_count()
 
-    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
+    def run(self, cells: Collection[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome as soon as it is there."""
         count = min(self._count(), len(cells))
         waiting = map(_Job, cells)  # asked for one at a time: each claims its cell
         threads = max(1, joblib.cpu_count() // max(count, 1))
         again = deque[_Job]()
-        idle: list[_Worker] = []
-        busy: dict[object, _Worker] = {}
+        idle: list[Process] = []
+        busy: dict[object, tuple[Process, _Job]] = {}
         try:
             while True:
                 while len(busy) < count:
                     job = next(waiting, None) or (again.popleft() if again else None)
                     if job is None:
                         break
-                    if not idle:
-                        idle.append(_Worker(Process(_serve, (self.compute, threads))))
-                    worker = idle.pop()
-                    busy[worker.process.pipe] = worker
-                    worker.take(job)
+                    process = idle.pop() if idle else Process(_serve, (self.compute, threads))
+                    busy[process.pipe] = process, job
+                    job.started = time.perf_counter()
+                    process.send(job.cell)
                 if not busy:
                     break
-                for pipe in wait([worker.process.pipe for worker in busy.values()]):
-                    worker = busy.pop(pipe)
-                    job, outcome = worker.answer()
-                    if outcome is not None:
-                        idle.append(worker)
-                        yield job.cell, outcome
-                    elif job.attempts < ATTEMPTS:
-                        again.append(job)
+                for pipe in wait([process.pipe for process, _ in busy.values()]):
+                    process, job = busy.pop(pipe)
+                    try:
+                        outcome = process.receive()
+                    except ProcessEnded as ended:
+                        process.stop()
+                        job.ends.append(_said(ended))
+                        if len(job.ends) < ATTEMPTS:
+                            again.append(job)
+                            continue
+                        outcome = _worker_died(job)
                     else:
-                        yield job.cell, _worker_died(job)
+                        idle.append(process)
+                    yield job.cell, outcome
         finally:
-            for worker in (*idle, *busy.values()):
-                worker.process.stop()
+            for process in (*idle, *(process for process, _ in busy.values())):
+                process.stop()
 
 
 @dataclass
 class _Job:
-    """A cell on its way through the workers."""
+    """A cell on its way through the workers, and how those ended that died of it."""
 
     cell: RunConfig
-    attempts: int = 0
     started: float = 0.0
     ends: list[str] = field(default_factory=list)
 
 
-@dataclass
-class _Worker:
-    """A process that computes one cell at a time."""
-
-    process: Process
-    job: _Job | None = None
-
-    def take(self, job: _Job) -> None:
-        job.attempts += 1
-        job.started = time.perf_counter()
-        self.job = job
-        self.process.send(job.cell)
-
-    def answer(self) -> tuple[_Job, Outcome | None]:
-        """Return the job and its outcome; None if the worker died."""
-        assert self.job is not None
-        job, self.job = self.job, None
-        try:
-            return job, self.process.receive()
-        except ProcessEnded as ended:
-            self.process.stop()
-            said = ended.detail or ended.reason.value
-            code = "" if ended.exit_code is None else f" (exit code {ended.exit_code})"
-            job.ends.append(said if str(ended.exit_code) in said else f"{said}{code}")
-            return job, None
+def _said(ended: ProcessEnded) -> str:
+    said = ended.detail or ended.reason.value
+    code = "" if ended.exit_code is None else f" (exit code {ended.exit_code})"
+    return said if str(ended.exit_code) in said else f"{said}{code}"
 
 
 def _serve(inbox: Connection, compute: Compute, threads: int) -> None:
@@ -214,7 +196,7 @@ class DaskScheduler:
         """The address."""
         return self.address
 
-    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
+    def run(self, cells: Collection[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome as soon as it is there."""
         try:
             import distributed

@@ -6,12 +6,11 @@ network's are compared with. A network that trains its gates has no such program
 by its KKT residual alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
 from implicit_bias.networks import Network
+from implicit_bias.options import DEFAULTS, SolverOptions
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.stationarity import FEW_SAMPLES, kkt_measure
 from implicit_bias.training.limit import (
@@ -55,9 +54,7 @@ def train_beside_svm(
     config: LimitConfig,
     *,
     compare_on: Array | None = None,
-    solver: str = "auto",
-    tol: float = 1e-6,
-    device: str = "cpu",
+    solving: SolverOptions = DEFAULTS,
     until_excess: float | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
@@ -77,8 +74,8 @@ def train_beside_svm(
         How to train.
     compare_on : ndarray of shape (n, D), optional
         Inputs on which the decisions of network and SVM are compared; by default X.
-    solver, tol, device
-        As in `solve`, for the SVM.
+    solving : SolverOptions
+        How to solve the SVM.
     until_excess, checkpoint, resume, progress
         As in `train_to_limit`.
 
@@ -96,7 +93,7 @@ def train_beside_svm(
     solution, optimum, reference = None, None, None
     if network.fixed_gates and network.has_margin_structure:
         architecture = network.architecture()
-        solution = solve(architecture.problem(X, y), solver, tol, device)
+        solution = solve(architecture.problem(X, y), *solving)
         solution.raise_for_status()
         optimum = solution.certificate.lower
         inputs = X if compare_on is None else compare_on

@@ -15,8 +15,6 @@ pairs         one row a pair: disagreement, what chance would give, their ratio,
 ============  ===============================================================================
 """
 
-from __future__ import annotations
-
 import io
 import platform
 import subprocess
@@ -38,10 +36,10 @@ import pandas as pd
 import torch
 
 import implicit_bias
-from implicit_bias.comparison import Comparison, ModelResult, compare, is_interrupted
+from implicit_bias.comparison import Comparison, ModelResult, is_interrupted
 from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.runs.configuration import RunConfig, group
-from implicit_bias.runs.models import Data, ModelFactory, load_data
+from implicit_bias.runs.configuration import RunConfig, chosen
+from implicit_bias.runs.models import ModelFactory, load_data
 
 Row: TypeAlias = Mapping[str, Any]
 Fitted: TypeAlias = Mapping[str, BinaryClassifier]
@@ -56,6 +54,7 @@ RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
 # An interrupted cell is no result, so in those that are kept these are the configuration's.
 OMITTED = ["interrupted", "steps", "planned_steps"]
 
+_data = lru_cache(maxsize=1)(load_data)  # all of MNIST is 380 MB
 # Standard error, warnings and torch's threads belong to the process: one cell at a time.
 _TURN = threading.Lock()
 
@@ -169,7 +168,8 @@ def compute(config: RunConfig, more: MoreModels = no_more) -> Outcome:
         try:
             models, pairs = _results(config, more)
         except Exception as error:
-            outcome = failure(_describe(error), time.perf_counter() - start)
+            described = f"{type(error).__name__}: {error}"
+            outcome = failure(described, time.perf_counter() - start)
             outcome = replace(outcome, traceback=traceback.format_exc())
         else:
             seconds = time.perf_counter() - start
@@ -183,7 +183,8 @@ def failure(error: str, seconds: float) -> Outcome:
 
 
 def _results(config: RunConfig, more: MoreModels) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    data = _data(_data_part(config))
+    # Equal for cells that share their data.
+    data = _data(RunConfig(**chosen(config, "Data")))
     factory = ModelFactory(config, data)
     fitted: dict[str, BinaryClassifier] = {}
     seconds: dict[str, float] = {}
@@ -194,22 +195,15 @@ def _results(config: RunConfig, more: MoreModels) -> tuple[tuple[Row, ...], tupl
         fitted[name] = model
         seconds[name] = time.perf_counter() - start
         start = time.perf_counter()
-    train, validation = data.parts.train, data.parts.validation
-    comparison = compare(
-        {name: fitted[name] for name in dict.fromkeys((*config.models, *fitted))},
-        validation.X,
-        validation.y,
-        train=(train.X, train.y),
-    )
+    order = dict.fromkeys((*config.models, *fitted))
+    comparison = data.compare({name: fitted[name] for name in order})
     return _model_rows(comparison, seconds), _rows(comparison.pair_frame())
 
 
 def _model_rows(comparison: Comparison, seconds: Mapping[str, float]) -> tuple[Row, ...]:
     frame = comparison.model_frame().drop(columns=OMITTED, errors="ignore").rename(columns=RENAMED)
-    return tuple(
-        {**row, **_bounds(model), "seconds": seconds[model.name]}
-        for row, model in zip(_rows(frame), comparison.models, strict=True)
-    )
+    rows = zip(_rows(frame), comparison.models, strict=True)
+    return tuple({**row, **_bounds(m), "seconds": seconds[m.name]} for row, m in rows)
 
 
 def _bounds(model: ModelResult) -> Row:
@@ -219,19 +213,7 @@ def _bounds(model: ModelResult) -> Row:
 
 
 def _rows(frame: pd.DataFrame) -> tuple[Row, ...]:
-    return tuple(
-        {str(name): item for name, item in row.items()} for row in frame.to_dict("records")
-    )
-
-
-def _data_part(config: RunConfig) -> RunConfig:
-    """Return the configuration of the data alone: equal for cells that share them."""
-    return RunConfig(**{name: getattr(config, name) for name in group("Data")})
-
-
-@lru_cache(maxsize=1)  # all of MNIST is 380 MB
-def _data(config: RunConfig) -> Data:
-    return load_data(config)
+    return tuple({str(k): value for k, value in row.items()} for row in frame.to_dict("records"))
 
 
 @lru_cache(maxsize=1)
@@ -248,7 +230,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):  # no git, or not our checkout
         return None
     return done.stdout.strip()
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

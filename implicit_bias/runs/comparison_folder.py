@@ -7,8 +7,6 @@
     FOLDER/report.html, models.csv, ...  see `implicit_bias.report.page`
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from implicit_bias.comparison import Comparison, compare
+from implicit_bias.comparison import Comparison
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.report.page import write_report
 from implicit_bias.report.words import names_of
@@ -24,7 +22,7 @@ from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
 from implicit_bias.runs.models import Data, fit_models
 from implicit_bias.saved_models import load_model, save_model
 from implicit_bias.storage import strict_json
-from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.storage.atomic import write_text
 
 CONFIG_FILE = "setting.json"
 MODEL_SUFFIX = ".safetensors"
@@ -63,8 +61,7 @@ def fit_comparison(
         In the order of ``config.models``.
     """
     fitted: dict[str, BinaryClassifier] = {}
-    text = strict_json.dumps(config.metadata(), indent=2)
-    write_atomically(folder / CONFIG_FILE, lambda partial: partial.write_text(text))
+    write_text(folder / CONFIG_FILE, strict_json.dumps(config.metadata(), indent=2))
     for name, model in fit_models(config, data, progress=progress):
         fitted[name] = model
         save_model(model_file(folder, name), model, config.metadata())
@@ -107,8 +104,7 @@ def write_comparison(
     folder: Path, config: RunConfig, data: Data, models: Mapping[str, BinaryClassifier]
 ) -> tuple[Comparison, Path]:
     """Compare fitted models, write report and tables into the folder, and return the page, too."""
-    train, validation = data.parts.train, data.parts.validation
-    comparison = compare(models, validation.X, validation.y, train=(train.X, train.y))
+    comparison = data.compare(models)
     facts = {
         "hidden units": str(config.units),
         "hyperplanes a unit": str(config.hyperplanes),
@@ -123,7 +119,8 @@ def write_comparison(
     }
     if stopped := [model for model in comparison.models if model.interrupted]:
         facts["interrupted"] = f"{names_of(stopped)}: not trained or solved to the end"
-    page = write_report(folder, comparison, models, train=train, evaluation=validation, facts=facts)
+    train, held_out = data.parts.train, data.parts.validation
+    page = write_report(folder, comparison, models, train=train, evaluation=held_out, facts=facts)
     return comparison, page
 
 

@@ -27,29 +27,27 @@ this module imports neither torch nor numpy before a configuration is made; `run
 models of one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from reprlib import repr as cut
 from types import UnionType
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
 
 from implicit_bias._deprecated import OldAttribute, renamed
+from implicit_bias.options import (
+    DATASET_NAMES,
+    SOLVER_NAMES,
+    TOLERANCE,
+    OnFailure,
+    SolverOptions,
+    ThresholdRule,
+)
 from implicit_bias.storage import strict_json
 
 T = TypeVar("T")
-Threshold: TypeAlias = Literal["median", "random", "zero"]
 Protocol: TypeAlias = Literal["default", "lippl2022"]
-OnFailure: TypeAlias = Literal["warn", "soft", "drop"]
 
-# The tests hold these against `datasets.DATASET_NAMES` and `solvers.SOLVER_NAMES`.
-DATASETS = ("digits", "mnist", "fashion-mnist", "xor", "circles", "moons", "spirals", "blobs")
-SOLVERS = (
-    *("auto", "interior-point", "feature-space", "working-set", "active-set", "multiprecision"),
-    *("ecos", "osqp", "clarabel", "scs"),
-)
 MODEL_NAMES = (
     *("gd-gln", "local-gln", "svm-gln", "svm-l2", "svm-shallow", "svm-linear"),
     *("gd-relu", "svm-rc", "svm-lc", "svm-hl"),
@@ -69,6 +67,7 @@ def option(
     choices: tuple[str, ...] = (),
     least: int | None = None,
     most: int | None = None,
+    within: str = "",
 ) -> T:
     """Declare a field of `RunConfig`.
 
@@ -83,10 +82,12 @@ def option(
     choices : tuple of str
         The names that it may take; empty for any value.
     least, most : int, optional
-        The smallest and the largest number that it may be.
+        The smallest and the largest whole number that it may be.
+    within : str
+        Interval that it must be in, as in `check_number`; None is allowed, too.
     """
-    metadata = {"group": group, "help": help, "choices": choices, "least": least, "most": most}
-    return field(default=default, metadata=metadata)
+    limits = {"choices": choices, "least": least, "most": most, "within": within}
+    return field(default=default, metadata={"group": group, "help": help, **limits})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,7 @@ class RunConfig:
         A name or number out of its range.
     """
 
-    dataset: str = option("digits", "Data", "Data set", choices=DATASETS)
+    dataset: str = option("digits", "Data", "Data set", choices=DATASET_NAMES)
     positive: tuple[int, ...] | None = option(
         None, "Data", "Digits of the class +1, such as 0,1,2 (default 0,1,2,3,4)"
     )
@@ -121,8 +122,8 @@ class RunConfig:
     )
     units: int = option(20, "Architecture", "Hidden units H", least=1, most=1_000_000)
     hyperplanes: int = option(1, "Architecture", "Hyperplanes a unit, k: C = 2^k contexts", least=0)
-    threshold: Threshold = option(
-        "median", "Architecture", "Thresholds of the hyperplanes", choices=get_args(Threshold)
+    threshold: ThresholdRule = option(
+        "median", "Architecture", "Thresholds of the hyperplanes", choices=get_args(ThresholdRule)
     )
     seed: int = option(1, "Architecture", "Seed of gates, weights and batches", least=0)
     split_seed: int = option(1, "Data", "Seed of the training/validation split")
@@ -132,18 +133,21 @@ class RunConfig:
         "The package's own split, draws and training, or the published ones",
         choices=get_args(Protocol),
     )
-    C: float = option(math.inf, "Margin", "Weight of the hinge loss; inf: hard margin")
+    C: float = option(
+        math.inf, "Margin", "Weight of the hinge loss; inf: hard margin", within="(0, inf]"
+    )
     on_failure: OnFailure = option(
         "warn",
         "Margin",
         "Where samples are not separable: warn, solve the soft margin, or drop the samples that "
         "the soft margin misclassifies",
-        choices=get_args(OnFailure),
+        choices=("warn", "soft", "drop"),
     )
     soft_C: float | None = option(
         None,
         "Margin",
         "C of the soft margin that soft and drop solve (default 100 / rms feature norm)",
+        within="(0, inf)",
     )
     steps: int = option(3200, "Training", "Gradient steps", least=1)
     batch_size: int | None = option(128, "Training", "Samples a step; 0 for all")
@@ -151,22 +155,17 @@ class RunConfig:
     momentum: float = option(
         0.9, "Training", "Momentum of gradient descent (by the protocol lippl2022: 0)"
     )
-    solver: str = option("auto", "Solver", "Solver of the SVMs", choices=SOLVERS)
-    tol: float = option(1e-6, "Solver", "Relative gap between the certified bounds")
+    solver: str = option("auto", "Solver", "Solver of the SVMs", choices=SOLVER_NAMES)
+    tol: float = option(TOLERANCE, "Solver", "Relative gap between the certified bounds")
     device: str = option("cpu", "Solver", "Where torch computes, such as cpu, cuda or cuda:1")
 
     def __post_init__(self) -> None:
         # Zero is how a command line and a TOML file, which has no null, say "all samples".
         object.__setattr__(self, "batch_size", self.batch_size or None)
         for described in fields(self):
-            _check(described.name, getattr(self, described.name), **described.metadata)
+            _check(described, getattr(self, described.name))
         if len(set(self.models)) < len(self.models):
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
-        if not self.C > 0 or not (self.soft_C is None or 0 < self.soft_C < math.inf):
-            raise ValueError(
-                f"C must be in (0, inf] and soft_C positive and finite, got {self.C} and "
-                f"{self.soft_C}"
-            )
         if self.protocol == "lippl2022" and self.dataset != "mnist":
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
         if self.protocol == "lippl2022" and self.threshold == "zero":
@@ -188,6 +187,11 @@ class RunConfig:
         defaults = {field.name: field.default for field in fields(self)}
         same = (getattr(self, name) == defaults[name] for name in RELEASED_TRAINING)
         return self.protocol == "lippl2022" and all(same)
+
+    @property
+    def solving(self) -> SolverOptions:
+        """How to solve."""
+        return SolverOptions(self.solver, self.tol, self.device)
 
     def metadata(self) -> dict[str, Any]:
         """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity."""
@@ -219,6 +223,11 @@ def group(*names: str) -> tuple[str, ...]:
     return tuple(f.name for f in fields(RunConfig) if {f.name, f.metadata["group"]} & {*names})
 
 
+def chosen(config: RunConfig, *names: str) -> dict[str, Any]:
+    """Return the values of the fields in these groups, or of these names."""
+    return strict_json.attributes(config, *group(*names))
+
+
 def kinds(name: str) -> tuple[Any, ...]:
     """Return the types that a field of `RunConfig` is declared with, one by one."""
     hint = _HINTS[name]
@@ -228,35 +237,26 @@ def kinds(name: str) -> tuple[Any, ...]:
 _HINTS = get_type_hints(RunConfig)
 
 
-def _check(
-    name: str,
-    value: Any,
-    *,
-    choices: tuple[str, ...],
-    least: int | None,
-    most: int | None,
-    **described: str,
-) -> None:
-    """Refuse a value that is none of the choices, less than the least or more than the most."""
-    if most is not None and value > most:
-        raise ValueError(f"{name} must be at most {most}, got {value}")
-    if least is not None and value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    chosen = value if isinstance(value, tuple) else (value,)
-    if choices and not chosen:
-        raise ValueError(f"{name} must name at least one of {', '.join(choices)}")
-    for item in chosen if choices else ():
-        if item not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {cut(item)}")
+def _check(described: Field[Any], value: Any) -> None:
+    """Refuse a value that its field's metadata do not allow."""
+    from implicit_bias.validation import check_choice, check_count, check_number  # needs numpy
+
+    name, limits = described.name, described.metadata
+    if limits["least"] is not None:
+        check_count(value, name, limits["least"], limits["most"])
+    if limits["within"] and value is not None:
+        check_number(value, name, limits["within"])
+    if choices := limits["choices"]:
+        if value == ():
+            raise ValueError(f"{name} must name at least one of {', '.join(choices)}")
+        for item in value if isinstance(value, tuple) else (value,):
+            check_choice(item, name, choices)
 
 
+_MOVED = ("Data", "fit_models", "load_data")
 __getattr__ = renamed(
     __name__,
-    {
-        "Setting": "runs.configuration.RunConfig",
-        "Builders": "runs.models.ModelFactory",
-        "Data": "runs.models.Data",
-        "fit_models": "runs.models.fit_models",
-        "load_data": "runs.models.load_data",
-    },
+    Setting="RunConfig",
+    Builders="runs.models.ModelFactory",
+    **{name: f"runs.models.{name}" for name in _MOVED},
 )

@@ -12,19 +12,16 @@ The columns of a configuration are the fields of `RunConfig`, but that ``models`
 ``cell_models``.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from implicit_bias.runs.cell import Outcome
 from implicit_bias.runs.store import Record
-from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.storage.atomic import write_tables as write_tables
+from implicit_bias.storage.strict_json import attributes
 
 
 def tables(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
@@ -35,23 +32,8 @@ def tables(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
         cells.append({**config, **_cell_columns(record.outcome)})
         models += [{**config, **row} for row in record.outcome.models]
         pairs += [{**config, **row} for row in record.outcome.pairs]
-    return {
-        "cells": pd.DataFrame(cells),
-        "models": pd.DataFrame(models),
-        "pairs": pd.DataFrame(pairs),
-    }
-
-
-def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list[Path]:
-    """Write each table as NAME.parquet and NAME.csv, and return the files."""
-    folder = Path(folder)
-    files = []
-    for name, frame in frames.items():
-        parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
-        write_atomically(parquet, frame.to_parquet)
-        write_atomically(csv, partial(frame.to_csv, index=False))
-        files += [parquet, csv]
-    return files
+    rows = {"cells": cells, "models": models, "pairs": pairs}
+    return {name: pd.DataFrame(table) for name, table in rows.items()}
 
 
 def _config_columns(record: Record) -> dict[str, Any]:
@@ -64,12 +46,6 @@ def _config_columns(record: Record) -> dict[str, Any]:
 
 def _cell_columns(outcome: Outcome) -> dict[str, Any]:
     origin = asdict(outcome.origin)
-    versions = origin.pop("dependencies")
-    return {
-        "status": outcome.status,
-        "error": outcome.error,
-        "warnings": "; ".join(outcome.warnings),
-        "seconds": outcome.seconds,
-        **origin,
-        **versions,
-    }
+    columns = attributes(outcome, "status", "error", "warnings", "seconds")
+    columns["warnings"] = "; ".join(outcome.warnings)
+    return columns | origin | origin.pop("dependencies")

@@ -10,12 +10,10 @@ network of several hidden layers       how stationary it is: it has no convex pr
 =====================================  ======================================================
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -25,20 +23,18 @@ from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
 from implicit_bias.networks import Network
+from implicit_bias.options import DEFAULTS, SolverOptions
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Solution
-from implicit_bias.solvers import solve as solve_problem
+from implicit_bias.solvers import Solution, solve
 from implicit_bias.stationarity import (
     FEW_SAMPLES,
     NetworkCertificate,
-    Stationarity,
     balance,
     certify_network,
     stationarity,
 )
-
-# Solves a program, or does not.
-Solved: TypeAlias = Callable[[MarginProblem], Solution | None]
+from implicit_bias.storage.strict_json import attributes
+from implicit_bias.wording import percent
 
 # By how much the dual norm of a dead unit must exceed 1 to be worth reporting.
 REACH = 0.01
@@ -64,10 +60,7 @@ def grade(
     model: BinaryClassifier,
     samples: Dataset,
     *,
-    solve: bool = True,
-    solver: str = "auto",
-    tol: float = 1e-6,
-    device: str = "cpu",
+    solving: SolverOptions | None = DEFAULTS,
     multipliers: bool | None = None,
 ) -> Grade:
     """Bound how far a fitted model is from the optimum of its own program.
@@ -78,32 +71,25 @@ def grade(
         An SVM or a network, fitted.
     samples : Dataset
         The samples that it was fitted to.
-    solve : bool
-        Solve the program for a lower bound; else use the model's own dual variables.
-    solver, tol, device
-        As in `implicit_bias.solve`.
+    solving : SolverOptions or None
+        How to solve the program, for a lower bound; None uses the model's own dual variables.
     multipliers : bool, optional
         Whether to measure how stationary a network of one hidden layer is; by default where that
         takes a moment only.
     """
-
-    def solved(problem: MarginProblem) -> Solution | None:
-        return solve_problem(problem, solver, tol, device) if solve else None
-
     if not isinstance(model, GLNClassifier | ReLUClassifier):
-        return _with_training(model, _grade_svm(model, samples, solved))
-    if not model.network_.has_margin_structure:
-        return _with_training(model, _grade_deep(model.network_, samples))
-    if multipliers is None:
-        multipliers = len(samples) <= FEW_SAMPLES
-    return _with_training(model, _grade_network(model, samples, solved, multipliers))
-
-
-def _with_training(model: BinaryClassifier, graded: Grade) -> Grade:
-    """Add how long the network was trained that a model is, or has its gates from."""
+        graded = _grade_svm(model, samples, solving)
+    elif not model.network_.has_margin_structure:
+        graded = _grade_deep(model.network_, samples)
+    else:
+        few = len(samples) <= FEW_SAMPLES
+        graded = _grade_network(
+            model, samples, solving, few if multipliers is None else multipliers
+        )
     training = training_of(model)
     if training is None:
         return graded
+    # How long the network was trained that the model is, or has its gates from.
     done, planned = training.steps, training.config.steps
     values = {"steps": done, "planned_steps": planned, "interrupted": training.interrupted}
     note = f"Training was interrupted after {done:,} of {planned:,} steps."
@@ -111,37 +97,39 @@ def _with_training(model: BinaryClassifier, graded: Grade) -> Grade:
     return Grade({**graded.values, **values}, notes)
 
 
-def _grade_svm(model: BinaryClassifier, samples: Dataset, solved: Solved) -> Grade:
+def _solved(problem: MarginProblem, solving: SolverOptions | None) -> Solution | None:
+    return None if solving is None else solve(problem, *solving)
+
+
+def _grade_svm(model: BinaryClassifier, samples: Dataset, solving: SolverOptions | None) -> Grade:
     view = model.margin_view()
     assert view is not None
     assert view.solution is not None
     problem = view.problem(samples.X, samples.y)
     alpha, status = view.alpha(problem), view.solution.status
-    if (solution := solved(problem)) is not None:
+    if (solution := _solved(problem, solving)) is not None:
         alpha, status = solution.alpha, solution.status
     bounds = certify(problem, view.coef, alpha, view.intercept)
-    return Grade(
-        {
-            "lower": bounds.lower,
-            "upper": bounds.upper,
-            "gap": bounds.gap,
-            "min_margin": bounds.min_margin,
-            "status": status.label,
-            "samples": problem.n_samples,
-            "left out": len(samples) - problem.n_samples,
-            "C": view.C,
-        }
-    )
+    facts = {
+        "status": status.label,
+        "samples": problem.n_samples,
+        "left out": len(samples) - problem.n_samples,
+        "C": view.C,
+    }
+    return Grade(attributes(bounds, "lower", "upper", "gap", "min_margin") | facts)
 
 
 def _grade_network(
-    model: GLNClassifier | ReLUClassifier, samples: Dataset, solved: Solved, multipliers: bool
+    model: GLNClassifier | ReLUClassifier,
+    samples: Dataset,
+    solving: SolverOptions | None,
+    multipliers: bool,
 ) -> Grade:
     """Bounds on a network of one hidden layer: by its multipliers, and by the solved SVM."""
     network, coef = model.network_, model.network_.coef()
     found = certify_network(network, samples.X, samples.y, multipliers=multipliers)
     problem = found.problem
-    solution = solved(problem)
+    solution = _solved(problem, solving)
     if solution is not None:
         found = replace(found, given=certify(problem, coef, solution.alpha))
     bounds = found.certificate
@@ -160,7 +148,7 @@ def _grade_network(
         return Grade(values, (note,))
     if found.stationarity is not None and found.by_multipliers is not None:
         own = found.by_multipliers.lower
-        values |= {"lower_by_multipliers": own, **_measures(found.stationarity)}
+        values |= {"lower_by_multipliers": own, **found.stationarity.measures()}
     values["dead_units"] = [
         {"unit": h, "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
         for h in found.dead.tolist()
@@ -171,30 +159,12 @@ def _grade_network(
 def _grade_deep(network: Network, samples: Dataset) -> Grade:
     """Stationarity of a network of several hidden layers, which has no convex program."""
     found = stationarity(network, network.prepare(samples.X), samples.y)
-    return Grade(
-        {
-            "min_margin": found.min_margin,
-            "samples": len(samples),
-            "balance": balance(network),
-            **_measures(found),
-        },
-        (
-            "A network of several hidden layers has no convex program, so there are no bounds on "
-            "its norm: kkt gap 0 is a stationary point.",
-        ),
+    facts = {"samples": len(samples), "balance": balance(network)}
+    note = (
+        "A network of several hidden layers has no convex program, so there are no bounds on its "
+        "norm: kkt gap 0 is a stationary point."
     )
-
-
-def _measures(found: Stationarity) -> dict[str, float]:
-    return {
-        "degree": found.degree,
-        "normalised_margin": found.normalised_margin,
-        "residual": found.residual,
-        "slackness": found.slackness,
-        "kkt_gap": found.gap,
-        "epsilon": found.epsilon,
-        "delta": found.delta,
-    }
+    return Grade({"min_margin": found.min_margin, **facts, **found.measures()}, (note,))
 
 
 def _notes(network: Network, found: NetworkCertificate, local: bool) -> Iterator[str]:
@@ -209,7 +179,7 @@ def _notes(network: Network, found: NetworkCertificate, local: bool) -> Iterator
         goal = "the limit" if network.fixed_gates else "the limit that it has if its gates stay"
         if local:
             goal = "the optimum; its units learned one by one, so that need not be its limit"
-        yield f"The network is within {100 * gap:.2f} % of {goal}."
+        yield f"The network is within {percent(gap, 2, space=' ')} of {goal}."
     reaching = [h for h in found.dead if found.dual_norms[h] > 1.0 + REACH]
     if reaching and not local:
         yield (

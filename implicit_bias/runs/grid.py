@@ -28,6 +28,7 @@ import math
 import textwrap
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
@@ -195,9 +196,9 @@ def _parse(suffix: str, text: str) -> dict[str, Any]:
                 values = yaml.safe_load(text)
             except yaml.YAMLError as error:
                 raise ValueError(f"not YAML: {error}") from error
-            if not isinstance(values, dict):
-                raise ValueError("a grid is a mapping from configuration fields to their values")
-            return values
+            if isinstance(values, dict):
+                return values
+            raise ValueError("a grid is a mapping from configuration fields to their values")
     raise ValueError("a grid is a .toml or a .yaml file")
 
 
@@ -236,27 +237,19 @@ def _typed(field: str, value: Any) -> Any:
     """Return a value as the type that the field is declared with: 1 and 1.0 are one momentum."""
     for kind in kinds(field):
         if kind is float and type(value) in (int, float, str):
-            number = _number(value)
-            if not math.isnan(number):
-                return number
+            with suppress(ValueError):  # also text, because 1e-6 is text to YAML
+                if not math.isnan(number := float(value)):
+                    return number
         elif get_origin(kind) is tuple and isinstance(value, list | tuple):
             if all(type(item) is get_args(kind)[0] for item in value):
                 return tuple(value)
         elif type(value) is (str if get_origin(kind) is Literal else kind):
             return value
-    declared = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds(field))
-    cure = (
-        "write a list" if type(value) is str and _holds_list(field) else f"its type is {declared}"
-    )
+    cure = "write a list"
+    if type(value) is not str or not _holds_list(field):
+        names = (getattr(kind, "__name__", str(kind)) for kind in kinds(field))
+        cure = f"its type is {' or '.join(names)}"
     raise ValueError(f"{field} cannot be {cut(value)}: {cure}")
-
-
-def _number(value: float | str) -> float:
-    """Read a number; also as text, because 1e-6 is text to YAML, and nan where it is none."""
-    try:
-        return float(value)
-    except ValueError:
-        return math.nan
 
 
 def _nearest(key: str) -> str:

@@ -1,13 +1,12 @@
 """From a run's configuration to its data and its fitted models."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, TypedDict
+from functools import cached_property, partial
+from typing import Any
 
 from implicit_bias._deprecated import OldAttribute
+from implicit_bias.comparison import Comparison, compare
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.estimators.base import BinaryClassifier
@@ -16,7 +15,7 @@ from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenL
 from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.networks import Network
 from implicit_bias.protocols import lippl2022
-from implicit_bias.runs.configuration import OnFailure, RunConfig
+from implicit_bias.runs.configuration import RunConfig, chosen
 
 # These take what gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
@@ -33,30 +32,10 @@ class Data:
     everything: Dataset
     parts: Split
 
-
-class SvmOptions(TypedDict):
-    """Arguments by which a margin classifier knows how to solve."""
-
-    C: float
-    solver: str
-    tol: float
-    device: str
-    on_failure: OnFailure
-    soft_C: float | None
-    fit_intercept: bool
-
-
-class NetworkOptions(TypedDict):
-    """Arguments by which a network classifier knows how to train."""
-
-    steps: int
-    batch_size: int | None
-    learning_rate: float
-    momentum: float
-    dtype: Literal["float32", "float64"]
-    device: str
-    random_state: int
-    progress: bool
+    def compare(self, models: Mapping[str, BinaryClassifier]) -> Comparison:
+        """Compare models that were fitted to the training samples, on the validation samples."""
+        train, validation = self.parts.train, self.parts.validation
+        return compare(models, validation.X, validation.y, train=(train.X, train.y))
 
 
 def load_data(config: RunConfig) -> Data:
@@ -99,7 +78,6 @@ class ModelFactory:
     def __init__(self, config: RunConfig, data: Data, *, progress: bool = False) -> None:
         self.config, self.data, self.progress = config, data, progress
         self.published = config.protocol == "lippl2022"
-        self._contexts: HyperplaneContexts | None = None
 
     def fit(self) -> Iterator[tuple[str, BinaryClassifier]]:
         """Fit the models of the configuration, and yield each once it is done.
@@ -116,7 +94,7 @@ class ModelFactory:
         """
         names = self.config.models
         order = sorted(names, key=lambda name: name in NEED_RELU)
-        if any(name in NEED_RELU for name in order) and "gd-relu" not in order:
+        if order[-1] in NEED_RELU and "gd-relu" not in order:
             order = ["gd-relu", *order]
         relu: ReLUClassifier | None = None
         for name in order:
@@ -164,13 +142,11 @@ class ModelFactory:
                 return GatedSVC(**svm)
             case "svm-rc":
                 return GatedSVC(self.unit_gates(), **svm)
-            case "svm-lc":
-                assert relu is not None
+            case "svm-lc" if relu is not None:
                 return GatedReLUSVC(gates=relu, **svm)
-            case "svm-hl":
-                assert relu is not None
+            case "svm-hl" if relu is not None:
                 return HiddenLayerSVC(relu, **svm)
-        raise ValueError(f"no model is called {name!r}")
+        raise ValueError(f"no model is called {name!r}, or it needs a trained gd-relu")
 
     def build_network(
         self, name: str, *, homogeneous: bool = False
@@ -181,16 +157,12 @@ class ModelFactory:
         """
         published = self.published and not homogeneous
         config, size = self.config, (self.config.units, self.config.hyperplanes)
-        training = NetworkOptions(
-            steps=config.steps,
-            batch_size=config.batch_size,
-            learning_rate=config.learning_rate,
-            momentum=config.momentum,
-            dtype="float32" if published else "float64",
-            device=config.device,
-            random_state=config.seed,
-            progress=self.progress,
-        )
+        training = {
+            **chosen(config, "Training", "device"),
+            "dtype": "float32" if published else "float64",
+            "random_state": config.seed,
+            "progress": self.progress,
+        }
         match name:
             case "gd-gln":
                 contexts = self.contexts()
@@ -201,59 +173,38 @@ class ModelFactory:
                 return ReLUClassifier(config.units, **training)
         raise ValueError(f"no network is called {name!r}")
 
-    def svm_options(self) -> SvmOptions:
+    def svm_options(self) -> dict[str, Any]:
         """Return the arguments of a margin classifier that say how to solve.
 
         Without an intercept: the data have a constant feature, in the norm, as published.
         """
-        config = self.config
-        return SvmOptions(
-            C=config.C,
-            solver=config.solver,
-            tol=config.tol,
-            device=config.device,
-            on_failure=config.on_failure,
-            soft_C=config.soft_C,
-            fit_intercept=False,
-        )
+        return chosen(self.config, "Margin", "Solver") | {"fit_intercept": False}
 
     def contexts(self) -> HyperplaneContexts:
         """Return the contexts of the gated linear models, drawn once: they all share them."""
-        if self._contexts is None:
-            self._contexts = self._draw_contexts()
         return self._contexts
 
-    def _draw_contexts(self) -> HyperplaneContexts:
+    @cached_property
+    def _contexts(self) -> HyperplaneContexts:
         config, X = self.config, self.data.parts.train.X
-        if self.published:
-            return lippl2022.draw_contexts(
-                X,
-                config.units,
-                config.hyperplanes,
-                threshold="median" if config.threshold == "median" else "random",
-                reference=self.data.everything.X,
-                seed=config.seed,
-            )
-        return HyperplaneContexts.random(
-            X,
-            config.units,
-            config.hyperplanes,
-            threshold=config.threshold,
-            random_state=config.seed,
+        size = (config.units, config.hyperplanes)
+        if not self.published:
+            rule, seed = config.threshold, config.seed
+            return HyperplaneContexts.random(X, *size, threshold=rule, random_state=seed)
+        rule = "median" if config.threshold == "median" else "random"
+        reference = self.data.everything.X
+        return lippl2022.draw_contexts(
+            X, *size, threshold=rule, reference=reference, seed=config.seed
         )
 
     def unit_gates(self) -> Gating:
         """Draw the gates of svm-rc."""
-        config = self.config
+        units, rule, seed = self.config.units, self.config.threshold, self.config.seed
         if self.published:
             reference = self.data.everything.X
-            return lippl2022.draw_unit_gates(config.units, reference=reference, seed=config.seed)
-        return UnitGates.random(
-            self.data.parts.train.X,
-            config.units,
-            threshold=config.threshold,
-            random_state=config.seed,
-        )
+            return lippl2022.draw_unit_gates(units, reference=reference, seed=seed)
+        X = self.data.parts.train.X
+        return UnitGates.random(X, units, threshold=rule, random_state=seed)
 
     setting = OldAttribute("config")
     solving = OldAttribute("svm_options")

@@ -22,7 +22,6 @@ from contextlib import suppress
 from enum import Enum
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any
 
 GIB = 2**30
@@ -142,12 +141,7 @@ class Process:
     def __enter__(self) -> Process:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
 

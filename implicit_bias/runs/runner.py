@@ -6,12 +6,9 @@ the rest goes on. Several runs may fill one store at a time: each cell is comput
 claims it first.
 """
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import overload
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.runs.backends import Backend
@@ -76,7 +73,7 @@ def run_grid(
         claimed.release(*claimed.held)
 
 
-class _Claimed(Sequence[RunConfig]):
+class _Claimed(Collection[RunConfig]):
     """Cells; iterated are those that are still to compute, each claimed when it is its turn.
 
     So a backend that takes one at a time leaves the others to other runs.
@@ -89,12 +86,8 @@ class _Claimed(Sequence[RunConfig]):
     def __len__(self) -> int:
         return len(self.cells)
 
-    @overload
-    def __getitem__(self, index: int) -> RunConfig: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[RunConfig]: ...
-    def __getitem__(self, index: int | slice) -> RunConfig | Sequence[RunConfig]:
-        return self.cells[index]
+    def __contains__(self, cell: object) -> bool:
+        return cell in self.cells
 
     def __iter__(self) -> Iterator[RunConfig]:
         for cell in self.cells:
@@ -122,4 +115,4 @@ def _stamp(store: Store, key: str) -> int:
         return 0
 
 
-__getattr__ = renamed(__name__, {"take_stock": "runs.runner.inventory"})
+__getattr__ = renamed(__name__, take_stock="inventory")

@@ -17,8 +17,6 @@ the worst case, two processes that take over the same claim at the same moment, 
 twice.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -34,7 +32,7 @@ from implicit_bias.runs.cell import Origin, Outcome
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
 from implicit_bias.storage import strict_json
-from implicit_bias.storage.atomic import write_atomically
+from implicit_bias.storage.atomic import write_text
 
 FORMAT = "implicit-bias results 1"
 HEAD = "store.json"
@@ -202,7 +200,8 @@ class Store:
 
     def inventory(self, keys: Iterable[str]) -> Inventory:
         """Read the records of these cells."""
-        records: dict[str, Record] = {}
+        done: dict[str, Record] = {}
+        failed: dict[str, Record] = {}
         damaged: dict[str, str] = {}
         missing = []
         for key in keys:
@@ -214,17 +213,12 @@ class Store:
             if record is None:
                 missing.append(key)
             else:
-                records[key] = record
-        return Inventory(
-            done={k: record for k, record in records.items() if record.outcome.status == "done"},
-            failed={k: record for k, record in records.items() if record.outcome.status != "done"},
-            damaged=damaged,
-            missing=tuple(missing),
-        )
+                (done if record.outcome.status == "done" else failed)[key] = record
+        return Inventory(done, failed, damaged, tuple(missing))
 
     def _write(self, file: Path, text: str) -> None:
         try:
-            write_atomically(file, lambda partial: partial.write_text(text, encoding="utf-8"))
+            write_text(file, text)
         except OSError as error:
             raise self._unwritable(error) from error
 

@@ -10,8 +10,6 @@ Source: Lippl, Abbott, Chung (2022), section 5, for SVM-LC. The trajectory is no
 paper; derived here.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -19,10 +19,11 @@ paths.py            paths over C, growing data, gates
 ==================  ========================================================================
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from implicit_bias import _lazy
 from implicit_bias._deprecated import renamed
+from implicit_bias.options import SOLVER_NAMES, OnFailure, SolverName
 from implicit_bias.solvers.base import (
     BoundsAt,
     Solution,
@@ -31,13 +32,8 @@ from implicit_bias.solvers.base import (
     SolveStats,
     Tolerances,
 )
-from implicit_bias.solvers.choice import (
-    INTERIOR_POINT_LIMIT,
-    SOLVER_NAMES,
-    SolverName,
-    choose_solver,
-)
-from implicit_bias.solvers.relaxation import OnFailure, Relaxed
+from implicit_bias.solvers.choice import INTERIOR_POINT_LIMIT, choose_solver
+from implicit_bias.solvers.relaxation import Relaxed
 from implicit_bias.solvers.solve import solve, solve_relaxed
 
 if TYPE_CHECKING:
@@ -48,42 +44,21 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.working_set import WorkingSet
 
-__all__ = [
-    "ActiveSet",
-    "CvxpySolver",
-    "FeatureSpace",
-    "InteriorPoint",
-    "MultiPrecision",
-    "WorkingSet",
-    "INTERIOR_POINT_LIMIT",
-    "SOLVER_NAMES",
-    "BoundsAt",
-    "OnFailure",
-    "Relaxed",
-    "Solution",
-    "SolveError",
-    "SolveStats",
-    "Solver",
-    "SolverName",
-    "Tolerances",
-    "choose_solver",
-    "solve",
-    "solve_relaxed",
-]
-
-# Imported on first use: they need torch or CVXPY.
-_METHODS = {
-    "ActiveSet": "active_set",
-    "CvxpySolver": "cvxpy_solver",
-    "FeatureSpace": "feature_space",
-    "InteriorPoint": "interior_point",
-    "MultiPrecision": "multiprecision",
-    "WorkingSet": "working_set",
+# All that the package offers; the methods are imported on first use: they need torch or CVXPY.
+HOMES = {
+    "base": ("BoundsAt", "Solution", "SolveError", "SolveStats", "Solver", "Tolerances"),
+    "choice": ("INTERIOR_POINT_LIMIT", "SOLVER_NAMES", "SolverName", "choose_solver"),
+    "relaxation": ("OnFailure", "Relaxed"),
+    "solve": ("solve", "solve_relaxed"),
+    "active_set": ("ActiveSet",),
+    "cvxpy_solver": ("CvxpySolver",),
+    "feature_space": ("FeatureSpace",),
+    "interior_point": ("InteriorPoint",),
+    "multiprecision": ("MultiPrecision",),
+    "working_set": ("WorkingSet",),
 }
-_old_names = renamed(__name__, {"Progress": "solvers.base.BoundsAt"})
+_old_names = renamed(__name__, Progress="solvers.base.BoundsAt")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _METHODS:
-        return _old_names(name)
-    return getattr(import_module(f"implicit_bias.solvers.{_METHODS[name]}"), name)
+    return _old_names(name) if name == "Progress" else _lazy.find(__name__, HOMES, name)

@@ -1,4 +1,4 @@
-r"""Newton's method on the support vectors, from the solution of a problem nearby.
+r"""Newton's method on the support vectors, from the solution of a similar problem.
 
 The KKT conditions (`interior_point`), written as projections, with any q_n, sigma > 0:
 
@@ -18,8 +18,8 @@ alpha, d, V and U are linear, so the residual of the projections costs nothing t
 changes by a few samples, so the inner products of its inputs are kept (`_Gram`). Once the sets
 are right two steps reach rounding, and all is certified as any other answer.
 
-From a solution nearby most sets are right at the start, and |F| is a fraction of N: a step costs
-little beside those of the interior point, which sees all samples. Where Newton makes no headway
+From there most sets are right at the start, and |F| is a fraction of N: a step costs little beside
+those of the interior point, which sees all samples. Where Newton makes no headway
 (far from the start, as a change of a few gates in a thousand can be; data that are not
 separable) the fall-back solves.
 
@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -49,9 +50,13 @@ from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.scaled_problem import ScaledProblem, ScaledSamples, peak_memory
+from implicit_bias.solvers.scaled_problem import (
+    TINY,
+    ScaledProblem,
+    ScaledSamples,
+    peak_memory,
+)
 
-TINY = float(np.finfo(np.float64).tiny)
 # A start with a larger max_g ||V_g|| is too far away to warm-start from: at its own problem that
 # was 1.
 FARTHEST = 2.0
@@ -85,10 +90,7 @@ class ActiveSet(NativeSolver):
 
     fallback: NativeSolver
 
-    @property
-    def name(self) -> str:
-        """What `solve` calls it."""
-        return "active-set"
+    name: ClassVar[str] = "active-set"
 
     @property
     def own_limit(self) -> int:
@@ -141,7 +143,7 @@ class _ActiveSetRun(Run):
         if float(view.squares.max()) > FARTHEST**2:
             return False
         best = _Best(point, view)
-        self._answer = partial(_arrays, scaled, best)
+        self._answer = lambda: scaled.answer(best.alpha, best.V, best.d, best.beta)
         for _ in range(MAX_STEPS):
             best.update(point, view)
             yield self._best_so_far(best.lower / scaled.scale, best.upper / scaled.scale)
@@ -171,12 +173,6 @@ class _ActiveSetRun(Run):
         return feasible and best.upper <= (1 + AIM * tolerances.gap) * best.lower
 
 
-def _arrays(scaled: ScaledProblem, best: _Best) -> Answer:
-    """Return what attains the best bounds, in the problem's units."""
-    alpha = (best.alpha / scaled.nu).cpu().numpy()
-    return Answer(alpha, scaled.coef(best.V, best.d) / scaled.scale, float(best.beta.sum()))
-
-
 @dataclass(frozen=True)
 class _Point:
     """An iterate, or a direction."""
@@ -189,21 +185,14 @@ class _Point:
 
     @classmethod
     def of(cls, scaled: ScaledProblem, start: Start) -> _Point:
-        alpha = scaled.full(scaled.n_samples, 0.0)
-        alpha[: len(start.alpha)] = scaled.tensor(start.alpha)
-        alpha *= scaled.nu
+        alpha = scaled.alpha_of(start)
         V = scaled.rows.dual_vectors(alpha)
         d = scaled.scale * scaled.tensor(start.group_scale)
         return cls(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))
 
     def moved(self, step: _Point, length: float) -> _Point:
-        return _Point(
-            self.alpha + length * step.alpha,
-            self.d + length * step.d,
-            self.V + length * step.V,
-            self.U + length * step.U,
-            self.beta + length * step.beta,
-        )
+        along = vars(step)
+        return _Point(**{name: x + length * along[name] for name, x in vars(self).items()})
 
 
 class _View:
@@ -233,13 +222,7 @@ class _View:
         self.residual = float(q @ change.square()) / size + by_d
         # The bounds.
         norm = float(torch.dot(d.abs(), self.squares.sqrt()))
-        smallest = float((margins / scaled.b).min())
-        if scaled.soft:
-            self.violation = 0.0
-            self.upper = norm + float(scaled.C @ (-self.excess).clamp(min=0.0))
-        else:
-            self.violation = max(1.0 - smallest, 0.0)
-            self.upper = norm / smallest if smallest > 0 else np.inf
+        self.upper, self.violation = scaled.upper(norm, margins)
         # What clipping changes in V_g is at most what it takes: features have norm 1.
         outside = float((alpha - self.clipped).abs().sum())
         largest = float(self.squares.max().sqrt()) + outside

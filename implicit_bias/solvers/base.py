@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.exact import ExactAnswer
+from implicit_bias.options import TOLERANCE
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array, check_number
 
@@ -34,7 +35,7 @@ class Tolerances:
         scaled to norm 1, any separator of norm 1 would have a margin as small.
     """
 
-    gap: float = 1e-6
+    gap: float = TOLERANCE
     feasibility: float = 1e-6
     infeasibility: float = 1e-9
 
@@ -254,11 +255,4 @@ class Solver(ABC):
         """Solve, reporting bounds on the way."""
 
 
-__getattr__ = renamed(
-    __name__,
-    {
-        "Progress": "solvers.base.BoundsAt",
-        "Report": "solvers.base.OnProgress",
-        "silent": "solvers.base.no_report",
-    },
-)
+__getattr__ = renamed(__name__, Progress="BoundsAt", Report="OnProgress", silent="no_report")

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from implicit_bias.options import SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Solver, Start, Tolerances
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.validation import as_device
 
-SolverName: TypeAlias = Literal[
-    "auto",
-    "interior-point",
-    "feature-space",
-    "working-set",
-    "active-set",
-    "multiprecision",
-    "ecos",
-    "osqp",
-    "clarabel",
-    "scs",
-]
-SOLVER_NAMES: tuple[str, ...] = get_args(SolverName)
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000
 # With this many samples, and this many of them a feature, factors of the features are cheaper.

@@ -35,12 +35,10 @@ A metric enters through the equivalent plain gates (see `MarginProblem.root`).
 Source of the primal: Lippl, Abbott, Chung (2022), section 4 and their published code.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import cvxpy as cp
 import numpy as np
@@ -137,13 +135,10 @@ class CvxpySolver(Solver):
                 "OSQP solves quadratic programs only: one group and a hard margin (C=inf); "
                 "choose another solver for this problem"
             )
-        method = FORMULATIONS[self.formulation]
-        factors = [method.factor(problem, g) for g in range(problem.n_groups)]
-        blocks = [factor.B for factor in factors]
-        if quadratic and backend.quadratic_objectives:
-            posed = method.quadratic(blocks[0], _signs(problem))
-        else:
-            posed = method.conic(blocks, problem.C * problem.scale, _signs(problem))
+        factor, pose = FORMULATIONS[self.formulation]
+        factors = [factor(problem, g) for g in range(problem.n_groups)]
+        blocks, C = [group.B for group in factors], problem.C * problem.scale
+        posed = pose(blocks, C, _signs(problem), quadratic and backend.quadratic_objectives)
         tolerance = SAFETY * self.tolerances.gap
         status, iterations = self._solve(posed.program, backend, tolerance)
         if problem.hard_margin and status in NO_SOLUTION:
@@ -153,8 +148,8 @@ class CvxpySolver(Solver):
         beta = np.zeros(0)
         if all(variable.value is not None for variable in posed.program.variables()):
             alpha, coordinates, beta = posed.read()
-            for g, (factor, u) in enumerate(zip(factors, coordinates, strict=True)):
-                plain[problem.plain_groups == g] = factor.lift(u)
+            for g, (group, u) in enumerate(zip(factors, coordinates, strict=True)):
+                plain[problem.plain_groups == g] = group.lift(u)
         return Candidate(
             alpha=np.maximum(alpha, 0.0) / problem.scale,
             coef=np.asarray(problem.root @ plain) / problem.scale,
@@ -306,31 +301,31 @@ def _offset(e: Array) -> tuple[cp.Expression | float, Callable[[], Array]]:
     return e @ beta, lambda: np.asarray(beta.value)
 
 
-def _primal(blocks: Sequence[sp.csc_array], C: float, e: Array) -> Posed:
+def _primal(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -> Posed:
     u = [cp.Variable(B.shape[1]) for B in blocks]
     objective, slack = sum(cp.norm(u_g) for u_g in u), 0.0
-    offset, beta = _offset(e)
-    if np.isfinite(C):
+    if quadratic:
+        objective = 0.5 * cp.sum_squares(u[0])
+    elif np.isfinite(C):
         slack = cp.Variable(blocks[0].shape[0], nonneg=True)
         objective = objective + C * cp.sum(slack)
-    margins = sum(B @ u_g for B, u_g in zip(blocks, u, strict=True)) + offset + slack >= 1
-    program = cp.Problem(cp.Minimize(objective), [margins])
-    return Posed(program, lambda: (margins.dual_value, [u_g.value for u_g in u], beta()))
-
-
-def _primal_quadratic(B: sp.csc_array, e: Array) -> Posed:
-    u = cp.Variable(B.shape[1])
     offset, beta = _offset(e)
-    margins = B @ u + offset >= 1
-    program = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(u)), [margins])
-    return Posed(program, lambda: (margins.dual_value / _norm(u.value), [u.value], beta()))
+    margins = sum(B @ u_g for B, u_g in zip(blocks, u, strict=True)) + offset + slack >= 1
+
+    def read() -> tuple[Array, list[Array], Array]:
+        scale = _norm(u[0].value) if quadratic else 1.0
+        return margins.dual_value / scale, [u_g.value for u_g in u], beta()
+
+    return Posed(cp.Problem(cp.Minimize(objective), [margins]), read)
 
 
-def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array) -> Posed:
-    alpha = cp.Variable(blocks[0].shape[0], nonneg=True)
+def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -> Posed:
+    alpha = cp.Variable(blocks[0].shape[0], nonneg=True)  # lambda, in the quadratic program
+    balance = _balance(e, alpha)
+    if quadratic:
+        return _dual_quadratic(blocks[0], alpha, balance)
     norms = [cp.SOC(cp.Constant(1.0), B.T @ alpha) for B in blocks]
     box = [alpha <= C] if np.isfinite(C) else []
-    balance = _balance(e, alpha)
     program = cp.Problem(cp.Minimize(-cp.sum(alpha)), norms + box + balance)
 
     def read() -> tuple[Array, list[Array], Array]:
@@ -340,14 +335,14 @@ def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array) -> Posed:
     return Posed(program, read)
 
 
-def _dual_quadratic(B: sp.csc_array, e: Array) -> Posed:
+def _dual_quadratic(
+    B: sp.csc_array, multipliers: cp.Variable, balance: list[cp.Constraint]
+) -> Posed:
     n_samples, rank = B.shape
-    multipliers = cp.Variable(n_samples, nonneg=True)
     if rank > n_samples / 2:  # Q is smaller than its factor and the variables B' lambda
         square = cp.quad_form(multipliers, cp.psd_wrap((B @ B.T).toarray()))
     else:
         square = cp.sum_squares(B.T @ multipliers)
-    balance = _balance(e, multipliers)
     program = cp.Problem(cp.Minimize(0.5 * square - cp.sum(multipliers)), balance)
 
     def read() -> tuple[Array, list[Array], Array]:
@@ -361,25 +356,17 @@ def _norm(u: Array) -> float:
     return max(float(np.linalg.norm(u)), float(np.finfo(np.float64).tiny))
 
 
-@dataclass(frozen=True)
-class Formulated:
-    """A formulation: how a group is factored, and the program in these factors."""
+class Formulated(NamedTuple):
+    """How a group is factored, and the program in these factors, of (blocks, C, e, quadratic)."""
 
     factor: Callable[[MarginProblem, int], Factor]
-    conic: Callable[[Sequence[sp.csc_array], float, Array], Posed]
-    quadratic: Callable[[sp.csc_array, Array], Posed]
+    pose: Callable[[Sequence[sp.csc_array], float, Array, bool], Posed]
 
 
 FORMULATIONS: dict[Formulation, Formulated] = {
-    "primal": Formulated(_features, _primal, _primal_quadratic),
-    "reduced": Formulated(_cholesky, _primal, _primal_quadratic),
-    "dual": Formulated(_cholesky, _dual, _dual_quadratic),
+    "primal": Formulated(_features, _primal),
+    "reduced": Formulated(_cholesky, _primal),
+    "dual": Formulated(_cholesky, _dual),
 }
 
-__getattr__ = renamed(
-    __name__,
-    {
-        "Backend": "solvers.cvxpy_solver.CvxpyBackend",
-        "Reference": "solvers.cvxpy_solver.CvxpySolver",
-    },
-)
+__getattr__ = renamed(__name__, Backend="CvxpyBackend", Reference="CvxpySolver")

@@ -54,7 +54,8 @@ Time is linear in N, O(N P^2) a step, and memory that of B.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,6 +67,7 @@ from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start, Tolerances
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps
+from implicit_bias.solvers.scaled_problem import TINY, MergedInputs, lift
 from implicit_bias.validation import Array
 
 MAX_ITERATIONS = 150
@@ -80,7 +82,6 @@ PATIENCE = 12
 LEAST_PROGRESS = 1e-3
 ROUNDING = 1e-14
 EPSILON = float(np.finfo(np.float64).eps)
-TINY = float(np.finfo(np.float64).tiny)
 # Each start: alpha beyond what the norms allow, and mu over the dual's value. Large alpha saves
 # steps where the optimum is far from any guess; alpha within the norms is the safer start.
 STARTS = ((1e6, 1e-2), (1.0, 1.0))
@@ -116,15 +117,8 @@ class FeatureSpace(NativeSolver):
     It makes no use of a start.
     """
 
-    @property
-    def name(self) -> str:
-        """What `solve` calls it."""
-        return "feature-space"
-
-    @property
-    def own_limit(self) -> int:
-        """Newton steps, at most."""
-        return MAX_ITERATIONS
+    name: ClassVar[str] = "feature-space"
+    own_limit: ClassVar[int] = MAX_ITERATIONS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""
@@ -222,7 +216,7 @@ def _first(program: _Program, excess: float, share: float) -> _Point:
     alpha = (program.nu / program.nu.median()).clamp(1.0 / UNEVEN, UNEVEN)
     largest = float(program.group_norms(program.dual_vectors(program.B.T @ alpha)).max())
     alpha = alpha * (0.5 * excess / largest if largest > 0 else 1.0)
-    alpha = alpha / (1.0 + _lift(2.0 * program.boxed(alpha) / program.C))  # at most half way to C
+    alpha = alpha / (1.0 + lift(2.0 * program.boxed(alpha) / program.C))  # at most half way to C
     beta = program.C - program.boxed(alpha)
     V = program.dual_vectors(program.B.T @ alpha)
     V = V * min(1.0, 0.5 / max(float(program.group_norms(V).max()), TINY))
@@ -253,7 +247,7 @@ class _View:
         self.cones = _Cones(program, point, self.w)
         margins, self.pull = program.B @ p.v, program.B.T @ p.alpha
         self.stationarity = self.pull - program.T.T @ p.V  # (P',)
-        self.margin_residual = margins + _lift(p.xi) - tau * c - p.s  # (N,)
+        self.margin_residual = margins + lift(p.xi) - tau * c - p.s  # (N,)
         self.box_residual = tau * program.C - program.boxed(p.alpha) - p.beta
         value = c @ p.alpha
         self.gap_residual = value - self.cones.t.sum() - program.C @ p.xi - p.kappa
@@ -337,7 +331,7 @@ class _Polish:
 
     def __init__(self, program: _Program, point: _Point, view: _View) -> None:
         self.program = program
-        free = point.alpha / (1.0 + _lift(program.boxed(point.alpha) / point.beta))
+        free = point.alpha / (1.0 + lift(program.boxed(point.alpha) / point.beta))
         norms = program.group_norms(view.w)
         dear = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / EPSILON).sqrt()
         self.T = program.T * dear[program.groups, None]
@@ -398,11 +392,8 @@ class _Split:
         return _Split(self.minus * minus, self.plus * plus, self.across * across)
 
     def added(self, other: _Split, factor: Tensor | float = 1.0) -> _Split:
-        return _Split(
-            self.minus + factor * other.minus,
-            self.plus + factor * other.plus,
-            self.across + factor * other.across,
-        )
+        added = vars(other)
+        return _Split(**{name: x + factor * added[name] for name, x in vars(self).items()})
 
     @property
     def head(self) -> Tensor:
@@ -538,11 +529,11 @@ class _Newton:
     def __init__(self, program: _Program, point: _Point, view: _View) -> None:
         self.program, self.point, self.view, self.cones = program, point, view, view.cones
         p, tau = point, float(point.tau)
-        self.h = 1.0 / (p.s / p.alpha + _lift(p.xi / p.beta))
+        self.h = 1.0 / (p.s / p.alpha + lift(p.xi / p.beta))
         self.R = _triangle([self.cones.rows()], program.B, self.h.sqrt())
         # The direction of tau starts from v / tau, whose margins are known: the rounding of its
         # product with B would be multiplied by h.
-        q = (_lift(p.xi) - p.s - view.margin_residual) / tau + _lift(p.xi / p.beta * program.C)
+        q = (lift(p.xi) - p.s - view.margin_residual) / tau + lift(p.xi / p.beta * program.C)
         cone = self.cones.s.times(*(-1.0 / p.tau,) * 3)
         v, alpha, z = self._solve(q, cone, torch.zeros_like(p.v), 1.0)
         self.of_tau = v + p.v / tau, alpha, z
@@ -558,7 +549,7 @@ class _Newton:
             at = [x - a * b for x, (a, b) in zip(at, predictor.pairs, strict=True)]
         at_s, at_xi, at_tau = at
         cone, box = cones.target(mu, predictor), keep * view.box_residual
-        q = at_s / p.alpha - keep * view.margin_residual - _lift((at_xi - p.xi * box) / p.beta)
+        q = at_s / p.alpha - keep * view.margin_residual - lift((at_xi - p.xi * box) / p.beta)
         v, alpha, z = self._solve(q, cone, keep * view.stationarity, 0.0)
         # tau from the equations of the gap and of tau kappa.
         t = cones.primal_change(cone, program.T @ v, z).head.sum()
@@ -604,12 +595,7 @@ class _Newton:
             V=V,
             e=cones.excess(cones.s.added(step.ds, length), program.group_norms(program.T @ v)),
             f=cones.excess(cones.z.added(step.dz, length), program.group_norms(V)),
-            s=p.s + length * step.s,
-            alpha=p.alpha + length * step.alpha,
-            xi=p.xi + length * step.xi,
-            beta=p.beta + length * step.beta,
-            tau=p.tau + length * step.tau,
-            kappa=p.kappa + length * step.kappa,
+            **{x.name: getattr(p, x.name) + length * getattr(step, x.name) for x in fields(_Pairs)},
         )
 
     def _solve(
@@ -634,11 +620,6 @@ class _Newton:
         if answer is None:
             raise _Breakdown
         return answer
-
-
-def _lift(values: Tensor) -> Tensor | float:
-    """Box variables as a vector over the samples: 0 where there is no box."""
-    return values if len(values) else 0.0
 
 
 def _normal_solve(R: Tensor, right: Tensor) -> Tensor:
@@ -687,14 +668,15 @@ class _Program:
         # A free intercept absorbs the offsets only where every gate is constant.
         absorbed = intercept and bool((Z == Z[0]).all())
         self._inputs = _Inputs(problem.X, absorbed)
-        D, P = self._inputs.n_merged, self._inputs.n_merged * len(self._used)
+        D = len(self._inputs.offsets)
+        P = D * len(self._used)
         norms = problem.feature_norms
         smallest = float(norms[norms > 0].min()) if norms.any() else 1.0
         # The intercept's constant must not drown the features of any sample.
         norms = np.hypot(norms, smallest if intercept else 0.0)
         nu = _power_of_two(np.where(norms > 0, norms, smallest))
         B = np.empty((len(Z), P + intercept))
-        inputs = self._inputs.merged(problem.X)
+        inputs = self._inputs.of(problem.X, self._inputs.offsets[:-1])
         for m in range(len(self._used)):
             np.multiply(inputs, (problem.y * Z[:, m] / nu)[:, None], out=B[:, m * D : (m + 1) * D])
         B[:, P:] = (problem.y / nu)[:, None]
@@ -801,11 +783,6 @@ def peak_memory(problem: MarginProblem) -> int:
     return 8 * (N * (P + M + D + 40) + 3 * BLOCK * P + 8 * P**2)
 
 
-def n_features(problem: MarginProblem) -> int:
-    """P: how many features the solver would work with."""
-    return _Inputs(problem.X, False).n_merged * len(_used_gates(sp.csc_array(problem.plain_gates)))
-
-
 def _used_gates(gates: sp.csc_array) -> NDArray[np.int64]:
     """Columns that are on somewhere; the first one where there is none."""
     used = np.flatnonzero(np.abs(gates).max(axis=0).toarray().reshape(-1) > 0)
@@ -817,37 +794,13 @@ def _power_of_two(values: Array) -> Array:
     return np.asarray(np.exp2(np.round(np.log2(values))))
 
 
-class _Inputs:
-    """Inputs with constant features merged into one, and centred where that is exact and free."""
+class _Inputs(MergedInputs):
+    """Merged inputs, centred where that is exact and free."""
 
     def __init__(self, X: Array, absorbed: bool) -> None:
-        low, high = X.min(axis=0), X.max(axis=0)
-        self._n_features = X.shape[1]
-        self._varying, self._constant = np.flatnonzero(low < high), np.flatnonzero(low == high)
-        self._values = X[0, self._constant]
-        top = float(np.abs(self._values).max(initial=TINY))
-        self.norm = top * float(np.linalg.norm(self._values / top))
+        super().__init__(X)
+        low, high = X[:, self.varying].min(axis=0), X[:, self.varying].max(axis=0)
         smallest = np.minimum(np.abs(low), np.abs(high))
         near = (low * high > 0) & (np.maximum(np.abs(low), np.abs(high)) <= OFFSET_RATIO * smallest)
         middle = np.where(near & (absorbed or self.norm > 0), 0.5 * low + 0.5 * high, 0.0)
-        self.offsets = np.append(middle[self._varying], 0.0)  # (D',)
-
-    @property
-    def n_merged(self) -> int:
-        """D'."""
-        return len(self.offsets)
-
-    def merged(self, X: Array) -> Array:
-        """Return the inputs (N, D'); the constant feature comes last."""
-        merged = np.empty((len(X), self.n_merged))
-        np.subtract(X[:, self._varying], self.offsets[:-1], out=merged[:, :-1])
-        merged[:, -1] = self.norm
-        return merged
-
-    def expand(self, w: Array) -> Array:
-        """Coefficients (M, D') of the merged inputs, moved back already, as (M, D)."""
-        full = np.zeros((len(w), self._n_features))
-        full[:, self._varying] = w[:, :-1]
-        if self.norm > 0:
-            full[:, self._constant] = w[:, -1:] * (self._values / self.norm)
-        return full
+        self.offsets = np.append(middle, 0.0)  # (D',)

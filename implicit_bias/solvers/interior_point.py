@@ -44,13 +44,14 @@ no support vectors are left out of the system (`_Split`): their alpha = mu / s i
 as mu falls enters the right-hand side, and their s is read off the margins. And the products are
 those of `scaled_problem`: inside, features have norm 1 and b_n is not 1 (see there).
 
-A warm start begins at the solution of a problem nearby, moved into the interior.
+A warm start begins at the solution of a similar problem, moved into the interior.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -60,7 +61,12 @@ from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start, Tolerances
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.scaled_problem import ScaledProblem, ScaledSamples, peak_memory
+from implicit_bias.solvers.scaled_problem import (
+    ScaledProblem,
+    ScaledSamples,
+    lift,
+    peak_memory,
+)
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.
@@ -99,15 +105,8 @@ ROUNDING = 1e-14
 class InteriorPoint(NativeSolver):
     """The native solver: a dozen Newton steps, each one Cholesky factorisation of order N."""
 
-    @property
-    def name(self) -> str:
-        """What `solve` calls it."""
-        return "interior-point"
-
-    @property
-    def own_limit(self) -> int:
-        """Newton steps, at most."""
-        return MAX_ITERATIONS
+    name: ClassVar[str] = "interior-point"
+    own_limit: ClassVar[int] = MAX_ITERATIONS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the matrices of order N."""
@@ -129,9 +128,7 @@ class _InteriorPointRun(Run):
         if self._current is None:
             return self._settled
         scaled, best = self._current
-        alpha = (best.alpha / scaled.nu).cpu().double().numpy()
-        coef = scaled.coef(best.V, best.d) / scaled.scale
-        return Answer(alpha, coef, float(best.beta.sum()))
+        return scaled.answer(best.alpha, best.V, best.d, best.beta)
 
     def steps(self) -> Steps:
         """Compute steps in float32 until the gap is coarse, the others in float64."""
@@ -310,13 +307,11 @@ def _first(scaled: ScaledProblem, start: Start | None) -> _Point:
 
 
 def _warm(scaled: ScaledProblem, start: Start) -> _Point:
-    """Move the solution of a problem nearby into the interior.
+    """Move the solution of a similar problem into the interior.
 
     Each complementary pair is raised to a product of mu at least, that of the start's own gap.
     """
-    alpha = scaled.full(scaled.n_samples, 0.0)
-    alpha[: len(start.alpha)] = scaled.tensor(start.alpha)
-    alpha = (alpha * scaled.nu).clamp(max=WARM_SHARE * scaled.C)
+    alpha = scaled.alpha_of(start).clamp(max=WARM_SHARE * scaled.C)
     V = scaled.rows.dual_vectors(alpha)
     largest = float(scaled.rows.inner(V, V).max().sqrt())
     if largest == 0.0:
@@ -430,13 +425,7 @@ class _View:
         self.imbalance = scaled.e.T @ self.alpha  # (1,) or (0,)
         self.primal_residual = 0.5 - point.t - 0.5 * squares  # (G,)
         norm = float(torch.dot(point.d, squares.sqrt()))
-        smallest = float((margins / scaled.b).min())
-        if scaled.soft:
-            self.violation = 0.0
-            self.upper = norm + float(scaled.C @ (scaled.b - margins).clamp(min=0.0))
-        else:
-            self.violation = max(1.0 - smallest, 0.0)
-            self.upper = norm / smallest if smallest > 0 else np.inf
+        self.upper, self.violation = scaled.upper(norm, margins)
         largest = float(squares.max().sqrt())
         growth = 1.0 / largest if largest > 0 else np.inf
         # Features have norm 1 here. A soft margin always has a solution.
@@ -475,13 +464,13 @@ class _Newton:
 
     def __init__(self, split: _Split, point: _Point, view: _View) -> None:
         self.rows, self.point, self.V = split.rows, point, view.V
-        self.dual_residual = point.s - _lift(point.r) - view.excess[split.free]  # (F,)
+        self.dual_residual = point.s - lift(point.r) - view.excess[split.free]  # (F,)
         self.primal_residual = view.primal_residual  # (G,)
         self.imbalance = view.imbalance
         drifts = split.drift(view)
         self.drift = [split.everything.dual_vectors(alpha) for alpha in drifts]
         self.drift_imbalance = [split.e.T @ alpha for alpha in drifts]
-        barrier = point.s / point.alpha + _lift(point.r / point.w)
+        barrier = point.s / point.alpha + lift(point.r / point.w)
         self.L = _factor(lambda: split.rows.curvature(point.d), barrier)
         border = torch.hstack([view.U, split.e])[split.free]  # (F, G) or (F, G + 1)
         W = torch.linalg.solve_triangular(self.L, border, upper=False)
@@ -508,7 +497,7 @@ class _Newton:
             primal_residual = primal_residual - 0.5 * weight * rows.inner(dV, dV)
             curvature = rows.group_products(dV) @ predictor.d
             dual_residual = dual_residual - weight * curvature
-        b = dual_residual + at_alpha / p.alpha - _lift(at_w / p.w)
+        b = dual_residual + at_alpha / p.alpha - lift(at_w / p.w)
         imbalance = self.imbalance + self.drift_imbalance[0] + mu * self.drift_imbalance[1]
         c = torch.cat([primal_residual - at_t / p.d, -imbalance])
         alpha, multipliers = self._solve(b, c)
@@ -528,11 +517,6 @@ class _Newton:
         d = torch.cholesky_solve(self.W.T @ h - c[:, None], self.schur)
         alpha = torch.linalg.solve_triangular(self.L.T, h - self.W @ d, upper=True)
         return alpha[:, 0], d[:, 0]
-
-
-def _lift(values: Tensor) -> Tensor | float:
-    """Box multipliers as a vector over the samples: 0 where there is no box."""
-    return values if len(values) else 0.0
 
 
 def _factor(matrix: Callable[[], Tensor], diagonal: Tensor) -> Tensor:

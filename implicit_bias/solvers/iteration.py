@@ -6,8 +6,6 @@ what attains these bounds, at any time. `NativeSolver.run` drives the steps, so 
 iterations, Ctrl-C and the history are the same for all methods.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -126,14 +124,11 @@ class NativeSolver(Solver):
         if not (np.isfinite(answer.coef).all() and np.isfinite(answer.alpha).all()):
             answer, status = nothing_yet(problem), Status.NUMERICAL_TROUBLE
         return Candidate(
-            alpha=answer.alpha,
-            coef=answer.coef,
-            intercept=answer.intercept,
+            **vars(answer),
             status=status,
             iterations=len(history),
             history=tuple(history),
             detail=run.detail,
-            exact=answer.exact,
         )
 
     @property

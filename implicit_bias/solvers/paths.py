@@ -10,8 +10,6 @@ largest   From C_1 = max_n alpha_n of a hard-margin solution on, the soft margin
           its zeta has no hinge loss, and its alpha is within the box.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 

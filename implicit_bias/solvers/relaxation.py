@@ -1,20 +1,16 @@
 """What to solve where the hard margin has no solution: a soft margin, or fewer samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status
+from implicit_bias.options import OnFailure as OnFailure
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Solution
-
-OnFailure: TypeAlias = Literal["raise", "warn", "soft", "drop"]
-
+from implicit_bias.validation import check_number
 
 # C of the soft margin where the user names none, in units of 1 / (root mean square feature norm):
 # then it does not depend on the scale of the data.
@@ -63,8 +59,7 @@ def relax(
     """Solve a problem, or its relaxation where its samples are not separable."""
     if soft_C is None:
         soft_C = DEFAULT_SOFT_C / problem.scale
-    if not 0 < soft_C < np.inf:
-        raise ValueError(f"soft_C must be positive and finite, got {soft_C}")
+    check_number(soft_C, "soft_C", "(0, inf)")
     solution = solve(problem)
     nothing = np.zeros(0, dtype=np.int64)
     if not solution.status.inseparable or on_failure in ("raise", "warn"):

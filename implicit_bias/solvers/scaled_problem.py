@@ -36,12 +36,14 @@ from implicit_bias._deprecated import renamed
 from implicit_bias.masked_gram import mask_into
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
+from implicit_bias.solvers.iteration import Answer
 from implicit_bias.validation import Array
 
 # Wider groups gain little from a rotation, which fills sparse gates.
 WIDEST_ROTATION = 8
 # Rows of Q(d) computed at once: small enough for a cache, large enough for a matrix product.
 BLOCK = 512
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class ScaledSamples:
@@ -134,10 +136,10 @@ class ScaledProblem:
         self.soft = not problem.hard_margin
         self.n_samples, self.n_groups = problem.n_samples, problem.n_groups
         self.n_pairs = self.n_samples * (1 + self.soft) + self.n_groups
-        self._features = _Features(problem.X)
+        self._inputs = MergedInputs(problem.X)
         self._gates = _Gates(problem.plain_gates, problem.plain_groups)
         self._root = problem.root
-        yX = self.tensor(self._features.merged) * self.tensor(problem.y)[:, None]
+        yX = self.tensor(self._inputs.of(problem.X)) * self.tensor(problem.y)[:, None]
         self.rows = ScaledSamples(
             yX / self.nu[:, None],
             self.tensor(self._gates.rotated),
@@ -156,6 +158,12 @@ class ScaledProblem:
             return self.full(0, 0.0)
         return self.full(1, 0.0 if start is None else start.intercept)
 
+    def alpha_of(self, start: Start) -> Tensor:
+        """Dual variables of a start (N,), scaled; 0 for the samples that it lacks."""
+        alpha = self.full(self.n_samples, 0.0)
+        alpha[: len(start.alpha)] = self.tensor(start.alpha)
+        return alpha * self.nu
+
     def balanced(self, alpha: Tensor) -> Tensor:
         """Scale the classes of alpha (N,), so that e' alpha = 0 where there is an intercept."""
         if not self.e.shape[1]:
@@ -172,10 +180,22 @@ class ScaledProblem:
         scales = [self.nu, self.b, self.C] if self.soft else [self.nu, self.b]
         return all(bool(((x >= tiny) & (x <= largest)).all()) for x in scales)
 
+    def upper(self, norm: float, margins: Tensor) -> tuple[float, float]:
+        """Upper bound of coefficients with these margins (N,); and by how much one falls short."""
+        if self.soft:
+            return norm + float(self.C @ (self.b - margins).clamp(min=0.0)), 0.0
+        smallest = float((margins / self.b).min())
+        return (norm / smallest if smallest > 0 else np.inf), max(1.0 - smallest, 0.0)
+
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, shape (M, D), in units of 1 / scale."""
         plain = self._gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
-        return np.asarray(self._root @ self._features.expand(plain))
+        return np.asarray(self._root @ self._inputs.expand(plain))
+
+    def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
+        """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""
+        dual = (alpha / self.nu).cpu().double().numpy()
+        return Answer(dual, self.coef(V, d) / self.scale, float(beta.sum()))
 
     def tensor(self, values: Array) -> Tensor:
         """Values on the device, in the problem's precision."""
@@ -184,6 +204,11 @@ class ScaledProblem:
     def full(self, size: int, value: float) -> Tensor:
         """Return a vector of equal entries."""
         return torch.full((size,), value, dtype=self.dtype, device=self.device)
+
+
+def lift(values: Tensor) -> Tensor | float:
+    """Box variables as a vector over the samples: 0 where there is no box."""
+    return values if len(values) else 0.0
 
 
 def peak_memory(
@@ -200,24 +225,28 @@ def peak_memory(
     return 8 * (square + rows + 4 * (M + 1) * (D + 1) + G**2)
 
 
-class _Features:
+class MergedInputs:
     """Inputs (N, D) with all constant features merged into one, and the way back."""
 
     def __init__(self, X: Array) -> None:
         constant = (X == X[0]).all(axis=0)
-        self.varying = np.flatnonzero(~constant)
-        self.constant = np.flatnonzero(constant)
-        self.values = X[0, constant]
-        self.norm = float(np.linalg.norm(self.values))
-        column = np.full((len(X), 1), self.norm)
-        self.merged = np.hstack([X[:, self.varying], column])  # (N, D')
+        self.varying, self._constant = np.flatnonzero(~constant), np.flatnonzero(constant)
+        self._values = X[0, constant]
+        top = float(np.abs(self._values).max(initial=TINY))  # so that no square overflows
+        self.norm = top * float(np.linalg.norm(self._values / top))
+
+    def of(self, X: Array, offsets: Array | float = 0.0) -> Array:
+        """Return inputs (N, D'), the varying ones less their offsets, the constant one last."""
+        merged = np.full((len(X), len(self.varying) + 1), self.norm)
+        np.subtract(X[:, self.varying], offsets, out=merged[:, :-1])
+        return merged
 
     def expand(self, V: Array) -> Array:
         """Rows (M, D') in the span of the merged inputs, as rows (M, D)."""
-        full = np.zeros((len(V), len(self.varying) + len(self.constant)))
+        full = np.zeros((len(V), len(self.varying) + len(self._constant)))
         full[:, self.varying] = V[:, :-1]
         if self.norm > 0:
-            full[:, self.constant] = V[:, -1:] * (self.values / self.norm)
+            full[:, self._constant] = V[:, -1:] * (self._values / self.norm)
         return full
 
 
@@ -260,10 +289,4 @@ class _Gates:
         return np.asarray(own + np.outer(self.constant * d[self.owner], V[-1]))
 
 
-__getattr__ = renamed(
-    __name__,
-    {
-        "Kernel": "solvers.scaled_problem.ScaledProblem",
-        "Rows": "solvers.scaled_problem.ScaledSamples",
-    },
-)
+__getattr__ = renamed(__name__, Kernel="ScaledProblem", Rows="ScaledSamples")

@@ -17,8 +17,6 @@ Early rounds are solved loosely (in float32 alone), since their S is wrong anywa
 of the interior point on S; a bound on it is a bound on the size of S.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -30,12 +28,11 @@ from implicit_bias.certificate import Status, certify, primal_bound
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Candidate, Start
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
-from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps
-from implicit_bias.solvers.scaled_problem import peak_memory
+from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.scaled_problem import TINY, peak_memory
 from implicit_bias.validation import Array
 
 MAX_ROUNDS = 100
-TINY = float(np.finfo(np.float64).tiny)
 FIRST_SIZE = 1000
 # In one round S gains at most this share of its size, or FIRST_SIZE if that is more.
 GROWTH = 1.0
@@ -53,15 +50,8 @@ class WorkingSet(NativeSolver):
 
     first_iteration: ClassVar[int] = 1
 
-    @property
-    def name(self) -> str:
-        """What `solve` calls it."""
-        return "working-set"
-
-    @property
-    def own_limit(self) -> int:
-        """Rounds, at most."""
-        return MAX_ROUNDS
+    name: ClassVar[str] = "working-set"
+    own_limit: ClassVar[int] = MAX_ROUNDS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
@@ -73,15 +63,8 @@ class WorkingSet(NativeSolver):
         self.check_memory(peak_memory(first, problem))
         if self.max_memory is None:
             return problem.n_samples
-        return (
-            bisect_right(
-                range(problem.n_samples + 1),
-                self.max_memory * GIB,
-                lo=first + 1,
-                key=lambda size: peak_memory(size, problem),
-            )
-            - 1
-        )
+        sizes, most = range(problem.n_samples + 1), self.max_memory * GIB
+        return bisect_right(sizes, most, first + 1, key=lambda n: peak_memory(n, problem)) - 1
 
 
 class _WorkingSetRun(Run):
@@ -93,9 +76,7 @@ class _WorkingSetRun(Run):
         self._tolerances, self._device = solver.tolerances, solver.device
         self.problem, self.capacity = problem, capacity
         n = problem.n_samples
-        self.alpha = np.zeros(n)  # the best one, padded
-        self.coef = np.zeros((problem.n_gates, problem.X.shape[1]))  # the best one
-        self.intercept = 0.0  # of the best coefficients
+        self._best = nothing_yet(problem)  # alpha is padded
         self.lower, self.upper = 0.0, np.inf
         self.warm: Start | None = None
         self._has_left = np.zeros(n, dtype=bool)
@@ -105,8 +86,8 @@ class _WorkingSetRun(Run):
         else:
             self._alpha = np.zeros(n)
             self._alpha[: len(start.alpha)] = start.alpha
-            self._group_scale = start.group_scale
-            coef = problem.coef_of(self._alpha, self._group_scale)
+            self._group_norms = start.group_scale
+            coef = problem.coef_of(self._alpha, self._group_norms)
             self._intercept = start.intercept if problem.intercept else 0.0
             self._margins = problem.y * (problem.decision(coef) + self._intercept)
             self._mean_alpha = float(self._alpha.mean())
@@ -117,7 +98,7 @@ class _WorkingSetRun(Run):
 
     def answer(self) -> Answer:
         """Return what attains the best bounds."""
-        return Answer(self.alpha, self.coef, self.intercept)
+        return self._best
 
     def steps(self) -> Steps:
         """Solve on the working set, and choose the next one, round by round."""
@@ -155,21 +136,21 @@ class _WorkingSetRun(Run):
         self._alpha = np.zeros(problem.n_samples)
         self._alpha[self.samples] = candidate.alpha
         if candidate.status is Status.NOT_SEPARABLE:
-            self.alpha = self._alpha
+            self._best = replace(self._best, alpha=self._alpha)
             return
         lower = certify(problem.subset(self.samples), alpha=candidate.alpha).lower
         if lower >= self.lower:
-            self.lower, self.alpha = lower, self._alpha
+            self.lower, self._best = lower, replace(self._best, alpha=self._alpha)
         margins = problem.y * (problem.decision(candidate.coef) + candidate.intercept)
         upper = primal_bound(problem, candidate.coef, margins)
         if upper <= self.upper:
-            self.upper, self.coef = upper, candidate.coef
-            self.intercept = candidate.intercept
+            self.upper = upper
+            self._best = Answer(self._best.alpha, candidate.coef, candidate.intercept)
         smallest = float(margins[self.samples].min())
         scale = smallest if problem.hard_margin and smallest > 0 else 1.0
         self._margins = margins / scale
         self._mean_alpha = float(candidate.alpha.mean())
-        self._group_scale = problem.group_norms(candidate.coef) / scale
+        self._group_norms = problem.group_norms(candidate.coef) / scale
         self._intercept = candidate.intercept / scale
 
     def advance(self) -> tuple[bool, bool]:
@@ -191,7 +172,7 @@ class _WorkingSetRun(Run):
         self.samples = np.sort(samples)
         self._stays[worst] = self._has_left[worst]
         self._has_left[np.setdiff1d(old, keep)] = True
-        self.warm = _Warm(self._alpha[self.samples], self._group_scale, self._intercept)
+        self.warm = _Warm(self._alpha[self.samples], self._group_norms, self._intercept)
         complete = len(worst) == len(violators) or room > 0
         return not np.array_equal(old, self.samples), complete
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
@@ -29,15 +34,31 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(descriptor)
-    partial = Path(name)
+    draft = Path(name)
     try:
-        write(partial)
-        _flush(partial)  # else a crash could leave the new name with nothing behind it
-        partial.chmod(0o666 & ~_umask())
-        os.replace(partial, path)
+        write(draft)
+        _flush(draft)  # else a crash could leave the new name with nothing behind it
+        draft.chmod(0o666 & ~_umask())
+        os.replace(draft, path)
         _flush(path.parent)
     finally:
-        partial.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file in this way, as UTF-8."""
+    write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+
+
+def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list[Path]:
+    """Write each table as NAME.parquet and NAME.csv, and return the files."""
+    files = []
+    for name, frame in frames.items():
+        parquet, csv = Path(folder) / f"{name}.parquet", Path(folder) / f"{name}.csv"
+        write_atomically(parquet, partial(frame.to_parquet, index=False))
+        write_atomically(csv, partial(frame.to_csv, index=False))
+        files += [parquet, csv]
+    return files
 
 
 def _flush(path: Path) -> None:

@@ -11,23 +11,41 @@ numpy scalar        the number or truth value
 ==================  ==============================
 """
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 INFINITIES = ("inf", "-inf")
 
 
-def encode(value: Any) -> Any:
+def as_words(value: float) -> str | None:
+    """Write what is not finite as in the table above, for other programs."""
+    return None if math.isnan(value) else str(value)
+
+
+def as_objects(value: float) -> dict[str, str]:
+    """Write what is not finite as {"nonfinite": "inf"}, which `of_object` reads back, nan too."""
+    return {"nonfinite": str(value)}
+
+
+def of_object(entry: dict[str, Any]) -> Any:
+    """Undo `as_objects`, as an ``object_hook`` of `json.loads`."""
+    return float(entry["nonfinite"]) if entry.keys() == {"nonfinite"} else entry
+
+
+def attributes(value: object, *names: str) -> dict[str, Any]:
+    """Return some attributes under their names, as JSON and tables have them."""
+    return {name: getattr(value, name) for name in names}
+
+
+def encode(value: Any, nonfinite: Callable[[float], Any] = as_words) -> Any:
     """Return a value as strict JSON can hold it, in mappings and lists throughout."""
     if isinstance(value, Mapping):
-        return {key: encode(item) for key, item in value.items()}
+        return {key: encode(item, nonfinite) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [encode(item) for item in value]
+        return [encode(item, nonfinite) for item in value]
     if value is None or type(value) in (str, int, bool):
         return value
     if isinstance(value, Path):
@@ -35,9 +53,9 @@ def encode(value: Any) -> Any:
     import numpy as np  # only here, so that the command line's help needs no numpy
 
     if isinstance(value, np.generic):
-        return encode(value.item())
+        return encode(value.item(), nonfinite)
     if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
+        return nonfinite(float(value))
     return value
 
 
@@ -50,7 +68,9 @@ def decode(value: Any) -> Any:
     return float(value) if value in INFINITIES else value
 
 
-def dumps(value: Any, *, indent: int | None = None) -> str:
+def dumps(
+    value: Any, *, indent: int | None = None, nonfinite: Callable[[float], Any] = as_words
+) -> str:
     """Write a value as strict JSON text.
 
     Raises
@@ -58,4 +78,4 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
     TypeError
         A value of a type that JSON does not know.
     """
-    return json.dumps(encode(value), indent=indent, allow_nan=False)
+    return json.dumps(encode(value, nonfinite), indent=indent, allow_nan=False)

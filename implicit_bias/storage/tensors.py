@@ -1,15 +1,14 @@
 """Files of tensors with a JSON header that says what they are: models and checkpoints.
 
-A file is in the safetensors format, so reading it runs no code. The header is strict JSON:
-infinities and NaN, which JSON lacks, are written as {"nonfinite": "inf"}. Beside it is a checksum
-of header and tensors, which a file of an older version lacks.
+A file is in the safetensors format, so reading it runs no code. The header is strict JSON, in which
+infinities and NaN are objects (`strict_json.as_objects`). Beside it is a checksum of header and
+tensors, which a file of an older version lacks.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from implicit_bias.storage import strict_json
 from implicit_bias.storage.atomic import write_atomically
 
 Tensors: TypeAlias = Mapping[str, NDArray[Any]]
@@ -27,6 +27,10 @@ T = TypeVar("T")
 
 class FileError(ValueError):
     """A file that is not of the format asked for, or damaged; the message names it."""
+
+
+# All formats by the names that headers have.
+FORMATS: dict[str, TensorFormat] = {}
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class TensorFormat:
         How an error calls such a file, and what it advises.
     error : type of FileError
         Raised where a file is damaged.
+    wanted : str
+        What to pass instead of a file of another format.
     """
 
     name: str
@@ -50,6 +56,10 @@ class TensorFormat:
     what: str
     cure: str
     error: type[FileError] = FileError
+    wanted: str = ""
+
+    def __post_init__(self) -> None:
+        FORMATS.update(dict.fromkeys((self.name, *self.older), self))
 
     def write(self, path: str | Path, tensors: Tensors, header: Mapping[str, Any]) -> None:
         """Write a file, replacing one of that name only once all is written.
@@ -68,7 +78,7 @@ class TensorFormat:
         OSError
             No space left, no permission; then the old file is as it was.
         """
-        text = json.dumps(_strict({"format": self.name, **header}), allow_nan=False)
+        text = strict_json.dumps({"format": self.name, **header}, nonfinite=strict_json.as_objects)
         metadata = {"header": text, "sha256": _digest(text, tensors)}
 
         def save(partial: Path) -> None:
@@ -99,9 +109,11 @@ class TensorFormat:
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             if metadata.get("sha256") not in (None, _digest(text, tensors)):
                 raise ValueError("the checksum is wrong")
-            header = json.loads(text, object_hook=_number)
+            header = json.loads(text, object_hook=strict_json.of_object)
             if header["format"] not in (self.name, *self.older):
-                raise ValueError(f"its format is {header['format']!r}, not {self.name!r}")
+                other = FORMATS.get(header["format"])
+                kind = f"it is a {other.what}" if other else f"its format is {header['format']!r}"
+                raise ValueError(f"{kind}{self.wanted and f'; pass {self.wanted}'}")
             return decode(header, tensors)
         except Exception as error:  # an untrusted file can make these steps raise anything
             raise self.error(
@@ -116,19 +128,3 @@ def _digest(text: str, tensors: Tensors) -> str:
         digest.update(f"{name} {tensor.dtype.str} {tensor.shape}".encode())
         digest.update(tensor.tobytes())
     return digest.hexdigest()
-
-
-def _strict(value: Any) -> Any:
-    """Replace the floats that JSON lacks."""
-    if isinstance(value, Mapping):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"nonfinite": str(float(value))}
-    return value
-
-
-def _number(entry: dict[str, Any]) -> Any:
-    """Undo `_strict`, for each object of a header."""
-    return float(entry["nonfinite"]) if entry.keys() == {"nonfinite"} else entry

@@ -404,4 +404,4 @@ def rate_bound(eigenvalue: float, *, step_size: float, steps: int) -> Array:
     return np.asarray((1.0 - step_size * eigenvalue) ** (2 * np.arange(steps + 1)))
 
 
-__getattr__ = renamed(__name__, {"gaussian_rank": "theory.gated_least_squares.largest_rank"})
+__getattr__ = renamed(__name__, gaussian_rank="largest_rank")

@@ -81,7 +81,7 @@ from implicit_bias.theory.dual_kernels import (
 )
 from implicit_bias.validation import Array, as_device, as_finite
 
-__getattr__ = renamed(__name__, {"activation_gram": "theory.gradient_gram.finite_gram"})
+__getattr__ = renamed(__name__, activation_gram="finite_gram")
 
 # Rows of W that are drawn at once, and entries of the gates that are held at once.
 ROWS, BLOCK = 2**12, 2**20

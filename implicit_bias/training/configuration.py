@@ -6,7 +6,6 @@ Nothing here needs torch, so a command line can offer these options without load
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from implicit_bias._deprecated import moved_classmethod
-from implicit_bias.validation import check_number
+from implicit_bias.validation import check_choice, check_count, check_number
 
 if TYPE_CHECKING:
     from implicit_bias.training.losses import MarginLoss
@@ -71,24 +70,23 @@ class TrainingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        counts = {"steps": 1}
-        counts |= {} if self.batch_size is None else {"batch_size": 1}
-        counts |= {} if isinstance(self.record, tuple) else {"record": 2}
-        _check_ranges(self, counts, positive=("learning_rate", "decay"))
-        if isinstance(self.record, tuple) and not all(
-            _is_whole(step) and 0 <= step <= self.steps for step in self.record
-        ):
-            raise ValueError(
-                f"record must name whole steps from 0 to {self.steps}, got {self.record!r}"
-            )
-        if not 0 <= self.decay_at <= 1:
-            raise ValueError(f"decay_at is a share of the steps, in [0, 1], got {self.decay_at!r}")
+        check_count(self.steps, "steps")
+        if self.batch_size is not None:
+            check_count(self.batch_size, "batch_size")
+        check_number(self.learning_rate, "learning_rate", "(0, inf)")
+        check_number(self.decay, "decay", "(0, inf)")
+        check_number(self.decay_at, "decay_at", "[0, 1]")
+        check_number(self.momentum, "momentum", "[0, 1)")
+        check_choice(self.rule, "rule", get_args(Rule))
+        if isinstance(self.record, tuple):
+            for step in self.record:
+                check_count(step, "each step to record", 0, self.steps)
+        else:
+            check_count(self.record, "record", 2)
         if self.loss not in get_args(LossName):
             from implicit_bias.training.losses import as_loss
 
             as_loss(self.loss)
-        if self.rule not in get_args(Rule):
-            raise ValueError(f"rule must be one of {list(get_args(Rule))}, got {self.rule!r}")
 
     published = moved_classmethod("TrainingConfig.published", "protocols.lippl2022.training_config")
 
@@ -155,10 +153,12 @@ class LimitConfig:
     rule: ClassVar[Rule] = "gradient"  # the network learns as a whole
 
     def __post_init__(self) -> None:
-        counts = {"steps": 1, "record": 1, "checkpoint_every": 1}
-        _check_ranges(self, counts, positive=("friction", "scale_friction"))
-        if self.method not in get_args(Method):
-            raise ValueError(f"method must be one of {list(get_args(Method))}, got {self.method!r}")
+        for name in ("steps", "record", "checkpoint_every"):
+            check_count(getattr(self, name), name)
+        for name in ("friction", "scale_friction"):
+            check_number(getattr(self, name), name, "(0, inf)")
+        check_number(self.momentum, "momentum", "[0, 1)")
+        check_choice(self.method, "method", get_args(Method))
         if self.loss not in get_args(LossName):
             from implicit_bias.training.losses import as_loss, check_exponential_like
 
@@ -171,25 +171,3 @@ class LimitConfig:
         index = round(self.record * math.log10(step))
         # Early points coincide, so the neighbours of the nearest one count too.
         return any(round(10 ** (i / self.record)) == step for i in (index - 1, index, index + 1))
-
-
-def _check_ranges(
-    config: TrainingConfig | LimitConfig, counts: Mapping[str, int], positive: tuple[str, ...]
-) -> None:
-    """Refuse counts below their least value, numbers that are not positive, and the momentum."""
-    for name, least in counts.items():
-        count = getattr(config, name)
-        if not _is_whole(count) or count < least:
-            raise ValueError(f"{name} must be a whole number, at least {least}, got {count!r}")
-    for name in (*positive, "momentum"):
-        check_number(getattr(config, name), name)
-    for name in positive:
-        value = getattr(config, name)
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be positive and finite, got {value!r}")
-    if not 0 <= config.momentum < 1:
-        raise ValueError(f"momentum must be in [0, 1), got {config.momentum!r}")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

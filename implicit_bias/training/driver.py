@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from implicit_bias.networks import Network
 from implicit_bias.training.configuration import LimitConfig, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
-from implicit_bias.training.progress import progress_bar
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Called with the steps done, and with what else there is to say.
+OnProgress: TypeAlias = Callable[[int, str], object]
 Config = TypeVar("Config", TrainingConfig, LimitConfig)
 Point = TypeVar("Point", bound=HistoryPoint)
 
@@ -166,3 +167,21 @@ def drive(
         ending=ending,
         seconds=time.perf_counter() - started,
     )
+
+
+@contextmanager
+def progress_bar(steps: int) -> Iterator[OnProgress]:
+    """Show a bar of this many steps, and yield the function that moves it."""
+    from rich import progress
+    from rich.console import Console
+
+    with progress.Progress(
+        progress.TextColumn("training: {task.completed:,} / {task.total:,} steps"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.fields[detail]}"),
+        console=Console(stderr=True),
+    ) as bar:
+        task = bar.add_task("", total=steps, detail="")
+        yield lambda step, detail: bar.update(task, completed=step, detail=detail)

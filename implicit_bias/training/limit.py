@@ -54,8 +54,6 @@ sizes that follow the loss); Nesterov (1983); O'Donoghue and Candes (2015) for r
 and Telgarsky (2021) for the rate 1/k^2 of the margin of linear predictors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -80,7 +78,8 @@ from implicit_bias.training.driver import Ending as Ending
 from implicit_bias.training.driver import Result, drive
 from implicit_bias.training.history import HistoryPoint, Observer
 from implicit_bias.training.losses import as_loss
-from implicit_bias.validation import Array, as_features, as_finite, as_labels
+from implicit_bias.validation import Array, as_features, as_finite, check_number
+from implicit_bias.wording import percent
 
 Measure: TypeAlias = Callable[[Network], Mapping[str, float]]
 
@@ -128,11 +127,11 @@ class ComparisonPredictor:
     decision: Array
 
     def __post_init__(self) -> None:
-        X, decision = as_finite(self.X, "X", 2), as_finite(self.decision, "decision", 1)
-        if len(X) != len(decision) or len(X) == 0:
-            raise ValueError(f"{len(X)} inputs and {len(decision)} decisions: give one for each")
-        object.__setattr__(self, "X", X)
-        object.__setattr__(self, "decision", decision)
+        for name, ndim in (("X", 2), ("decision", 1)):
+            object.__setattr__(self, name, as_finite(getattr(self, name), name, ndim))
+        n, m = len(self.X), len(self.decision)
+        if n != m or n == 0:
+            raise ValueError(f"{n} inputs and {m} decisions: give one for each")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,15 +262,9 @@ def train_to_limit(
     _check_excess(network, optimum, until_excess)
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
-    run = _Run(
-        descent=_Descent(network, X, y, config),
-        optimum=optimum,
-        until_excess=until_excess,
-        reference=reference,
-        measure=measure,
-        checkpoint=None if checkpoint is None else Path(checkpoint),
-        resume=resume,
-    )
+    file = None if checkpoint is None else Path(checkpoint)
+    descent = _Descent(network, X, y, config)
+    run = _Run(descent, optimum, until_excess, reference, measure, file, resume)
     return drive(run, LimitResult, on_point=on_point, progress=progress)
 
 
@@ -280,10 +273,9 @@ def _check_excess(network: Network, optimum: float | None, until_excess: float |
         if until_excess is not None:
             raise ValueError("until_excess needs the optimum that the excess is over: optimum=...")
         return
-    if not 0 < optimum < math.inf:
-        raise ValueError(f"optimum must be positive and finite, got {optimum}")
-    if until_excess is not None and not until_excess > 0:
-        raise ValueError(f"until_excess must be positive, got {until_excess}")
+    check_number(optimum, "optimum", "(0, inf)")
+    if until_excess is not None:
+        check_number(until_excess, "until_excess", "(0, inf]")
     if not network.has_margin_structure:
         raise ValueError(
             "a network of several hidden layers has no convex program whose optimum its norm "
@@ -303,8 +295,7 @@ class _Descent:
                 "dtype=torch.float64 (dtype='float64'), or call network.double()"
             )
         self.loss = as_loss(config.loss)
-        self.inputs = network.prepare(X)
-        self.labels = torch.tensor(as_labels(y, len(self.inputs[0]))).to(self.inputs[0])
+        self.inputs, self.labels = network.prepare_samples(X, y)
 
     def start(self) -> _State:
         """Return the state at the network's present weights, at rest."""
@@ -393,7 +384,7 @@ class _Descent:
         return digest.hexdigest()
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class _Run:
     """A training towards the limit, as `drive` sees it: its state, its history, its checkpoint."""
 
@@ -459,7 +450,7 @@ class _Run:
 
     @property
     def detail(self) -> str:
-        excess = "" if self.optimum is None else f", excess {100 * self.excess():.3g} %"
+        excess = "" if self.optimum is None else f", excess {percent(self.excess())}"
         return f"log loss {self.state.log_loss:.4g}{excess}"
 
     def advance(self) -> Ending | None:
@@ -521,4 +512,4 @@ def _load(path: Path, descent: _Descent) -> tuple[_State, list[LimitPoint]]:
     return state, history
 
 
-__getattr__ = renamed(__name__, {"Reference": "training.limit.ComparisonPredictor"})
+__getattr__ = renamed(__name__, Reference="ComparisonPredictor")

@@ -75,12 +75,14 @@ class LossError(ValueError):
         The value that was found.
     """
 
-    def __init__(self, name: str, condition: str, measured: float, where: str) -> None:
+    def __init__(
+        self, loss: MarginLoss, condition: str, measured: float, q: float, more: str = ""
+    ) -> None:
         super().__init__(
-            f"loss {name!r} is not exponential-like (Lyu and Li 2020, (B3)), so its "
-            f"training need not maximise the margin: {condition}, but it is {measured:.6g} "
-            f"{where}. log_loss must be the logarithm of the loss of each margin, in torch, and "
-            "hold from -10 to 1e8"
+            f"loss {loss.name!r} is not exponential-like (Lyu and Li 2020, (B3)), so its "
+            f"training need not maximise the margin: {condition}, but it is {measured:.6g} at "
+            f"q = {q:.6g}{more}. log_loss must be the logarithm of the loss of each margin, in "
+            "torch, and hold from -10 to 1e8"
         )
         self.condition, self.measured = condition, measured
 
@@ -177,17 +179,13 @@ def check_exponential_like(loss: MarginLoss) -> float:
     """
     grid = np.concatenate([np.linspace(-10, 1, 1101)[:-1], _geometric(1.0)])
     f, slope = _f_and_slope(loss, grid)
-    _require_finite(loss, grid, f)
-    _require_finite(loss, grid, slope)
-    least = int(slope.argmin())
+    for values in (f, slope):
+        _require_finite(loss, grid, values)
+    least, middle = int(slope.argmin()), int(np.searchsorted(grid, MIDDLE))
     if slope[least] <= 0:
-        raise LossError(
-            loss.name, "f'(q) must be positive", slope[least], f"at q = {grid[least]:g}"
-        )
-    middle = int(np.searchsorted(grid, MIDDLE))
+        raise LossError(loss, "f'(q) must be positive", slope[least], grid[least])
     if f[middle] <= 0:
-        where = f"at q = {grid[middle]:g}"
-        raise LossError(loss.name, "f must be positive for large q", f[middle], where)
+        raise LossError(loss, "f must be positive for large q", f[middle], grid[middle])
     _check_continuous(loss, grid, slope)
     _check_growth(loss, grid, slope)
     return max(_bound(loss, inverse=True), _bound(loss, inverse=False))
@@ -234,17 +232,16 @@ def tight_tail(loss: MarginLoss) -> TightTail:
     _require_finite(loss, q, slope)
     if slope.min() <= 0:
         first = int(slope.argmin())
-        where = f"at q = {q[first]:g}"
-        raise LossError(loss.name, "f'(q) must be positive", slope[first], where)
+        raise LossError(loss, "f'(q) must be positive", slope[first], q[first])
     middle = int(np.searchsorted(q, MIDDLE))
     a = float(slope[-1])
     if abs(slope[middle] - a) > ROUNDING * a:
         raise LossError(
-            loss.name,
-            f"f'(q) must reach its limit exponentially (definition B.10 of Lippl et al. 2022; at "
-            f"q = {q[middle]:.3g} it must be {a:.6g}, as at the end of the range)",
+            loss,
+            "f'(q) must reach its limit exponentially (definition B.10 of Lippl et al. 2022; it "
+            f"must be {a:.6g}, as at the end of the range)",
             slope[middle],
-            "there",
+            q[middle],
         )
     # log(-l'(u) exp(a u)): f and a u lose digits alike, so they are subtracted first.
     logarithm = np.log(slope) - (f - a * q)
@@ -255,11 +252,11 @@ def tight_tail(loss: MarginLoss) -> TightTail:
     if late.any():
         first = middle + int(late.argmax())
         raise LossError(
-            loss.name,
+            loss,
             "-l'(u) exp(a u) must reach its limit exponentially (definition B.10 of Lippl et al. "
             "2022; relative deviation from its value in the middle of the range: 0)",
             deviation[first],
-            f"at q = {q[first]:.6g}",
+            q[first],
         )
     # The limit c is the value in the middle, where the deviation itself has long vanished.
     return TightTail(
@@ -292,8 +289,7 @@ def _f_and_slope(loss: MarginLoss, margins: Array) -> tuple[Array, Array]:
 def _require_finite(loss: MarginLoss, margins: Array, values: Array) -> None:
     if not np.isfinite(values).all():
         first = int(np.argmin(np.isfinite(values)))
-        where = f"at q = {margins[first]:g}"
-        raise LossError(loss.name, "f and f' must be finite", values[first], where)
+        raise LossError(loss, "f and f' must be finite", values[first], margins[first])
 
 
 def _check_continuous(loss: MarginLoss, grid: Array, slope: Array) -> None:
@@ -315,24 +311,16 @@ def _check_continuous(loss: MarginLoss, grid: Array, slope: Array) -> None:
                 break
         jump = float(np.ptp(at) / np.abs(at).max())
         if jump > JUMP:
-            raise LossError(
-                loss.name,
-                "f' must be continuous (no jump, relative to it)",
-                jump,
-                f"at q = {points[1]:.6g}",
-            )
+            condition = "f' must be continuous (no jump, relative to it)"
+            raise LossError(loss, condition, jump, points[1])
     f, _ = _f_and_slope(loss, grid)
     integral = np.diff(grid) * (slope[1:] + slope[:-1]) / 2
     scale = np.maximum(integral, ROUNDING * np.abs(f[1:]))
     apart = np.abs(np.diff(f) - integral) / np.where(scale > 0, scale, 1.0)
     worst = int(apart.argmax())
     if apart[worst] > 0.05:
-        raise LossError(
-            loss.name,
-            "f must be the integral of f' (relative deviation between two points: 0)",
-            apart[worst],
-            f"at q = {grid[worst]:.6g}",
-        )
+        condition = "f must be the integral of f' (relative deviation between two points: 0)"
+        raise LossError(loss, condition, apart[worst], grid[worst])
 
 
 def _check_growth(loss: MarginLoss, grid: Array, slope: Array) -> None:
@@ -342,21 +330,16 @@ def _check_growth(loss: MarginLoss, grid: Array, slope: Array) -> None:
     fall = np.flatnonzero(np.diff(product) < -ROUNDING * product[:-1])
     if len(fall) and q[fall[-1]] > MIDDLE:
         ratio = product[fall[-1] + 1] / product[fall[-1]]
-        raise LossError(
-            loss.name,
-            "f'(q) q must not decrease for large q (ratio of neighbouring points: at least 1)",
-            ratio,
-            f"at q = {q[fall[-1]]:.6g}",
+        condition = (
+            "f'(q) q must not decrease for large q (ratio of neighbouring points: at least 1)"
         )
+        raise LossError(loss, condition, ratio, q[fall[-1]])
     upper = q >= MIDDLE
     growth = math.log(product[-1] / product[upper][0]) / math.log(q[-1] / q[upper][0])
     if growth < LEAST_GROWTH:
-        raise LossError(
-            loss.name,
-            f"f'(q) q must go to infinity (as q to a power of at least {LEAST_GROWTH:g})",
-            growth,
-            f"(the power) up to q = {LARGEST:g}, where f'(q) q = {product[-1]:.6g}",
-        )
+        condition = f"f'(q) q must go to infinity (as q to a power of at least {LEAST_GROWTH:g})"
+        more = f" (the power up to there), where f'(q) q = {product[-1]:.6g}"
+        raise LossError(loss, condition, growth, LARGEST, more)
 
 
 def _bound(loss: MarginLoss, *, inverse: bool) -> float:
@@ -368,26 +351,16 @@ def _bound(loss: MarginLoss, *, inverse: bool) -> float:
     f, slope = _f_and_slope(loss, q)
     if f[0] <= 0:  # the inverse is needed where f is positive
         q, f, slope = q[f > 0], f[f > 0], slope[f > 0]
-    largest = np.ones(len(q))
+    largest, x = np.ones(len(q)), f if inverse else q
     for theta in THETAS:
-        if inverse:
-            reached = theta * f >= f[0]
-            before = np.exp(np.interp(np.log(theta * f[reached]), np.log(f), np.log(slope)))
-            ratio = before / slope[reached]
-        else:
-            reached = theta * q >= q[0]
-            before = np.exp(np.interp(np.log(theta * q[reached]), np.log(q), np.log(slope)))
-            ratio = slope[reached] / before
+        reached = theta * x >= x[0]
+        before = np.exp(np.interp(np.log(theta * x[reached]), np.log(x), np.log(slope)))
+        ratio = before / slope[reached] if inverse else slope[reached] / before
         largest[reached] = np.maximum(largest[reached], ratio)
     half = len(q) // 2
     lower, upper = float(largest[:half].max()), float(largest[half:].max())
     if upper > BOUNDED * lower:
         inequality = "g'(x) <= K g'(theta x)" if inverse else "f'(y) <= K f'(theta y)"
-        raise LossError(
-            loss.name,
-            f"{inequality} must hold with one K for all large arguments (K is {lower:.3g} up to "
-            f"q = {q[half]:.3g})",
-            upper,
-            "above that",
-        )
+        condition = f"{inequality} must hold with one K for all large arguments ({lower:.3g} below)"
+        raise LossError(loss, condition, upper, q[half], " and above")
     return max(lower, upper)

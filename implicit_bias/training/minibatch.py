@@ -28,8 +28,6 @@ Source: Lippl, Abbott, Chung (2022), section 4, and their published code; Veness
 Fiat, Malach, Shalev-Shwartz (2019).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,7 +43,6 @@ from implicit_bias.training.configuration import TrainingConfig as TrainingConfi
 from implicit_bias.training.driver import Ending, Result, drive
 from implicit_bias.training.history import HistoryPoint, Observer
 from implicit_bias.training.losses import as_loss
-from implicit_bias.validation import as_labels
 
 # Outputs (n, units) that predict the label: the network's, or those of all units, each by itself.
 RULES: dict[Rule, Callable[[Network, tuple[Tensor, ...]], Tensor]] = {
@@ -130,8 +127,7 @@ class _Run:
     ) -> None:
         self.network, self.config, self.step = network, config, 0
         self.history: list[HistoryPoint] = []
-        self.inputs = network.prepare(X)
-        self.labels = torch.tensor(as_labels(y, len(self.inputs[0]))).to(self.inputs[0])
+        self.inputs, self.labels = network.prepare_samples(X, y)
         self.loss, self.outputs = as_loss(config.loss), RULES[config.rule]
         self.observe = Observer(network, self.inputs, self.labels, self.loss)
         self.batches = _batches(len(self.labels), config)

@@ -1,7 +1,7 @@
 """The replication study, data side: as-published operators, further models, grids, comparison."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
@@ -295,7 +295,7 @@ class InThisProcess:
     def __init__(self, workers: int | None, compute: Compute) -> None:
         self.compute = compute
 
-    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
+    def run(self, cells: Collection[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome."""
         for cell in cells:
             yield cell, self.compute(cell)

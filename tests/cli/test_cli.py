@@ -524,3 +524,27 @@ def test_a_protocol_has_its_own_defaults(tmp_path: Path) -> None:
     assert run_json(*small, folder=tmp_path)["setting"]["momentum"] == 0.9
     assert RunConfig().momentum == 0.9
     assert PROTOCOL_DEFAULTS["lippl2022"]["momentum"] == 0
+
+
+def test_training_towards_the_limit_keeps_the_trained_model(tmp_path: Path) -> None:
+    train = ["train", "gd-gln", "--train-size", "40", "--units", "4"]
+    first = run_json(*train, "--steps", "20", folder=tmp_path)
+    before = (tmp_path / "gd-gln.safetensors").read_bytes()
+    kept = ["--limit-steps", "20", "--checkpoint", "state.safetensors"]
+    second = run_json(*train, *kept, folder=tmp_path)
+    assert first["steps"] == second["steps"] == 20
+    assert second["file"] == "gd-gln-limit.safetensors"
+    assert (tmp_path / "gd-gln.safetensors").read_bytes() == before
+    assert load_model(tmp_path / "gd-gln-limit.safetensors").model is not None
+    done = run_here("certify", "state.safetensors", folder=tmp_path)
+    assert done.status == 1
+    assert "it is a checkpoint" in done.err
+    assert "pass the file that `implicit-bias fit`" in done.err
+
+
+@pytest.mark.parametrize("command", [[], ["train"]])
+def test_short_help(command: list[str], tmp_path: Path) -> None:
+    short, long = (run_here(*command, option, folder=tmp_path) for option in ("-h", "--help"))
+    assert short.status == 0
+    assert short.out == long.out
+    assert "Usage" in short.out

@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from implicit_bias.datasets import files
-from implicit_bias.datasets.catalogue import DATASET_NAMES, load
+from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices
 from implicit_bias.datasets.files import (
     DATA_VARIABLE,
@@ -30,7 +30,8 @@ from implicit_bias.datasets.files import (
     read_idx,
 )
 from implicit_bias.datasets.images import GARMENT_NAMES, load_digits, load_fashion_mnist, load_mnist
-from implicit_bias.datasets.toys import TOY_KINDS, ToyKind, make_toy
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.options import DATASET_NAMES, TOY_KINDS, ToyKind
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TINY_DIGITS = np.array([5, 0, 4, 1, 9], dtype=np.uint8)
@@ -250,7 +251,7 @@ def test_mnist_files_give_scaled_images(cache: Path, compressed: bool) -> None:
 
 
 def test_unknown_subset_is_refused() -> None:
-    with pytest.raises(ValueError, match="choose one of train, test"):
+    with pytest.raises(ValueError, match="one of train, test"):
         load_mnist(subset="validation")  # type: ignore[arg-type]
 
 
@@ -280,10 +281,10 @@ def test_only_blobs_are_linearly_separable(kind: ToyKind, separable: bool) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "rings"}, "choose one of xor"),
+        ({"kind": "rings"}, "one of xor"),
         ({"kind": "xor", "n_samples": 1}, "at least 2"),
-        ({"kind": "xor", "noise": -0.1}, "0 or more"),
-        ({"kind": "xor", "noise": float("nan")}, "finite"),
+        ({"kind": "xor", "noise": -0.1}, "noise"),
+        ({"kind": "xor", "noise": float("nan")}, "noise"),
     ],
 )
 def test_toy_sets_refuse(arguments: dict[str, Any], message: str) -> None:
@@ -307,7 +308,7 @@ def test_load_by_name_passes_its_options(cache: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "cifar"}, "choose one of digits, mnist"),
+        ({"name": "cifar"}, "one of digits, mnist"),
         ({"name": "digits", "subset": "test"}, "split it"),
         ({"name": "xor", "positive": (1,)}, "no digits"),
         ({"name": "digits", "positive": (7,)}, r"digits \[7\] are both"),
@@ -452,7 +453,7 @@ def test_a_bad_download_leaves_nothing_behind(mirror: Path, cache: Path) -> None
 
 
 def test_download_refuses_a_set_without_files() -> None:
-    with pytest.raises(ValueError, match="choose one of mnist, fashion-mnist"):
+    with pytest.raises(ValueError, match="one of mnist, fashion-mnist"):
         download("digits")
 
 

@@ -316,9 +316,9 @@ def test_all_gates_off_names_the_sample() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"norm": "l1"}, "norm must be 'gln' or 'l2'"),
-        ({"n_units": 0}, "n_units must be a whole number, at least 1"),
-        ({"n_hyperplanes": -1}, "n_hyperplanes must be a whole number, at least 0"),
+        ({"norm": "l1"}, "norm must be one of gln, l2"),
+        ({"n_units": 0}, "n_units must be at least 1"),
+        ({"n_hyperplanes": -1}, "n_hyperplanes must be at least 0"),
         ({"threshold": "mean"}, "threshold must be"),
         ({"solver": "simplex"}, "solver must be one of"),
         ({"tol": 0.0}, "the gap tolerance must be between 0 and 1"),
@@ -486,3 +486,29 @@ def test_gates_that_are_none(gates: Any) -> None:
 def test_checkpoints_beyond_the_training() -> None:
     with pytest.raises(ValueError, match="checkpoints must be steps from 0 to 5"):
         ReLUClassifier(steps=5, checkpoints=(9,)).fit(MOONS.X, MOONS.y)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (GLNSVC(3, soft_C="x"), "soft_C must be a number"),  # type: ignore[arg-type]
+        (GLNSVC(3, soft_C=True), "soft_C must be a number"),
+        (GLNSVC(contexts=3), "contexts must be HyperplaneContexts.*n_hyperplanes"),  # type: ignore[arg-type]
+        (GLNClassifier(contexts=3), "contexts must be HyperplaneContexts"),  # type: ignore[arg-type]
+        (GLNSVC(True), "n_units must be a whole number"),
+        (GLNClassifier(True, steps=1), "n_units must be a whole number"),
+        (ReLUClassifier(True, steps=1), "n_units.* must be a whole number"),
+        (GatedReLUSVC(True), "n_units must be a whole number"),
+    ],
+)
+def test_parameters_of_a_wrong_type(model: BinaryClassifier, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        model.fit(MOONS.X, MOONS.y)
+
+
+def test_a_mask_is_not_dropped() -> None:
+    masked = np.ma.masked_greater(MOONS.X, 1.5)
+    fitted = GLNSVC(3, random_state=0, on_failure="warn").fit(MOONS.X, MOONS.y)
+    for use in (lambda: GLNSVC(3).fit(masked, MOONS.y), lambda: fitted.predict(masked)):
+        with pytest.raises(ValueError, match="masked"):
+            use()

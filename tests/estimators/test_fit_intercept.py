@@ -26,6 +26,7 @@ from implicit_bias.datasets.dataset import split
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators import MarginSVC
 from implicit_bias.gating import HyperplaneContexts, NoGates
+from implicit_bias.options import DEFAULTS
 from implicit_bias.problem import Architecture
 from implicit_bias.report.figures.plane import Plane
 from implicit_bias.runs.configuration import RunConfig
@@ -180,7 +181,7 @@ def test_comparison_and_grades_know_the_intercept() -> None:
     assert svm is not None
     assert svm.name == "in the norm"
     for by_solver in (True, False):
-        graded = grade(models["free"], MOONS, solve=by_solver).values
+        graded = grade(models["free"], MOONS, solving=DEFAULTS if by_solver else None).values
         assert graded["upper"] == pytest.approx(free.norm, rel=1e-12)
         assert graded["gap"] <= 1e-6
         assert graded["min_margin"] == pytest.approx(1.0)

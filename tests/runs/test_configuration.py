@@ -5,18 +5,21 @@ from dataclasses import fields
 import pytest
 
 from implicit_bias.datasets import DATASET_NAMES
+from implicit_bias.options import SOLVER_NAMES, SolverOptions
 from implicit_bias.runs import configuration, grid, models, runner
 from implicit_bias.runs.configuration import RunConfig, group
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.models import ModelFactory, load_data
-from implicit_bias.solvers import SOLVER_NAMES
+from implicit_bias.solvers import Tolerances
 from implicit_bias.training import TrainingConfig
 
 
 def test_choices_are_those_of_the_library() -> None:
-    """They are written down twice, because the command line's help loads neither library."""
-    assert configuration.DATASETS == DATASET_NAMES
-    assert configuration.SOLVERS == SOLVER_NAMES
+    choices = {field.name: field.metadata["choices"] for field in fields(RunConfig)}
+    assert choices["dataset"] == DATASET_NAMES
+    assert choices["solver"] == SOLVER_NAMES
+    assert RunConfig().solving == SolverOptions()
+    assert RunConfig().tol == Tolerances().gap
 
 
 def test_training_defaults_are_those_of_the_library() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -45,7 +45,7 @@ class Here:
     asked: list[RunConfig] = field(default_factory=list)
     work: Callable[[RunConfig], Outcome] = compute
 
-    def run(self, cells: Sequence[RunConfig]) -> Outcomes:
+    def run(self, cells: Collection[RunConfig]) -> Outcomes:
         """Compute one after the other."""
         for cell in cells:
             self.asked.append(cell)

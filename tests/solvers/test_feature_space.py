@@ -35,8 +35,9 @@ from implicit_bias.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import BoundsAt, Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate
+from implicit_bias.solvers.choice import count_features
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
-from implicit_bias.solvers.feature_space import FeatureSpace, n_features, peak_memory
+from implicit_bias.solvers.feature_space import FeatureSpace, peak_memory
 from implicit_bias.validation import Array
 
 GIB = 2**30
@@ -111,7 +112,7 @@ def test_features_are_those_of_used_plain_gates(name: str) -> None:
     problem = separable(name)
     used = np.abs(sp.csr_array(problem.plain_gates)).sum(axis=0) > 0
     # `cloud` has one constant input, which stays one feature.
-    assert n_features(problem) == np.count_nonzero(used) * problem.X.shape[1]
+    assert count_features(problem) == np.count_nonzero(used) * problem.X.shape[1]
 
 
 def test_a_soft_margin_without_features() -> None:

@@ -1,7 +1,5 @@
 """What figures are about, and what one is."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass

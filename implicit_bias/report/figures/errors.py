@@ -1,7 +1,5 @@
 """Errors and disagreement as bars."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -51,7 +49,7 @@ def _error_bars(subject: Subject) -> Figure:
                 _write(ax, row + shift, error, percent(error))
         if np.isnan(model.error):
             _write(ax, row, 0.0, "no predictor: not separable")
-    _name_rows(ax, [model.name for model in models])
+    _name_rows(ax, [short_label(model.name) for model in models])
     _percent_axis(ax, "error, % of the samples")
     return figure
 
@@ -68,11 +66,7 @@ def _disagreement_bars(comparison: Comparison) -> Figure:
         _write(ax, row, end, f"{percent(pair.disagreement)} vs {percent(pair.by_chance)}", gap=8)
     chance = [100 * pair.by_chance for pair in pairs]
     ax.plot(chance, range(len(pairs)), "D", color=BLACK, label="expected by chance")
-    _name_rows(
-        ax,
-        [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs],
-        wrap=False,
-    )
+    _name_rows(ax, [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs])
     _percent_axis(ax, "disagreement, % of the samples", room=1.6)
     legend(figure)
     return figure
@@ -91,8 +85,8 @@ def _write(ax: Axes, row: float, share: float, text: str, *, gap: float = 3) -> 
     ax.annotate(text, place, shift, textcoords="offset points", va="center", fontsize=8.5)
 
 
-def _name_rows(ax: Axes, names: Sequence[str], *, wrap: bool = True) -> None:
-    ax.set_yticks(range(len(names)), [short_label(name) if wrap else name for name in names])
+def _name_rows(ax: Axes, names: Sequence[str]) -> None:
+    ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(names) - 0.4, -0.6)  # the first on top
 
@@ -101,7 +95,7 @@ def _percent_axis(ax: Axes, label: str, *, room: float = 1.22) -> None:
     ax.set_xlabel(label)
     longest = min(ax.get_xlim()[1], 100.0)
     ax.set_xlim(0, max(room * longest, 1.0))  # room for the numbers
-    ticks = MaxNLocator(5).tick_values(0, min(ax.get_xlim()[1], 100.0))
-    ax.set_xticks([tick for tick in ticks if 0 <= tick <= min(ax.get_xlim()[1], 100.0)])
-    ax.spines.bottom.set_bounds(0, min(ax.get_xlim()[1], 100.0))
+    end = min(ax.get_xlim()[1], 100.0)
+    ax.set_xticks([tick for tick in MaxNLocator(5).tick_values(0, end) if 0 <= tick <= end])
+    ax.spines.bottom.set_bounds(0, end)
     ax.grid(axis="x")

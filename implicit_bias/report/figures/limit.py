@@ -6,8 +6,6 @@ The exponent is fitted, by least squares of the logarithms, to the last factor `
 Source: Lippl, Abbott, Chung (2022), eq. (18) for the weights of a unit at the limit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -78,9 +76,8 @@ def limit_plots(
 def _against_steps(frames: Mapping[str, pd.DataFrame], column: str) -> Plot | None:
     figure, ax = panel()
     listed = []
-    for (name, frame), colour, line in zip(
-        frames.items(), cycle(COLOURS), cycle(LINES), strict=False
-    ):
+    looks = zip(cycle(COLOURS), cycle(LINES), strict=False)
+    for (name, frame), (colour, line) in zip(frames.items(), looks, strict=False):
         shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
         if shown.empty:
             continue

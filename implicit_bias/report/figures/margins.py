@@ -1,7 +1,5 @@
 """Margins of the training samples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -21,9 +19,7 @@ def margin_plots(subject: Subject) -> Iterator[Plot]:
         decided = [m for m in same if m.has_predictor and m.known_margin.margins.any()]
         edges = _edges([*(m.known_margin.margins for m in decided), largest_margins(decided)])
         for model in decided:
-            number += 1
-            margin = model.known_margin
-            at_most = ""
+            number, margin, at_most = number + 1, model.known_margin, ""
             if margin.inseparable:
                 at_most = (
                     "; none is positive for any predictor with these gates (not separable: proven)"
@@ -32,12 +28,13 @@ def margin_plots(subject: Subject) -> Iterator[Plot]:
                 at_most = (
                     f", at most {margin.largest_margin:.3g} for any predictor with these gates"
                 )
+            smallest = f"{margin.min_margin:.3g}{at_most}"
             yield Plot(
                 f"margins-{number}",
                 _margin_histogram(subject, model, edges),
                 f"Histogram of the margins of {len(margin.margins)} training samples for "
-                f"{model.name}: the smallest is {margin.min_margin:.3g}{at_most}",
-                f"{model.name}: smallest margin {margin.min_margin:.3g}{at_most}.",
+                f"{model.name}: the smallest is {smallest}",
+                f"{model.name}: smallest margin {smallest}.",
             )
 
 

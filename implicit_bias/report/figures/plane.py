@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
@@ -18,24 +17,15 @@ from numpy.typing import NDArray
 
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
+from implicit_bias.gating import dense
 from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.figures.predictors import reads_inputs
-from implicit_bias.report.style import (
-    BLACK,
-    BLUE,
-    CONTEXT_TINTS,
-    GREEN,
-    GREY,
-    NEGATIVE_TINT,
-    POSITIVE_TINT,
-    VERMILION,
-    WIDTH,
-    legend,
-    panel,
-)
+from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION, WIDTH, legend, panel
 from implicit_bias.report.words import has_class_names
 from implicit_bias.validation import Array
 
+NEGATIVE_TINT, POSITIVE_TINT = "#cfe3f1", "#fbdcc4"
+CONTEXT_TINTS = ("#f4f4f4", "#e2ecf3", "#f7eedd", "#e0f0ea", "#f6e6ee", "#e3e3e3", "#fbf6d9")
 # Points along each axis at which a picture of the plane is computed.
 GRID = 240
 # With more contexts than this their hyperplanes are drawn only where they rule.
@@ -159,7 +149,7 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
 
 def _gates(fitted: FittedMargin, X: Array) -> Array:
     """Gates (n, M) of inputs (n, D), dense."""
-    return sp.csr_array(fitted.architecture.gating.gates(X)).toarray()
+    return dense(fitted.architecture.gating.gates(X))
 
 
 def _has_contexts(fitted: FittedMargin, plane: Plane) -> bool:
@@ -172,16 +162,9 @@ def _has_contexts(fitted: FittedMargin, plane: Plane) -> bool:
 
 def _tint(ax: Axes, plane: Plane, numbers: NDArray[Any], tints: Sequence[str]) -> None:
     """Colour the plane by whole numbers (GRID, GRID), each the index of a tint."""
-    ax.imshow(
-        numbers,
-        ListedColormap(tints),
-        vmin=0,
-        vmax=len(tints) - 1,
-        extent=plane.extent,
-        origin="lower",
-        aspect="auto",
-        interpolation="nearest",
-    )
+    picture = ax.imshow(numbers, ListedColormap(tints), origin="lower", extent=plane.extent)
+    picture.set(clim=(0, len(tints) - 1), interpolation="nearest")
+    ax.set_aspect("auto")
 
 
 def _boundary(ax: Axes, plane: Plane, inside: NDArray[np.bool_], **options: Any) -> None:
@@ -195,17 +178,8 @@ def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> N
     names = train.class_names if has_class_names(train) else ("class −1", "class +1")
     for (label, colour, marker), class_name in zip(classes, names, strict=True):
         x, y = train.X[train.y == label, :2].T
-        ax.scatter(
-            x,
-            y,
-            s=14,
-            c=colour,
-            marker=marker,
-            alpha=0.5 if faint else 0.9,
-            linewidths=0,
-            label=short_label(class_name),
-            rasterized=len(train) > MAX_SHAPES,
-        )
+        points = ax.scatter(x, y, s=14, c=colour, marker=marker, alpha=0.5 if faint else 0.9)
+        points.set(linewidths=0, label=short_label(class_name), rasterized=len(train) > MAX_SHAPES)
     support = subject.support(name)
     x, y = train.X[support, :2].T
     ax.scatter(x, y, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2)

@@ -1,7 +1,5 @@
 """Learned predictors and support vectors as images."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -29,9 +27,10 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
         pictured = [model for model in same if reads_inputs(model.known_margin.fitted)]
         if not pictured:
             continue
-        coefs = {model.name: _unit_coef(model.known_margin.fitted) for model in pictured}
+        views = {model.name: model.known_margin.fitted.coef for model in pictured}
+        coefs = {name: coef / np.linalg.norm(coef) for name, coef in views.items()}
         first = (first_svm(pictured) or pictured[0]).name
-        one_group = len(same[0].known_margin.unit_norms) == 1
+        one_group = same[0].known_margin.units == 1
         largest = "longest zeta" if one_group else "largest norm"
         chosen = f"the units with the {largest} in {first}"
         rows = _tiles(coefs[first], subject.fitted[first].architecture.gating.groups)
@@ -55,10 +54,6 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
 def reads_inputs(fitted: FittedMargin) -> bool:
     """Whether the coefficients apply to the inputs themselves, and are not all zero."""
     return fitted.architecture.representation is None and bool(np.any(fitted.coef))
-
-
-def _unit_coef(fitted: FittedMargin) -> Array:
-    return fitted.coef / np.linalg.norm(fitted.coef)
 
 
 def _tiles(coef: Array, units: NDArray[np.int64]) -> list[list[tuple[int, str]]]:
@@ -85,11 +80,8 @@ def _predictor_images(
     limit: float,
     shape: tuple[int, int],
 ) -> Figure:
-    tiles = [
-        (title, coef[column, : shape[0] * shape[1]].reshape(shape))  # C order, as in Dataset
-        for row in rows
-        for column, title in row
-    ]
+    images = coef[:, : shape[0] * shape[1]].reshape(-1, *shape)  # C order, as in Dataset
+    tiles = [(title, images[column]) for row in rows for column, title in row]
     return _image_grid(name, tiles, max(map(len, rows)), "PuOr_r", (-limit, limit))
 
 
@@ -117,10 +109,8 @@ def _support_images(subject: Subject, name: str) -> Figure:
     support = subject.support(name)
     largest = support[np.argsort(-solution.alpha[support], kind="stable")][:MAX_SUPPORT]
     pixels = train.X[:, : train.image_shape[0] * train.image_shape[1]]
-    tiles = [
-        (f"{signed(train.y[n])}   α {solution.alpha[n]:.2g}", pixels[n].reshape(train.image_shape))
-        for n in largest
-    ]
+    images = pixels.reshape(-1, *train.image_shape)
+    tiles = [(f"{signed(train.y[n])}   α {solution.alpha[n]:.2g}", images[n]) for n in largest]
     limits = (float(pixels.min()), float(pixels.max()))
     return _image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits)
 

@@ -4,8 +4,6 @@ A figure is one small panel, wide as a phone: the page puts panels side by side 
 room.
 """
 
-from __future__ import annotations
-
 from implicit_bias.report.figures.base import Section, Subject
 from implicit_bias.report.figures.errors import error_plots
 from implicit_bias.report.figures.margins import margin_plots

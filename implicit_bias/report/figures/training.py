@@ -1,8 +1,7 @@
 """Networks over the steps of their training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,94 +16,99 @@ from implicit_bias.report.words import names_of
 from implicit_bias.training.history import HistoryPoint
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A quantity over the steps, and the networks that have it."""
+
+    name: str
+    value: Callable[[ModelResult, HistoryPoint], float]
+    label: str
+    alt: str
+    caption: str
+    log: bool = False
+    belongs: Callable[[ModelResult], bool] = lambda model: True
+
+
+def _is_certified(model: ModelResult) -> bool:
+    margin = model.margin
+    if margin is None or model.inseparable:
+        return False
+    return any(margin.excess_at(point) > 0 for point in model.history)
+
+
+CURVES = (
+    Curve(
+        "loss",
+        lambda model, p: p.loss,
+        "mean loss",
+        "Mean training loss against the step",
+        "Once all samples are right the loss can still fall: by weights that grow without bound.",
+        log=True,
+    ),
+    Curve(
+        "error",
+        lambda model, p: 100 * p.error,
+        "training error, %",
+        "Training error against the step",
+        "At 0 the network separates its training samples; only then has it a norm at margin 1.",
+    ),
+    Curve(
+        "margin",
+        lambda model, p: p.normalised_margin,
+        "normalised margin",
+        "Normalised margin against the step",
+        "min y f(x) / norm: positive once all samples are right.",
+    ),
+    Curve(
+        "excess",
+        lambda model, p: model.known_margin.excess_at(p),
+        "norm / optimum − 1",
+        "Excess of the norm over the certified optimum",
+        "How much larger the norm is than it need be, from the step on at which all samples are "
+        "right; the optimum is that of the gates at the end. It falls to 0 if training finds the "
+        "SVM.",
+        log=True,
+        belongs=_is_certified,
+    ),
+    Curve(
+        "gates",
+        lambda model, p: 100 * p.gates_changed,
+        "gates changed since step 0, %",
+        "Share of the gates that differ from those of step 0",
+        "Pairs of a training sample and a unit whose gate is not what it was before training. The "
+        "theory of fixed gates applies as far as this curve is flat.",
+        belongs=lambda model: model.gates_moved,
+    ),
+)
+# Said of the curve of margins where the largest possible one is known.
+LEVEL_ALT = ", with the largest possible as a line"
+LEVEL_CAPTION = (
+    " The black line is the level of the SVM with the gates at the end, 1 / optimum: the limit of "
+    "gradient descent, if the gates stay and it runs indefinitely."
+)
+
+
 def training_plots(subject: Subject) -> Iterator[Plot]:
     """Curves of each trained network over its steps."""
-    networks = [model for model in subject.comparison.models if model.history]
-    if not networks:
-        return
-    names, bounds = names_of(networks), largest_margins(networks)
-    yield Plot(
-        "training-loss",
-        _curves(subject, networks, lambda model, p: p.loss, "mean loss", log=True),
-        f"Mean training loss against the step, for {names}",
-        "Once all samples are right the loss can still fall: by weights that grow without bound.",
-    )
-    yield Plot(
-        "training-error",
-        _curves(subject, networks, lambda model, p: 100 * p.error, "training error, %"),
-        f"Training error against the step, for {names}",
-        "At 0 the network separates its training samples; only then has it a norm at margin 1.",
-    )
-    yield Plot(
-        "training-margin",
-        _curves(
-            subject,
-            networks,
-            lambda model, p: p.normalised_margin,
-            "normalised margin",
-            levels=bounds,
-        ),
-        f"Normalised margin against the step, for {names}"
-        + (", with the largest possible as a line" if bounds else ""),
-        "min y f(x) / norm: positive once all samples are right."
-        + (
-            " The black line is the level of the SVM with the gates at the end, 1 / optimum: the "
-            "limit of gradient descent, if the gates stay and it runs for ever."
-            if bounds
-            else ""
-        ),
-    )
-    certified = [
-        network
-        for network in networks
-        if network.margin is not None
-        and not network.inseparable
-        and any(network.margin.excess_at(point) > 0 for point in network.history)
-    ]
-    if certified:
-        yield Plot(
-            "training-excess",
-            _curves(
-                subject,
-                certified,
-                lambda model, p: model.known_margin.excess_at(p),
-                "norm / optimum − 1",
-                log=True,
-            ),
-            f"Excess of the norm over the certified optimum, for {names_of(certified)}",
-            "How much larger the norm is than it need be, from the step on at which all samples "
-            "are right; the optimum is that of the gates at the end. It falls to 0 if training "
-            "finds the SVM.",
-        )
-    moved = [network for network in networks if network.gates_moved]
-    if moved:
-        yield Plot(
-            "training-gates",
-            _curves(
-                subject,
-                moved,
-                lambda model, p: 100 * p.gates_changed,
-                "gates changed since step 0, %",
-            ),
-            f"Share of the gates that differ from those of step 0, for {names_of(moved)}",
-            "Pairs of a training sample and a unit whose gate is not what it was before training. "
-            "The theory of fixed gates applies as far as this curve is flat.",
-        )
+    for curve in CURVES:
+        networks = [m for m in subject.comparison.models if m.history and curve.belongs(m)]
+        levels = largest_margins(networks) if curve.name == "margin" else []
+        if networks:
+            yield Plot(
+                f"training-{curve.name}",
+                _curves(subject, networks, curve, levels),
+                f"{curve.alt}, for {names_of(networks)}{LEVEL_ALT if levels else ''}",
+                f"{curve.caption}{LEVEL_CAPTION if levels else ''}",
+            )
 
 
 def _curves(
-    subject: Subject,
-    networks: Sequence[ModelResult],
-    value: Callable[[ModelResult, HistoryPoint], float],
-    label: str,
-    *,
-    log: bool = False,
-    levels: Sequence[float] = (),
+    subject: Subject, networks: Sequence[ModelResult], curve: Curve, levels: Sequence[float]
 ) -> Figure:
     figure, ax = panel()
     for network in networks:
         steps = [point.step for point in network.history]
-        values = [value(network, point) for point in network.history]
+        values = [curve.value(network, point) for point in network.history]
         subject.draw(ax, network.name, steps, values, markersize=3.5, markevery=4)
     ax.set_xscale("symlog", linthresh=1)  # a logarithm that has room for step 0
     ax.set_xlim(left=0)
@@ -113,11 +117,11 @@ def _curves(
     if levels:
         ax.axhline(0, color=GREY, linewidth=1, linestyle=":")
         ax.margins(y=0.12)
-    if log:
+    if curve.log:
         _log_scale(ax)
     _end_values(ax)
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.set(xlabel="step", ylabel=label)
+    ax.set(xlabel="step", ylabel=curve.label)
     ax.grid()
     legend(figure)
     return figure
@@ -167,12 +171,5 @@ def _end_values(ax: Axes) -> None:
     lowest = -np.inf
     for height, value, colour in sorted(ends, key=lambda end: end[:2]):
         lowest = max(height, lowest + 0.075)
-        ax.text(
-            1.015,
-            lowest,
-            f"{value:.3g}",
-            transform=ax.transAxes,
-            color=colour,
-            fontsize=8.5,
-            va="center",
-        )
+        text = ax.text(1.015, lowest, f"{value:.3g}", transform=ax.transAxes)
+        text.set(color=colour, fontsize=8.5, va="center")

@@ -1,7 +1,5 @@
 """SVM-LC along a training."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -13,20 +11,22 @@ def trajectory_figure(frame: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(11.0, 3.4), layout="constrained")
     errors, apart, norm = figure.subplots(1, 3)
     steps = frame["step"]
-    errors.plot(steps, 100 * frame["network_error"], "o-", color=BLUE, label="network")
-    errors.plot(steps, 100 * frame["error"], "^--", color=VERMILION, label="SVM with its gates")
-    errors.set_ylabel("error, % of unseen samples")
-    apart.plot(steps, 100 * frame["disagreement"], "o-", color=BLUE, label="network of this step")
-    apart.plot(
-        steps, 100 * frame["disagreement_at_end"], "^--", color=VERMILION, label="trained network"
+    curves = (
+        (errors, "network_error", "o-", BLUE, "network"),
+        (errors, "error", "^--", VERMILION, "SVM with its gates"),
+        (apart, "disagreement", "o-", BLUE, "network of this step"),
+        (apart, "disagreement_at_end", "^--", VERMILION, "trained network"),
+        (apart, "gates_changed", "s:", BLACK, "gates changed"),
     )
-    apart.plot(steps, 100 * frame["gates_changed"], "s:", color=BLACK, label="gates changed")
-    apart.set_ylabel("disagreement of the SVM, %")
+    for ax, column, line, colour, label in curves:
+        ax.plot(steps, 100 * frame[column], line, color=colour, label=label)
     norm.plot(steps, frame["optimum"], "^--", color=VERMILION, label="certified optimum")
+    errors.set_ylabel("error, % of unseen samples")
+    apart.set_ylabel("disagreement of the SVM, %")
+    norm.set_ylabel("norm at margin 1")
     for step, optimum, dropped in frame[["step", "optimum", "dropped"]].itertuples(index=False):
         if dropped:
             norm.annotate(f"{dropped} left out", (step, optimum), fontsize=8)
-    norm.set_ylabel("norm at margin 1")
     for ax in (errors, apart, norm):
         ax.set_xscale("symlog", linthresh=10)
         ax.set_xticks(steps, [f"{step:,}" for step in steps], fontsize=8)

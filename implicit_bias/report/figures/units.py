@@ -1,7 +1,5 @@
 """The share of each hidden unit in the norm."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -19,11 +17,11 @@ ONE_GROUP = " (the norm is over all units at once, so this is only their share i
 def _several_units(comparison: Comparison) -> list[list[ModelResult]]:
     """Models of each program whose norm has several groups, less those without a predictor."""
     shared = [[m for m in same if m.has_predictor] for same in comparison.programs()]
-    return [same for same in shared if same and len(same[0].known_margin.unit_norms) > 1]
+    return [same for same in shared if same and same[0].known_margin.units > 1]
 
 
 def _active(model: ModelResult) -> str:
-    active, units = model.known_margin.active_units, len(model.known_margin.unit_norms)
+    active, units = model.known_margin.active_units, model.known_margin.units
     return f"{model.name} keeps {'all' if active == units else f'{active} of'} {units}"
 
 
@@ -37,7 +35,7 @@ def unit_plots(subject: Subject) -> Iterator[Plot]:
     """Units by their share in the norm, a figure a program."""
     for i, same in enumerate(_several_units(subject.comparison), 1):
         first = first_svm(same) or same[0]
-        n_units = len(first.known_margin.unit_norms)
+        n_units = first.known_margin.units
         active = "; ".join(map(_active, same))
         yield Plot(
             f"units-{i}",
