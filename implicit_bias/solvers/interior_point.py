@@ -336,7 +336,10 @@ def _warm(scaled: ScaledProblem, start: Start) -> _Point:
     s = torch.maximum(excess, mu / alpha)
     V = scaled.rows.dual_vectors(alpha)
     squares = scaled.rows.inner(V, V)
-    shrink = min(1.0, WARM_SHARE / float(squares.max().sqrt()))
+    largest = float(squares.max().sqrt())
+    if largest == 0.0:
+        return _cold(scaled)
+    shrink = min(1.0, WARM_SHARE / largest)
     alpha *= shrink
     t = 0.5 * (1.0 - shrink**2 * squares)
     w = (scaled.C - alpha)[: scaled.n_samples if scaled.soft else 0]

@@ -59,8 +59,9 @@ BITS = 512
 MOST_STEPS = 300
 # A step goes this share of the way to the boundary of the cone.
 SHARE = gmpy2.mpfr("0.99")
-# With kappa / tau above this, and tau below its inverse, alpha is taken for Gordan's.
-INSEPARABLE = gmpy2.mpfr(10) ** 30
+# With kappa / tau above this, and tau below its inverse, alpha is taken for Gordan's. Separators
+# may be enormous, and tau as small, before kappa vanishes.
+INSEPARABLE = gmpy2.mpfr(10) ** 60
 # Scales that make an answer feasible leave this share of room for their own rounding.
 ROOM = gmpy2.mpfr(2) ** -200
 BYTES_A_NUMBER = 160

@@ -202,7 +202,8 @@ class ScaledProblem:
         return torch.tensor(values, dtype=self.dtype, device=self.device)
 
     def full(self, size: int, value: float) -> Tensor:
-        """Return a vector of equal entries."""
+        """Return a vector of equal entries; the largest number for what exceeds it."""
+        value = min(value, torch.finfo(self.dtype).max)
         return torch.full((size,), value, dtype=self.dtype, device=self.device)
 
 

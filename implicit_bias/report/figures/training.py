@@ -84,7 +84,7 @@ CURVES = (
 LEVEL_ALT = ", with the largest possible as a line"
 LEVEL_CAPTION = (
     " The black line is the level of the SVM with the gates at the end, 1 / optimum: the limit of "
-    "gradient descent, if the gates stay and it runs indefinitely."
+    "gradient descent, if the gates stay and it runs for ever."
 )
 
 
