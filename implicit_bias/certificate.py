@@ -241,7 +241,7 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     signed = np.copysign(scaled, weights) * problem.y  # V takes alpha_n y_n
     gates = _plain_gates(problem)
     rows = dual_vector_norms(gates, problem.X, _weights(problem, signed), are_few(gates))
-    dual = _Dual(problem, signed, _group_norms(problem, rows))
+    dual = _Dual(problem, signed, problem.norm.of_rows(rows))
     if (dual.norms.radius > REFINE * dual.norms.value).any():
         dual = dual.refined()
     return np.ldexp(dual.norms.magnitude, exponent)
@@ -439,7 +439,7 @@ class _Dual:
         alpha = unit_weights(alpha, problem.feature_norms)
         gates = _plain_gates(problem)
         rows = dual_vector_norms(gates, problem.X, _weights(problem, alpha), are_few(gates))
-        return cls(problem, alpha, _group_norms(problem, rows))
+        return cls(problem, alpha, problem.norm.of_rows(rows))
 
     def refined(self) -> _Dual:
         """Evaluate V with more digits."""
@@ -450,7 +450,7 @@ class _Dual:
             errors = np.hypot(errors, row_norms(V.radius))
         radius = errors + gamma(2 * self.problem.X.shape[1] + 8) * norms
         rows = Enclosure(norms, SAFETY * radius)
-        return replace(self, norms=_group_norms(self.problem, rows))
+        return replace(self, norms=self.problem.norm.of_rows(rows))
 
     @cached_property
     def sum(self) -> float:
@@ -509,21 +509,6 @@ def _weights(problem: MarginProblem, alpha: Array) -> Array:
 
 def _plain_gates(problem: MarginProblem) -> Array | sp.csr_array:
     return problem.gates if problem.metric is None else problem.plain_gates
-
-
-def _group_norms(problem: MarginProblem, rows: Enclosure) -> Enclosure:
-    """Norms (G,) of groups of rows, from the norms of the rows."""
-    groups = problem.plain_groups
-    rounding = gamma(int(np.bincount(groups).max()) + 4)
-    value = _root_sums(rows.value, groups, problem.n_groups)
-    radius = _root_sums(rows.radius, groups, problem.n_groups)
-    return Enclosure(value, SAFETY * (radius + rounding * value))
-
-
-def _root_sums(norms: Array, groups: NDArray[np.int64], n_groups: int) -> Array:
-    unit = float(norms.max()) or 1.0
-    sums = np.bincount(groups, weights=np.square(norms / unit), minlength=n_groups)
-    return np.asarray(unit * np.sqrt(sums))
 
 
 # --- the upper bound -------------------------------------------------------------------------

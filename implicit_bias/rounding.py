@@ -95,6 +95,12 @@ def row_norms(A: Array) -> Array:
     return norms
 
 
+def root_sums(norms: Array, groups: NDArray[np.int64]) -> Array:
+    """Root of the sum of squares of each group's norms, shape (G,), whatever their size."""
+    unit = float(norms.max()) or 1.0
+    return np.asarray(unit * np.sqrt(np.bincount(groups, weights=np.square(norms / unit))))
+
+
 @dataclass(frozen=True)
 class Enclosure:
     """Numbers and how far they may be from the real ones: arrays of one shape."""
