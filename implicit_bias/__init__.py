@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         HiddenLayerSVC,
         ReLUClassifier,
     )
-    from implicit_bias.problem import MarginProblem
+    from implicit_bias.problem import MarginProblem, max_margin
     from implicit_bias.solvers import Solution, SolveError, solve
     from implicit_bias.stationarity import certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
@@ -47,6 +47,7 @@ _HOME = {
     "certify": "certificate",
     "certify_network": "stationarity",
     "compare": "comparison",
+    "max_margin": "problem",
     "solve": "solvers",
     "train_to_limit": "training.limit",
 }
@@ -68,6 +69,7 @@ __all__ = [
     "certify",
     "certify_network",
     "compare",
+    "max_margin",
     "solve",
     "train_to_limit",
 ]

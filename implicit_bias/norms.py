@@ -50,7 +50,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias, final, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast, final, runtime_checkable
 
 import numpy as np
 import scipy.linalg
@@ -90,7 +90,15 @@ class Partition:
 
 
 class Norm(ABC):
-    """A norm of coefficients, with its dual."""
+    """A norm of coefficients, with its dual.
+
+    Attributes
+    ----------
+    by_rows : bool
+        Whether the dual norm depends on the norms of the rows of V alone, which cost less.
+    """
+
+    by_rows: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, coef: Array) -> float:
@@ -753,6 +761,18 @@ def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norm
     return SumOverGroups(L2(), np.asarray(groups), axis=-1)
 
 
+def over_features(norm: Norm, groups: ArrayLike) -> SumOverGroups:
+    """Return the sum of a norm over groups of features (D,).
+
+    Raises
+    ------
+    ValueError
+        A norm that is a sum already, or somebody else's.
+    """
+    _check_parts(norm, -1)
+    return SumOverGroups(cast(_Conjugated, norm), np.asarray(groups), axis=-1)
+
+
 def split(coef: Array, groups: NDArray[np.int64], axis: int) -> list[Array]:
     """Return the parts of coefficients that belong to each group, by group."""
     if coef.shape[axis] != len(groups):
@@ -896,6 +916,8 @@ class GroupNorm(Norm):
     ValueError
         Groups that are not 0 .. G - 1, or a metric that is not symmetric positive semi-definite.
     """
+
+    by_rows: ClassVar[bool] = True
 
     groups: NDArray[np.int64]
     metric: Mapping[int, Array] | None = field(default=None, repr=False)

@@ -161,7 +161,7 @@ def _attains_lower(problem: MarginProblem, alpha: Array, bound: float) -> bool:
 
 def _attains_upper(problem: MarginProblem, coef: Array, intercept: float, bound: float) -> bool:
     """Whether coefficients prove an upper bound."""
-    plain = Exact.of(problem.norm.plain_coef(coef))
+    plain = Exact.of(problem.plain_coef(coef))
     norm = sum(_root(square) for square in _group_squares(problem, plain))
     gates, X, y = Exact.of(problem.plain_gates.toarray()), Exact.of(problem.X), problem.y
     inner = X.matmul(plain.transposed).times(gates)
