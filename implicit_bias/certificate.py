@@ -450,6 +450,8 @@ def grade(
         scale = dual_scale(problem, alpha)
         scale = scale if np.isfinite(scale) else 1.0 / float(alpha.sum())
         alpha = _repaired(problem, _in_box(problem, alpha * scale), problem.C)
+    if intercept is not None:
+        intercept = _below_all_others(problem, coef, intercept)
     coef, offset = _Primal.of(problem, coef, intercept).scaled()
     primal = _Primal.of(problem, coef, offset if problem.intercept else None, as_stored=True)
     dual = _Dual.of(problem, alpha)
@@ -1022,6 +1024,20 @@ def _best_offsets(problem: MarginProblem, scores: Array) -> Array:
     cost = np.append(np.zeros(n_classes), -1.0)
     found = scipy.optimize.linprog(cost, np.array(rows), np.array(right), bounds=bounds)
     return np.zeros(n_classes) if found.x is None else np.asarray(found.x[:-1])
+
+
+def _below_all_others(problem: MarginProblem, coef: Array, intercept: ArrayLike) -> ArrayLike:
+    """Return an intercept with which classes without samples, if any, win nowhere.
+
+    No solver determines their offsets: the lower, the better.
+    """
+    present = np.unique(problem.owners) if problem.classes is not None else np.zeros(0)
+    if not problem.intercept or problem.classes in (None, len(present)):
+        return intercept
+    offsets = np.array(intercept, dtype=np.float64)
+    reach = float(np.abs(problem.decision(coef)).max() + np.abs(offsets).max())
+    offsets[~np.isin(np.arange(len(offsets)), present)] = -4.0 * reach - 2.0
+    return offsets
 
 
 def _majority_offsets(problem: MarginProblem) -> Array:

@@ -13,7 +13,8 @@ X          (P, D)       inputs
 y          (P,)         -1 or +1
 gates      (P, M')      plain gates; those of many classes one class after another
 groups     (M',)        group of each of these columns
-offsets    (P, J)       J = 1 and all ones with an intercept, J = K - 1 with many classes, else 0
+offsets    (P, J)       J = 1 and all ones with an intercept, J = K - 1 with many classes, all of
+                        which have samples; J = 0 without an intercept
 samples    (P,)         n
 rivals     (P,)         k; None with two classes
 =========  ===========  ======================================================================
@@ -24,13 +25,14 @@ classes are enough where only V = 0 matters, and for the offsets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
 
@@ -45,6 +47,9 @@ class Rows:
     ----------
     alpha_shape : tuple of int
         Shape of the problem's dual variables.
+    offset_classes : ndarray of int, shape (J,)
+        The classes whose offsets the columns of ``offsets`` are, with many classes; those of the
+        others are 0.
     """
 
     X: Array
@@ -55,6 +60,7 @@ class Rows:
     samples: Integers
     rivals: Integers | None
     alpha_shape: tuple[int, ...]
+    offset_classes: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def __len__(self) -> int:
         """P."""
@@ -144,8 +150,121 @@ def all_pairs(problem: MarginProblem) -> tuple[Integers, Integers]:
     return samples, rivals
 
 
+def row_index(problem: MarginProblem) -> tuple[Integers, Integers]:
+    """Return samples and rivals of all constraints of a problem with many classes.
+
+    Pairs whose rival has no samples are left out where an offset separates them.
+    """
+    samples, rivals = all_pairs(problem)
+    if not problem.intercept:
+        return samples, rivals
+    kept = np.isin(rivals, problem.owners)
+    return samples[kept], rivals[kept]
+
+
+def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
+    """Return the rows of the smallest margins, in order: first one a sample, at most so many.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (P,)
+        Margins of all rows.
+    samples : ndarray of int, shape (P,)
+        Their samples.
+    below : float
+        Rows of this margin or more are none.
+    count : int
+        How many to return at most.
+    """
+    order = np.argsort(margins, kind="stable")
+    order = order[margins[order] < below]
+    first = np.sort(np.unique(samples[order], return_index=True)[1])
+    ranked = np.concatenate([order[first], np.delete(order, first)])
+    return np.sort(ranked[:count])
+
+
+def equal_alpha(problem: MarginProblem) -> Array:
+    """Return equal dual variables, of sum 1 for each sample."""
+    if problem.classes is None:
+        return np.ones(problem.n_samples)
+    alpha = np.full(problem.alpha_shape, 1.0 / (problem.classes - 1))
+    alpha[np.arange(problem.n_samples), problem.owners] = 0.0
+    return alpha
+
+
+def grouped_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None) -> Rows:
+    """Return the constraints with the columns of all classes, in groups of Euclidean norms.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    pairs : tuple of two ndarrays of int, optional
+        With many classes, the samples and rivals to take; all of `row_index` by default.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
+    """
+    if problem.classes is None:
+        return rows_of(group_form(problem))
+    gates, norm = problem.plain_gates, problem.norm
+    if problem.metric is not None:
+        norm = GroupNorm(problem.plain_groups, apart=problem.gate_norm.apart)
+    shape = (problem.classes, gates.shape[1], problem.X.shape[1])
+    groups = _euclidean_groups(norm, shape)
+    samples, rivals = row_index(problem) if pairs is None else pairs
+    if (groups == groups[..., :1]).all():
+        return pair_rows(problem, samples, rivals, problem.classes, groups[..., 0].ravel())
+    # Features take the place of gates, and the inputs are the constant 1.
+    rows = pair_rows(problem, samples, rivals, problem.classes, groups.ravel(), _features(problem))
+    return replace(rows, X=np.ones((len(rows), 1)))
+
+
+def group_form(problem: MarginProblem) -> MarginProblem:
+    """Return a problem of two classes under a group norm that is the same program.
+
+    Its coefficients, reshaped to those of the problem, are the problem's.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
+    """
+    if problem.norm is problem.gate_norm:
+        return problem
+    groups = _euclidean_groups(problem.norm, problem.norm_shape)[0]
+    y, C, intercept = problem.y, problem.C, problem.intercept
+    if (groups == groups[:, :1]).all():
+        return MarginProblem(problem.X, y, problem.gates, groups[:, 0], C=C, intercept=intercept)
+    ones = np.ones((problem.n_samples, 1))
+    return MarginProblem(ones, y, _features(problem), groups.ravel(), C=C, intercept=intercept)
+
+
+def _euclidean_groups(norm: Norm, shape: tuple[int, ...]) -> Integers:
+    found = norm.partition(shape)
+    if found is None or found.inner != "l2":
+        raise ValueError(
+            f"this solver takes norms that are sums of Euclidean norms over groups, not {norm!r}: "
+            "choose solver='auto'"
+        )
+    return found.groups
+
+
+def _features(problem: MarginProblem) -> sp.csr_array:
+    """z_m(x_n) x_n of all gates, (N, M' D), m first."""
+    parts = [problem.plain_gates[:, [m]].toarray() * problem.X for m in range(problem.n_gates)]
+    return sp.csr_array(np.hstack(parts))
+
+
 def pair_rows(
-    problem: MarginProblem, samples: Integers, rivals: Integers, n_blocks: int, groups: Integers
+    problem: MarginProblem,
+    samples: Integers,
+    rivals: Integers,
+    n_blocks: int,
+    groups: Integers,
+    gates: sp.csr_array | None = None,
 ) -> Rows:
     """Return pairs (P,) of samples and rivals as rows, with the columns of the first classes.
 
@@ -159,27 +278,25 @@ def pair_rows(
         Classes whose columns are kept: K, or K - 1.
     groups : ndarray of int, shape (n_blocks M',)
         Group of each column.
+    gates : csr_array of shape (N, M'), optional
+        The plain gates by default.
     """
-    plain = problem.plain_gates[samples]
+    plain = problem.plain_gates if gates is None else gates
     owners = problem.owners[samples]
-    gates = class_gates(plain, owners, rivals, n_blocks)
-    unit = sp.csr_array(np.ones((len(samples), int(problem.intercept))))
-    offsets = class_gates(unit, owners, rivals, alone(problem)).toarray()
+    # One class's offset is 0, since only differences count; one without samples has none.
+    present = np.unique(problem.owners)[:-1] if problem.intercept else np.zeros(0, dtype=np.int64)
+    offsets = (owners[:, None] == present).astype(np.float64) - (rivals[:, None] == present)
     return Rows(
         X=problem.X[samples],
         y=np.ones(len(samples)),
-        gates=gates,
+        gates=class_gates(plain[samples], owners, rivals, n_blocks),
         groups=groups,
-        offsets=offsets[:, : alone(problem) * int(problem.intercept)],
+        offsets=offsets,
         samples=samples,
         rivals=rivals,
         alpha_shape=problem.alpha_shape,
+        offset_classes=present,
     )
-
-
-def alone(problem: MarginProblem) -> int:
-    """K - 1: the classes that determine the last one's offset."""
-    return (problem.classes or 2) - 1
 
 
 def class_gates(

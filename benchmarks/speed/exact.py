@@ -101,7 +101,7 @@ def find_lies(solution: Solution, problem: MarginProblem, tol: float) -> list[st
     elif not _attains_lower(problem, solution.alpha, certificate.lower):
         lies.append("lower")
     if not math.isinf(certificate.upper) and not _attains_upper(
-        problem, solution.coef, solution.intercept, certificate.upper
+        problem, solution.coef, float(solution.intercept), certificate.upper
     ):
         lies.append("upper")
     if solution.status is Status.OPTIMAL and not _is_within(certificate, tol):

@@ -42,7 +42,7 @@ class FittedMargin:
         Training samples left out of the problem.
     local : bool
         For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
-    intercept : float or None
+    intercept : float, ndarray of shape (K,), or None
         The free offset of its predictor; None where its program has none.
     """
 
@@ -52,12 +52,12 @@ class FittedMargin:
     C: float = np.inf
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     local: bool = False
-    intercept: float | None = None
+    intercept: float | Array | None = None
 
     @property
-    def offset(self) -> float:
+    def offset(self) -> float | Array:
         """What the predictor adds to that of the coefficients: the intercept, or 0."""
-        return self.intercept or 0.0
+        return 0.0 if self.intercept is None else self.intercept
 
     def problem(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
         """Margin problem on samples X (n, D) with labels (n,) in {-1, +1}.

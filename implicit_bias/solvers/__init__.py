@@ -10,7 +10,9 @@ iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples
 feature_space.py    few features, or badly scaled ones
 working_set.py      more samples
+pair_set.py         many classes: a working set of samples and their rivals
 active_set.py       from the solution of a similar problem
+linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.linear_program import LinearProgram
+    from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
 __all__ = [
@@ -51,6 +55,8 @@ __all__ = [
     "CvxpySolver",
     "FeatureSpace",
     "InteriorPoint",
+    "LinearProgram",
+    "PairSet",
     "WorkingSet",
     "INTERIOR_POINT_LIMIT",
     "SOLVER_NAMES",
@@ -74,6 +80,8 @@ _METHODS = {
     "CvxpySolver": "cvxpy_solver",
     "FeatureSpace": "feature_space",
     "InteriorPoint": "interior_point",
+    "LinearProgram": "linear_program",
+    "PairSet": "pair_set",
     "WorkingSet": "working_set",
 }
 _old_names = renamed(__name__, {"Progress": "solvers.base.BoundsAt"})

@@ -174,7 +174,8 @@ class _ActiveSetRun(Run):
 def _arrays(scaled: ScaledProblem, best: _Best) -> Answer:
     """Return what attains the best bounds, in the problem's units."""
     alpha = (best.alpha / scaled.nu).cpu().numpy()
-    return Answer(alpha, scaled.coef(best.V, best.d) / scaled.scale, float(best.beta.sum()))
+    coef = scaled.coef(best.V, best.d) / scaled.scale
+    return Answer(alpha, coef, scaled.intercept(best.beta))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import Solver, Start, Tolerances
 from implicit_bias.solvers.iteration import NativeSolver
+from implicit_bias.solvers.linear_program import LinearProgram
 from implicit_bias.validation import as_device
 
 SolverName: TypeAlias = Literal[
@@ -23,10 +25,13 @@ SolverName: TypeAlias = Literal[
     "osqp",
     "clarabel",
     "scs",
+    "highs",
 ]
 SOLVER_NAMES: tuple[str, ...] = get_args(SolverName)
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000
+# Most pairs are no support vectors, so that a working set of them is smaller early.
+FEW_PAIRS = 1000
 # With this many samples, and this many of them a feature, factors of the features are cheaper.
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
 # Where a method failed, others are tried up to this many features, and entries of the features.
@@ -48,7 +53,9 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     str
         "active-set" with a start, which falls back on the others; without one "feature-space"
         where there are few features (columns of gates times inputs) for the samples; else
-        "interior-point" up to 3,000 samples, and "working-set" beyond.
+        "interior-point" up to 3,000 samples, and "working-set" beyond. With many classes the last
+        two count pairs of samples and rivals. Norms that are no sums of Euclidean norms go to
+        "highs" where they are sums of maxima, and else to "clarabel".
 
     Examples
     --------
@@ -58,12 +65,26 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     >>> choose_solver(problem)
     'interior-point'
     """
+    if problem.classes is not None or problem.norm is not problem.gate_norm:
+        return _choose_for_norm(problem)
     if start is not None:
         return "active-set"
     most = min(problem.n_samples // SAMPLES_A_FEATURE, FEW_FEATURES)
     if problem.n_samples >= MANY_SAMPLES and count_features(problem) <= most:
         return "feature-space"
     return "interior-point" if problem.n_samples <= INTERIOR_POINT_LIMIT else "working-set"
+
+
+def _choose_for_norm(problem: MarginProblem) -> SolverName:
+    """Choose where there are many classes, or another norm than that of gate columns."""
+    groups = problem.norm.partition(problem.norm_shape)
+    euclidean = problem.metric is not None or (groups is not None and groups.inner == "l2")
+    if not euclidean:
+        return "clarabel" if groups is None else "highs"
+    if problem.classes is None:
+        return choose_solver(group_form(problem))
+    n_pairs = problem.n_samples * (problem.classes - 1)
+    return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -79,6 +100,9 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     The feature space keeps digits that inner products of ill-conditioned features lose. CVXPY's
     solvers are the last resort, for problems that they solve in seconds.
     """
+    if problem.classes is not None or problem.norm is not problem.gate_norm:
+        last: tuple[SolverName, ...] = ("clarabel", "scs")
+        return tuple(name for name in last if name != failed)
     features = count_features(problem)
     names: list[SolverName] = []
     if failed != "feature-space" and features <= MOST_FEATURES:
@@ -113,6 +137,8 @@ def make_solver(
         raise ValueError(f"solver must be one of {', '.join(SOLVER_NAMES)}; got {name!r}")
     if name == "auto":
         name = choose_solver(problem, start)
+    if name == "highs":
+        return LinearProgram(tolerances=tolerances, max_iterations=max_iterations)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
     if name not in ("interior-point", "feature-space", "working-set", "active-set"):
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
@@ -121,6 +147,7 @@ def make_solver(
     from implicit_bias.solvers.active_set import ActiveSet
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: NativeSolver) -> NativeSolver:
@@ -141,5 +168,5 @@ def make_solver(
         case "feature-space":
             return native(FeatureSpace)
         case "working-set":
-            return native(WorkingSet)
+            return native(WorkingSet if problem.classes is None else PairSet)
     return native(ActiveSet, fallback=native(by_size))

@@ -17,6 +17,7 @@ import numpy as np
 
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
@@ -35,16 +36,16 @@ Steps: TypeAlias = Generator[tuple[float, float], None, Status]
 
 @dataclass(frozen=True)
 class Answer:
-    """What attains the bounds: alpha (N,), coefficients (M, D), and the intercept."""
+    """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes."""
 
     alpha: Array
     coef: Array
-    intercept: float = 0.0
+    intercept: float | Array = 0.0
 
 
 def nothing_yet(problem: MarginProblem) -> Answer:
     """Return the answer of a method that has no bounds yet."""
-    return Answer(np.zeros(problem.n_samples), np.zeros((problem.n_gates, problem.X.shape[1])))
+    return Answer(np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape), problem.no_offset)
 
 
 class Run(ABC):
@@ -103,8 +104,11 @@ class NativeSolver(Solver):
         ------
         MemoryError
             More than ``max_memory`` would be needed; raised before it is allocated.
+        ValueError
+            A norm that is no sum of Euclidean norms over groups.
         """
-        run = self.prepare(problem, start)
+        posed = problem if problem.classes is not None else group_form(problem)
+        run = self.prepare(posed, start)
         history: list[BoundsAt] = []
         status = Status.ITERATION_LIMIT
         steps = run.steps()
@@ -122,7 +126,7 @@ class NativeSolver(Solver):
             answer, status = nothing_yet(problem), Status.NUMERICAL_TROUBLE
         return Candidate(
             alpha=answer.alpha,
-            coef=answer.coef,
+            coef=answer.coef.reshape(problem.coef_shape),
             intercept=answer.intercept,
             status=status,
             iterations=len(history),

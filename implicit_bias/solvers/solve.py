@@ -66,11 +66,13 @@ def solve(
     problem : MarginProblem
         The problem.
     solver : str or Solver
-        A name: "auto", "interior-point", "feature-space", "working-set", "active-set", "ecos",
-        "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where that one fails, another
-        (``stats.detail`` says so); the last four go through CVXPY and are slow; OSQP takes hard
-        margins of one group only. Or an object, such as ``InteriorPoint(...)``, whose
-        own options then count, and none of those below but ``start`` and ``on_progress``.
+        A name: "auto", "interior-point", "feature-space", "working-set", "active-set", "highs",
+        "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where that one fails,
+        another (``stats.detail`` says so); HiGHS takes norms that are sums of maxima, such as l1
+        and l_inf; the last four go through CVXPY and are slow; OSQP takes hard margins of one
+        group of Euclidean norm and two classes only. Or an object, such as
+        ``InteriorPoint(...)``, whose own options then count, and none of those below but
+        ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -160,7 +162,7 @@ def solve(
         group_scale=graded.group_norms,
         coef=graded.coef,
         intercept=graded.intercept,
-        support=_support(graded),
+        support=_support(problem, graded),
         active=_above_mean(graded.group_norms) > 1.0 - graded.certificate.dual_norms,
         status=graded.status,
         certificate=graded.certificate,
@@ -301,13 +303,13 @@ def _check_start(problem: MarginProblem, start: Start | None) -> None:
 
 
 def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
-    zero = np.zeros((problem.n_gates, problem.X.shape[1]))
+    zero = np.zeros(problem.coef_shape)
     return Candidate(alpha=conflict.alpha, coef=zero, status=Status.NOT_SEPARABLE, iterations=0)
 
 
-def _support(graded: Graded) -> NDArray[np.int64]:
+def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
     surplus = np.maximum(graded.margins - 1.0, 0.0)
-    return np.flatnonzero(_above_mean(graded.alpha) > surplus)
+    return np.flatnonzero(_above_mean(problem.totals(graded.alpha)) > surplus)
 
 
 def _advice(problem: MarginProblem, graded: Graded, tolerances: Tolerances) -> str:
@@ -331,7 +333,7 @@ def _separable_with_offset(problem: MarginProblem, tolerances: Tolerances) -> bo
     if find_conflict(posed) is not None:
         return False
     found = make_solver("auto", posed, tolerances=tolerances).run(posed)
-    return bool((problem.y * (problem.decision(found.coef) + found.intercept) > 0).all())
+    return bool((problem.margins(problem.decision(found.coef), found.intercept) > 0).all())
 
 
 def _above_mean(values: Array) -> Array:

@@ -95,7 +95,7 @@ class _WorkingSetRun(Run):
         n = problem.n_samples
         self.alpha = np.zeros(n)  # the best one, padded
         self.coef = np.zeros((problem.n_gates, problem.X.shape[1]))  # the best one
-        self.intercept = 0.0  # of the best coefficients
+        self.intercept: float | Array = 0.0  # of the best coefficients
         self.lower, self.upper = 0.0, np.inf
         self.warm: Start | None = None
         self._has_left = np.zeros(n, dtype=bool)
@@ -202,7 +202,7 @@ class _Warm:
 
     alpha: Array
     group_scale: Array
-    intercept: float
+    intercept: float | Array
 
 
 def _spread(problem: MarginProblem) -> NDArray[np.int64]:
