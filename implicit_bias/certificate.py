@@ -216,8 +216,17 @@ def certify(
     return _certificate(problem, primal, dual)
 
 
-def _certificate(problem: MarginProblem, primal: _Primal | None, dual: _Dual | None) -> Certificate:
-    """Bounds from what was evaluated, again and with more digits where rounding matters."""
+def _certificate(
+    problem: MarginProblem,
+    primal: _Primal | None,
+    dual: _Dual | None,
+    suspect: Array | None = None,
+) -> Certificate:
+    """Bounds from what was evaluated, again and with more digits where rounding matters.
+
+    A proof that the data are not separable is looked for near the dual variables, and near
+    ``suspect``, to which the equation of the intercept was not yet applied.
+    """
     rough = _gap(dual.central, primal.central) if primal and dual else 0.0
     target = max(REFINE, REFINE_GAP * rough) if np.isfinite(rough) else REFINE
     if primal is not None and primal.allowance > target:
@@ -226,8 +235,11 @@ def _certificate(problem: MarginProblem, primal: _Primal | None, dual: _Dual | N
         dual = dual.refined()
     lower = 0.0 if dual is None else dual.bound
     upper = _value_of_zero(problem) if primal is None else primal.bound
-    if dual is not None and math.isinf(upper) and dual.gordan_ratio > TRY_PROOF:
-        lower = np.inf if prove_not_separable(problem, dual.alpha) else lower
+    if dual is not None and math.isinf(upper):
+        near = [dual.alpha] if dual.gordan_ratio > TRY_PROOF else []
+        if problem.intercept and suspect is not None:
+            near += [suspect] if gordan_ratio(problem, suspect) > TRY_PROOF else []
+        lower = np.inf if any(prove_not_separable(problem, alpha) for alpha in near) else lower
     return Certificate(
         lower,
         upper,
@@ -444,8 +456,8 @@ def grade(
     gap, infeasibility : float
         See `Tolerances`.
     """
-    alpha = _of_rivals(problem, np.maximum(alpha, 0.0))
-    alpha = _repaired(problem, _unit(problem, alpha))
+    suspect = alpha = _unit(problem, _of_rivals(problem, np.maximum(alpha, 0.0)))
+    alpha = _repaired(problem, alpha)
     if alpha.any():
         scale = dual_scale(problem, alpha)
         scale = scale if np.isfinite(scale) else 1.0 / float(alpha.sum())
@@ -455,10 +467,11 @@ def grade(
     coef, offset = _Primal.of(problem, coef, intercept).scaled()
     primal = _Primal.of(problem, coef, offset if problem.intercept else None, as_stored=True)
     dual = _Dual.of(problem, alpha)
-    certificate = _certificate(problem, primal, dual)
+    certificate = _certificate(problem, primal, dual, suspect)
     status = claim
     if math.isinf(certificate.lower):
-        status, alpha = Status.NOT_SEPARABLE, alpha / alpha.sum()
+        weights = alpha if alpha.any() else suspect
+        status, alpha = Status.NOT_SEPARABLE, weights / weights.sum()
     elif certificate.gap <= gap:
         status = Status.OPTIMAL
     elif (
@@ -489,7 +502,8 @@ class _Dual:
     @classmethod
     def of(cls, problem: MarginProblem, given: ArrayLike) -> _Dual:
         alpha = as_finite(given, "alpha", len(problem.alpha_shape))
-        _check_shape(alpha, "alpha", problem.alpha_shape)
+        meaning = "one entry a sample" if problem.classes is None else "(N, K), with K classes"
+        _check_shape(alpha, "alpha", problem.alpha_shape, meaning)
         if (alpha < 0).any():
             raise ValueError(f"alpha must not be negative, got {alpha.min():.3g}: clip it at 0")
         if (_of_rivals(problem, alpha) != alpha).any():
@@ -720,7 +734,9 @@ class _Primal:
         as_stored: bool = False,
     ) -> _Primal:
         coef = as_finite(given, "coef", len(problem.coef_shape))
-        _check_shape(coef, "coef", problem.coef_shape)
+        meaning = "(M, D), one row a gate column"
+        meaning = meaning if problem.classes is None else f"(K, M, D), K classes of {meaning}"
+        _check_shape(coef, "coef", problem.coef_shape, meaning)
         offsets = None if intercept is None else _as_offsets(problem, intercept)
         exponent = int(np.frexp(np.abs(coef).max())[1])
         coef = np.ldexp(coef, -exponent)
@@ -1160,6 +1176,6 @@ def _gap(lower: float, upper: float) -> float:
     return max(upper - lower, 0.0) / lower
 
 
-def _check_shape(array: Array, name: str, shape: tuple[int, ...]) -> None:
+def _check_shape(array: Array, name: str, shape: tuple[int, ...], meaning: str) -> None:
     if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}: {meaning}")

@@ -371,7 +371,7 @@ def test_bounds_that_contradict_each_other_have_no_gap(monkeypatch: pytest.Monke
     wrong = lambda *given: 2 * gated_linear(*given)  # noqa: E731
     monkeypatch.setattr("implicit_bias.certificate.gated_linear", wrong)
     assert np.isnan(certify(problem, solution.coef, solution.alpha).gap)
-    assert solve(problem).status is Status.NUMERICAL_TROUBLE
+    assert solve(problem, "interior-point").status is Status.NUMERICAL_TROUBLE
 
 
 # --- as real numbers -------------------------------------------------------------------------

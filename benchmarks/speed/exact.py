@@ -2,8 +2,8 @@
 
 A float64 is an integer times a power of two. An array of them is kept as Python's integers with
 one exponent, whose sums and products are exact; roots are enclosed by integers of 256 bits. The
-numbers graded are those that a solution stores, the program that of the stored data (with a
-metric: of its plain gates).
+numbers graded are those that a solution stores (its rational ones where it says that these attain
+the bounds), the program that of the stored data (with a metric: of its plain gates).
 
 lower      sum(alpha) / max_g ||V_g||, and C sum(alpha) / max(alpha) with a soft margin; 0 where an
            intercept's equation is missed. The reported bound may not exceed it.
@@ -63,6 +63,17 @@ class Exact:
         shifts = np.where(mantissa == 0, 0, exponents - common).astype(object)
         return cls(np.asarray(integers << shifts, dtype=object), common - 53)
 
+    @classmethod
+    def of_fractions(cls, values: NDArray[np.object_]) -> Exact:
+        """Take over fractions whose denominators are powers of two."""
+        fractions: list[Fraction] = values.ravel().tolist()
+        most = max(value.denominator for value in fractions)
+        integers = [value * most for value in fractions]
+        if most & (most - 1) or any(value.denominator > 1 for value in integers):
+            raise ValueError("denominators must be powers of two")
+        whole = np.array([value.numerator for value in integers], dtype=object)
+        return cls(whole.reshape(values.shape), 1 - most.bit_length())
+
     def fraction(self, *index: int) -> Fraction:
         """Return one of them."""
         return _scaled(self.integers[index], self.exponent)
@@ -98,10 +109,10 @@ def find_lies(solution: Solution, problem: MarginProblem, tol: float) -> list[st
         return [] if is_inseparable(problem, solution.alpha) else ["unproven"]
     if math.isinf(certificate.lower) or math.isnan(certificate.lower):
         lies.append("lower")
-    elif not _attains_lower(problem, solution.alpha, certificate.lower):
+    elif not _attains_lower(problem, _alpha(solution), certificate.lower):
         lies.append("lower")
     if not math.isinf(certificate.upper) and not _attains_upper(
-        problem, solution.coef, float(solution.intercept), certificate.upper
+        problem, *_predictor(solution, problem), certificate.upper
     ):
         lies.append("upper")
     if solution.status is Status.OPTIMAL and not _is_within(certificate, tol):
@@ -140,17 +151,32 @@ def condition(problem: MarginProblem) -> float:
 # --- bounds --------------------------------------------------------------------------------------
 
 
-def _attains_lower(problem: MarginProblem, alpha: Array, bound: float) -> bool:
+def _alpha(solution: Solution) -> Exact:
+    """Return the dual variables that are said to attain the lower bound."""
+    if solution.exact is None:
+        return Exact.of(solution.alpha)
+    return Exact.of_fractions(solution.exact.alpha)
+
+
+def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, Fraction]:
+    """Return the plain coefficients and the offset that are said to attain the upper bound."""
+    if solution.exact is None:
+        plain = problem.plain_coef(solution.coef)
+        return Exact.of(plain), Fraction(float(solution.intercept))
+    return Exact.of_fractions(solution.exact.plain_coef), solution.exact.intercept
+
+
+def _attains_lower(problem: MarginProblem, exact: Exact, bound: float) -> bool:
     """Whether dual variables prove a lower bound."""
     if bound <= 0:
         return True
-    if (alpha < 0).any() or not alpha.any():
+    if (exact.integers < 0).any() or not exact.integers.any():
         return False
-    exact, y = Exact.of(alpha), Exact.of(problem.y)
+    y = Exact.of(problem.y)
     if problem.intercept and exact.times(y).integers.sum() != 0:
         return False
     total = _scaled(exact.integers.sum(), exact.exponent)
-    squares = _group_squares(problem, _dual_vectors(problem, alpha))
+    squares = _group_squares(problem, _dual_vectors(problem, exact))
     if Fraction(bound) ** 2 * max(squares) > total**2:
         return False
     return problem.hard_margin or (
@@ -159,15 +185,14 @@ def _attains_lower(problem: MarginProblem, alpha: Array, bound: float) -> bool:
     )
 
 
-def _attains_upper(problem: MarginProblem, coef: Array, intercept: float, bound: float) -> bool:
+def _attains_upper(problem: MarginProblem, plain: Exact, intercept: Fraction, bound: float) -> bool:
     """Whether coefficients prove an upper bound."""
-    plain = Exact.of(problem.plain_coef(coef))
     norm = sum(_root(square) for square in _group_squares(problem, plain))
     gates, X, y = Exact.of(problem.plain_gates.toarray()), Exact.of(problem.X), problem.y
     inner = X.matmul(plain.transposed).times(gates)
     f = inner.integers.sum(axis=1)
     margins = [
-        int(sign) * (_scaled(value, inner.exponent) + Fraction(intercept))
+        int(sign) * (_scaled(value, inner.exponent) + intercept)
         for value, sign in zip(f, y, strict=True)
     ]
     if problem.hard_margin:
@@ -185,15 +210,15 @@ def _is_within(certificate: Certificate, tol: float) -> bool:
     return gap <= Fraction(tol) * (1 + GAP_ROUNDING) * Fraction(lower)
 
 
-def _dual_vectors(problem: MarginProblem, alpha: Array) -> Exact:
+def _dual_vectors(problem: MarginProblem, alpha: Exact) -> Exact:
     """V (M', D) of the plain gates."""
-    weighted = Exact.of(alpha * problem.y).column().times(Exact.of(problem.X))
+    weighted = alpha.times(Exact.of(problem.y)).column().times(Exact.of(problem.X))
     return Exact.of(problem.plain_gates.toarray()).transposed.matmul(weighted)
 
 
 def _is_zero(problem: MarginProblem, alpha: Array) -> bool:
     balance = Exact.of(alpha * problem.y).integers.sum() if problem.intercept else 0
-    return bool(balance == 0 and not _dual_vectors(problem, alpha).integers.any())
+    return bool(balance == 0 and not _dual_vectors(problem, Exact.of(alpha)).integers.any())
 
 
 def _group_squares(problem: MarginProblem, rows: Exact) -> list[Fraction]:

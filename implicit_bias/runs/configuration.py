@@ -45,7 +45,7 @@ OnFailure: TypeAlias = Literal["warn", "soft", "drop"]
 # The tests hold these against `datasets.DATASET_NAMES` and `solvers.SOLVER_NAMES`.
 DATASETS = ("digits", "mnist", "fashion-mnist", "xor", "circles", "moons", "spirals", "blobs")
 SOLVERS = (
-    *("auto", "interior-point", "feature-space", "working-set", "active-set"),
+    *("auto", "interior-point", "feature-space", "working-set", "active-set", "multiprecision"),
     *("ecos", "osqp", "clarabel", "scs"),
 )
 MODEL_NAMES = (

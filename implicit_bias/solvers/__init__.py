@@ -13,6 +13,7 @@ working_set.py      more samples
 pair_set.py         many classes: a working set of samples and their rivals
 active_set.py       from the solution of a similar problem
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
+multiprecision.py   small problems that float64 cannot hold
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
+    from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
@@ -57,6 +59,7 @@ __all__ = [
     "InteriorPoint",
     "LinearProgram",
     "PairSet",
+    "MultiPrecision",
     "WorkingSet",
     "INTERIOR_POINT_LIMIT",
     "SOLVER_NAMES",
@@ -82,6 +85,7 @@ _METHODS = {
     "InteriorPoint": "interior_point",
     "LinearProgram": "linear_program",
     "PairSet": "pair_set",
+    "MultiPrecision": "multiprecision",
     "WorkingSet": "working_set",
 }
 _old_names = renamed(__name__, {"Progress": "solvers.base.BoundsAt"})

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Certificate, Conflict, Status
+from implicit_bias.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array, check_number
 
@@ -85,7 +86,7 @@ class SolveStats:
     advice: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Solution:
     """A solved margin problem.
 
@@ -111,14 +112,15 @@ class Solution:
     status : Status
         How it ended.
     certificate : Certificate
-        Certified bounds, from `certify`.
+        Certified bounds: those of `certify`, or of `certify_exact` where ``exact`` is not None.
     stats : SolveStats
         Facts of the run.
+    exact : ExactAnswer or None
+        Where float64 numbers cannot attain the bounds, the rational numbers that do. Then
+        ``coef``, ``alpha`` and ``intercept`` are these rounded, whose own bounds may be far apart.
     """
 
-    problem: MarginProblem | None = field(
-        default=None, repr=False, compare=False, metadata={"saved": False}
-    )
+    problem: MarginProblem | None = field(default=None, compare=False, metadata={"saved": False})
     alpha: Array
     group_scale: Array
     coef: Array
@@ -128,12 +130,25 @@ class Solution:
     status: Status
     certificate: Certificate
     stats: SolveStats
+    exact: ExactAnswer | None = field(default=None, compare=False, metadata={"saved": False})
+
+    def __repr__(self) -> str:
+        return (
+            f"Solution({self.status.name} by {self.stats.solver}: {self.certificate.statement}, "
+            f"gap {self.certificate.gap:.2g}; {len(self.support)} of {len(self.alpha)} samples "
+            f"support it, {int(self.active.sum())} of {len(self.active)} groups are active)"
+        )
 
     @property
     def message(self) -> str:
         """The status in words, with cause and cure where they are known."""
         conflict, advice = self.stats.conflict, self.stats.advice
         said = self.status.explain(self.certificate)
+        if self.exact is not None:
+            said += (
+                " by rational numbers only (Solution.exact): coefficients rounded to float64 may "
+                "predict otherwise"
+            )
         said = f"{said}: {conflict.cause}" if conflict else said
         return f"{said}; {advice}" if advice else said
 
@@ -165,7 +180,8 @@ class SolveError(RuntimeError):
 class Candidate:
     """What a solver hands to the certificate, which grades it.
 
-    ``status`` is how the solver thinks it ended; `solve` verifies it again.
+    ``status`` is how the solver thinks it ended; `solve` verifies it again. ``exact`` is the
+    answer of a solver that has more digits than float64.
     """
 
     alpha: Array
@@ -175,6 +191,7 @@ class Candidate:
     history: tuple[BoundsAt, ...] = ()
     detail: str = ""
     intercept: float | Array = 0.0
+    exact: ExactAnswer | None = None
 
 
 class Start(Protocol):

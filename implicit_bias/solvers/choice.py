@@ -21,6 +21,7 @@ SolverName: TypeAlias = Literal[
     "feature-space",
     "working-set",
     "active-set",
+    "multiprecision",
     "ecos",
     "osqp",
     "clarabel",
@@ -36,6 +37,8 @@ FEW_PAIRS = 1000
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
 # Where a method failed, others are tried up to this many features, and entries of the features.
 MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
+# In multiple precision up to this many entries, and this many of samples or features.
+MOST_PRECISE_ENTRIES, MOST_PRECISE_ORDER = 100_000, 150
 
 
 def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverName:
@@ -97,19 +100,22 @@ def count_features(problem: MarginProblem) -> int:
 def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     """Name the solvers that may succeed where one has failed, in the order to try them.
 
-    The feature space keeps digits that inner products of ill-conditioned features lose. CVXPY's
-    solvers are the last resort, for problems that they solve in seconds.
+    The feature space keeps digits that inner products of ill-conditioned features lose, multiple
+    precision all digits of small problems. CVXPY's solvers are the last resort for larger ones, if
+    they solve them in seconds.
     """
     if problem.classes is not None or problem.norm is not problem.gate_norm:
         last: tuple[SolverName, ...] = ("clarabel", "scs")
         return tuple(name for name in last if name != failed)
-    features = count_features(problem)
+    features, samples = count_features(problem), problem.n_samples
     names: list[SolverName] = []
     if failed != "feature-space" and features <= MOST_FEATURES:
         names.append("feature-space")
-    elif failed == "feature-space" and problem.n_samples <= INTERIOR_POINT_LIMIT:
+    elif failed == "feature-space" and samples <= INTERIOR_POINT_LIMIT:
         names.append("interior-point")
-    if problem.n_samples * features <= MOST_ENTRIES:
+    if samples * features <= MOST_PRECISE_ENTRIES and min(samples, features) <= MOST_PRECISE_ORDER:
+        names.append("multiprecision")
+    elif samples * features <= MOST_ENTRIES:
         ecos: tuple[SolverName, ...] = ("ecos",) if find_spec("ecos") else ()
         names += [*ecos, "clarabel"]
     return tuple(names)
@@ -140,13 +146,14 @@ def make_solver(
     if name == "highs":
         return LinearProgram(tolerances=tolerances, max_iterations=max_iterations)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
-    if name not in ("interior-point", "feature-space", "working-set", "active-set"):
+    if name in ("ecos", "osqp", "clarabel", "scs"):
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
         return CvxpySolver(backend=name, tolerances=tolerances, max_iterations=max_iterations)
     from implicit_bias.solvers.active_set import ActiveSet
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
@@ -169,4 +176,6 @@ def make_solver(
             return native(FeatureSpace)
         case "working-set":
             return native(WorkingSet if problem.classes is None else PairSet)
+        case "multiprecision":
+            return native(MultiPrecision)
     return native(ActiveSet, fallback=native(by_size))

@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -109,6 +110,8 @@ class InteriorPoint(NativeSolver):
     rows : Rows, optional
         The constraints to solve with, from `grouped_rows`: a working set. All by default.
     """
+
+    takes_classes: ClassVar[bool] = True
 
     rows: Rows | None = None
 
@@ -342,6 +345,8 @@ def _warm(scaled: ScaledProblem, start: Start) -> _Point:
     price = float(alpha.max())
     lower = float(scaled.b @ alpha)
     upper = float(d.sum()) + price * float((-excess).clamp(min=0.0).sum())
+    if not lower > 0.0:  # it underflowed
+        return _cold(scaled)
     gap = min(max(upper / lower - 1.0, LEAST_WARM), 1.0)
     mu = gap * lower / scaled.n_pairs
     floor = float(alpha.mean()) * gap

@@ -16,6 +16,7 @@ from typing import ClassVar, TypeAlias, final
 import numpy as np
 
 from implicit_bias.certificate import Status
+from implicit_bias.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import (
@@ -36,11 +37,15 @@ Steps: TypeAlias = Generator[tuple[float, float], None, Status]
 
 @dataclass(frozen=True)
 class Answer:
-    """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes."""
+    """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes.
+
+    ``exact`` is the same in rational numbers, of a method that has more digits than float64.
+    """
 
     alpha: Array
     coef: Array
     intercept: float | Array = 0.0
+    exact: ExactAnswer | None = None
 
 
 def nothing_yet(problem: MarginProblem) -> Answer:
@@ -81,6 +86,8 @@ class NativeSolver(Solver):
 
     # The number of the first point of the history.
     first_iteration: ClassVar[int] = 0
+    # Whether it solves problems with many classes.
+    takes_classes: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -105,8 +112,12 @@ class NativeSolver(Solver):
         MemoryError
             More than ``max_memory`` would be needed; raised before it is allocated.
         ValueError
-            A norm that is no sum of Euclidean norms over groups.
+            A norm that is no sum of Euclidean norms over groups, or too many classes.
         """
+        if problem.classes is not None and not self.takes_classes:
+            raise ValueError(
+                f"{self.name} takes two classes only: choose solver='auto' for {problem.classes}"
+            )
         posed = problem if problem.classes is not None else group_form(problem)
         run = self.prepare(posed, start)
         history: list[BoundsAt] = []
@@ -132,6 +143,7 @@ class NativeSolver(Solver):
             iterations=len(history),
             history=tuple(history),
             detail=run.detail,
+            exact=answer.exact if posed is problem else None,
         )
 
     @property

@@ -47,6 +47,7 @@ class PairSet(NativeSolver):
     """The native solver for many classes; ``max_iterations`` counts rounds."""
 
     first_iteration: ClassVar[int] = 1
+    takes_classes: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from implicit_bias.certificate import (
     find_conflict,
     grade,
 )
+from implicit_bias.exact import ExactAnswer, certify_exact
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import (
     gordan_vertex,
@@ -66,13 +67,13 @@ def solve(
     problem : MarginProblem
         The problem.
     solver : str or Solver
-        A name: "auto", "interior-point", "feature-space", "working-set", "active-set", "highs",
-        "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where that one fails,
-        another (``stats.detail`` says so); HiGHS takes norms that are sums of maxima, such as l1
-        and l_inf; the last four go through CVXPY and are slow; OSQP takes hard margins of one
-        group of Euclidean norm and two classes only. Or an object, such as
-        ``InteriorPoint(...)``, whose own options then count, and none of those below but
-        ``start`` and ``on_progress``.
+        A name: "auto", "interior-point", "feature-space", "working-set", "active-set",
+        "multiprecision", "highs", "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver`
+        and, where that one fails, another (``stats.detail`` says so), for small problems at last
+        "multiprecision". HiGHS takes norms that are sums of maxima, such as l1 and l_inf; the last
+        four go through CVXPY and are slow; OSQP takes hard margins of two classes and one group of
+        Euclidean norm only. Or an object, such as ``InteriorPoint(...)``, whose own options then
+        count, and none of those below but ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -147,15 +148,12 @@ def solve(
         by_name, others = _no_solver, False
     conflict = find_conflict(problem)
     if conflict is not None:
-        candidate = _proof(problem, conflict)
-        graded = _grade(problem, candidate, method.tolerances)
+        attempt = _Attempt.of(problem, method, _proof(problem, conflict))
     else:
-        candidate = method.run(problem, on_progress, start)
-        graded = _grade(problem, candidate, method.tolerances)
-        if others and graded.status in UNSETTLED:
-            method, candidate, graded = _try_others(
-                problem, method, candidate, graded, by_name, on_progress
-            )
+        attempt = _Attempt.of(problem, method, method.run(problem, on_progress, start))
+        if others and attempt.unsettled:
+            attempt = _try_others(problem, attempt, by_name, on_progress)
+    method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
     return Solution(
         problem=problem,
         alpha=graded.alpha,
@@ -173,57 +171,90 @@ def solve(
             history=candidate.history,
             conflict=conflict,
             detail=candidate.detail,
-            advice=_advice(problem, graded, method.tolerances),
+            advice=_advice(problem, attempt),
         ),
+        exact=attempt.exact,
     )
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What a method found, graded; ``exact`` where only rational numbers attain the bounds."""
+
+    method: Solver
+    candidate: Candidate
+    graded: Graded
+    exact: ExactAnswer | None = None
+
+    @classmethod
+    def of(cls, problem: MarginProblem, method: Solver, candidate: Candidate) -> _Attempt:
+        """Grade a candidate: its float64 numbers, and where these fail its rational ones."""
+        graded = grade(
+            problem,
+            candidate.coef,
+            candidate.alpha,
+            candidate.status,
+            intercept=candidate.intercept if problem.intercept else None,
+            gap=method.tolerances.gap,
+            infeasibility=method.tolerances.infeasibility,
+        )
+        found = cls(method, candidate, graded)
+        exact = candidate.exact
+        if exact is None or graded.status in (Status.OPTIMAL, Status.NOT_SEPARABLE):
+            return found
+        certificate = certify_exact(problem, exact)
+        if not certificate.gap <= method.tolerances.gap:
+            return found
+        coef = exact.coef(problem)
+        graded = Graded(
+            alpha=exact.alpha.astype(np.float64),
+            coef=coef,
+            intercept=float(exact.intercept),
+            certificate=certificate,
+            status=Status.OPTIMAL,
+            group_norms=problem.group_norms(coef),
+            margins=exact.margins(problem),
+        )
+        return cls(method, candidate, graded, exact)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether another method may do better."""
+        return self.graded.status in UNSETTLED
 
 
 def _try_others(
     problem: MarginProblem,
-    method: Solver,
-    candidate: Candidate,
-    graded: Graded,
+    attempt: _Attempt,
     by_name: Callable[[str], Solver],
     on_progress: OnProgress,
-) -> tuple[Solver, Candidate, Graded]:
+) -> _Attempt:
     """Return the answer of the first solver that settles a problem, or of the nearest one."""
-    failures = [f"{method.name}: {graded.status.label}"]
-    for name in alternatives(problem, method.name):
+    failures = [f"{attempt.method.name}: {attempt.graded.status.label}"]
+    for name in alternatives(problem, attempt.method.name):
         other = by_name(name)
-        found = other.run(problem, on_progress)
-        again = _grade(problem, found, other.tolerances)
-        failures.append(f"{name}: {again.status.label}")
-        if again.status not in UNSETTLED or _nearer(again.certificate, graded.certificate):
-            method, candidate, graded = other, found, again
-        if graded.status not in UNSETTLED:
-            failures.pop()
+        again = _Attempt.of(problem, other, other.run(problem, on_progress))
+        if not again.unsettled or _nearer(again.graded.certificate, attempt.graded.certificate):
+            attempt = again
+        if not attempt.unsettled:
             break
-    if graded.status in UNSETTLED and np.isinf(graded.certificate.upper):
+        failures.append(f"{name}: {again.graded.status.label}")
+    if attempt.unsettled and np.isinf(attempt.graded.certificate.upper):
         alpha = gordan_vertex(problem)
         if alpha is not None:
-            found = replace(candidate, alpha=alpha, coef=np.zeros_like(candidate.coef))
-            again = _grade(problem, found, method.tolerances)
-            if again.status is Status.NOT_SEPARABLE:
-                candidate, graded = found, again
+            candidate = attempt.candidate
+            found = replace(candidate, alpha=alpha, coef=np.zeros_like(candidate.coef), exact=None)
+            again = _Attempt.of(problem, attempt.method, found)
+            if again.graded.status is Status.NOT_SEPARABLE:
+                attempt = again
                 failures.append("proven in exact arithmetic")
-    return method, replace(candidate, detail=f"after {', '.join(failures)}"), graded
+    detail = f"after {', '.join(failures)}"
+    return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
 
 
 def _nearer(a: Certificate, b: Certificate) -> bool:
     """Whether bounds leave less room than others."""
     return a.gap < b.gap or (np.isinf(a.gap) and np.isinf(b.gap) and a.lower > b.lower)
-
-
-def _grade(problem: MarginProblem, candidate: Candidate, tolerances: Tolerances) -> Graded:
-    return grade(
-        problem,
-        candidate.coef,
-        candidate.alpha,
-        candidate.status,
-        intercept=candidate.intercept if problem.intercept else None,
-        gap=tolerances.gap,
-        infeasibility=tolerances.infeasibility,
-    )
 
 
 def _no_solver(name: str) -> Solver:
@@ -312,12 +343,13 @@ def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
     return np.flatnonzero(_above_mean(problem.totals(graded.alpha)) > surplus)
 
 
-def _advice(problem: MarginProblem, graded: Graded, tolerances: Tolerances) -> str:
-    """Say what a user could change where there is no separator, or no answer."""
-    if graded.status is Status.OPTIMAL:
+def _advice(problem: MarginProblem, attempt: _Attempt) -> str:
+    """Say what a user could change where there is no separator, or no answer in float64."""
+    graded = attempt.graded
+    if graded.status is Status.OPTIMAL and attempt.exact is None:
         return ""
     advice = []
-    if graded.status.inseparable and _separable_with_offset(problem, tolerances):
+    if graded.status.inseparable and _separable_with_offset(problem, attempt.method.tolerances):
         advice.append(offset_advice(problem))
     if graded.status is not Status.NOT_SEPARABLE and (scaling := scaling_advice(problem)):
         advice.append(scaling)

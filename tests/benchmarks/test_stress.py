@@ -149,13 +149,35 @@ def test_an_intercept_beside_small_samples() -> None:
         assert (row["status"], row["lies"]) == (status, "")
 
 
+@pytest.mark.parametrize("index", [978, 1582, 1661])
+def test_weights_of_a_proof_that_differ_by_20_digits(index: int) -> None:
+    """The equation of an intercept, repaired in float64, must not round the small ones away."""
+    row = stress.answer(stress.draw(index), "auto", TOL)
+    assert (row["status"], row["lies"]) == ("NOT_SEPARABLE", "")
+
+
+@pytest.mark.parametrize("index", [18, 70, 117, 194, 213, 275, 325, 473])
+def test_answers_in_more_digits_than_float64(index: int) -> None:
+    """Problems at which every solver in float64 fails."""
+    row = stress.answer(stress.draw(index), "auto", TOL)
+    assert (row["status"], row["lies"]) == ("OPTIMAL", "")
+    assert row["solver"] == "multiprecision"
+
+
 def test_a_start_that_leaves_one_class_in_the_working_set() -> None:
     row = stress.answer(stress.draw(40), "working-set", TOL)
     assert (row["status"], row["lies"]) == ("OPTIMAL", "")
 
 
 def test_what_is_said() -> None:
-    row = {"index": 0, "method": "auto", "status": "OPTIMAL", "lies": "", "detail": ""}
+    row = {
+        "index": 0,
+        "method": "auto",
+        "status": "OPTIMAL",
+        "lies": "",
+        "detail": "",
+        "rational": False,
+    }
     rows = [{**row, "condition": 10.0, "seconds": 0.1}]
     assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.STANDS
     rows.append({**rows[0], "index": 1, "status": "NUMERICAL_TROUBLE"})

@@ -133,6 +133,12 @@ def test_choices() -> None:
             solve(problem, solver)
 
 
+@pytest.mark.parametrize("solver", ["feature-space", "active-set", "multiprecision", "osqp"])
+def test_methods_for_two_classes_refuse_more(solver: str) -> None:
+    with pytest.raises(ValueError, match="two classes|quadratic"):
+        solve(NATIVE["l2"], solver)
+
+
 @pytest.mark.parametrize("solver", ["interior-point", "working-set", "highs", "clarabel"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_classes_that_are_not_separable_are_proven(solver: str, intercept: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import separable
+from cases import cloud, separable
 from implicit_bias import solve
 from implicit_bias.certificate import Status, certify
 from implicit_bias.masked_gram import masked_gram
@@ -137,3 +137,11 @@ def test_a_mask_is_not_ignored(name: str) -> None:
     values: dict[str, Any] = {"coef": solution.coef, "alpha": solution.alpha}
     with pytest.raises(ValueError, match=f"{name} is a masked array"):
         certify(PROBLEM, **{**values, name: np.ma.masked_equal(values[name], 0)})
+
+
+def test_a_solution_is_shown_without_its_arrays() -> None:
+    X, y = cloud(200, 30, shift=3.0)
+    shown = repr(solve(MarginProblem(X, y, np.ones((200, 1)), np.zeros(1, dtype=int))))
+    assert len(shown) < 250
+    assert "OPTIMAL" in shown
+    assert "of 200" in shown

@@ -1,0 +1,179 @@
+"""The solver in multiple precision: case table, problems that float64 cannot hold, limits."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+
+from cases import (
+    DECISION_ATOL,
+    GAP_LIMIT,
+    HANDFUL,
+    HARD,
+    OBJECTIVE_RTOL,
+    SEPARABLE,
+    SOLVE_TOL,
+    cloud,
+    loop_primal,
+    separable,
+    twin,
+)
+from implicit_bias.certificate import Status, certify
+from implicit_bias.exact import certify_exact
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import BoundsAt, MultiPrecision, Tolerances, choose_solver, solve
+from implicit_bias.solvers.choice import alternatives
+from implicit_bias.validation import Array
+
+# The slow run has all of the case table.
+MOST_CASES = [
+    pytest.param(name, marks=() if name in HANDFUL else pytest.mark.slow) for name in SEPARABLE
+]
+# A gap of 1e-12 leaves decisions 1e-6 of the coefficients' norm.
+TIGHT = MultiPrecision(tolerances=Tolerances(gap=1e-12))
+
+
+def plain(X: Array, y: Array, **more: object) -> MarginProblem:
+    return MarginProblem(X, y, np.ones((len(X), 1)), np.zeros(1, dtype=int), **more)  # type: ignore[arg-type]
+
+
+def dates(offset: float, n: int = 20, seed: int = 0) -> MarginProblem:
+    """Whole numbers about an offset, as (t, 1): separated by (1, -offset), margin 5 or more."""
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    t = offset + y * rng.integers(5, 96, size=n)
+    return plain(np.column_stack([t, np.ones(n)]), y)
+
+
+@pytest.mark.parametrize("name", MOST_CASES)
+def test_case_table(name: str) -> None:
+    problem = separable(name)
+    found, other = solve(problem, TIGHT), solve(problem, "feature-space", tol=1e-12)
+    assert found.status is Status.OPTIMAL
+    assert certify(problem, found.coef, found.alpha).gap <= GAP_LIMIT
+    assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=OBJECTIVE_RTOL)
+    assert loop_primal(problem, found.coef) == pytest.approx(found.certificate.upper, rel=1e-9)
+    decisions = problem.decision(found.coef), problem.decision(other.coef)
+    size = np.abs(decisions[0]).max()
+    np.testing.assert_allclose(*decisions, atol=DECISION_ATOL * size)
+
+
+@pytest.mark.parametrize("name", [name for name in HANDFUL if name in HARD])
+def test_twins_are_not_separable(name: str) -> None:
+    assert solve(twin(name), "multiprecision").status is Status.NOT_SEPARABLE
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("C", [np.inf, 0.1, 10.0])
+def test_intercepts_and_soft_margins(C: float, intercept: bool) -> None:
+    X, y = cloud(24, 5, shift=2.5 if np.isinf(C) else 0.5)
+    problem = replace(plain(X[:, :-1], y), C=C, intercept=intercept)
+    found, other = solve(problem, TIGHT), solve(problem, tol=SOLVE_TOL)
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=OBJECTIVE_RTOL)
+    assert certify(problem, found.coef, found.alpha, found.intercept).gap <= GAP_LIMIT
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8, 1e10, 1e13])
+@pytest.mark.parametrize("free", [False, True])
+def test_offsets(offset: float, free: bool) -> None:
+    """The constant in the norm, or a free intercept, whose optimum the offset leaves as it is."""
+    problem = dates(offset)
+    if free:
+        problem = replace(problem, X=problem.X[:, :1], intercept=True)
+    found = solve(problem)
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.gap <= 1e-6
+    t = problem.X[:, 0]
+    low, high = t[problem.y < 0].max(), t[problem.y > 0].min()
+    half = 0.5 * (high - low)
+    w, b = 1 / half, -0.5 * (high + low) / half
+    if free:
+        assert found.certificate.upper == pytest.approx(w, rel=1e-6)
+    else:
+        # The nearest samples of both classes have the margin 1.
+        assert found.certificate.upper == pytest.approx(np.hypot(w, b), rel=1e-5)
+
+
+@pytest.mark.parametrize("offset", [1e10, 1e13])
+def test_rational_numbers_attain_the_bounds(offset: float) -> None:
+    problem = dates(offset)
+    found = solve(problem)
+    assert found.exact is not None
+    assert "rational" in found.message
+    assert "center" in found.message
+    again = certify_exact(problem, found.exact)
+    assert (again.lower, again.upper) == (found.certificate.lower, found.certificate.upper)
+    assert again.gap <= 1e-6
+    assert (found.exact.margins(problem) >= 1 - 1e-12).all()
+    # By hand: V and the margins in fractions.
+    alpha, (w, b) = found.exact.alpha, found.exact.plain_coef[0]
+    t, y = [Fraction(v) for v in problem.X[:, 0].tolist()], [int(v) for v in problem.y]
+    V = [
+        sum(a * s * v for a, s, v in zip(alpha, y, t, strict=True)),
+        sum(a * s for a, s in zip(alpha, y, strict=True)),
+    ]
+    assert Fraction(found.certificate.lower) ** 2 * sum(v * v for v in V) <= sum(alpha) ** 2
+    smallest = min(s * (w * v + b) for s, v in zip(y, t, strict=True))
+    assert w * w + b * b <= (Fraction(found.certificate.upper) * smallest) ** 2
+    # Rounded to float64 they bound less.
+    assert not certify(problem, found.coef, found.alpha).gap <= 1e-6
+
+
+def test_a_balance_that_is_exact() -> None:
+    X, y = cloud(20, 3, shift=3.0)
+    problem = plain(X[:, :-1] * [1.0, 1e9] + 1e10, y, intercept=True)
+    found = solve(problem, MultiPrecision(tolerances=Tolerances(gap=1e-14)))
+    assert found.status is Status.OPTIMAL
+    assert found.exact is not None
+    assert sum(a * int(s) for a, s in zip(found.exact.alpha, y, strict=True)) == 0
+
+
+def test_many_samples_of_few_features() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    y = np.where(X @ [1.0, -2.0] > 0, 1.0, -1.0)
+    X = X + 0.3 * y[:, None] * [1.0, -2.0]
+    problem = plain(X, y)
+    found, other = solve(problem, "multiprecision"), solve(problem)
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-5)
+
+
+def test_auto_takes_it_where_float64_fails() -> None:
+    problem = dates(1e10)
+    first = choose_solver(problem)
+    assert "multiprecision" in alternatives(problem, first)
+    found = solve(problem)
+    assert found.stats.solver == "multiprecision"
+    assert found.stats.detail.startswith("after ")
+    large = plain(np.random.default_rng(0).normal(size=(400, 300)), np.tile([1.0, -1.0], 200))
+    assert "multiprecision" not in alternatives(large, "interior-point")
+
+
+def test_precision_is_local() -> None:
+    before = gmpy2.get_context().precision
+    seen: list[BoundsAt] = []
+
+    def on_progress(bounds: BoundsAt) -> None:
+        assert gmpy2.get_context().precision == before
+        seen.append(bounds)
+
+    found = solve(dates(1e8), MultiPrecision(), on_progress=on_progress)
+    assert gmpy2.get_context().precision == before
+    assert found.stats.history == tuple(seen)
+
+
+def test_limits() -> None:
+    problem = dates(1e8)
+    stopped = solve(problem, MultiPrecision(max_iterations=3))
+    assert stopped.status is Status.ITERATION_LIMIT
+    assert stopped.certificate.lower <= solve(problem).certificate.upper
+    with pytest.raises(MemoryError, match="max_memory"):
+        solve(problem, MultiPrecision(max_memory=1e-9))
+    with pytest.raises(ValueError, match="bits"):
+        MultiPrecision(bits=64)
+    with pytest.raises(ValueError, match="CPU"):
+        MultiPrecision(device="cuda")
