@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         GatedSVC,
         GLNClassifier,
         HiddenLayerSVC,
+        MaxMarginSVC,
         ReLUClassifier,
     )
     from implicit_bias.problem import MarginProblem, max_margin
+    from implicit_bias.run_certificate import certify_run
     from implicit_bias.solvers import Solution, SolveError, solve
     from implicit_bias.stationarity import certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
@@ -40,12 +42,14 @@ _HOME = {
     "HiddenLayerSVC": "estimators",
     "LimitConfig": "training.limit",
     "MarginProblem": "problem",
+    "MaxMarginSVC": "estimators",
     "ReLUClassifier": "estimators",
     "Solution": "solvers",
     "SolveError": "solvers",
     "Status": "certificate",
     "certify": "certificate",
     "certify_network": "stationarity",
+    "certify_run": "run_certificate",
     "compare": "comparison",
     "max_margin": "problem",
     "solve": "solvers",
@@ -62,12 +66,14 @@ __all__ = [
     "HiddenLayerSVC",
     "LimitConfig",
     "MarginProblem",
+    "MaxMarginSVC",
     "ReLUClassifier",
     "Solution",
     "SolveError",
     "Status",
     "certify",
     "certify_network",
+    "certify_run",
     "compare",
     "max_margin",
     "solve",

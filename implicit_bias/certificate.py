@@ -84,6 +84,7 @@ __all__ = [
     "primal_bound",
     "primal_scale",
     "prove_not_separable",
+    "repaired",
 ]
 
 # Bounds that cross contradict each other: by more than this share, something is wrong.
@@ -457,11 +458,11 @@ def grade(
         See `Tolerances`.
     """
     suspect = alpha = _unit(problem, _of_rivals(problem, np.maximum(alpha, 0.0)))
-    alpha = _repaired(problem, alpha)
+    alpha = repaired(problem, alpha)
     if alpha.any():
         scale = dual_scale(problem, alpha)
         scale = scale if np.isfinite(scale) else 1.0 / float(alpha.sum())
-        alpha = _repaired(problem, _in_box(problem, alpha * scale), problem.C)
+        alpha = repaired(problem, _in_box(problem, alpha * scale), problem.C)
     if intercept is not None:
         intercept = _below_all_others(problem, coef, intercept)
     coef, offset = _Primal.of(problem, coef, intercept).scaled()
@@ -658,8 +659,11 @@ def _in_box(problem: MarginProblem, alpha: Array) -> Array:
     return alpha * shrink[:, None]
 
 
-def _repaired(problem: MarginProblem, alpha: Array, cap: float = np.inf) -> Array:
-    """Return alpha near the one given that obeys the equation of the intercept, if there is one."""
+def repaired(problem: MarginProblem, alpha: Array, cap: float = np.inf) -> Array:
+    """Return alpha near the one given that obeys the equation of the intercept, if there is one.
+
+    See `balanced` and `balanced_flow`; ``cap`` bounds the entries with two classes.
+    """
     if not problem.intercept:
         return alpha
     if problem.classes is None:

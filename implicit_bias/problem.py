@@ -460,14 +460,22 @@ class Architecture:
         return as_features(represented, self.gating.n_features)
 
     def problem(
-        self, X: ArrayLike, y: ArrayLike, C: float = np.inf, intercept: bool = False
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        C: float = np.inf,
+        intercept: bool = False,
+        classes: int | None = None,
     ) -> MarginProblem:
         """Margin problem of this architecture on data X (N, D), y (N,) as in `MarginProblem`."""
         inputs = self.inputs(X)
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
         norm = self.norm or GroupNorm(groups, self.metric, apart=self.apart)
-        return MarginProblem(inputs, np.asarray(y), gates, groups, None, C, norm, intercept)
+        labels = np.asarray(y)
+        return MarginProblem(
+            inputs, labels, gates, groups, None, C, norm, intercept, classes=classes
+        )
 
     def decision(self, X: ArrayLike, coef: Array) -> Array:
         """f(x_n), shape (n,) or (n, K), of inputs X (n, D), without an intercept."""

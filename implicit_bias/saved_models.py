@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 import implicit_bias
-from implicit_bias import certificate, estimators, gating, networks, problem, training
+from implicit_bias import certificate, estimators, gating, networks, norms, problem, training
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.solvers import base
 from implicit_bias.storage.tensors import FileError as FileError
@@ -41,6 +41,15 @@ DATACLASSES: dict[str, type] = {
         gating.GlobalContexts,
         gating.UnitGates,
         problem.Architecture,
+        norms.L1,
+        norms.L2,
+        norms.LInf,
+        norms.Lp,
+        norms.Spectral,
+        norms.Nuclear,
+        norms.SumOverGroups,
+        norms.MaxOverGroups,
+        norms.GroupNorm,
         certificate.Certificate,
         certificate.Conflict,
         base.BoundsAt,
@@ -68,6 +77,7 @@ CLASSIFIERS: dict[str, type[BinaryClassifier]] = {
     cls.__name__: cls
     for cls in (
         estimators.GatedSVC,
+        estimators.MaxMarginSVC,
         estimators.GLNSVC,
         estimators.GatedReLUSVC,
         estimators.HiddenLayerSVC,

@@ -335,7 +335,13 @@ def _check_start(problem: MarginProblem, start: Start | None) -> None:
 
 def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
     zero = np.zeros(problem.coef_shape)
-    return Candidate(alpha=conflict.alpha, coef=zero, status=Status.NOT_SEPARABLE, iterations=0)
+    return Candidate(
+        alpha=conflict.alpha,
+        coef=zero,
+        intercept=problem.no_offset,
+        status=Status.NOT_SEPARABLE,
+        iterations=0,
+    )
 
 
 def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
