@@ -10,6 +10,7 @@ iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples
 feature_space.py    few features, or badly scaled ones
 working_set.py      more samples
+nuclear.py          the nuclear norm, many classes and a hard margin
 pair_set.py         many classes: a working set of samples and their rivals
 active_set.py       from the solution of a similar problem
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
+    from implicit_bias.solvers.nuclear import NuclearInteriorPoint
     from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
@@ -58,6 +60,7 @@ __all__ = [
     "FeatureSpace",
     "InteriorPoint",
     "LinearProgram",
+    "NuclearInteriorPoint",
     "PairSet",
     "MultiPrecision",
     "WorkingSet",
@@ -84,6 +87,7 @@ _METHODS = {
     "FeatureSpace": "feature_space",
     "InteriorPoint": "interior_point",
     "LinearProgram": "linear_program",
+    "NuclearInteriorPoint": "nuclear",
     "PairSet": "pair_set",
     "MultiPrecision": "multiprecision",
     "WorkingSet": "working_set",

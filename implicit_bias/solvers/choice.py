@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from implicit_bias.norms import Nuclear
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import Solver, Start, Tolerances
@@ -57,8 +58,9 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
         "active-set" with a start, which falls back on the others; without one "feature-space"
         where there are few features (columns of gates times inputs) for the samples; else
         "interior-point" up to 3,000 samples, and "working-set" beyond. With many classes the last
-        two count pairs of samples and rivals. Norms that are no sums of Euclidean norms go to
-        "highs" where they are sums of maxima, and else to "clarabel".
+        two count pairs of samples and rivals, and take the nuclear norm with a hard margin, too.
+        Other norms that are no sums of Euclidean norms go to "highs" where they are sums of
+        maxima, and else to "clarabel".
 
     Examples
     --------
@@ -83,6 +85,8 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     groups = problem.norm.partition(problem.norm_shape)
     euclidean = problem.metric is not None or (groups is not None and groups.inner == "l2")
     if not euclidean:
+        if problem.norm == Nuclear() and problem.classes is not None and problem.hard_margin:
+            return "working-set"
         return "clarabel" if groups is None else "highs"
     if problem.classes is None:
         return choose_solver(group_form(problem))
@@ -154,6 +158,7 @@ def make_solver(
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
+    from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
     from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
@@ -171,7 +176,7 @@ def make_solver(
     by_size = sized.get(choose_solver(problem), InteriorPoint)
     match name:
         case "interior-point":
-            return native(InteriorPoint)
+            return native(NuclearInteriorPoint if is_nuclear(problem) else InteriorPoint)
         case "feature-space":
             return native(FeatureSpace)
         case "working-set":

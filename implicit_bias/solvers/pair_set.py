@@ -22,10 +22,11 @@ import numpy as np
 
 from implicit_bias.certificate import Status, certify, primal_bound
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, equal_alpha, grouped_rows, row_index, worst_rows
+from implicit_bias.rows import all_rows, equal_alpha, grouped_rows, row_index, worst_rows
 from implicit_bias.solvers.base import Candidate, Start, Tolerances
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
 from implicit_bias.solvers.scaled_problem import peak_memory
 from implicit_bias.validation import Array
 
@@ -159,11 +160,14 @@ class _PairSetRun(Run):
         return not np.array_equal(old, self.pairs)
 
     def _inner(self, tolerances: Tolerances) -> Candidate:
-        inner = InteriorPoint(tolerances=tolerances, device=self._solver.device, rows=self._rows())
+        pairs, device = (self.samples[self.pairs], self.rivals[self.pairs]), self._solver.device
+        if is_nuclear(self.problem):
+            rows = all_rows(self.problem, pairs)
+            nuclear = NuclearInteriorPoint(tolerances=tolerances, device=device, rows=rows)
+            return nuclear.run(self.problem)
+        rows = grouped_rows(self.problem, pairs)
+        inner = InteriorPoint(tolerances=tolerances, device=device, rows=rows)
         return inner.run(self.problem, start=self.warm)
-
-    def _rows(self) -> Rows:
-        return grouped_rows(self.problem, (self.samples[self.pairs], self.rivals[self.pairs]))
 
     def _margins_of(self, coef: Array, intercept: float | Array) -> Array:
         margins = self.problem.pair_margins(self.problem.decision(coef), intercept)

@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,13 @@ LINEAR: dict[str, MarginProblem] = {
     "l1-two": linear(L1(), k=2, intercept=True),
     "linf-two": linear(LInf(), SOFT, k=2),
 }
-CONIC: dict[str, MarginProblem] = {
+NUCLEAR: dict[str, MarginProblem] = {
     "nuclear": linear(Nuclear()),
+    "nuclear-intercept": linear(Nuclear(), intercept=True),
+    "nuclear-two": replace(linear(Nuclear(), k=2), y=clusters(k=2)[1], classes=2),
+    "nuclear-gated": replace(gated(), norm=Nuclear()),
+}
+CONIC: dict[str, MarginProblem] = {
     "nuclear-soft": linear(Nuclear(), SOFT, intercept=True),
     "spectral": linear(Spectral(), intercept=True),
     "l3": linear(Lp(3.0)),
@@ -119,12 +125,30 @@ def test_other_norms_are_solved_by_default(name: str) -> None:
 
 
 def test_scs_takes_any_norm() -> None:
-    agrees(CONIC["nuclear"], "scs", 1e-4)
+    agrees(NUCLEAR["nuclear"], "scs", 1e-4)
+
+
+@pytest.mark.parametrize("solver", ["interior-point", "auto"])
+@pytest.mark.parametrize("name", NUCLEAR)
+def test_nuclear(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
+    agrees(NUCLEAR[name], solver, 1e-7)
+
+
+def test_nuclear_of_samples_that_are_not_separable() -> None:
+    X, y = clusters()
+    X = np.round(8 * X)
+    X[[0, 3]] = 2 * np.round(X[[0, 3]] / 2)
+    X[1] = (X[0] + X[3]) / 2
+    found = solve(max_margin(X, y, "nuclear"), "interior-point")
+    assert found.status is Status.NOT_SEPARABLE, found.message
 
 
 def test_choices() -> None:
     assert choose_solver(LINEAR["l1"]) == "highs"
     assert choose_solver(CONIC["l3"]) == "clarabel"
+    assert choose_solver(CONIC["nuclear-soft"]) == "clarabel"
+    assert choose_solver(NUCLEAR["nuclear"]) == "working-set"
     assert choose_solver(NATIVE["l2"]) == "interior-point"
     many = max_margin(*clusters(600))
     assert choose_solver(many) == "working-set"
@@ -237,9 +261,9 @@ def test_worst_rows_take_one_a_sample_first() -> None:
 STORED = [
     (name, norm)
     for name, norms in [
-        ("k10-sigma1", ("l2", "linf")),
+        ("k10-sigma1", ("l2", "linf", "nuclear")),
         ("k10-sigma01", ("l2", "linf")),
-        ("k15-sigma01", ("l2", "linf")),
+        ("k15-sigma01", ("l2", "linf", "nuclear")),
     ]
     for norm in norms
 ]
