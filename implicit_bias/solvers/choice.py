@@ -182,5 +182,7 @@ def make_solver(
         case "working-set":
             return native(WorkingSet if problem.classes is None else PairSet)
         case "multiprecision":
-            return native(MultiPrecision)
+            return MultiPrecision(
+                tolerances=tolerances, max_iterations=max_iterations, max_memory=max_memory
+            )
     return native(ActiveSet, fallback=native(by_size))

@@ -77,7 +77,8 @@ def solve(
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
-        Where the native solvers compute: "cpu", "cuda", "cuda:1", ...
+        Where the native solvers compute: "cpu", "cuda", "cuda:1", ... ("multiprecision" has
+        the CPU only).
     feasibility_tol, infeasibility_tol : float
         See `Tolerances`.
     max_iterations : int, optional
@@ -233,7 +234,12 @@ def _try_others(
     failures = [f"{attempt.method.name}: {attempt.graded.status.label}"]
     for name in alternatives(problem, attempt.method.name):
         other = by_name(name)
-        again = _Attempt.of(problem, other, other.run(problem, on_progress))
+        try:
+            candidate = other.run(problem, on_progress)
+        except MemoryError:  # which must not cost the answer that there is
+            failures.append(f"{name}: {Status.MEMORY_LIMIT.label}")
+            continue
+        again = _Attempt.of(problem, other, candidate)
         if not again.unsettled or _nearer(again.graded.certificate, attempt.graded.certificate):
             attempt = again
         if not attempt.unsettled:
@@ -242,8 +248,8 @@ def _try_others(
     if attempt.unsettled and np.isinf(attempt.graded.certificate.upper):
         alpha = gordan_vertex(problem)
         if alpha is not None:
-            candidate = attempt.candidate
-            found = replace(candidate, alpha=alpha, coef=np.zeros_like(candidate.coef), exact=None)
+            zero = np.zeros_like(attempt.candidate.coef)
+            found = replace(attempt.candidate, alpha=alpha, coef=zero, exact=None)
             again = _Attempt.of(problem, attempt.method, found)
             if again.graded.status is Status.NOT_SEPARABLE:
                 attempt = again

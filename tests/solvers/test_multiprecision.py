@@ -177,3 +177,15 @@ def test_limits() -> None:
         MultiPrecision(bits=64)
     with pytest.raises(ValueError, match="CPU"):
         MultiPrecision(device="cuda")
+
+
+def test_too_little_memory_for_it_costs_no_answer() -> None:
+    offset = dates(1e10)
+    columns = np.random.default_rng(0).normal(size=(20, 100))
+    problem = replace(offset, X=np.hstack([offset.X, 1e10 + columns]))
+    room = 4e-4
+    with pytest.raises(MemoryError, match="max_memory"):
+        solve(problem, MultiPrecision(max_memory=room))
+    kept = solve(problem, max_memory=room)
+    assert "multiprecision: memory limit" in kept.stats.detail
+    assert kept.certificate.lower > 0

@@ -1,0 +1,39 @@
+"""How Sphinx builds the site: `python -m sphinx -W docs docs/_build`."""
+
+from importlib.metadata import version as installed
+
+project = "implicit_bias"
+author = "the implicit_bias developers"
+copyright = f"2026, {author}"
+release = installed("implicit-bias")
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["dollarmath", "deflist"]
+myst_heading_anchors = 3
+default_role = "code"
+
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc's sections say the types
+numpydoc_class_members_toctree = False
+numpydoc_show_class_members = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "abort_on_example_error": True,
+    "show_signature": False,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "implicit_bias"
+html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_sidebars = {"start": [], "concepts": [], "glossary": []}

@@ -1,0 +1,36 @@
+"""
+Features that vary little about a large offset
+==============================================
+
+Seconds since 1970 separate two classes at noon. The coefficients need a constant of 1.7e9 beside a
+slope of 1, and weights of the samples that cancel to 17 digits: more than a float64 has.
+"""
+
+import numpy as np
+
+from implicit_bias import MarginProblem, certify, solve
+from implicit_bias.exact import certify_exact
+
+rng = np.random.default_rng(0)
+y = np.tile([-1.0, 1.0], 20)
+seconds = 1.7e9 + y * rng.integers(60, 40_000, size=40)
+X = np.column_stack([seconds, np.ones(40)])
+problem = MarginProblem(X, y, np.ones((40, 1)), np.zeros(1, dtype=int))
+
+solution = solve(problem)
+print(solution)
+print(solution.message)
+
+# %%
+# Rounded to float64 the same answer proves less; its fractions prove all of it.
+rounded = certify(problem, solution.coef, solution.alpha)
+print(f"rounded: between {rounded.lower:.6g} and {rounded.upper:.6g}")
+bounds = certify_exact(problem, solution.exact)
+print(f"exact:   between {bounds.lower:.10g} and {bounds.upper:.10g}")
+
+# %%
+# Centred, the same data are easy, and a free offset does not count.
+centred = MarginProblem(
+    X[:, :1] - 1.7e9, y, np.ones((40, 1)), np.zeros(1, dtype=int), intercept=True
+)
+print(solve(centred))
