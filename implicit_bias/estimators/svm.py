@@ -253,7 +253,7 @@ class MaxMarginSVC(MarginSVC):
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [-1.0, -1.0]])
     >>> model = MaxMarginSVC("linf", fit_intercept=False).fit(X, ["a", "b", "c"])
     >>> model.predict([[0.1, 2.0]]).tolist(), round(float(model.solution_.certificate.upper), 6)
-    (['a'], 0.333333)
+    (['a'], 0.5)
     """
 
     norm: str | Norm | HasValueAndDual = "l2"
