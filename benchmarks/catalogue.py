@@ -65,6 +65,9 @@ class Study:
         Opening of the page, in Markdown: ``# Title`` and paragraphs.
     experiments : tuple of Entry
         In the order of the page.
+    opening : str
+        Module of the study's folder whose ``opening(folder)`` writes, in Markdown and from the
+        kept tables, what stands on the page between the head and the experiments.
     own_page : bool
         Whether ``STUDY/page.py`` writes the page, and pictures of several tables; by default the
         harness makes one of what the experiments say.
@@ -73,6 +76,7 @@ class Study:
     name: str
     head: str
     experiments: tuple[Entry, ...]
+    opening: str = ""
     own_page: bool = False
 
     @property

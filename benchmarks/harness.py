@@ -298,8 +298,11 @@ def page(study: Study, folder: Path = HOME) -> str:
     DataError
         A table is missing.
     """
-    sections = (_section(study, entry, folder) for entry in study.experiments)
-    return "\n\n".join([study.head, *sections]) + "\n"
+    parts = [study.head]
+    if study.opening:
+        parts.append(import_module(f"benchmarks.{study.name}.{study.opening}").opening(folder))
+    parts += [_section(study, entry, folder) for entry in study.experiments]
+    return "\n\n".join(parts) + "\n"
 
 
 def write_page(study: Study, folder: Path = HOME) -> list[Path]:

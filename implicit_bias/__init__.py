@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison, compare
     from implicit_bias.estimators import (
         GLNSVC,
+        GaLUClassifier,
+        GaLURegressor,
         GatedReLUSVC,
         GatedSVC,
         GLNClassifier,
@@ -37,6 +39,8 @@ _HOME = {
     "Comparison": "comparison",
     "GLNClassifier": "estimators",
     "GLNSVC": "estimators",
+    "GaLUClassifier": "estimators",
+    "GaLURegressor": "estimators",
     "GatedReLUSVC": "estimators",
     "GatedSVC": "estimators",
     "HiddenLayerSVC": "estimators",
@@ -61,6 +65,8 @@ __all__ = [
     "Comparison",
     "GLNClassifier",
     "GLNSVC",
+    "GaLUClassifier",
+    "GaLURegressor",
     "GatedReLUSVC",
     "GatedSVC",
     "HiddenLayerSVC",

@@ -1,47 +1,38 @@
-"""The two-layer network of the study, and its training by the schedule of theorem 3.
+"""The network of theorem 3, and its gradient descent on samples or on the whole distribution.
 
-Source: Daniely and Malach (2020).
+Source: Daniely and Malach (2020), section 2.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import relu6
 
+from implicit_bias.theory.parity_first_step import TwoLayers
 from implicit_bias.theory.sparse_parities import sample_shares
-from implicit_bias.validation import Array, as_features, as_finite, as_labels
+from implicit_bias.validation import as_finite, as_labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParityConfig:
-    """Gradient descent of theorem 3; the numbers are ours.
+class Schedule:
+    """Steps of gradient descent: the first is the theorem's, eta_1 = 1 and lambda_1 = 1/2.
 
-    Parameters
+    Attributes
     ----------
-    pairs : int
-        Pairs of hidden units: H / 2.
-    first_step : float
-        eta_1. After it the weights on A are about eta_1 / 4, their sums over A at most
-        k eta_1 / 4; the biases must be spread over as much.
-    bias_range : float
-        The biases are uniform in [-bias_range, bias_range], and are not trained.
     step : float
-        eta_t of the later steps.
+        eta_t of the steps after the first: the theorem's is
+        `implicit_bias.theory.parity_descent.published_step`.
     decay : float
-        lambda_t of the later steps.
+        lambda_t of the steps after the first.
     steps : int
-        Steps in all, the first included.
+        T, the first included.
     record : int
-        Every so many steps the history has a point.
-    seed : int
-        Seed of the initial weights: w uniform in {-1, +1}^n / sqrt(n), u in {-1, +1}.
+        Every so many steps the history has a point; steps 0, 1 and T always.
 
     Raises
     ------
@@ -49,110 +40,40 @@ class ParityConfig:
         A value out of its range.
     """
 
-    pairs: int = 64
-    first_step: float = 4.0
-    bias_range: float = 3.0
-    step: float = 0.01
+    step: float
     decay: float = 0.0
-    steps: int = 1000
+    steps: int = 400
     record: int = 50
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("pairs", "steps", "record"):
+        for name in ("steps", "record"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("first_step", "bias_range", "step"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if not 0 < self.step < math.inf:
+            raise ValueError(f"step must be positive and finite, got {self.step}")
         if not 0 <= self.decay < math.inf:
             raise ValueError(f"decay must be finite, 0 or more, got {self.decay}")
 
 
-class ParityNetwork(nn.Module):
-    """f(x) = <u, ReLU6(W x + b)>, and f = 0 at the start: units in pairs of opposite readouts.
-
-    Parameters
-    ----------
-    n_bits : int
-        n.
-    config : ParityConfig
-        Number of pairs, range of the biases, seed.
-
-    Attributes
-    ----------
-    weights : Parameter of shape (H, n)
-        W, at the start (-1 or +1) / sqrt(n).
-    readout : Parameter of shape (H,)
-        u, at the start -1 or +1.
-    biases : Tensor of shape (H,)
-        b; not trained.
-    """
-
-    biases: Tensor
-
-    def __init__(self, n_bits: int, config: ParityConfig) -> None:
-        super().__init__()
-        rng = np.random.default_rng(config.seed)
-        signs = rng.choice((-1.0, 1.0), size=(config.pairs, n_bits))
-        biases = rng.uniform(-config.bias_range, config.bias_range, config.pairs)
-        readout = rng.choice((-1.0, 1.0), size=config.pairs)
-        self.weights = nn.Parameter(torch.tensor(np.tile(signs, (2, 1)) / math.sqrt(n_bits)))
-        self.readout = nn.Parameter(torch.tensor(np.concatenate([readout, -readout])))
-        self.register_buffer("biases", torch.tensor(np.tile(biases, 2)))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """f(x), shape (m,), of bits (m, n)."""
-        outputs: Tensor = relu6(inputs @ self.weights.T + self.biases) @ self.readout
-        return outputs
-
-    @torch.inference_mode()
-    def decision(self, bits: ArrayLike) -> Array:
-        """f(x) of bits (m, n): float64 of shape (m,), without gradient."""
-        outputs = self(torch.tensor(as_features(bits, self.weights.shape[1])))
-        return np.array(outputs.numpy(), dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class ParityPoint:
-    """The network after some steps: mean hinge loss and error on the training samples."""
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The network after some steps: hinge loss and error on the samples, and its weights."""
 
     step: int
     loss: float
     error: float
+    network: TwoLayers
 
 
-@dataclass(frozen=True, eq=False)
-class ParityTraining:
-    """A finished training.
-
-    Attributes
-    ----------
-    network : ParityNetwork
-        After the last step.
-    initial, first : ParityNetwork
-        Before and after the first step.
-    history : tuple of ParityPoint
-        Step 0 and the last included.
-    """
-
-    network: ParityNetwork
-    initial: ParityNetwork
-    first: ParityNetwork
-    history: tuple[ParityPoint, ...]
-
-
-def train_parity(
+def descend(
     X: ArrayLike,
     y: ArrayLike,
-    config: ParityConfig,
+    initial: TwoLayers,
+    schedule: Schedule,
     *,
     probabilities: ArrayLike | None = None,
-) -> ParityTraining:
-    """Learn a parity by gradient descent from the start of theorem 3.
-
-    Step t descends mean_m max(0, 1 - y_m f(x_m)) + lambda_t (||W||^2 + ||u||^2) with step size
-    eta_t; 2 eta_1 lambda_1 = 1.
+) -> tuple[Point, ...]:
+    """Descend E max(0, 1 - y g(x)) + lambda_t (||u||^2 + ||W||^2) in W, b and u.
 
     Parameters
     ----------
@@ -160,10 +81,17 @@ def train_parity(
         Bits, without a constant.
     y : array_like of shape (m,)
         Labels, -1 or +1.
-    config : ParityConfig
-        Network and steps.
+    initial : TwoLayers
+        Weights of step 0.
+    schedule : Schedule
+        Steps.
     probabilities : array_like of shape (m,), optional
         Of the samples, for a distribution that is given in full; equal by default.
+
+    Returns
+    -------
+    tuple of Point
+        Steps 0, 1 and T included.
 
     Raises
     ------
@@ -173,25 +101,30 @@ def train_parity(
     """
     bits = as_finite(X, "X", 2)
     labels = torch.tensor(as_labels(y, len(bits)))
-    inputs, shares = torch.tensor(bits), torch.tensor(sample_shares(probabilities, len(bits)))
-    network = ParityNetwork(bits.shape[1], config)
-    initial = first = copy.deepcopy(network)
-    history: list[ParityPoint] = []
-    for step in range(config.steps + 1):
-        margins = labels * network(inputs)
+    shares = torch.tensor(sample_shares(probabilities, len(bits)))
+    inputs = torch.tensor(bits) / math.sqrt(bits.shape[1])
+    weights, biases, readout = parameters = [
+        torch.tensor(values).requires_grad_()
+        for values in (initial.weights, initial.biases, initial.readout)
+    ]
+    history: list[Point] = []
+    for step in range(schedule.steps + 1):
+        margins = labels * (relu6(torch.addmm(biases, inputs, weights.T)) @ readout)
         loss = shares @ (1.0 - margins).clamp(min=0.0)
-        if step % config.record == 0 or step == config.steps:
-            error = shares @ (margins <= 0).double()
-            history.append(ParityPoint(step, loss.item(), error.item()))
-        if step == config.steps:
+        if step <= 1 or step == schedule.steps or step % schedule.record == 0:
+            error = float(shares @ (margins <= 0).double())
+            history.append(Point(step, loss.item(), error, _copied(parameters)))
+        if step == schedule.steps:
             break
-        eta = config.first_step if step == 0 else config.step
-        keep = 0.0 if step == 0 else 1.0 - 2.0 * eta * config.decay  # 1 - 2 eta_t lambda_t
-        parameters = list(network.parameters())
+        eta, decay = (1.0, 0.5) if step == 0 else (schedule.step, schedule.decay)
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
+            weights.mul_(1.0 - 2.0 * eta * decay)
+            readout.mul_(1.0 - 2.0 * eta * decay)  # the biases are not regularised
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.mul_(keep).sub_(eta * gradient)
-        if step == 0:
-            first = copy.deepcopy(network)
-    return ParityTraining(network, initial, first, tuple(history))
+                parameter.sub_(eta * gradient)
+    return tuple(history)
+
+
+def _copied(parameters: list[Tensor]) -> TwoLayers:
+    return TwoLayers(*(parameter.detach().numpy().copy() for parameter in parameters))

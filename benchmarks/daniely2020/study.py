@@ -1,6 +1,6 @@
 """Parities: what linear methods cannot learn, and gradient descent on two layers does.
 
-Source: Daniely and Malach (2020), theorems 2 and 3, and section 5.
+Source: Daniely and Malach (2020).
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ HEAD = """\
 
 Daniely and Malach, "Learning Parities with Neural Networks" (2020). The label is the parity of k of
 n bits, k odd; half of the inputs are uniform, in the other half the k relevant bits are equal (the
-distribution D_A of `implicit_bias.theory.sparse_parities.ParityDistribution`). No linear method of
-fixed features and bounded norm learns it, and gradient descent on two layers does.
+distribution D_A). No linear method of fixed features and bounded norm learns it (theorem 2);
+gradient descent on a network of two layers does, for widths, steps and numbers of bits that are
+large enough (theorem 3). On strips of digits of MNIST, labelled with the parity of their sum, the
+same shows (section 6).
 
-`implicit_bias/theory/sparse_parities.py` has the mathematics: D_A, the lower bound for linear
-methods with its proof, and the first gradient of the algorithm of theorem 3, exact and in the limit
-of many bits; the algorithm is in `network.py` and strips of digits in `digit_strips.py`, here. D_A,
-the bounded features, ReLU6, the hinge loss and a first step of its own step size and regularisation
-are the source's. The constants of the bound, the initial weights and the step sizes are ours: those
-of its theorems we have not compared with. Its claims are given in our words, without its numbers;
-how the networks of section 5 were trained, and how large they were, we have not repeated either.
+The mathematics: [`sparse_parities.py`](../../implicit_bias/theory/sparse_parities.py) (D_A and
+theorem 2), [`parity_first_step.py`](../../implicit_bias/theory/parity_first_step.py) (the start,
+lemmas 5 to 11), [`parity_separation.py`](../../implicit_bias/theory/parity_separation.py) (lemma
+12), [`parity_descent.py`](../../implicit_bias/theory/parity_descent.py) (theorem 3, corollary 4,
+theorem 13, lemmas 14 to 16); here, [`network.py`](network.py) has the descent and
+[`models.py`](models.py) the four models of section 6.
 
 This page is written by `python -m benchmarks daniely2020 page` from the tables
 in `benchmarks/results/daniely2020`; each command has a `--quick` version of seconds."""
@@ -29,16 +30,18 @@ in `benchmarks/results/daniely2020`; each command has a `--quick` version of sec
 STUDY = Study(
     name="daniely2020",
     head=HEAD,
-    experiments=(
-        Entry(
-            name="strips", title="Strips of digits: the parity of their sum", cost="a minute or two"
-        ),
-        Entry(name="learning", title="Learning sparse parities on D_A", cost="a minute or two"),
-        Entry(
-            name="first_step",
-            title="The first step: its gradient on A and off A",
-            cost="a minute or two",
-        ),
-        Entry(name="bound", title="The lower bound beside linear methods", cost="a minute or two"),
+    own_page=True,
+    experiments=tuple(
+        Entry(name=name, title=title, cost=cost)
+        for name, title, cost in (
+            ("strips", "Section 6: the parity of the sum of a strip of digits", "half an hour"),
+            ("norm_needed", "Theorem 2: the norm that a linear method needs", "seconds"),
+            ("bound", "A sharper bound beside linear methods", "a minute or two"),
+            ("guarantee", "Theorem 3 and corollary 4 in numbers", "seconds"),
+            ("first_step", "Lemmas 5 to 9: the first step", "half a minute"),
+            ("separation", "Lemmas 11 and 12: a second layer that separates", "a minute"),
+            ("later_steps", "Theorem 3: the later steps, and lemmas 14 to 16", "a minute"),
+            ("learning", "The same from samples, beside other methods", "a few minutes"),
+        )
     ),
 )

@@ -1,35 +1,44 @@
 """Clustered data with noisy labels: training and test error of GaLU and ReLU networks.
 
 n = 30 Gaussian centres in R^30, inputs at a centre plus noise of standard deviation 0.1; 1,000
-training and 9,000 test samples. Regression: the target of a centre is Gaussian, the noise has
-standard deviation sigma. Classification: the label of a centre is random, and flipped with
-probability p. k = 30 units, hard gates, readout trained too, no bias units. Adam, batch 128, on the
-squared and the hinge loss: 24,000 steps, rate 0.02 falling to 0, here; 100,000 of 0.001 as
-published. The best possible: sigma^2 and p.
+training and 9,000 test samples. Regression: the target of a centre is N(0, 1), the noise has
+standard deviation s; squared loss. Classification: the label of a centre is a fair coin, flipped
+with probability p; hinge loss. k = 30 units, hard gates, readout trained too, no bias units. The
+published training: Adam, rate 0.001 throughout, batches of 128 cut from permutations, 100,000
+steps. Smaller than published: four noises in place of eleven, and fewer repeats than 16. The best
+possible: s^2 and p.
 
-Source: Fiat, Malach, Shalev-Shwartz (2019); the published values are those of their figure's file.
+Source: Fiat, Malach, Shalev-Shwartz, submission of 2018, figure 3; the values are those of the
+figure's file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
-from torch.nn.functional import mse_loss
 
-from benchmarks.fiat2019.gated_layers import GatedLayers, Kind, as_tensors, train
-from benchmarks.harness import Experiment, Verdict, middle_of, whole
+from benchmarks.fiat2019.published_training import (
+    STEPS,
+    LossName,
+    outputs_of,
+    train_as_published,
+)
+from benchmarks.harness import Experiment, Run, Verdict, middle_of
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.theory.galu_networks import GatedLayers, Kind
+from implicit_bias.training.losses import hinge
 from implicit_bias.validation import Array
 
 NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}
-# The published training; noise: sigma, or twice the probability of a flip; and figure 3: mean
-# squared errors, and shares of samples that are misclassified.
-PUBLISHED_STEPS = 100_000
+REPEATS, PUBLISHED_REPEATS = 5, 16
+# Noise: s, or twice the probability of a flip; and figure 3: mean squared errors, and shares of
+# samples that are misclassified, then mean hinge losses.
 NOISE = (0.0, 0.3, 0.6, 1.0)
 PUBLISHED = {
     ("regression", "ReLU", "train"): (0.0002, 0.0204, 0.0898, 0.258),
@@ -41,6 +50,12 @@ PUBLISHED = {
     ("classification", "GaLU", "train"): (0.0, 0.0009, 0.0221, 0.0439),
     ("classification", "GaLU", "test"): (0.0, 0.280, 0.430, 0.502),
 }
+PUBLISHED_HINGE = {
+    ("ReLU", "test"): (np.nan, 0.904, 1.36, 1.55),
+    ("GaLU", "test"): (np.nan, 1.34, 1.85, 2.01),
+}
+UNPUBLISHED = (np.nan,) * len(NOISE)
+TASKS: dict[str, LossName] = {"regression": "squared", "classification": "hinge"}
 
 
 def clusters(
@@ -57,62 +72,74 @@ def clusters(
     return X, np.sign(of_centre[which]) * np.where(flipped, -1.0, 1.0)
 
 
-def hinge(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Mean hinge loss."""
-    return (1 - outputs * labels).relu().mean()
+def errors(task: str, outputs: Array, targets: Array) -> dict[str, float]:
+    """Mean squared error; or share of wrong signs, and mean hinge loss. Arrays of shape (n, 1)."""
+    if task == "regression":
+        return {"error": float(np.mean((outputs - targets) ** 2))}
+    margins = outputs * targets
+    return {
+        "error": float(np.mean(margins <= 0)),
+        "hinge": float(hinge(torch.tensor(margins)).mean()),
+    }
 
 
-def misclassified(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Share of the samples whose sign is wrong."""
-    return (outputs.sign() != labels).float().mean()
+def squared_norm(network: GatedLayers) -> float:
+    """||w||^2 of the coefficients a_j w_j, the hidden weights with the readout absorbed."""
+    hidden, readout = (p.detach().double() for p in network.parameters())  # no bias units
+    return float((readout.square().sum(dim=0) * hidden.square().sum(dim=1)).sum())
 
 
-# Of each task: the loss in training, and the error that is reported.
-Criterion = Callable[[Tensor, Tensor], Tensor]
-TASKS: dict[str, tuple[Criterion, Criterion]] = {
-    "regression": (mse_loss, mse_loss),
-    "classification": (hinge, misclassified),
-}
+def trained(
+    network: GatedLayers, task: str, X: Array, y: Array, *, m: int, steps: int, seed: int
+) -> list[dict[str, Any]]:
+    """Train on the first m samples; errors of both parts after a tenth, half and all steps."""
+    targets, rows = y[:, None], []
+
+    def record(step: int) -> bool:
+        if step in (steps // 10, steps // 2, steps):
+            outputs = outputs_of(network, X)
+            for part, rows_of in (("train", slice(0, m)), ("test", slice(m, None))):
+                found = errors(task, outputs[rows_of], targets[rows_of])
+                size = squared_norm(network)
+                rows.append({"part": part, "steps": step, "squared_norm": size, **found})
+        return False
+
+    train_as_published(
+        network, X[:m], targets[:m], TASKS[task], steps=steps, watch=record, seed=seed
+    )
+    return rows
 
 
-def measure(quick: bool) -> pd.DataFrame:
-    """Train both networks at each noise."""
-    m, tests, seeds, steps = (100, 500, 1, 50) if quick else (1000, 9000, 1, 24_000)
-    rows = []
-    for task, (loss, error) in TASKS.items():
-        for i, noise in enumerate(NOISE):
-            for seed in range(seeds):
-                rng = np.random.default_rng([seed, i])
-                data, targets = clusters(m + tests, 30, 30, noise, task, rng)
-                X, y = as_tensors(data, targets[:, None])
-                for name, kind in NETWORKS.items():
-                    network = GatedLayers([30, 30, 1], kind, bias=False, seed=seed)
-                    train(network, X[:m], y[:m], loss, steps=steps, rate=0.02, batch_size=128)
-                    with torch.inference_mode():
-                        outputs = network(X)
-                    for part, rows_of in (("train", slice(0, m)), ("test", slice(m, None))):
-                        rows.append(
-                            {
-                                "task": task,
-                                "noise": noise,
-                                "seed": seed,
-                                "network": name,
-                                "part": part,
-                                "m": m,
-                                "steps": steps,
-                                "error": error(outputs[rows_of], y[rows_of]).item(),
-                                "best": noise**2 if task == "regression" else noise / 2,
-                                "published": PUBLISHED[task, name, part][i],
-                            }
-                        )
-    return pd.DataFrame(rows)
+def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+    """Train both networks at each noise; a repeat more at a time."""
+    m, tests, steps = (100, 500, 2000) if run.quick else (1000, 9000, STEPS)
+    frame = run.kept if "squared_norm" in run.kept else pd.DataFrame()
+    done = set() if frame.empty else set(frame["seed"])
+    for seed in sorted(set(range(1 if run.quick else REPEATS)) - done):
+        rows: list[dict[str, Any]] = []
+        for task, (i, noise), (name, kind) in itertools.product(
+            TASKS, enumerate(NOISE), NETWORKS.items()
+        ):
+            rng = np.random.default_rng([seed, i])
+            X, y = clusters(m + tests, 30, 30, noise, task, rng)
+            network = GatedLayers([30, 30, 1], kind, bias=False, seed=seed)
+            best = noise**2 if task == "regression" else noise / 2
+            shared = {"task": task, "noise": noise, "seed": seed, "network": name, "m": m}
+            rows += [
+                {**shared, "best": best, **row}
+                for row in trained(network, task, X, y, m=m, steps=steps, seed=seed)
+            ]
+        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
+        run.say(f"repeat {seed} is done")
+        yield frame
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Draw means over the seeds against the noise; crosses are the published values."""
+    """Draw means over the repeats against the noise; crosses are the published values."""
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     panels = figure.subplots(1, 2)
-    for ax, (task, rows) in zip(panels, frame.groupby("task", sort=False), strict=True):
+    last = with_published(frame)
+    for ax, (task, rows) in zip(panels, last.groupby("task", sort=False), strict=True):
         share = 1.0 if task == "regression" else 0.5
         best = rows.groupby("noise")["best"].first()
         ax.plot(share * best.index, best, "--", color=BLACK, label="best possible")
@@ -125,35 +152,86 @@ def draw(frame: pd.DataFrame) -> Figure:
                 ax.plot(noise, means["published"], "x", color=colour)
         ax.plot([], [], "x", color=GREY, label="published")
         ax.set_title(str(task))
-    panels[0].set(xlabel="noise sigma", ylabel="mean squared error")
+    panels[0].set(xlabel="noise s", ylabel="mean squared error")
     panels[1].set(xlabel="probability of a flip p", ylabel="share misclassified")
     panels[0].legend()
     return figure
 
 
+def with_published(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the last step, with the published values."""
+    last = frame[frame["steps"] == frame["steps"].max()]
+    keys = zip(last["task"], last["network"], last["part"], last["noise"], strict=True)
+    values = [PUBLISHED[task, name, part][NOISE.index(s)] for task, name, part, s in keys]
+    return last.assign(published=values)
+
+
+def ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    """Test error of GaLU over that of ReLU, ours and published, where there is noise."""
+    errors = of_noise(with_published(frame)).xs("test", level="part")[["error", "published"]]
+    both = errors.unstack("network")
+    shares = {name: both[name, "GaLU"] / both[name, "ReLU"] for name in errors.columns}
+    return pd.DataFrame(shares)
+
+
 def found(frame: pd.DataFrame) -> str:
     """Compare errors with the published ones."""
-    errors = of_noise(frame)["error"].unstack("network").xs("test", level="part")
-    ratios = errors["GaLU"] / errors["ReLU"]
-    regression = ratios[ratios.index.get_level_values("task") == "regression"]
-    others = ratios.drop(regression.index)
+    ratio = ratios(frame)
+    regression, classes = (ratio.xs(task, level="task") for task in TASKS)
+    values = of_noise(with_published(frame))
+    off = (values["error"] / values["published"] - 1).xs("test", level="part").abs()
     first = frame.iloc[0]
-    return (
-        f"{first['m']} training samples, {first['steps']:,} steps, mean of "
-        f"{frame['seed'].nunique()} draw(s); in brackets the published value, of a training "
-        f"{PUBLISHED_STEPS / first['steps']:.0f} times as long.\n\n"
-        "- Both networks fit the noise and pay for it alike: test errors of GaLU over ReLU are "
-        f"{regression.min():.2f} to {regression.max():.2f} in regression, {others.min():.2f} to "
-        f"{others.max():.2f} in classification.\n"
-        "- In regression GaLU is not as far as the published training: more training error, less "
-        "test error. Whether training for longer brings the published advantage of ReLU there we "
-        "have not tried."
+    steps = sorted(frame["steps"].unique())
+    noisiest = frame[(frame["part"] == "test") & (frame["task"] == "regression")]
+    noisiest = noisiest[noisiest["noise"] == NOISE[-1]]
+    tests = noisiest.groupby(["network", "steps"])["error"].mean()
+    later = "; ".join(
+        f"{name} " + ", ".join(f"{tests[name, step]:.2f}" for step in steps) for name in NETWORKS
     )
+    classified = with_published(frame).query("task == 'classification' and part == 'test'")
+    hinges = classified.groupby(["network", "noise"])["hinge"].mean()
+    words = "; ".join(
+        f"{name} "
+        + ", ".join(
+            f"{hinges[name, s]:.2f} ({PUBLISHED_HINGE[name, 'test'][NOISE.index(s)]:.2f})"
+            for s in NOISE[1:]
+        )
+        for name in NETWORKS
+    )
+    gap = norms(frame)
+    return (
+        f"{first['m']} training samples, {steps[-1]:,} steps, mean of "
+        f"{frame['seed'].nunique()} repeats ({PUBLISHED_REPEATS} published); in brackets the "
+        "published value.\n\n"
+        "- Regression: the published advantage of ReLU appears. Test errors of GaLU over ReLU are "
+        f"{regression['error'].min():.2f} to {regression['error'].max():.2f} "
+        f"({regression['published'].min():.2f} to {regression['published'].max():.2f}).\n"
+        f"- Classification: {classes['error'].min():.2f} to {classes['error'].max():.2f} "
+        f"({classes['published'].min():.2f} to {classes['published'].max():.2f}) of the 0-1 error. "
+        f"Hinge loss on test samples at p = 0.15, 0.30, 0.50: {words}.\n"
+        f"- Test errors are within {100 * off.max():.0f} % of the published ones.\n"
+        f"- More steps mean more test error: at s = 1, after {', '.join(f'{s:,}' for s in steps)} "
+        f"steps, {later}. The difference of the two is one of how far the same optimiser has come: "
+        "the paper, too, says that it may be an artefact of optimisation.\n"
+        "- The paper says that the gap is not linear in the squared norm of the coefficients when "
+        "both layers are trained, but not which norm it means. With the readout absorbed (a_j w_j) "
+        f"gap / ||w||^2 of GaLU varies by a factor of {gap.max() / gap.min():.2f} over these "
+        "noises."
+    )
+
+
+def norms(frame: pd.DataFrame) -> pd.Series:
+    """Gap over squared norm of the coefficients of GaLU in regression, for each noise."""
+    last = frame[(frame["steps"] == frame["steps"].max()) & (frame["noise"] > 0)]
+    last = last[(last["task"] == "regression") & (last["network"] == "GaLU")]
+    means = last.groupby(["noise", "part"])[["error", "squared_norm"]].mean()
+    errors = means["error"].unstack("part")
+    return (errors["test"] - errors["train"]) / means["squared_norm"].xs("test", level="part")
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Errors, and the published ones in brackets."""
-    values = of_noise(frame)
+    values = of_noise(with_published(frame))
     cells = values["error"].map("{:.3f}".format) + " (" + values["published"].map("{:.3f})".format)
     rows = cells.unstack(["network", "part"])
     rows.columns = rows.columns.map("{0[0]}, {0[1]}".format)
@@ -164,37 +242,42 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_noise(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over the draws, where there is noise."""
+    """Means over the repeats, where there is noise."""
     means = frame.groupby(["task", "noise", "network", "part"])[["error", "published", "best"]]
     return means.mean().query("noise > 0")
 
 
 def name_of(task: str, noise: float) -> str:
     """Noise as the task calls it."""
-    return f"sigma = {noise:.1f}" if task == "regression" else f"p = {noise / 2:.2f}"
+    return f"s = {noise:.1f}" if task == "regression" else f"p = {noise / 2:.2f}"
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
-    errors = of_noise(frame)["error"].unstack("network")
-    tests = errors.xs("test", level="part")
-    noisy = frame[(frame["part"] == "train") & (frame["best"] > 0)]
-    overfit = bool((noisy["error"] < noisy["best"]).all())
-    return Verdict.of(overfit and (tests["GaLU"] / tests["ReLU"]).between(0.8, 1.2).all(), overfit)
+    ratio = ratios(frame)
+    regression, classes = (ratio["error"].xs(task, level="task") for task in TASKS)
+    worse = bool((regression > 1.2).all())
+    alike = bool(classes.between(0.9, 1.1).all())
+    last = frame[(frame["steps"] == frame["steps"].max()) & (frame["part"] == "test")]
+    tests = last.groupby(["task", "network", "noise"])["error"].mean()
+    grows = bool((tests.groupby(["task", "network"]).diff().dropna() > 0).all())
+    return Verdict.of(worse and alike and grows, alike and grows)
 
 
 EXPERIMENT = Experiment(
     claim=(
-        "On clustered data with noisy labels GaLU and ReLU networks of equal width both overfit, "
-        "and generalise similarly (figure 3; ReLU networks are somewhat better in regression)."
+        "Figure 3 of the submission: on clustered data with noisy labels GaLU and ReLU networks of "
+        "equal width behave similarly, and the gap between test and training error grows with the "
+        "noise. In classification the 0-1 errors are alike; in regression the published test "
+        "errors of GaLU are 1.5 to 1.6 times those of ReLU."
     ),
     how=middle_of(__doc__),
-    measure=whole(measure),
+    measure=measure,
     draw=draw,
     found=found,
     rule=(
-        "It stands if test errors of GaLU are within a fifth of those of ReLU at every noise, and"
-        " both networks' training errors below the best possible."
+        "It stands if test errors grow with the noise, those of GaLU are within a tenth of those "
+        "of ReLU in classification, and more than a fifth above them in regression."
     ),
     verdict=verdict,
     tabulate=tabulate,

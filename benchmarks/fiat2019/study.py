@@ -1,6 +1,6 @@
 """Experiments on GaLU networks: theorems, and how near they come to ReLU networks.
 
-Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity" (2019).
+Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity" (2018, 2019).
 """
 
 from __future__ import annotations
@@ -10,23 +10,30 @@ from benchmarks.catalogue import Entry, Study
 HEAD = """\
 # GaLU networks
 
-Fiat, Malach and Shalev-Shwartz, ["Decoupling Gating from Linearity"](
-https://arxiv.org/abs/1906.05032) (2019): a ReLU unit is a gate times a linear map, and a network
-whose gates are random and fixed is linear in what it trains. So it has a closed form
-(`implicit_bias.theory.gated_least_squares`), theorems, and, as they find, much of what ReLU
-networks do.
+Fiat, Malach and Shalev-Shwartz, "Decoupling Gating from Linearity". There are two versions with
+different numbers, named with each statement: [L] is [arXiv:1906.05032](
+https://arxiv.org/abs/1906.05032) (2019), [C] the anonymous submission of 2018, whose published
+values are those of the files of its figures.
 
-Each command takes at most a few minutes on one core, and `--quick` seconds. The sizes are smaller
-than the published ones where it says so. Published values are those of the figures' files in the
-paper's code ([a copy](https://github.com/keyboardAnt/Decoupling-Gating-From-Linearity)). Its proofs
-we could not see, so all constants are ours, derived in the docstrings. This page is written by
-`python -m benchmarks fiat2019 page` from the tables in
-`benchmarks/results/fiat2019`."""
+**What the paper says.** A ReLU unit max(0, <w, x>) is a gate times a linear map. A GaLU unit
+1[<u, x> >= 0] <w, x> has a gate of its own, whose filter u is random and never trained; so the
+network is linear in what it trains, and least squares has a closed form. [L] proves that width of
+the order of m/d suffices for gradient descent to reach loss 0, bounds the test loss of the
+minimum-norm interpolant by the order of 1/m, lets the width depend on clusters and not on samples,
+and relates GaLU to ReLU: the same first gradients by the hinge loss, nearly the same functions
+while filters move little. [L] and [C] measure both side by side: similar, ReLU somewhat better.
+
+Statements are computed by `implicit_bias.theory.gated_least_squares`, `galu_clusters`,
+`galu_bounds` and `galu_networks` beside it; `implicit_bias.GaLURegressor` and `GaLUClassifier` are
+the networks in scikit-learn's contract. This page is written by `python -m benchmarks fiat2019
+page` from the tables in `benchmarks/results/fiat2019`."""
 
 STUDY = Study(
     name="fiat2019",
     head=HEAD,
+    opening="statements",
     experiments=(
+        Entry(name="constants", title="Lemmas, constants and slips", cost="seconds"),
         Entry(
             name="limit_kernel",
             title="The kernel of many gates, and its smallest eigenvalue",
@@ -35,13 +42,15 @@ STUDY = Study(
         Entry(
             name="linear_convergence", title="Gradient descent converges linearly", cost="seconds"
         ),
+        Entry(name="clustered", title="Clusters: exact predictions", cost="seconds"),
+        Entry(name="generalisation", title="Test loss of the interpolant", cost="seconds"),
         Entry(name="memorisation_width", title="The smallest width that memorises", cost="minutes"),
         Entry(
             name="too_few_parameters",
             title="Too few parameters, and better filters",
             cost="minutes",
         ),
-        Entry(name="noisy_clusters", title="Clusters with noisy labels", cost="minutes"),
+        Entry(name="noisy_clusters", title="Clusters with noisy labels", cost="7 minutes"),
         Entry(name="norms_and_gap", title="Generalization gap against the norms", cost="a minute"),
         Entry(
             name="several_outputs",

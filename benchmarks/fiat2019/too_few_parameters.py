@@ -1,36 +1,42 @@
 """The loss that is left with too few parameters, against 1 - kd/m; random-filter improvement.
 
-m Gaussian inputs of dimension d, independent Gaussian targets of variance 1, k d <= m. GaLU with
-hard gates by least squares; the same after 512 filters have been redrawn, one at a time, and kept
-where the loss does not rise (algorithm 1 of the paper); ReLU networks without bias units, by Adam.
-Published: figure 2, means over m = 256 to 1,024 and d = 8 to 32, ReLU by 100,000 steps of Adam.
+m Gaussian inputs of dimension d, independent N(0, 1) targets, no bias units. Of the published
+sizes, m in {1024, 768, 512, 256}, d and k in {32, 24, 16, 8}, one for each kd/m and few draws,
+where the published values are means over all sizes of equal kd/m and 16 draws. Losses are divided
+by the draw's own variance of the targets: the mean is the same, by symmetry, with less noise. GaLU
+with hard gates by least squares; GaLU(512), the same after 512 filters have been redrawn one at a
+time and kept where the loss does not rise (algorithm 1); ReLU networks by the published training,
+Adam, rate 0.001, batches of 128, 100,000 steps.
 
-Source: Fiat, Malach, Shalev-Shwartz (2019); the published values are those of their figure's file.
+Source: Fiat, Malach, Shalev-Shwartz, theorem 1 and figure 2 of the submission of 2018; theorem 2
+and figure 2 of arXiv:1906.05032 (2019). The values are those of the figure's file.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from torch.nn.functional import mse_loss
 
-from benchmarks.fiat2019.gated_layers import GatedLayers, as_tensors, train
+from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
-from benchmarks.harness import Experiment, Verdict, middle_of, whole
+from benchmarks.harness import Experiment, Run, Verdict, middle_of
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
+from implicit_bias.theory.galu_networks import GatedLayers
 from implicit_bias.theory.gated_least_squares import (
     expected_loss,
     gated_features,
-    gaussian_rank,
     least_squares,
 )
 from implicit_bias.validation import Array
 
-IMPROVED = "GaLU, filters redrawn"
+IMPROVED = "GaLU(512)"
 # kd/m, and the mean squared errors of the paper's figure 2.
 PUBLISHED = {
     "share": (0.0625, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0),
@@ -38,75 +44,87 @@ PUBLISHED = {
     "GaLU": (0.958, 0.877, 0.744, 0.625, 0.505, 0.256, 0.001),
     IMPROVED: (0.882, 0.771, 0.599, 0.463, 0.321, 0.124, 0.000),
 }
+# Of the published sizes, m in {1024, 768, 512, 256}, d and k in {32, 24, 16, 8}.
+SIZES = (
+    (1024, 8, 8),
+    (512, 8, 8),
+    (256, 8, 8),
+    (512, 24, 8),
+    (256, 16, 8),
+    (256, 24, 8),
+    (256, 32, 8),
+)
+PROPOSALS, REPEATS, PUBLISHED_REPEATS = 512, 3, 16
+
+
+def cases(quick: bool) -> list[tuple[int, int, int]]:
+    """Sizes (m, d, k), one for each of the published kd/m."""
+    return [(128, 8, round(share * 16)) for share in PUBLISHED["share"]] if quick else [*SIZES]
 
 
 def relu_loss(X: Array, y: Array, width: int, seed: int, steps: int) -> float:
-    """Loss of a trained ReLU network."""
-    inputs, targets = as_tensors(X, y[:, None])
+    """Mean squared error of a trained ReLU network."""
     network = GatedLayers([X.shape[1], width, 1], "relu", bias=False, seed=seed)
-    return train(network, inputs, targets, mse_loss, steps=steps, rate=0.02)
+    train_as_published(network, X, y[:, None], "squared", steps=steps, seed=seed)
+    return squared_error(network, X, y[:, None])
 
 
-def measure(quick: bool) -> pd.DataFrame:
-    """Fit each width."""
-    m, d, seeds, proposals, steps = (128, 8, 1, 30, 200) if quick else (512, 16, 2, 512, 1500)
-    rows = []
-    for share in PUBLISHED["share"]:
-        k = round(share * m / d)
-        for seed in range(seeds):
-            rng = np.random.default_rng([seed, k])
-            X, y = rng.normal(size=(m, d)), rng.normal(size=m)
-            gating = UnitGates(rng.normal(size=(k, d)), np.zeros(k))
-            gates = gating.gates(X)
-            found = least_squares(X, gates, y)
-            start = process_time()
-            search = improve_filters(gating, X, y, proposals=proposals, random_state=seed)
-            searched = process_time()
-            np.linalg.pinv(gated_features(X, gates), rcond=1e-5) @ y
-            solved = process_time()
-            losses = {
-                "GaLU": found.loss,
-                IMPROVED: search.losses[-1],
-                "ReLU": relu_loss(X, y, k, seed, steps),
-            }
-            shared = {
-                "m": m,
-                "d": d,
-                "k": k,
-                "share": share,
-                "seed": seed,
-                "rank": found.rank,
-                "theory": expected_loss(gaussian_rank(m, k, d), m),
+def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+    """Fit each size."""
+    proposals, steps = (30, 500) if run.quick else (PROPOSALS, STEPS)
+    frame = run.kept if "variance" in run.kept else pd.DataFrame()
+    keys = ["seed", "m", "d", "k"]
+    done = set() if frame.empty else set(frame[keys].itertuples(index=False, name=None))
+    for seed, (m, d, k) in itertools.product(range(1 if run.quick else REPEATS), cases(run.quick)):
+        if (seed, m, d, k) in done:
+            continue
+        rng = np.random.default_rng([m, d, k, seed] if seed else [m, d, k])
+        X, y = rng.normal(size=(m, d)), rng.normal(size=m)
+        gating = UnitGates(rng.normal(size=(k, d)), np.zeros(k), ">=")
+        gates = gating.gates(X)
+        found = least_squares(X, gates, y)
+        shared = {"seed": seed, "m": m, "d": d, "k": k, "share": k * d / m, "rank": found.rank}
+        shared |= {"theory": expected_loss(found.rank, m), "variance": float(np.mean(y**2))}
+        rows: list[dict[str, Any]] = [
+            {"network": "GaLU", "loss": found.loss},
+            {"network": "ReLU", "loss": relu_loss(X, y, k, seed, steps)},
+        ]
+        start = process_time()
+        search = improve_filters(gating, X, y, proposals=proposals, random_state=seed)
+        searched = process_time()
+        np.linalg.pinv(gated_features(X, gates), rcond=1e-5) @ y
+        rows.append(
+            {
+                "network": IMPROVED,
+                "loss": search.losses[-1],
                 "proposals": proposals,
                 "accepted": int(np.sum(np.diff(search.losses) < 0)),
                 "seconds_a_proposal": (searched - start) / proposals,
-                "seconds_a_solve": solved - searched,
+                "seconds_a_solve": process_time() - searched,
             }
-            variance = float(np.mean(y**2))
-            rows += [
-                {**shared, "network": name, "loss": loss / variance}
-                for name, loss in losses.items()
-            ]
-    published = pd.DataFrame(PUBLISHED).melt("share", var_name="network", value_name="published")
-    return pd.DataFrame(rows).merge(published, how="left")
+        )
+        frame = pd.concat([frame, pd.DataFrame([shared | row for row in rows])], ignore_index=True)
+        run.say(f"m = {m}, d = {d}, k = {k}, repeat {seed}")
+        yield frame
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Draw means over the seeds against kd/m; crosses are the published values."""
+    """Draw means over the sizes against kd/m; crosses are the published values."""
     figure = Figure(figsize=(5.6, 4.0), layout="constrained")
     ax = figure.subplots()
     ax.plot([0, 1], [1, 0], color=BLACK, linestyle="--", label="1 - kd/m")
     ax.plot([0, 0.5], [1, 0], color=GREY, linestyle=":", label="1 - 2kd/m")
+    means = by_share(frame)
     for name, colour, marker in (
         ("GaLU", BLUE, "o"),
         (IMPROVED, GREEN, "s"),
         ("ReLU", VERMILION, "^"),
     ):
-        rows = frame[frame["network"] == name].groupby("share")[["loss", "published"]].mean()
+        rows = means.xs(name, level="network")
         ax.plot(rows.index, rows["loss"], marker, color=colour, alpha=0.7, label=name)
         ax.plot(rows.index, rows["published"], "x", color=colour)
     ax.plot([], [], "x", color=GREY, label="published")
-    ax.set(xlabel="kd/m", ylabel="mean squared error, share of the variance", ylim=(-0.03, 1.03))
+    ax.set(xlabel="kd/m", ylabel="mean squared error, share of variance", ylim=(-0.03, 1.03))
     ax.legend()
     return figure
 
@@ -114,30 +132,32 @@ def draw(frame: pd.DataFrame) -> Figure:
 def found(frame: pd.DataFrame) -> str:
     """Compare losses with theory and with the published ones."""
     means = by_share(frame)
-    galu = means.xs("GaLU", level="network")
-    searches = frame[frame["network"] == IMPROVED]
-    apart = (means["loss"].xs(IMPROVED, level=1) - means["loss"].xs("ReLU", level=1)).abs().max()
-    trained = means.drop("GaLU", level="network")["loss"]
-    share = trained.index.get_level_values("share")
-    reached = share[trained < 1 - 2 * share].unique()
+    galu, relu = (means.xs(name, level="network") for name in ("GaLU", "ReLU"))
+    single = frame[frame["network"] == "GaLU"]
+    full = np.minimum(single["m"], single["k"] * single["d"])
+    off = (means["loss"] - means["published"]).groupby("network").apply(lambda v: v.abs().max())
+    share = relu.index.to_numpy()
+    reached = share[relu["loss"] < 1 - 2 * share]
     all_but = f" but {', '.join(map(str, reached))}" if len(reached) else ""
-    fewest, most = frame["share"].min(), 0.75
-    speed = searches["seconds_a_solve"] / searches["seconds_a_proposal"]
-    speeds = speed.groupby(searches["share"]).mean()
-    first = frame.iloc[0]
+    searches = frame[frame["network"] == IMPROVED]
+    apart = (means["loss"].xs(IMPROVED, level=1) - relu["loss"]).dropna()
+    speed = (searches["seconds_a_solve"] / searches["seconds_a_proposal"]).median()
     return (
-        f"m = {first['m']}, d = {first['d']}, mean of {frame['seed'].nunique()} draw(s); in "
-        "brackets the published value.\n\n"
-        "- GaLU: within "
-        f"{(galu['loss'] - galu['theory']).abs().max():.3f} of 1 - kd/m; K has rank kd in "
-        f"{np.mean(searches['rank'] == searches['k'] * searches['d']):.0%} of the draws.\n"
-        f"- {int(first['proposals'])} filters redrawn ({searches['accepted'].min()} to "
-        f"{searches['accepted'].max()} of them lower the loss) come within {apart:.2f} of the ReLU "
-        "network, which trains its gates. Gates that are chosen are parameters, too; but the loss "
-        f"of both stays above 1 - 2kd/m, as published, at all kd/m{all_but}.\n"
-        "- Redrawing a filter by the low-rank update is, the factorisation of accepted ones "
-        f"included, {speeds[fewest]:.1f} times as fast as a pseudo-inverse, as in the published "
-        f"code, at kd/m = {fewest}, and {speeds[most]:.0f} times at {most} (one core, one run)."
+        f"{single['share'].nunique()} sizes, mean of {single['seed'].nunique()} draw(s) "
+        f"({PUBLISHED_REPEATS} published, of more sizes); in brackets the published mean.\n\n"
+        f"- GaLU: within {(galu['loss'] - galu['theory']).abs().max():.3f} of theorem 2's "
+        f"1 - rank/m. The rank is min(m, kd) in {int((single['rank'] == full).sum())} of "
+        f"{len(single)} draws: the submission calls that an empirical observation for Gaussian "
+        "inputs and filters, no theorem.\n"
+        "- Largest distance from a published mean: "
+        f"{', '.join(f'{name} {value:.3f}' for name, value in off.items())}.\n"
+        f"- The loss of ReLU stays at least 1 - 2kd/m, as published, at all kd/m{all_but}: GaLU "
+        "with twice the units matches it.\n"
+        f"- Redrawing 512 filters one at a time brings GaLU to within {apart.abs().max():.2f} of "
+        "ReLU (at each kd/m): gates that are chosen are parameters, too.\n"
+        "- A redrawn filter by the low-rank update is, the factorisation of accepted ones "
+        f"included, {speed:.1f} times as fast as a pseudo-inverse, as in the published code "
+        "(median over the sizes)."
     )
 
 
@@ -145,42 +165,45 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Losses, and the published ones in brackets."""
     means = by_share(frame)
     cells = means["loss"].map("{:.3f}".format) + " (" + means["published"].map("{:.3f})".format)
-    rows = cells.unstack()[["GaLU", IMPROVED, "ReLU"]]
-    rows.insert(0, "1 - kd/m", means["theory"].groupby("share").first().map("{:.3f}".format))
+    rows = cells.unstack()[["GaLU", IMPROVED, "ReLU"]].fillna("-")
+    rows.insert(0, "1 - rank/m", means["theory"].groupby("share").first().map("{:.3f}".format))
     return rows.rename_axis("kd/m").reset_index().astype(str)
 
 
 def by_share(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over the draws, for each share kd/m and network."""
-    return frame.groupby(["share", "network"])[["loss", "published", "theory"]].mean()
+    """Means over equal kd/m, for each share and network, with the published ones."""
+    scaled = frame.assign(loss=frame["loss"] / frame["variance"])
+    means = scaled.groupby(["share", "network"])[["loss", "theory"]].mean()
+    published = pd.DataFrame(PUBLISHED).melt("share", var_name="network", value_name="published")
+    return means.join(published.set_index(["share", "network"]))
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     means = by_share(frame)
-    galu = means.xs("GaLU", level="network")
-    searches = frame[frame["network"] == IMPROVED]
-    apart = means["loss"].xs(IMPROVED, level=1) - means["loss"].xs("ReLU", level=1)
-    theorem = (galu["loss"] - galu["theory"]).abs().max() < 0.03 and bool(
-        (searches["rank"] == searches["k"] * searches["d"]).all()
-    )
-    near = apart.max() < 0.1
-    return Verdict.of(theorem and near, theorem or near)
+    galu, relu = (means.xs(name, level="network") for name in ("GaLU", "ReLU"))
+    theorem = (galu["loss"] - galu["theory"]).abs().max() < 0.05
+    better = bool((relu["loss"] <= galu["loss"] + 0.02).all())
+    near = (means["loss"] - means["published"]).abs().max() < 0.08
+    return Verdict.of(theorem and better and near, theorem)
 
 
 EXPERIMENT = Experiment(
     claim=(
-        "On random targets the expected training loss of least squares is 1 - rank/m, and the rank "
-        "for Gaussian data min(m, kd) (theorem). Redrawing random filters one at a time, "
-        "algorithm 1, lowers the loss to that of a ReLU network of the same width."
+        "Theorem 2 (theorem 1 of the submission): on independent N(0, 1) targets, for any inputs "
+        "and filters, the expected smallest loss is 1 - rank(Xbar)/m, rank at most min(m, kd). "
+        "Figure 2: GaLU has a loss of about 1 - kd/m; ReLU is slightly better, but not below 1 - "
+        "2kd/m. Algorithm 1 (redraw one filter at a time, keep it if better) lowers the loss of "
+        "GaLU to that of ReLU or below."
     ),
     how=middle_of(__doc__),
-    measure=whole(measure),
+    measure=measure,
     draw=draw,
     found=found,
     rule=(
-        "It stands if the loss of GaLU is within 0.03 of 1 - kd/m, K has the rank of the theorem,"
-        " and redrawn filters come within 0.1 of the ReLU network."
+        "It stands if the loss of GaLU is within 0.05 of 1 - rank/m, ReLU is not worse "
+        "than GaLU "
+        "by more than 0.02, and every loss within 0.08 of the published mean."
     ),
     verdict=verdict,
     tabulate=tabulate,

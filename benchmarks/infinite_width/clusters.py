@@ -15,6 +15,9 @@ from torch import Tensor
 
 from implicit_bias.validation import Array
 
+# Activations that the networks trained side by side have together at most: 1 MiB in float32.
+CACHED_ENTRIES = 2**18
+
 
 def clusters(k: int, n: int, seed: int, *, n_features: int = 3) -> tuple[Array, Array]:
     """Draw k x k clusters in the plane, a random half of them labelled -1.
@@ -91,25 +94,51 @@ def train(
     """
     rng = torch.Generator().manual_seed(seed)
     inputs, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
-    B, _, D = inputs.shape
-    W = torch.randn(B, width, D, generator=rng)
-    a = torch.randn(B, width, 1, generator=rng)
+    B, n, D = inputs.shape
+    first = torch.randn(B, width, D, generator=rng)
+    readout = torch.randn(B, width, 1, generator=rng)
     kept = np.unique(np.geomspace(1, n_steps, n_points).round().astype(np.int64))
+    # The networks do not interact; as many are trained together as the processor's cache holds.
+    together = max(1, CACHED_ENTRIES // (n * width))
+    margins = []
+    for start in range(0, B, together):
+        some = slice(start, start + together)
+        trained = _train(inputs[some], labels[some], first[some], readout[some], kept, step_size)
+        first[some], readout[some] = trained[:2]
+        margins.append(trained[2])
+    return Trained(
+        first.double().numpy(), readout[..., 0].double().numpy(), kept, np.hstack(margins)
+    )
+
+
+def _train(
+    inputs: Tensor,
+    labels: Tensor,
+    first: Tensor,
+    readout: Tensor,
+    kept: NDArray[np.int64],
+    step_size: float,
+) -> tuple[Tensor, Tensor, Array]:
+    """Train from given weights: weights (B, m, D), (B, m, 1) and margins (T, B) at the steps kept.
+
+    A unit is positively homogeneous in w_j, so the readout's gradient is <w_j, gradient of w_j>
+    over a_j: one product with the (B, n, m) activations less.
+    """
+    W, a = first.transpose(1, 2).contiguous(), readout.transpose(1, 2).contiguous()  # (B, ., m)
+    width = W.shape[2]
     wanted, margins = set(kept.tolist()), []
-    for t in range(1, n_steps + 1):
-        hidden = torch.relu_(torch.bmm(inputs, W.transpose(1, 2)))  # (B, n, m)
-        outputs = torch.bmm(hidden, a)[..., 0] / width
+    for t in range(1, int(kept[-1]) + 1):
+        hidden = torch.bmm(inputs, W).relu_()  # (B, n, m)
+        outputs = torch.bmm(hidden, a.transpose(1, 2))[..., 0] / width
         slopes = (torch.softmax(-labels * outputs, dim=1) * labels)[..., None]  # (B, n, 1)
-        step = step_size / (t + 1) ** 0.5
-        to_readout = torch.bmm(hidden.transpose(1, 2), slopes)
         active = hidden.sign_()  # 1 where a unit is active, 0 elsewhere
-        to_first = torch.bmm(active.transpose(1, 2), slopes * inputs)
+        to_first = torch.bmm((slopes * inputs).transpose(1, 2), active)  # (B, D, m), over a
+        to_readout = (W * to_first).sum(dim=1, keepdim=True)
+        step = step_size / (t + 1) ** 0.5
         W, a = W + step * a * to_first, a + step * to_readout
         if t in wanted:
-            margins.append(_margins(inputs, labels, W, a[..., 0]))
-    return Trained(
-        W.double().numpy(), a[..., 0].double().numpy(), kept, np.array(margins).reshape(-1, B)
-    )
+            margins.append(_margins(inputs, labels, W.transpose(1, 2), a[:, 0]))
+    return W.transpose(1, 2), a.transpose(1, 2), np.array(margins).reshape(-1, len(inputs))
 
 
 def _margins(inputs: Tensor, labels: Tensor, W: Tensor, a: Tensor) -> Array:

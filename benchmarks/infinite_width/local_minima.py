@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.infinite_width.shared import SizeOptions, at_sizes, with_sizes
+from benchmarks.infinite_width.shared import at_sizes, with_sizes
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
 from implicit_bias.report.words import percent
 from implicit_bias.theory.infinite_width import certify, max_margin
@@ -44,17 +44,17 @@ class Sizes:
     steps: int = 50_000
 
 
-FULL = Sizes()
-MINUTES = Sizes(starts=12, steps=20_000)
+WHOLE = Sizes()
 QUICK = Sizes(samples=16, widths=(4, 16), starts=2, steps=300)
 
 
-def measure(sizes: Sizes = FULL) -> pd.DataFrame:
-    """One row a width and start: margins as shares of the certified maximum."""
-    return pd.DataFrame([row for width in sizes.widths for row in _of_width(sizes, width)])
+def settings(sizes: Sizes) -> list[int]:
+    """Widths."""
+    return list(sizes.widths)
 
 
-def _of_width(sizes: Sizes, width: int) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, width: int) -> Iterator[dict[str, Any]]:
+    """One row a start: margins as shares of the certified maximum."""
     X, y = clusters(sizes.k, sizes.samples, 0)
     best = max_margin(X, y)
     copies = sizes.starts
@@ -139,7 +139,7 @@ EXPERIMENT = Experiment(
     how="Many starts on the same samples. The end of each is graded: its margin as a share of the "
     "certified maximum; that of the best second layer on its units; and that with the one unit "
     "added that lowers the norm most.",
-    measure=at_sizes(measure, quick=QUICK, minutes=MINUTES, full=FULL),
+    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
     rule="It stands if at every such width the median start reaches 95 % of the certified maximum, "
@@ -147,5 +147,4 @@ EXPERIMENT = Experiment(
     verdict=verdict,
     tabulate=tabulate,
     alt="Share of the certified maximum of each start: trained, refitted, and with one more unit",
-    options=SizeOptions,
 )

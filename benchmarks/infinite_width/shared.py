@@ -1,34 +1,61 @@
-"""How every experiment of the study is measured: at small sizes, in minutes, or in full."""
+"""How every experiment of the study is measured: setting by setting, each kept when finished."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import pandas as pd
 
-from benchmarks.harness import Options, Run, option, whole
+from benchmarks.harness import Options, Run, option
 
 SizesT = TypeVar("SizesT", bound=Any)
+SettingT = TypeVar("SettingT")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(Options):
-    """What one can ask of an experiment of this study."""
+    """What one can ask of an experiment that is kept at smaller sizes than published."""
 
-    full: bool = option(False, "the largest sizes: hours, where the default takes minutes")
+    full: bool = option(False, "the largest sizes: up to half an hour, not minutes")
 
 
 def at_sizes(
-    measure: Callable[[SizesT], pd.DataFrame], *, quick: SizesT, minutes: SizesT, full: SizesT
-) -> Callable[[Run[SizeOptions]], Iterator[pd.DataFrame]]:
-    """Measure at the sizes that are asked for, which ``attrs["sizes"]`` of the table names."""
+    settings: Callable[[SizesT], Sequence[SettingT]],
+    rows: Callable[[SizesT, SettingT], Iterator[dict[str, Any]]],
+    *,
+    quick: SizesT,
+    whole: SizesT,
+    full: SizesT | None = None,
+) -> Callable[[Run[Any]], Iterator[pd.DataFrame]]:
+    """Measure the rows of each setting, and go on after those that are kept at the same sizes.
 
-    def measured(run: Run[SizeOptions]) -> Iterator[pd.DataFrame]:
-        sizes = quick if run.quick else full if run.options.full else minutes
-        for frame in whole(lambda _: measure(sizes))(run):
-            frame.attrs["sizes"] = in_words(sizes)
+    ``attrs`` of the table has the ``sizes``, how many settings are ``done`` and of how many, and
+    the ``cpu_seconds`` that they took.
+    """
+
+    def measured(run: Run[Any]) -> Iterator[pd.DataFrame]:
+        largest = full if full is not None and run.options.full else whole
+        sizes = quick if run.quick else largest
+        frame = run.kept
+        if frame.attrs.get("sizes") != in_words(sizes):
+            frame = pd.DataFrame()
+        done, seconds = frame.attrs.get("done", 0), frame.attrs.get("cpu_seconds", 0.0)
+        wanted = settings(sizes)
+        for count, setting in enumerate(wanted[done:], start=done + 1):
+            started = time.process_time()
+            more = pd.DataFrame(list(rows(sizes, setting)))
+            seconds += time.process_time() - started
+            frame = pd.concat([frame, more], ignore_index=True) if len(frame) else more
+            frame.attrs = {
+                "sizes": in_words(sizes),
+                "done": count,
+                "settings": len(wanted),
+                "cpu_seconds": seconds,
+            }
+            run.say(f"{count} of {len(wanted)}: {setting}, {seconds:.0f} s")
             yield frame
 
     return measured
@@ -45,11 +72,14 @@ def with_sizes(found: Callable[[pd.DataFrame], str]) -> Callable[[pd.DataFrame],
     def said(frame: pd.DataFrame) -> str:
         sizes = frame.attrs["sizes"].items()
         words = "; ".join(f"{name.replace('_', ' ')}: {size}" for name, size in sizes)
-        return f"{found(frame)}\n\nSizes: {words}."
+        part = ""
+        if frame.attrs["done"] < frame.attrs["settings"]:
+            part = f" Measured so far: {frame.attrs['done']} of {frame.attrs['settings']} settings."
+        return f"{found(frame)}\n\nSizes: {words}.{part}"
 
     return said
 
 
-def _listed(size: int | tuple[int, ...]) -> str:
+def _listed(size: float | str | tuple[float | str, ...]) -> str:
     sizes = size if isinstance(size, tuple) else (size,)
-    return ", ".join(f"{each:,}" for each in sizes)
+    return ", ".join(f"{each:,}" if isinstance(each, int) else str(each) for each in sizes)

@@ -19,17 +19,19 @@ norm. That maximum is a convex problem over all neurons, solved and certified by
 a share of a known number.
 
 The data are the published ones, clusters with random labels, but in the plane, d = 3 with the
-constant, where the exact maximum exists for every draw. Sizes are smaller than published (margins:
-d = 15, 256 samples, widths to 1,024, 50,000 steps), so that each command takes at most three
-minutes of one core. `--full` takes hours and has the published widths, samples and steps, still at
-d = 3; `--quick` takes seconds. The rules of the verdicts were written before the tables, but for
-that of narrow networks. This page is written by `python -m benchmarks infinite_width page` from the
-tables in `benchmarks/results/infinite_width`."""
+constant, where the exact maximum exists for every draw. Each command takes minutes of one core and
+keeps every setting as it is finished; `--quick` takes seconds. Margins are measured at fewer steps,
+draws and widths of many samples than published (256 samples, 50,000 steps, 20 draws):
+`margin-reached --full` has those, and takes half an hour of one free core. The rules of the
+verdicts were written before the tables of the default sizes, but for those of narrow networks, of
+the missing unit and of convex reformulations. This page is written by `python -m benchmarks
+infinite_width page` from the tables in `benchmarks/results/infinite_width`."""
 
 STUDY = Study(
     name="infinite_width",
     head=HEAD,
     experiments=(
+        Entry(name="certified", title="How exactly the maximum is known", cost="minutes"),
         Entry(
             name="margin_reached",
             title="How much of the maximum margin gradient descent reaches",
@@ -37,6 +39,13 @@ STUDY = Study(
         ),
         Entry(name="local_minima", title="Where narrow networks end", cost="minutes"),
         Entry(name="live_and_frozen", title="Frozen gates and live ones", cost="minutes"),
-        Entry(name="plane", title="How many neurons the optimum needs", cost="minutes"),
+        Entry(name="escape", title="Which unit a network lacks", cost="a minute"),
+        Entry(name="neurons", title="How many neurons the optimum needs", cost="minutes"),
+        Entry(name="plane", title="What each norm makes of the same points", cost="minutes"),
+        Entry(
+            name="convex_reformulations",
+            title="Grading finite regularisation",
+            cost="minutes",
+        ),
     ),
 )

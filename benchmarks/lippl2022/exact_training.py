@@ -38,10 +38,18 @@ import torch
 
 from benchmarks import harness
 from benchmarks.catalogue import HOME
-from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.lippl2022.as_published import Regrouped, folds
-from benchmarks.lippl2022.published import PublishedOptions, published_values
+from benchmarks.lippl2022.published import (
+    PublishedOptions,
+    other_draws,
+    published_values,
+)
+from benchmarks.lippl2022.published import (
+    kept as kept_table,
+)
 from benchmarks.lippl2022.study import STUDY
+from benchmarks.lippl2022.values import in_study
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_mnist
 from implicit_bias.estimators.svm import GatedSVC
@@ -55,6 +63,7 @@ from implicit_bias.protocols.released_training import (
     released_shallow_gln,
     train_as_released,
 )
+from implicit_bias.report.words import percent
 from implicit_bias.validation import Array
 
 GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
@@ -67,6 +76,12 @@ DIGITS, LAST_DIGIT = 6, 5.5e-7
 LOSS_ATOL = 1.5e-6
 # Of the released split; agreements this many of them apart are near.
 VALIDATION_IMAGES, NEAR = 12_000, 3
+# Pairs of the grids that are what `agreements` measures, and what they are called there.
+GRID_PAIRS = {
+    ("svm-gln-published", "gd-gln"): "agreement",
+    ("svm-gln-published", "gd-gln-redrawn"): "drawn",
+    ("svm-rc", "gd-relu"): "agreement",
+}
 # Samples whose weight rows are gathered at once: 785 features of each.
 GATHERED = 1024
 
@@ -254,8 +269,9 @@ def filled(
     say : callable
         Is told of each row.
     """
+    end = time.monotonic() + 60 * minutes
     rows = _records(kept)
-    done, end = {_cell(row) for row in rows}, time.monotonic() + 60 * minutes
+    done = {_cell(row) for row in rows}
     missing = [cell for cell in wanted if cell not in done]
     for count, cell in enumerate(missing, start=1):
         if time.monotonic() > end:
@@ -475,14 +491,64 @@ def _measure_networks(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
 
 
 def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
-    """Beside the cell a row has what `agreements` finds, and ``released``."""
+    """Beside the cell a row has what `agreements` finds, and ``released``.
+
+    What the grids have already is taken from them.
+    """
     images, released = Images(), released_agreements(published_values(run.options.published))
 
     def row(cell: Cell) -> dict[str, Any]:
         values = {"released": released[cell], "drawn": np.nan} | agreements(cell, images)
         return asdict(cell) | values
 
+    known = from_grids(
+        *(kept_table(run.file.with_name(f"{n}.parquet")) for n in ("pairs", "cells"))
+    )
+    done = {_cell(each) for each in _records(run.kept)}
+    rows = [
+        asdict(cell) | {"released": released[cell], "drawn": np.nan} | found
+        for cell, found in known.items()
+        if cell in released and cell not in done
+    ]
+    if rows and not run.quick:
+        run = replace(run, kept=pd.concat([run.kept, pd.DataFrame(rows)], ignore_index=True))
     yield from _grown(run, list(released), row)
+
+
+def from_grids(pairs: pd.DataFrame, cells: pd.DataFrame) -> dict[Cell, dict[str, float]]:
+    """Agreements that the grids gln and relu have with exact networks: what `agreements` returns.
+
+    Of SVM-RC without momentum only those of seed 1, whose contexts the released ones have at every
+    seed.
+
+    Parameters
+    ----------
+    pairs, cells : DataFrame
+        Of the grids; see `values.Tables`.
+    """
+    if pairs.empty:
+        return {}
+    exact = pairs[~pairs["cell"].isin(other_draws(cells)) & in_study(pairs)]
+    found: dict[Cell, dict[str, float]] = {}
+    for (svm_name, network), column in GRID_PAIRS.items():
+        forth = (exact["first"] == svm_name) & (exact["second"] == network)
+        back = (exact["first"] == network) & (exact["second"] == svm_name)
+        relu = network == "gd-relu"
+        for row in rows_of(exact[forth | back]):
+            if row["momentum"] and not relu or relu and not row["momentum"] and row["seed"] > 1:
+                continue
+            cell = Cell(
+                RELU if relu else GLN_MODEL,
+                row["train_size"],
+                row["units"],
+                row["hyperplanes"],
+                row["seed"],
+                None if relu else row["threshold"] == "median",
+                row["momentum"],
+            )
+            found.setdefault(cell, {})[column] = 1.0 - row["disagreement"]
+    needed = {True: {"agreement", "drawn"}, False: {"agreement"}, None: {"agreement"}}
+    return {cell: row for cell, row in found.items() if needed[cell.median_init] <= set(row)}
 
 
 def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
@@ -521,6 +587,9 @@ def _grown(
     if run.options.minutes <= 0:
         raise harness.Misuse("--minutes is above 0")
     cells = list(wanted)[:1] if run.quick else wanted
+    if len(run.kept):  # what is wanted may have grown since the table was kept
+        run.kept.attrs["wanted"] = len(wanted)
+        yield run.kept
     for frame in filled(run.kept, cells, row, run.options.minutes, run.say):
         frame.attrs["wanted"] = len(wanted)
         yield frame
@@ -541,10 +610,12 @@ def _found_networks(table: pd.DataFrame) -> str:
     for mask, words in ((without, "without momentum"), (~without, "with momentum 0.9")):
         if mask.any():
             right = int((table.loc[mask, "images"] == 0).sum())
+            near = int((table.loc[mask, "images"].abs() <= 1).sum())
             loss = int(_same_loss(table[mask]).sum())
             sentences.append(
-                f"Of {mask.sum()} networks {words} {right} have the released accuracy to the digit "
-                f"and {loss} the released loss."
+                f"Of {mask.sum()} networks {words} {right} have the released accuracy to the "
+                f"digit, {near} ({percent(near / mask.sum(), 1)}) within one image, and {loss} the "
+                "released loss."
             )
     sentences.append(f"The furthest is {int(counts['largest'].max())} images off.")
     return _coverage(table) + " ".join(sentences)
@@ -582,13 +653,15 @@ def _tabulate_explained(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _found_agreements(table: pd.DataFrame) -> str:
-    drawn = _images_apart(table["drawn"].fillna(table["agreement"]), table) == 0
-    own = _images_apart(table["agreement"], table) == 0
+    moved = _images_apart(table["drawn"].fillna(table["agreement"]), table)
+    own = _images_apart(table["agreement"], table)
     return (
         f"{_coverage(table)}"
-        f"Of {len(table)} released agreements {int(own.sum())} come out to the digit with the "
-        f"network as it was trained, and {int(drawn.sum())} with networks of median thresholds in "
-        "the contexts of the thresholds as drawn."
+        f"Of {len(table)} released agreements {int((moved == 0).sum())} come out to the image, "
+        f"{int((moved <= NEAR).sum())} within {NEAR} of {VALIDATION_IMAGES:,}, and all within "
+        f"{int(moved.max())}, where networks of median thresholds are in the contexts of the "
+        f"thresholds as drawn. With every network in its own contexts {int((own == 0).sum())} do, "
+        f"and the furthest is {int(own.max()):,} images off."
     )
 
 

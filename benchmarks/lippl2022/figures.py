@@ -1,10 +1,11 @@
-"""Figures 2 to 5 of the paper, as published and corrected, side by side, and what lies beyond.
+"""Figures 2 to 5 of the paper, as released and corrected, side by side, and what lies beyond.
 
-Drawn from the tables of the grids and of the published values, and saved by page.py. The left
-half of a figure shows the published values, with our run of the published operators as rings; the
-right half the corrected ones, where a ring says that the published solver had failed on a cell. A
+Drawn from the tables of the grids and of the released values, and saved by page.py. The left
+half of a figure shows all released values, with our run of the released operators as rings; the
+right half the corrected ones, where a ring says that the released solver had failed on a cell. A
 value that is not there is not drawn, and no line crosses its place; a cross at the top of a panel
-marks a cell that was tried and has no predictor. Bars are standard deviations over seeds.
+marks a cell that was tried and has no predictor. Bars are standard deviations over seeds, as the
+paper's text says; its own figures draw standard errors.
 
 Chance: two classifiers of one and the same error p, independent of each other, disagree on
 2 p (1 - p) of the samples. p is the network's error, as in the paper.
@@ -47,20 +48,21 @@ from implicit_bias.report.style import (
     SKY,
     VERMILION,
 )
+from implicit_bias.theory.gln_predictors import AdditivePredictors
 
 PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.7  # inches
-DPI, N_COLOURS = 150, 128
+DPI, N_COLOURS = 150, 256
 WIDTHS, DEPTHS = (10, 20, 50, 100), tuple(range(16))
-TITLES = {"published": "As published", "corrected": "Corrected"}
+TITLES = {"published": "As released", "corrected": "Corrected"}
 TINTS = {"published": "#f5f5f2", "corrected": "white"}
-NOTHING = {"published": "not published", "corrected": "not yet computed"}
+NOTHING = {"published": "not released", "corrected": "not yet computed"}
 RINGS = {
-    "published": "dots: published values; rings: our run of the published operators",
-    "corrected": "rings: the published solver failed on this cell",
+    "published": "dots: released values; rings: our run of the released operators",
+    "corrected": "rings: the released solver failed on this cell",
 }
 THRESHOLDS = {"median": "median thresholds", "random": "random thresholds"}
 GLN, RELU = ("GD-GLN", "SVM-GLN", "SVM-L2"), ("GD-ReLU", "SVM-HL", "SVM-LC", "SVM-RC")
-SHALLOW = ("GD-shallow", "SVM-shallow")
+SHALLOW, GATES = ("GD-shallow", "SVM-shallow"), ("SVM-gates",)
 COLOURS = {
     "GD-GLN": BLUE,
     "GD-ReLU": BLUE,
@@ -71,10 +73,12 @@ COLOURS = {
     "SVM-HL": PURPLE,
     "SVM-LC": ORANGE,
     "SVM-RC": GREEN,
+    "SVM-gates": BLACK,
 }
 LINES: dict[int, Literal[":", "--", "-"]] = {500: ":", 1000: "--", 2000: "-"}
 MARKERS = {500: "o", 1000: "^", 2000: "s"}
 DOT, RING = 4.0, 7.0
+BARS = "Bars are standard deviations over seeds; the paper's figures draw standard errors."
 DEAD = (
     "Left out are dead networks: momentum can kill so many units of a narrow one that it predicts "
     "0 on most inputs, which is an error."
@@ -137,11 +141,12 @@ def figure_2(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
     return Plot(
         _name("figure-2", momentum, 0.0),
         _halves(panels, f"Figure 2. GLNs on binary MNIST (momentum {momentum:g})"),
-        "Four panels, as published and corrected: errors of SVMs against those of trained gated "
+        "Four panels, as released and corrected: errors of SVMs against those of trained gated "
         "linear networks, their disagreement, the best networks, and errors against the width",
         "Median thresholds in a, b and d; c takes the least error over all settings (widths up to "
-        "100, contexts, thresholds, momentum) of each seed. The grey line in a is equality, in b "
-        "chance, 2p(1 − p). Published values: three seeds at N = 500, one at N = 1,000.",
+        "100, contexts, thresholds, momentum) of each seed, chosen on the validation images. The "
+        "grey line in a is equality, in b chance, 2p(1 − p). All released values: three N, three "
+        f"seeds. {BARS}",
     )
 
 
@@ -163,18 +168,28 @@ def figure_3(values: pd.DataFrame, momentum: float = 0.9) -> Plot:
                 pd.concat([_models(values, RELU), gln]),
                 _best(best | {"GLN": ("SVM-GLN",)}),
             ),
-            Panel("d  error against width", relu, _against_width("error")),
+            *_by_size("d  error", relu)[:1],
         ],
+        _by_size("d  error", relu)[1:],
     ]
     return Plot(
         _name("figure-3", momentum, 0.9),
         _halves(panels, f"Figure 3. ReLU networks on binary MNIST (momentum {momentum:g}{dead})"),
-        "Four panels, as published and corrected: errors of SVMs against those of trained ReLU "
+        "Four panels, as released and corrected: errors of SVMs against those of trained ReLU "
         "networks, their disagreement, the best networks, and errors against the width",
         "SVM-HL: on the hidden layer; SVM-LC: with learned contexts; SVM-RC: with random ones; "
         "GLN: SVM-GLN with two contexts a unit and at most 50 units. c takes the least error over "
-        f"all settings of each seed. {DEAD}",
+        "all settings of each seed, for all models up to H = 100 (the paper's takes SVM-HL up to "
+        f"1,000). {BARS} {DEAD}",
     )
+
+
+def _by_size(title: str, frame: pd.DataFrame) -> list[Panel]:
+    """Panels of the error against the width, one an N."""
+    return [
+        Panel(f"{title}, N = {size:,}", frame[frame["train_size"] == size], _against_width("error"))
+        for size in TRAIN_SIZES
+    ]
 
 
 def _without_dead(values: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -209,7 +224,7 @@ def figure_4(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
         _name("figure-4", momentum, 0.0),
         _halves(panels, f"Figure 4. GLNs, all settings (momentum {momentum:g})"),
         "Figure 2 for median and random thresholds, and for two and four contexts a unit",
-        "Figure 2 with and without median thresholds, for two and four contexts a unit.",
+        f"Figure 2 with and without median thresholds, for two and four contexts a unit. {BARS}",
     )
 
 
@@ -220,17 +235,29 @@ def figure_5(values: pd.DataFrame) -> Plot:
     kinds: list[tuple[str, Draw]] = [
         ("a  errors", draw_errors),
         ("b  disagreement", draw_disagreement),
-        ("c  error", _against_width("error")),
     ]
     panels = [
         [Panel(f"{title}, momentum {m:g}", frame, draw) for m, frame in split.items()]
         for title, draw in kinds
     ]
+    by_size = [_by_size(f"c  momentum {m:g}", frame) for m, frame in split.items()]
+    panels += [list(row) for row in zip(*by_size, strict=True)]
+    gates = {m: of_momentum(values[values["model"] == "SVM-gates"], m) for m in split}
+    panels.append(
+        [
+            Panel(
+                f"SVM-gates, momentum {m:g}", frame[frame["units"] <= 100], _against_width("error")
+            )
+            for m, frame in gates.items()
+        ]
+    )
     return Plot(
         "figure-5",
         _halves(panels, f"Figure 5. ReLU networks, all settings{dead}"),
         "Figure 3 without momentum and with momentum 0.9",
-        f"Figure 3 without momentum and with momentum 0.9. {DEAD}",
+        "Figure 3 without momentum and with momentum 0.9. Released SVM-RC without momentum has the "
+        "contexts of seed 1 at every seed, so its bars are of networks only. SVM-gates: a linear "
+        f"SVM on the open gates alone, with a scale of its own. {BARS} {DEAD}",
     )
 
 
@@ -249,8 +276,67 @@ def shallow(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
         _name("shallow", momentum, 0.0),
         _halves(panels, f"Shallow GLNs: one unit, k hyperplanes (momentum {momentum:g})"),
         "Errors and disagreement of shallow gated linear networks and their SVMs against k",
-        "In contexts without training samples the SVM predicts 0. As published that is always "
-        "wrong and always a disagreement; corrected, half of each. Thin grey lines: chance.",
+        "In contexts without training samples the SVM predicts 0. As released that is always "
+        "wrong and always a disagreement; corrected, half of each. Thin grey lines: chance. "
+        f"{BARS}",
+    )
+
+
+def figure_1() -> Plot:
+    """Draw figure 1: two inputs, two units of two contexts, four regions, four predictors."""
+    lines = ((1.0, 0.35, 0.1), (-0.45, 1.0, -0.15))  # w_1, w_2 and threshold of each unit
+    zeta = np.array([[[1.0, 0.3], [-0.3, 0.6]], [[0.2, 0.9], [0.8, -0.5]]])  # unit, context, input
+    beta = AdditivePredictors.from_coef(zeta.reshape(4, 2), 2)  # row h C + c
+    grid = np.stack(np.meshgrid(*[np.linspace(-2, 2, 401)] * 2), axis=-1)
+    on = [(grid @ line[:2] > line[2]).astype(int) for line in lines]
+    figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+    shades = (("white", "#cfe3f3"), ("white", "#fde3c8"))
+    titles = ("unit 1: two contexts", "unit 2: two contexts", "network: four joint contexts")
+    axes = figure.subplots(1, 3)
+    for ax, title in zip(axes, titles, strict=True):
+        ax.set(title=title, xlabel="input 1", xlim=(-2, 2), ylim=(-2, 2), aspect="equal")
+        ax.set_xticks([-2, 0, 2])
+        ax.set_yticks([-2, 0, 2])
+    axes[0].set_ylabel("input 2")
+    for h, (ax, gate, pair) in enumerate(zip(axes, on, shades, strict=False)):
+        ax.contourf(grid[..., 0], grid[..., 1], gate, levels=[-0.5, 0.5, 1.5], colors=pair)
+        for c in (0, 1):
+            centre = grid[gate == c].mean(axis=0)
+            _arrow(ax, centre, zeta[h, c], f"ζ$_{{{h + 1},{c}}}$", (BLUE, VERMILION)[h])
+    for gate in on:
+        for ax in axes:
+            ax.contour(grid[..., 0], grid[..., 1], gate, levels=[0.5], colors=GREY, linewidths=1)
+    for first in (0, 1):
+        for second in (0, 1):
+            here = (on[0] == first) & (on[1] == second)
+            (vector,) = beta.at(np.array([[first, second]]))
+            label = f"ζ$_{{1,{first}}}$ + ζ$_{{2,{second}}}$"
+            _arrow(axes[2], grid[here].mean(axis=0), vector, label, BLACK)
+    return Plot(
+        "figure-1",
+        figure,
+        "Two half planes cut by the hyperplane of each of two units, the four regions of both, and "
+        "an arrow for the predictor of each region, the sum of one arrow of each unit",
+        "A gated linear network of two units with two contexts each. Each unit has a weight vector "
+        "ζ a context; in each of the four joint contexts the network is linear, with the sum of "
+        "one vector of each unit. Three of the four sums are free, and determine the fourth.",
+    )
+
+
+def _arrow(ax: Axes, at: Any, vector: Any, label: str, colour: str) -> None:
+    start, end = at - 0.35 * vector, at + 0.35 * vector
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.6})
+    above = (at[0], max(start[1], end[1]))
+    ax.annotate(
+        label,
+        above,
+        (0, 5),
+        textcoords="offset points",
+        ha="center",
+        fontsize=8,
+        color=colour,
+        parse_math=True,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
     )
 
 
@@ -287,7 +373,8 @@ def larger(tables: Tables) -> Plot | None:
         figure,
         "Errors, and disagreement of network and SVM, against the number of training samples",
         "Validation error against N beyond the paper's 2,000, and the disagreement of the trained "
-        "network with its SVM.",
+        "network with its SVM. These networks are trained by the same protocol with draws of their "
+        "own.",
     )
 
 
@@ -300,7 +387,7 @@ def infinite_time(tables: Tables) -> Plot | None:
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     apart, norm = figure.subplots(1, 2)
     looks = {
-        "finite": ("trained as published (3,200 steps)", BLUE, "o"),
+        "finite": ("trained as released (3,200 steps)", BLUE, "o"),
         "infinite": ("trained towards the limit", VERMILION, "s"),
     }
     for column, (label, colour, marker) in looks.items():
@@ -321,7 +408,8 @@ def infinite_time(tables: Tables) -> Plot | None:
         "Disagreement with SVM-GLN and excess of the norm over the certified optimum, in finite "
         "and in infinite time, against the number of hidden units",
         "Disagreement with SVM-GLN, and by how much the norm at margin 1 exceeds its certified "
-        "optimum: for the network trained as published, and for one trained towards the limit.",
+        "optimum: for the network trained as released, without momentum, and for one trained "
+        "towards the limit; all cells measured, bars are standard deviations over them.",
     )
 
 
@@ -329,6 +417,7 @@ def other_tasks(tables: Tables) -> Plot | None:
     """Draw errors and disagreement for other classes and Fashion-MNIST; None without a cell."""
     frame = tables.beyond().models
     frame = frame[frame["model"].isin(list(SOLVED)) & ~_mnist_digits(frame)]
+    frame = frame[frame["split_seed"] == 1]  # further splits of the same digits are no other task
     if frame.empty:
         return None
     frame = frame.assign(task=[task_name(*row) for row in _task_columns(frame)])
@@ -359,7 +448,58 @@ def other_tasks(tables: Tables) -> Plot | None:
         figure,
         f"Errors and disagreement for {', '.join(tasks)}",
         "Other classes of MNIST, and Fashion-MNIST: errors, and the disagreement of the trained "
-        "network with its SVM beside chance. Means and standard deviations over all cells.",
+        "network with its SVM beside chance. Means and standard deviations over all cells. These "
+        "networks are trained by the same protocol with draws of their own.",
+    )
+
+
+# The norms and programs behind SVM-L2, with colour, marker and line.
+PROGRAMS = {
+    "svm-gln": ("SVM-GLN", VERMILION, "s", "-"),
+    "svm-l2": ("SVM-L2, exact norm", GREEN, "^", "-"),
+    "svm-l2-formula": ("formula as printed, right fold", BLUE, "D", "--"),
+    "svm-l2-published": ("released fold, smallest free part", PURPLE, "v", "-."),
+    "svm-l2-osqp": ("released fold, OSQP", ORANGE, "o", ":"),
+}
+
+
+def causes(tables: Tables) -> Plot | None:
+    """Draw the steps from the exact norm to the released SVM-L2; None without a cell."""
+    models = tables.study().models
+    rows = models[(models["train_size"] == 500) & (models["threshold"] == "median")]
+    rows = rows[rows["model"].isin(list(PROGRAMS))].drop_duplicates(
+        ["model", "units", "hyperplanes", "seed"]
+    )
+    if rows.empty:
+        return None
+    figure = Figure(figsize=(8.4, 3.8), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, k in zip(axes, (1, 2), strict=True):
+        for name, (label, colour, marker, line) in PROGRAMS.items():
+            part = rows[(rows["model"] == name) & (rows["hyperplanes"] == k)]
+            table = part.groupby("units")["validation_error"].agg(["mean", "std"])
+            ax.errorbar(
+                table.index,
+                100 * table["mean"],
+                100 * table["std"],
+                color=colour,
+                marker=marker,
+                linestyle=line,
+                label=label,
+            )
+        ax.set(xscale="log", xlabel="hidden units H", title=f"{2**k} contexts a unit")
+        _ticks(ax, WIDTHS)
+        ax.grid(axis="y")
+    axes[0].set_ylabel("error, %")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return Plot(
+        "causes",
+        figure,
+        "Errors of SVM-GLN, the exact SVM-L2, the printed formula with the right fold, and the "
+        "released program solved in two ways, against the number of hidden units",
+        "What makes the released SVM-L2: errors at N = 500 with median thresholds. The step from "
+        "the printed formula to the fold of the code makes the gap; that program has many "
+        "solutions, of which OSQP's is the released one.",
     )
 
 
@@ -375,22 +515,36 @@ def disagreements(tables: Tables) -> pd.DataFrame:
     """One row a cell with SVM-GLN: how far networks in finite and infinite time are from it.
 
     Columns: cell and setting; finite, infinite (disagreement of "gd-gln" and "limit-gln" with
-    "svm-gln"), finite_excess, infinite_excess (of the norm over the optimum), chance.
+    "svm-gln"), finite_excess, infinite_excess (of the norm over the optimum), chance. The network
+    at finite time of a cell with "limit-gln" is that without momentum of the same contexts.
     """
-    setting = ["cell", "dataset", "positive", "negative", "train_size", "units", "hyperplanes"]
-    setting += ["threshold", "seed", "momentum"]
-    frame = tables.models.loc[tables.models["model"] == "svm-gln", setting]
+    setting = ["dataset", "positive", "negative", "split_seed", "train_size", "units"]
+    setting += ["hyperplanes", "threshold", "seed"]
+    columns = ["cell", "grid", *setting, "momentum"]
+    frame = tables.models.loc[tables.models["model"] == "svm-gln", columns]
     for column, name in (("finite", "gd-gln"), ("infinite", "limit-gln")):
         pairs = tables.pairs
         forth = (pairs["first"] == name) & (pairs["second"] == "svm-gln")
         back = (pairs["first"] == "svm-gln") & (pairs["second"] == name)
-        apart = pairs.loc[forth | back, ["cell", "disagreement"]]
+        apart = pairs.loc[forth | back, ["cell", "grid", "disagreement"]]
         frame = frame.merge(apart.rename(columns={"disagreement": column}), how="left")
-        own = tables.models.loc[tables.models["model"] == name, ["cell", "excess"]]
+        own = tables.models.loc[tables.models["model"] == name, ["cell", "grid", "excess"]]
         frame = frame.merge(own.rename(columns={"excess": f"{column}_excess"}), how="left")
-    errors = tables.models.loc[tables.models["model"] == "gd-gln", ["cell", "validation_error"]]
+    errors = tables.models.loc[
+        tables.models["model"] == "gd-gln", ["cell", "grid", "validation_error"]
+    ]
     frame = frame.merge(errors.rename(columns={"validation_error": "gd_error"}), how="left")
-    return frame.assign(chance=chance(frame["gd_error"]))
+    of_finite = ["finite", "finite_excess", "gd_error"]
+    plain = frame[frame["infinite"].isna() & (frame["momentum"] == 0)]
+    plain = plain.dropna(subset=["finite"]).drop_duplicates(setting)
+    limit = frame[frame["infinite"].notna()]
+    beside = limit.drop(columns=of_finite).merge(
+        plain[[*setting, *of_finite]], on=setting, how="left"
+    )
+    for column in of_finite:  # where no such cell is, the network of the cell itself
+        beside[column] = beside[column].fillna(limit[column].reset_index(drop=True))
+    frame = pd.concat([frame[frame["infinite"].isna()], beside], ignore_index=True)
+    return frame.assign(chance=chance(frame["gd_error"])).drop(columns="grid")
 
 
 def task_name(dataset: str, positive: str | None, negative: str | None) -> str:
@@ -687,8 +841,9 @@ def _name(figure: str, momentum: float, default: float) -> str:
 
 
 def paper_plots(values: pd.DataFrame) -> list[Plot]:
-    """Draw all figures of the paper, GLNs without momentum (as printed) and with."""
+    """Draw all figures of the paper, GLNs without momentum (as in figure 2a, b, d) and with."""
     return [
+        figure_1(),
         figure_2(values),
         figure_3(values),
         figure_4(values),
@@ -702,7 +857,7 @@ def paper_plots(values: pd.DataFrame) -> list[Plot]:
 
 def beyond_plots(tables: Tables) -> list[Plot]:
     """Draw what lies beyond the paper, as far as there are data."""
-    drawn = (infinite_time(tables), larger(tables), other_tasks(tables))
+    drawn = (causes(tables), infinite_time(tables), larger(tables), other_tasks(tables))
     return [plot for plot in drawn if plot is not None]
 
 
@@ -710,5 +865,8 @@ def png(plot: Plot, dpi: int) -> bytes:
     """Draw a plot as PNG in few colours: a third of the bytes, and it looks the same."""
     drawn, small = BytesIO(), BytesIO()
     plot.figure.savefig(drawn, format="png", dpi=dpi)
-    Image.open(drawn).convert("RGB").quantize(N_COLOURS).save(small, "png", optimize=True)
+    image = Image.open(drawn).convert("RGB")
+    # By the largest coverage: a median cut would mix the colours of the few pixels of a marker.
+    few = image.quantize(N_COLOURS, method=Image.Quantize.MAXCOVERAGE)
+    few.save(small, "png", optimize=True)
     return small.getvalue()

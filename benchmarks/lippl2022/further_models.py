@@ -1,7 +1,7 @@
 r"""Networks of the study that the package has no name for: one layer, and infinite time.
 
 gd-shallow   the gated linear network of one layer, f(x) = <W[c(x)], x>, c(x) one of 2^k contexts,
-             trained as in the published protocol. Only rows of contexts with training samples
+             trained exactly as released. Only rows of contexts with training samples
              ever get a gradient. Elsewhere the network keeps its random initial weights, by which
              it predicts there, where an SVM predicts 0.
 gd-...-momentum-0
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Self, TypeAlias, final
 
 import torch
@@ -27,6 +28,7 @@ from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.gating import GlobalContexts, HyperplaneContexts
 from implicit_bias.networks import GLN, Network
+from implicit_bias.protocols.released_training import released_shallow_gln, train_as_released
 from implicit_bias.runs.cell import Fitted
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory
@@ -71,12 +73,18 @@ class ShallowGLN(Network):
         initial = torch.empty(size, dtype=dtype)
         nn.init.orthogonal_(initial, generator=torch.Generator().manual_seed(seed))
         X = as_features(X, contexts.n_features)
-        rows = torch.empty(len(seen.codes), dtype=torch.int64)
-        rows[torch.tensor(seen.contexts(X))] = torch.tensor(contexts.contexts(X)[:, 0])
+        self.occurring = torch.empty(len(seen.codes), dtype=torch.int64)
+        self.occurring[torch.tensor(seen.contexts(X))] = torch.tensor(contexts.contexts(X)[:, 0])
+        self.register_buffer("initial", torch.empty_like(initial), persistent=False)
+        self.set_rows(initial)
         with torch.no_grad():
-            self.hidden_weights[0].copy_(initial[rows])
             self.readout.fill_(1.0).requires_grad_(False)
-        self.register_buffer("initial", initial, persistent=False)
+
+    def set_rows(self, weights: Tensor) -> None:
+        """Set the weights of all 2^k contexts, (2^k, D), those that training never saw, too."""
+        with torch.no_grad():
+            self.initial.copy_(weights)
+            self.hidden_weights[0].copy_(weights[self.occurring])
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return inputs (n, D), trained row of each (0 where none), untrained outputs (n,).
@@ -145,21 +153,35 @@ def shallow_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str,
 
 
 def _shallow(factory: ModelFactory) -> NetworkModel:
-    setting = factory.config
-    config = TrainingConfig(
-        steps=setting.steps,
-        batch_size=setting.batch_size,
-        learning_rate=setting.learning_rate,
-        momentum=setting.momentum,
-        seed=setting.seed,
-    )
+    config, X = factory.config, factory.data.parts.train.X
     network = ShallowGLN(
         factory.contexts(),
-        factory.data.parts.train.X,
+        X,
         dtype=torch.float32 if factory.published else torch.float64,
-        seed=setting.seed,
+        seed=config.seed,
     )
-    return NetworkModel(network, lambda net, X, y: train(net, X, y, config).history)
+    if config.trains_as_released:
+        return NetworkModel(network, partial(_trained_as_released, factory))
+    training = TrainingConfig(
+        steps=config.steps,
+        batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        momentum=config.momentum,
+        seed=config.seed,
+    )
+    return NetworkModel(network, lambda net, X, y: train(net, X, y, training).history)
+
+
+def _trained_as_released(
+    factory: ModelFactory, network: Network, X: Array, y: Array
+) -> tuple[HistoryPoint, ...]:
+    """Train the released network of all 2^k contexts, and put its weights into a collapsed one."""
+    assert isinstance(network, ShallowGLN)
+    config = factory.config
+    whole = released_shallow_gln(factory.contexts(), seed=config.seed)
+    training = train_as_released(whole, X, y, momentum=config.momentum, data_seed=config.split_seed)
+    network.set_rows(whole.hidden_weights[0].detach())
+    return training.history
 
 
 def gln_without_momentum(
@@ -168,11 +190,9 @@ def gln_without_momentum(
     """Train gd-gln without momentum, where the setting has momentum."""
     if "gd-gln" not in fitted:
         return
-    samples = factory.data.parts.train
     for name, setting in _momenta("gd-gln", factory.config):
         if name not in fitted:
-            model = ModelFactory(setting, factory.data).build("gd-gln")
-            yield name, model.fit(samples.X, samples.y)
+            yield name, ModelFactory(setting, factory.data).fit_one("gd-gln")
 
 
 def _momenta(name: str, setting: RunConfig) -> Iterator[tuple[str, RunConfig]]:

@@ -3,12 +3,12 @@
 =================  ======================================================  =====================
 grid               what                                                    models beside its own
 =================  ======================================================  =====================
-gln                gated linear networks: figures 2 to 4                   as published
+gln                gated linear networks: figures 2 to 4                   as published, moved
 shallow            one layer, k = 0 to 15                                  gd-shallow
 relu, -momentum-0  ReLU networks: figure 5                                 svm-gates
-redrawn            the published agreements at median thresholds           gd-gln-redrawn
 osqp               the published SVM-L2 by the published solver            svm-l2-osqp
-limit              infinite time beside finite time                        limit-gln
+limit, -wider      infinite time beside finite time                        limit-gln
+splits             two more splits into training and validation samples
 large              5,000 to 48,000 training samples
 odd, loops         other classes of digits
 fashion            Fashion-MNIST
@@ -37,13 +37,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, option
-from benchmarks.lippl2022.as_published import gln_models, osqp_models, redrawn_models, relu_models
+from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
+from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
 from implicit_bias.certificate import Status
 from implicit_bias.report.words import percent
 from implicit_bias.runs.backends import LocalProcesses
-from implicit_bias.runs.cell import MoreModels, compute, no_more
+from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Axis, Grid, cell_key
@@ -59,13 +59,14 @@ MODELS: dict[str, MoreModels] = {
     "limit": limit_models,
     "relu": relu_models,
     "shallow": shallow_models,
-    "redrawn": redrawn_models,
     "osqp": osqp_models,
     "odd": no_more,
     "loops": no_more,
     "fashion": no_more,
     "large": no_more,
     "relu-momentum-0": relu_models,
+    "splits": no_more,
+    "limit-wider": limit_models,
 }
 # The records themselves, for a store that lacks them: the store is not kept with the code.
 RECORDS = "records.parquet"
@@ -177,6 +178,7 @@ class GridOptions(Options):
 
     workers: int | None = option(None, "processes (default: one a core)")
     retry: bool = option(False, "compute failed cells again")
+    dirty: bool = option(False, "compute although files differ from the commit; the page marks it")
     store: Path | None = option(None, "folder of the records (default: store, in the results)")
 
 
@@ -235,6 +237,12 @@ def unpacked(packed: pd.DataFrame) -> list[Record]:
 
 
 def _measure(name: str, run: Run[GridOptions]) -> Iterator[pd.DataFrame]:
+    commit = Origin.here().commit
+    if not run.quick and not run.options.dirty and commit and commit.endswith("-dirty"):
+        raise Misuse(
+            "the records name the commit that computed them, and files differ from it: commit "
+            "first, or compute with --dirty, and the page marks the cells"
+        )
     folder = run.options.store or run.file.parent / "store"
     part = Part.open(name, folder, quick=run.quick)
     if len(run.kept) and (restored := restore(part, run.kept)):

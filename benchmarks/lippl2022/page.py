@@ -2,14 +2,15 @@
 
 It is written in seconds from the tables of the grids and of the published values, and from nothing
 else: ``results/lippl2022/index.html``, self-contained, and the same findings as ``README.md``
-beside this file, with the pictures that it shows.
+beside this file, with the pictures that it shows; and ``SUMMARY.md``, a report of two pages.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,19 +19,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from benchmarks.catalogue import HOME
-from benchmarks.harness import Verdict, load, read
-from benchmarks.harness import findings as findings_of
+from benchmarks.harness import Verdict, load, read, redraw
 from benchmarks.lippl2022.claims import all_claims
+from benchmarks.lippl2022.deviations import DEVIATIONS, ERRATA
 from benchmarks.lippl2022.figures import (
     beyond_plots,
     paper_plots,
     png,
     task_name,
 )
-from benchmarks.lippl2022.published import NOT_THE_SAME, VERDICTS, summary
-from benchmarks.lippl2022.study import EXACT, STUDY
+from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS, summary
+from benchmarks.lippl2022.study import EXACT, STUDY, THEORY
 from benchmarks.lippl2022.values import Tables, all_values
 from implicit_bias.certificate import Status
 from implicit_bias.report.figures.base import Plot
@@ -54,20 +56,14 @@ WORDS = {
     Verdict.ANSWERED: ("is answered", "are answered"),
     Verdict.OPEN: ("is not yet computed", "are not yet computed"),
 }
-EXACT_HEAD = """\
-# Trained exactly as released
-
-The networks of [Lippl, Abbott and Chung (2022)](README.md) trained with the random draws and the
-arithmetic of their released code, beside the released values. The tables grow as they are measured:
-each command goes on where it was stopped, `--minutes` says when to stop, and `--published` (or
-`LIPPL2022_CSV`) names the released values. This page is written by
-`python -m benchmarks lippl2022 page` from the tables in `benchmarks/results/lippl2022`."""
 # Figures beyond the paper.
 BEYOND = {
+    "causes": "The steps to the released SVM-L2",
     "infinite-time": "Infinite time beside finite time",
     "larger": "More than 2,000 training samples",
     "other-tasks": "Other classes of digits, and Fashion-MNIST",
 }
+CODE = re.compile(r"`([^`]+)`")
 # Of a cell key: enough to tell cells apart by eye.
 SHORT = 8
 CLASS_COLUMNS = ("positive", "negative")
@@ -153,6 +149,39 @@ class PointRow:
     largest: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """What one experiment of the harness says, in parts: both pages lay them out.
+
+    Attributes
+    ----------
+    name, title, claim, how, found, rule, notes, alt : str
+        See `benchmarks.harness.Experiment`.
+    verdict : Verdict
+        By the rule.
+    columns, rows : tuple
+        Its table, a string in every cell.
+    command : str
+        Measures it again.
+    picture : str
+        File of its picture, or nothing.
+    """
+
+    name: str
+    title: str
+    claim: str
+    how: str
+    found: str
+    verdict: Verdict
+    rule: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: str
+    command: str
+    picture: str
+    alt: str
+
+
 @dataclass(frozen=True)
 class Point:
     """A published value that ours is not, in words."""
@@ -167,24 +196,41 @@ class Point:
     cell: str
 
 
-def exact_page(folder: Path = HOME) -> str:
-    """Return the page on networks trained exactly as released; empty without a table of them."""
-    sections = [
-        f"{findings_of(entry, load(STUDY, entry), read(STUDY, entry, folder))}\n\n"
-        f"```sh\n{STUDY.command(entry)}  # {entry.cost}\n```"
-        for entry in STUDY.experiments
-        if entry.name in EXACT and STUDY.table(entry, folder).is_file()
-    ]
-    return "\n\n".join([EXACT_HEAD, *sections]) + "\n" if sections else ""
+def sections(names: Iterable[str], folder: Path = HOME) -> tuple[Section, ...]:
+    """Return what experiments say of the tables that are kept, as far as they are."""
+    found = []
+    for entry in (entry for entry in STUDY.experiments if entry.name in set(names)):
+        if not STUDY.table(entry, folder).is_file():
+            continue
+        experiment, table = load(STUDY, entry), read(STUDY, entry, folder)
+        shown, verdict = experiment.tabulate(table), experiment.verdict(table)
+        found.append(
+            Section(
+                name=entry.name,
+                title=entry.title,
+                claim=experiment.claim,
+                how=experiment.how,
+                found=experiment.found(table),
+                verdict=verdict,
+                rule=experiment.rule,
+                columns=tuple(shown.columns),
+                rows=tuple(tuple(row) for row in shown.to_numpy().tolist()),
+                notes=experiment.notes,
+                command=f"{STUDY.command(entry)}  # {entry.cost}",
+                picture=f"{entry.name}.png" if experiment.draw is not None else "",
+                alt=experiment.alt,
+            )
+        )
+    return tuple(found)
 
 
 def write_page(folder: Path = HOME) -> list[Path]:
-    """Write the page, the README, the list of what differs, and the pictures, from the tables.
+    """Write page, README, summary, the list of what differs, and the pictures, from the tables.
 
     Returns
     -------
     list of Path
-        The page and the README.
+        The page, the README and the summary.
 
     Raises
     ------
@@ -193,17 +239,20 @@ def write_page(folder: Path = HOME) -> list[Path]:
     """
     results, pictures = folder / "results" / STUDY.name, folder / "pictures" / STUDY.name
     tables = Tables.read(results)
-    facts = findings(tables)
+    facts = findings(tables, folder)
+    values = all_values(tables)
+    for section in (*facts["exact"], *facts["theory"]):
+        if section.picture:
+            redraw(STUDY, STUDY.entry(section.name), folder)
     with style():
-        paper, beyond = paper_plots(all_values(tables)), beyond_plots(tables)
+        paper, beyond = paper_plots(values), beyond_plots(tables)
         pages = {
-            results / "index.html": html(facts, paper, beyond),
-            STUDY.readme(folder): markdown(facts, beyond),
+            results / "index.html": html(facts, paper, beyond, pictures),
+            STUDY.readme(folder): markdown(facts, paper, beyond),
+            STUDY.readme(folder).with_name("SUMMARY.md"): summary_page(facts),
         }
-        if exact := exact_page(folder):
-            pages[STUDY.readme(folder).with_name("EXACT.md")] = exact
         # Drawn anew: a figure that has been drawn at another resolution is laid out differently.
-        for plot in (*paper_plots(all_values(tables)), *beyond_plots(tables)):
+        for plot in (*paper_plots(values), *beyond_plots(tables)):
             file = pictures / f"{plot.name}.png"
             write_atomically(file, partial(Path.write_bytes, data=png(plot, PICTURE_DPI)))
     for file, text in {**pages, results / "published.md": summary(tables.points)}.items():
@@ -211,8 +260,8 @@ def write_page(folder: Path = HOME) -> list[Path]:
     return list(pages)
 
 
-def findings(tables: Tables) -> dict[str, Any]:
-    """Return what both pages say: the variables of their templates."""
+def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
+    """Return what all pages say: the variables of their templates."""
     claims = all_claims(all_values(tables), tables)
     counts = Counter(claim.verdict for claim in claims)
     rows = cell_rows(tables)
@@ -220,6 +269,12 @@ def findings(tables: Tables) -> dict[str, Any]:
         "title": STUDY.title,
         "claims": claims,
         "classes": CLASSES,
+        "words": {verdict: forms[0] for verdict, forms in WORDS.items()},
+        "exact": sections([*EXACT, "l2_optimality"], folder),
+        "theory": sections(THEORY, folder),
+        "deviations": DEVIATIONS,
+        "errata": ERRATA,
+        "released": released_counts(tables.points),
         "counts": ", ".join(
             f"{counts[verdict]} {WORDS[verdict][counts[verdict] > 1]}"
             for verdict in Verdict
@@ -237,17 +292,51 @@ def findings(tables: Tables) -> dict[str, Any]:
     }
 
 
-def html(facts: Mapping[str, Any], paper: Sequence[Plot], beyond: Sequence[Plot]) -> str:
-    """Return the page, with the figures of the paper and those beyond it."""
+def html(
+    facts: Mapping[str, Any], paper: Sequence[Plot], beyond: Sequence[Plot], pictures: Path
+) -> str:
+    """Return the page, with the figures of the paper and those beyond it.
+
+    Parameters
+    ----------
+    facts : mapping
+        See `findings`.
+    paper, beyond : sequence of Plot
+        Figures of the paper, and others.
+    pictures : Path
+        Folder of the pictures of single experiments.
+    """
     drawn = {plot.name for plot in beyond}
     not_computed = [what for name, what in BEYOND.items() if name not in drawn]
     figures = {"paper": paper, "beyond": beyond, "not_computed": not_computed}
-    return _template("page.html.j2").render(**facts, **figures, source=_source)
+
+    def kept(name: str) -> str:
+        return _data_url((pictures / name).read_bytes())
+
+    return _template("page.html.j2").render(**facts, **figures, source=_source, kept=kept)
 
 
-def markdown(facts: Mapping[str, Any], beyond: Sequence[Plot]) -> str:
-    """Return the findings in Markdown, with the figures beyond the paper that there are."""
-    return _template("readme.md.j2").render(**facts, beyond=beyond)
+def markdown(facts: Mapping[str, Any], paper: Sequence[Plot], beyond: Sequence[Plot]) -> str:
+    """Return the findings in Markdown, with the figures that there are."""
+    return _template("readme.md.j2").render(**facts, paper=paper, beyond=beyond)
+
+
+def summary_page(facts: Mapping[str, Any]) -> str:
+    """Return the reproducibility report of two pages, in Markdown."""
+    return _template("summary.md.j2").render(**facts)
+
+
+def released_counts(points: pd.DataFrame) -> dict[str, int]:
+    """Count all released values, those that can be compared, and those that are the same."""
+    known = points[points["verdict"].isin([*SAME, *NOT_THE_SAME])]
+    return {
+        "all": len(points),
+        "compared": len(known),
+        "digit": int((known["verdict"] == SAME[0]).sum()),
+        "close": int((known["verdict"] == SAME[1]).sum()),
+        "differs": int(known["verdict"].isin(NOT_THE_SAME).sum()),
+        "other": int((points["verdict"] == OTHER_DRAWS).sum()),
+    }
 
 
 def short(key: str) -> str:
@@ -403,7 +492,16 @@ def _listed(column: pd.Series[str]) -> str:
 
 def _source(plot: Plot) -> str:
     """Figure as a data URL."""
-    return f"data:image/png;base64,{base64.b64encode(png(plot, DPI)).decode()}"
+    return _data_url(png(plot, DPI))
+
+
+def _data_url(picture: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+
+
+def _as_code(text: str) -> Markup:
+    """Escape a text for HTML, with `code` of Markdown as code."""
+    return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  # escaped first
 
 
 def _template(name: str) -> Any:
@@ -417,4 +515,5 @@ def _template(name: str) -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["as_code"] = _as_code
     return environment.get_template(name)

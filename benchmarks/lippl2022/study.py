@@ -13,19 +13,24 @@ GRIDS = {
     "limit": ("Gated linear networks at infinite time beside finite time", "an hour"),
     "relu": ("ReLU networks: figure 5", "ten minutes"),
     "shallow": ("GLNs of one layer, k = 0 to 15", "an hour"),
-    "redrawn": ("The published agreements at median thresholds", "a quarter of an hour"),
     "osqp": ("The published SVM-L2 by the published solver", "half an hour"),
     "odd": ("Odd against even digits", "minutes"),
     "loops": ("Digits with a loop against the others", "minutes"),
     "fashion": ("Fashion-MNIST", "minutes"),
     "large": ("5,000 to 48,000 training samples", "ten minutes"),
     "relu-momentum-0": ("ReLU networks without momentum: figure 5", "minutes"),
+    "splits": ("Two more splits of the data", "minutes"),
+    "limit-wider": ("Infinite time: four contexts, random thresholds, more samples", "an hour"),
 }
 # Every released network trained exactly as released, and what rests on them.
 EXACT = {
     "exact_networks": ("Every released network, trained with the same random draws", "hours"),
     "exact_explained": ("Why a network is not the released one", "an hour"),
     "exact_agreements": ("The SVMs beside networks trained exactly as released", "hours"),
+}
+THEORY = {
+    "unequal_degrees": ("Theorem 3.1 and contexts of different degrees", "seconds"),
+    "assumptions": ("The assumptions of theorem 3.1 along a training", "seconds"),
 }
 STUDY = Study(
     name="lippl2022",
@@ -39,7 +44,16 @@ STUDY = Study(
             Entry(name=name, title=title, cost=cost, module="exact_training")
             for name, (title, cost) in EXACT.items()
         ),
-        Entry(name="published", title="The published values, point by point", cost="seconds"),
+        *(
+            Entry(name=name, title=title, cost=cost, module="theory_checks")
+            for name, (title, cost) in THEORY.items()
+        ),
+        Entry(
+            name="l2_optimality",
+            title="The released SVM-L2: optimal, and one of many",
+            cost="ten minutes",
+        ),
+        Entry(name="published", title="The released values, point by point", cost="seconds"),
     ),
     own_page=True,
 )

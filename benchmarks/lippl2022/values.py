@@ -1,12 +1,15 @@
-"""Values behind the figures: the paper's own, ours by its operators, and the corrected ones.
+"""Values behind the figures: the released ones, ours by their operators, and the corrected ones.
 
 =============  ========  =====================  ====================  ==========================
 side           source    SVM-GLN                SVM-L2                all other models
 =============  ========  =====================  ====================  ==========================
-"published"    "paper"   the published values   the published values  the published values
+"published"    "paper"   the released values    the released values   the released values
 "published"    "ours"    "svm-gln-published"    "svm-l2-osqp"         our run of their protocol
 "corrected"    "ours"    "svm-gln"              "svm-l2"              our run of their protocol
 =============  ========  =====================  ====================  ==========================
+
+"SVM-L2 formula" is on the corrected side, too: eq. (23)/(25) as printed, folded by units. Errors of
+networks are those of the networks trained exactly as released, wherever their table has them.
 
 Two more things differ between the sides.
 
@@ -32,6 +35,8 @@ gd_error       error of that network
 state          "solved"; "failed": the solver, or the cell, failed; "no solution": proven so
 left_out       whether training samples were left out because nothing separates them
 their_failure  corrected side: whether the published solver had failed on this cell
+other_draws    whether the disagreement is with a network of the same protocol but other random
+               draws than the released one (the error is the exact one all the same)
 cell           key of the cell; "" for the paper's values
 =============  ==============================================================================
 
@@ -41,13 +46,14 @@ Source: Lippl, Abbott, Chung (2022), figures 2 to 5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from benchmarks.lippl2022.published import other_draws
 from implicit_bias.datasets.files import DataError
 
 Side: TypeAlias = Literal["published", "corrected"]
@@ -61,7 +67,7 @@ CELL_COLUMNS = ("train_size", "units", "hyperplanes", "seed", "threshold", "mome
 # What differs between the sides, and what is the same on both.
 OPERATORS: dict[Side, dict[str, str]] = {
     "published": {"svm-gln-published": "SVM-GLN", "svm-l2-osqp": "SVM-L2"},
-    "corrected": {"svm-gln": "SVM-GLN", "svm-l2": "SVM-L2"},
+    "corrected": {"svm-gln": "SVM-GLN", "svm-l2": "SVM-L2", "svm-l2-formula": "SVM-L2 formula"},
 }
 SHARED = {
     "gd-gln": "GD-GLN",
@@ -71,6 +77,7 @@ SHARED = {
     "svm-rc": "SVM-RC",
     "svm-lc": "SVM-LC",
     "svm-hl": "SVM-HL",
+    "svm-gates": "SVM-gates",
 }
 # Networks that disagreements are with, of those in a cell the first.
 TRAINED: dict[Side, tuple[str, ...]] = {
@@ -87,10 +94,12 @@ NETWORK = {
     "SVM-RC": "GD-ReLU",
     "SVM-LC": "GD-ReLU",
     "SVM-HL": "GD-ReLU",
+    "SVM-gates": "GD-ReLU",
+    "SVM-L2 formula": "GD-GLN",
 }
-RELU = ("GD-ReLU", "SVM-RC", "SVM-LC", "SVM-HL")
+RELU = ("GD-ReLU", "SVM-RC", "SVM-LC", "SVM-HL", "SVM-gates")
 # Their gates do not come from a trained network, so their errors know no momentum.
-MOMENTUM_FREE = ("SVM-GLN", "SVM-L2", "SVM-shallow", "SVM-RC")
+MOMENTUM_FREE = ("SVM-GLN", "SVM-L2", "SVM-L2 formula", "SVM-shallow", "SVM-RC")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +111,19 @@ class Tables:
     cells, models, pairs : DataFrame
         One row a cell; a cell and model; a cell and pair of models.
     points : DataFrame
-        One row a published value: theirs, ours, and how they compare.
+        One row a released value: theirs, ours, and how they compare.
+    exact : DataFrame
+        One row a network trained exactly as released; without rows if there are none.
+    optimality : DataFrame
+        One row a cell of l2_optimality.py; without rows if there are none.
     """
 
     cells: pd.DataFrame
     models: pd.DataFrame
     pairs: pd.DataFrame
     points: pd.DataFrame
+    exact: pd.DataFrame = field(default_factory=pd.DataFrame)
+    optimality: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -130,6 +145,10 @@ class Tables:
                     f"`python -m benchmarks lippl2022 {experiment}`"
                 )
             frames[name] = pd.read_parquet(file)
+        further = {"exact": "exact_networks", "optimality": "l2_optimality"}
+        for name, stem in further.items():
+            file = folder / f"{stem}.parquet"
+            frames[name] = pd.read_parquet(file) if file.is_file() else pd.DataFrame()
         return cls(**frames)
 
     def study(self) -> Tables:
@@ -144,7 +163,31 @@ class Tables:
         cells, models, pairs = (
             frame[chosen(frame)] for frame in (self.cells, self.models, self.pairs)
         )
-        return Tables(cells, models, pairs, self.points)
+        return replace(self, cells=cells, models=models, pairs=pairs)
+
+
+def exact_networks(models: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
+    """Give networks the errors of the exact ones, where those are known.
+
+    Parameters
+    ----------
+    models : DataFrame
+        A row a cell and model, of the paper's grid.
+    exact : DataFrame
+        A row a network trained exactly as released.
+    """
+    if exact.empty:
+        return models
+    known = exact.rename(columns={"hidden_units": "units", "model": "title"}).assign(
+        threshold=exact["median_init"].map({True: "median", False: "random"}).fillna("median"),
+        exact_error=1.0 - exact["ours"],
+    )
+    networks = {name: title for name, title in SHARED.items() if name.startswith("gd-")}
+    keys = ["title", *CELL_COLUMNS]
+    frame = models.assign(title=models["model"].map(networks))
+    frame = frame.merge(known[[*keys, "exact_error"]], on=keys, how="left")
+    errors = frame["exact_error"].fillna(frame["validation_error"])
+    return frame.assign(validation_error=errors).drop(columns=["title", "exact_error"])
 
 
 def in_study(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -154,6 +197,7 @@ def in_study(frame: pd.DataFrame) -> pd.Series[bool]:
         & (frame["protocol"] == "lippl2022")
         & frame["positive"].isna()
         & frame["negative"].isna()
+        & (frame["split_seed"] == 1)
         & frame["train_size"].isin(TRAIN_SIZES)
     )
 
@@ -203,7 +247,9 @@ def paper_values(points: pd.DataFrame) -> pd.DataFrame:
 def our_values(study: Tables, side: Side) -> pd.DataFrame:
     """Lay out one side of our results."""
     names = OPERATORS[side] | SHARED
-    models = study.models[study.models["model"].isin(list(names))]
+    models = exact_networks(study.models, study.exact)
+    models = models[models["model"].isin(list(names))]
+    models = models.assign(other_draws=models["cell"].isin(other_draws(study.cells)))
     frame = models.assign(
         name=models["model"],
         model=models["model"].map(names),
@@ -286,7 +332,9 @@ def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
         left_out=frame["left_out"].astype(bool),
     )
     columns = ["side", "source", "model", *CELL_COLUMNS, "error", "disagreement", "gd_error"]
-    return frame[[*columns, "state", "left_out", "cell"]].reset_index(drop=True)
+    other = frame["other_draws"] if "other_draws" in frame else pd.Series(False, frame.index)
+    frame = frame.assign(other_draws=other.eq(True) & frame["disagreement"].notna())
+    return frame[[*columns, "state", "left_out", "other_draws", "cell"]].reset_index(drop=True)
 
 
 def of_momentum(values: pd.DataFrame, momentum: float) -> pd.DataFrame:

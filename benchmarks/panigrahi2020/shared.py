@@ -1,17 +1,22 @@
-"""What the experiments on the activation Gram matrix share: looks, cuts, and small helpers."""
+"""What the experiments on activation Gram matrices share: looks, cuts, and small helpers."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from implicit_bias.report.style import COLOURS, MARKERS
+from implicit_bias.theory.gradient_gram import normalise
+from implicit_bias.validation import Array
 
 DRAWN = ("relu", "leaky-relu", "selu", "elu", "swish", "tanh", "quadratic")
 COLOUR = dict(zip(DRAWN, COLOURS, strict=True))
 MARKER = dict(zip(DRAWN, MARKERS, strict=False))
 TRAINED = ("relu", "selu", "elu", "swish", "tanh")
+# The activations of figure 1 of the paper.
+FIGURE_1 = ("relu", "elu", "swish", "tanh", "quadratic")
 SMOOTH = ("swish", "tanh")
 # Relative to the largest, an eigenvalue of a float64 matrix below this is rounding.
 ROUNDING = 1e-13
@@ -25,6 +30,18 @@ def parts(frame: pd.DataFrame, column: str) -> list[tuple[str, pd.DataFrame]]:
 def number(value: float) -> str:
     """Write a number to two digits."""
     return f"{value:.2g}"
+
+
+def power(x: Array | pd.Series[float], y: Array | pd.Series[float]) -> float:
+    """Fit the exponent of a power law y ~ x^exponent."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def in_subspace(n_samples: int, dimension: int, n_features: int = 10, *, seed: int = 1) -> Array:
+    """Draw unit vectors (n_samples, n_features) in a random subspace."""
+    rng = np.random.default_rng(seed)
+    basis, _ = np.linalg.qr(rng.standard_normal((n_features, dimension)))
+    return normalise(rng.standard_normal((n_samples, dimension)) @ basis.T)
 
 
 def plain_numbers(ax: Axes, *, ordinate: bool = True) -> None:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from implicit_bias.cli.output import usage_errors
-from implicit_bias.runs.configuration import RunConfig, group, kinds
+from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, group, kinds
 
 P = ParamSpec("P")
 
@@ -48,6 +48,9 @@ def takes_config(
         @wraps(command)
         def run(**values: Any) -> None:
             choices = {field.name: _parsed(field, values.pop(field.name)) for field in chosen}
+            for field in chosen:
+                if choices[field.name] is None:
+                    choices[field.name] = _default(field, choices.get("protocol"))
             with usage_errors():
                 config = RunConfig(**choices)
             command(config, **values)  # type: ignore[call-arg]  # by keyword, as typer does
@@ -64,20 +67,29 @@ def takes_config(
     return with_options
 
 
+def _default(field: Field[Any], protocol: Any) -> Any:
+    """Return the default of a field by a protocol."""
+    return PROTOCOL_DEFAULTS.get(protocol, {}).get(field.name, field.default)
+
+
 def _parameter(field: Field[Any]) -> inspect.Parameter:
     """Return the parameter from which typer makes the option of a field."""
     # What is no number is typed as text, which `_parsed` and the configuration read.
     kind = next((kind for kind in kinds(field.name) if kind in (int, float)), str)
     choices = field.metadata["choices"]
+    of_protocol = any(field.name in defaults for defaults in PROTOCOL_DEFAULTS.values())
     option = typer.Option(
         f"--{field.name.replace('_', '-')}",
         help=f"{field.metadata['help']}{': ' if choices else ''}{', '.join(choices)}.",
         rich_help_panel=field.metadata["group"],
+        # Where a protocol has its own default, what is not given is known once the protocol is.
+        show_default=str(field.default) if of_protocol else True,
     )
+    default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=",".join(field.default) if isinstance(field.default, tuple) else field.default,
+        default=None if of_protocol else default,
         annotation=Annotated[kind | None, option],
     )
 

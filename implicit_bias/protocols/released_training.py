@@ -39,7 +39,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import final
 
 import numpy as np
@@ -236,6 +236,60 @@ def train_as_released(
         seconds=time.perf_counter() - started,
         batch_losses=np.array(losses),
     )
+
+
+def train_from_released_start(
+    network: Network,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    seed: int,
+    momentum: float = 0.0,
+    data_seed: int = DATA_SEED,
+) -> TrainingResult:
+    """Give a network the released initial weights, and train it exactly as released.
+
+    Parameters
+    ----------
+    network : GLN or ReLUNetwork
+        With one hidden layer, in float32; a GLN with a readout bias. Its own weights are lost.
+    X : array_like of shape (N, D)
+        Training inputs, in the order of the split.
+    y : array_like of shape (N,)
+        Labels, -1 or +1.
+    seed : int
+        The context seed of a GLN, the initial seed of a ReLU network.
+    momentum, data_seed
+        See `train_as_released`.
+
+    Returns
+    -------
+    TrainingResult
+        With the network that was given. It has nothing beside what any training has, so that a
+        classifier with it can be saved.
+
+    Raises
+    ------
+    ValueError
+        Another network, or as `train_as_released` does.
+    """
+    start: GLN | ReLUNetwork
+    if isinstance(network, GLN) and network.has_margin_structure:
+        start = released_gln(network.gatings[0], seed=seed)
+    elif isinstance(network, ReLUNetwork) and network.has_margin_structure:
+        width = len(network.hidden_weights[0])
+        start = released_relu(network.n_features, width, seed=seed)
+    else:
+        raise ValueError(
+            "the released networks are GLNs and ReLU networks of one hidden layer, got "
+            f"{type(network).__name__} of {network.n_layers - 1} hidden layers"
+        )
+    with torch.no_grad():
+        for own, released in zip(network.parameters(), start.parameters(), strict=True):
+            own.copy_(released)
+    training = train_as_released(network, X, y, momentum=momentum, data_seed=data_seed)
+    common = {field.name: getattr(training, field.name) for field in fields(TrainingResult)}
+    return TrainingResult(**common)
 
 
 def _unset_gln(contexts: HyperplaneContexts, *, readout_bias: bool) -> GLN:

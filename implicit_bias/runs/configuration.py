@@ -17,8 +17,10 @@ svm-hl         linear SVM on the hidden layer of gd-relu
 
 The protocol "lippl2022" is that of Lippl, Abbott, Chung (2022): their split, their random
 draws, thresholds at the median over all 60,000 images (validation images included), their
-training (mini-batch SGD in float32, a readout bias). Without it, thresholds come from the
-training samples alone, and networks are homogeneous and float64.
+training (mini-batch SGD in float32, a readout bias), repeated to the digit with their draws while
+steps, batch size and step size are the defaults; with others the package draws on its own. On a
+command line its momentum is 0 where none is given (`PROTOCOL_DEFAULTS`). Without it, thresholds
+come from the training samples alone, and networks are homogeneous and float64.
 
 The defaults, the choices and the help texts of the command line stand here and nowhere else, so
 this module imports neither torch nor numpy before a configuration is made; `runs.models` makes
@@ -52,6 +54,11 @@ MODEL_NAMES = (
     *("gd-gln", "local-gln", "svm-gln", "svm-l2", "svm-shallow", "svm-linear"),
     *("gd-relu", "svm-rc", "svm-lc", "svm-hl"),
 )
+
+# Defaults of a protocol where they are not those of the fields.
+PROTOCOL_DEFAULTS: Mapping[str, Mapping[str, float]] = {"lippl2022": {"momentum": 0.0}}
+# Hyperparameters whose defaults are those of the released experiments.
+RELEASED_TRAINING = ("steps", "batch_size", "learning_rate")
 
 
 def option(
@@ -141,7 +148,9 @@ class RunConfig:
     steps: int = option(3200, "Training", "Gradient steps", least=1)
     batch_size: int | None = option(128, "Training", "Samples a step; 0 for all")
     learning_rate: float = option(0.04, "Training", "Step size; a quarter from half way")
-    momentum: float = option(0.9, "Training", "Momentum of gradient descent")
+    momentum: float = option(
+        0.9, "Training", "Momentum of gradient descent (by the protocol lippl2022: 0)"
+    )
     solver: str = option("auto", "Solver", "Solver of the SVMs", choices=SOLVERS)
     tol: float = option(1e-6, "Solver", "Relative gap between the certified bounds")
     device: str = option("cpu", "Solver", "Where torch computes, such as cpu, cuda or cuda:1")
@@ -169,6 +178,16 @@ class RunConfig:
         TrainingConfig(
             batch_size=self.batch_size, learning_rate=self.learning_rate, momentum=self.momentum
         )
+
+    @property
+    def trains_as_released(self) -> bool:
+        """Whether networks are trained exactly as in the released experiments.
+
+        By the protocol lippl2022, unless one of their hyperparameters is another.
+        """
+        defaults = {field.name: field.default for field in fields(self)}
+        same = (getattr(self, name) == defaults[name] for name in RELEASED_TRAINING)
+        return self.protocol == "lippl2022" and all(same)
 
     def metadata(self) -> dict[str, Any]:
         """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypedDict
 
 from implicit_bias._deprecated import OldAttribute
@@ -19,6 +20,8 @@ from implicit_bias.runs.configuration import OnFailure, RunConfig
 
 # These take what gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
+# Of the protocol lippl2022, whose training has been released.
+RELEASED_NETWORKS = ("gd-gln", "gd-relu")
 # Training samples where the user names no number: at most these, and at most 4/5 of the data.
 DEFAULT_TRAIN_SIZE = 1000
 
@@ -111,17 +114,38 @@ class ModelFactory:
         model : BinaryClassifier
             Fitted.
         """
-        names, train = self.config.models, self.data.parts.train
+        names = self.config.models
         order = sorted(names, key=lambda name: name in NEED_RELU)
         if any(name in NEED_RELU for name in order) and "gd-relu" not in order:
             order = ["gd-relu", *order]
         relu: ReLUClassifier | None = None
         for name in order:
-            model = self.build(name, relu).fit(train.X, train.y)
+            model = self.fit_one(name, relu)
             if isinstance(model, ReLUClassifier):
                 relu = model
             if name in names:
                 yield name, model
+
+    def fit_one(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
+        """Return the model, fitted to the training samples.
+
+        A network that `RunConfig.trains_as_released` is trained on the CPU, by
+        `protocols.released_training`.
+        """
+        model, train = self.build(name, relu), self.data.parts.train
+        if not (self.config.trains_as_released and name in RELEASED_NETWORKS):
+            return model.fit(train.X, train.y)
+        from implicit_bias.protocols.released_training import train_from_released_start
+
+        assert isinstance(model, GLNClassifier | ReLUClassifier)
+        config = self.config
+        trainer = partial(
+            train_from_released_start,
+            seed=config.seed,
+            momentum=config.momentum,
+            data_seed=config.split_seed,
+        )
+        return model.set_params(device="cpu").fit_by(train.X, train.y, trainer)
 
     def build(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
         """Return the unfitted model; ``relu`` is what svm-lc and svm-hl build on."""

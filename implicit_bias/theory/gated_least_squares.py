@@ -1,159 +1,87 @@
-r"""GaLU networks: fixed gates times a linear map, fitted by least squares.
+r"""GaLU networks: the kernel of many gates, the widths that memorise, and gradient descent.
 
     f(x) = sum_h z_h(x) <w_h, x>,   z_h(x) = sigma(<u_h, x>) with filters u_h that are not trained
 
-is linear in the coefficients, so the least-squares problem
-
-    minimise  1/m sum_n (y_n - f(x_n))^2        (smallest ||W|| where there is a choice)
-
-has a closed form through the masked Gram matrix K that also stands behind the margin problem; the
-feature matrix Phi (m, k D) is never formed for it.
+is linear in the coefficients; `implicit_bias.least_squares` fits them. Here is what the paper
+proves of the Gram matrix K of such features, and what follows for gradient descent.
 
 =========  ==========  ======================================================================
 X          (m, D)      inputs
 Z          (m, k)      gates, any real numbers: `Gating.gates`
 y          (m,)        targets
 W          (k, D)      coefficients w_h; the minimum-norm ones are Phi^+ y
-K          (m, m)      gated Gram matrix (X X') o (Z Z') = Phi Phi'
-r                      rank of K, at most min(m, k D); equal for Gaussian inputs and filters
-kappa                  limit of K / k for hard gates, isotropic filters and many of them:
+K          (m, m)      gated Gram matrix (X X') o (Z Z') = Phi Phi'; Xbar Xbar' in the paper
+r                      rank of K, at most min(m, k D)
+kappa                  limit of K / k for hard gates, isotropic filters and many of them: the
+                       neural tangent kernel of a ReLU network's first layer,
                        kappa(x, x') = (1/2 - arccos(cos(x, x')) / (2 pi)) <x, x'>
 lambda(X)              smallest eigenvalue of kappa on the rows of X
+R                      ||X||_2^2
 =========  ==========  ======================================================================
 
-What is the paper's: the model; the expected loss 1 - r/m of random targets; kappa; the widths of
-order m/d, up to logarithms, that suffice to memorise, and the linear rate of gradient descent that
-follows from lambda(X); random-filter improvement and alternating convex search (their published
-code). What is ours: all constants, which come from the textbook inequality that each docstring
-names, and the statements on parities.
+==========================  =====================================================================
+statement                   here
+==========================  =====================================================================
+Lemma 1                     `sufficient_width`, with the paper's constant or a smaller one
+Lemma 2                     `khatri_rao_bound`, `sphere_width`
+Theorem 1                   `published_step`, `sufficient_steps`; the sharper `rate_bound`
+Theorem 2                   `expected_loss`
+Corollary 1                 `memorised_samples`
+not in the paper            `coherence_bound`, the constant 1/4 of `eigenvalue_bound`,
+                            `largest_rank`, `predicted_losses`
+==========================  =====================================================================
 
-Source: Fiat, Malach, Shalev-Shwartz (2019), "Decoupling Gating from Linearity", arXiv:1906.05032,
-and their submission to ICLR 2019.
+Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity", arXiv:1906.05032 (2019);
+numbers of statements are that version's. Theorem 2 is theorem 1 of the submission of 2018.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias._deprecated import renamed
 from implicit_bias.gating import GateMatrix, dense
-from implicit_bias.masked_gram import masked_gram
+from implicit_bias.least_squares import LeastSquares as LeastSquares
+from implicit_bias.least_squares import check_rows as check_rows
+from implicit_bias.least_squares import gated_features as gated_features
+from implicit_bias.least_squares import gated_gram as gated_gram
+from implicit_bias.least_squares import least_squares as least_squares
+from implicit_bias.least_squares import positive_eigen as positive_eigen
 from implicit_bias.norms import RANK_TOLERANCE
+from implicit_bias.theory.dual_kernels import arc_cosine_kernel, gradient_kernel
 from implicit_bias.validation import Array, as_features, as_finite
 
 # Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
-# m (2 / e)^(mean / (2 R)), so with exponent mean / R times this number.
-HALVING = (1.0 - math.log(2.0)) / 2.0
-# Cosines this near to 1 or -1 are taken for it: rounding alone keeps parallel inputs from it, and
-# the square root that the arc cosine has there would raise 1e-16 to 1e-8.
-PARALLEL = 1e-14
+# m (e / 2)^(-mean / (2 R)) = m exp(-mean / (R c)), with this c; lemma 1 is printed with 8.
+CHERNOFF = 2.0 / (1.0 - math.log(2.0))
+PUBLISHED_CHERNOFF = 8.0
 # Largest q of the bound on lambda(X): inputs that nearly coincide would ask for 1 / (1 - mu) terms.
 MAX_POWER = 10**5
 
 
-def gated_gram(X: Array, gates: GateMatrix) -> Array:
-    """K = (X X') o (Z Z'), shape (m, m), of inputs X (m, D) and their gates Z (m, k)."""
-    return masked_gram(X, dense(gates))
-
-
-def gated_features(X: Array, gates: Array) -> Array:
-    """Phi, shape (m, k D), of inputs X (m, D) and their gates (m, k).
-
-    Row-major: column h * D + d is feature d of unit h.
-    """
-    return (gates[:, :, None] * X[:, None, :]).reshape(len(X), -1)
-
-
-@dataclass(frozen=True, eq=False)
-class LeastSquares:
-    """The minimum-norm least-squares solution.
-
-    Attributes
-    ----------
-    coef : ndarray of shape (k, D)
-        W, for `implicit_bias.problem.gated_linear`.
-    rank : int
-        r, the numerical rank of K.
-    loss : float
-        Mean squared error on the training samples.
-    """
-
-    coef: Array
-    rank: int
-    loss: float
-
-
-def least_squares(X: ArrayLike, gates: GateMatrix, y: ArrayLike) -> LeastSquares:
-    """Fit targets by the coefficients of smallest norm among those of smallest squared error.
-
-    Parameters
-    ----------
-    X : array_like of shape (m, D)
-        Inputs.
-    gates : ndarray or CSR array of shape (m, k)
-        Their gates.
-    y : array_like of shape (m,)
-        Targets, any real numbers.
-
-    Returns
-    -------
-    LeastSquares
-        Eigenvalues of K below 1e-12 of the largest count as 0, so features whose singular value
-        is below a millionth of the largest are left out.
-
-    Raises
-    ------
-    ValueError
-        NaN, or numbers of rows that differ.
-    """
-    X, y = as_finite(X, "X", 2), as_finite(y, "y", 1)
-    check_rows(X=len(X), gates=gates.shape[0], y=len(y))
-    values, vectors = positive_eigen(gated_gram(X, gates))
-    inside = vectors.T @ y  # (r,)
-    dual = vectors @ (inside / values)  # K^+ y
-    coef = np.asarray(gates.T @ (X * dual[:, None]))
-    residual = y - vectors @ inside
-    return LeastSquares(coef, len(values), float(residual @ residual / len(y)))
-
-
 def expected_loss(rank: int, n_samples: int) -> float:
-    """1 - r/m: the mean loss of least squares on independent targets of mean 0 and variance 1.
-
-    Theorem 2 of Fiat et al. (2019).
+    """1 - r/m: the mean loss of least squares on independent N(0, 1) targets (theorem 2).
 
     The residual is (I - P) y with P the projector on the r-dimensional range of K, and
-    E ||(I - P) y||^2 = tr(I - P), for any inputs and gates. For Gaussian inputs and filters the
-    rank is min(m, k D).
+    E ||(I - P) y||^2 = tr(I - P), for any inputs and gates. Only mean 0, variance 1 and no
+    correlation of the targets are used.
     """
     return 1.0 - rank / n_samples
 
 
-def gaussian_rank(n_samples: int, n_units: int, n_features: int) -> int:
-    """min(m, k D): the rank of K for Gaussian inputs and filters.
+def largest_rank(n_samples: int, n_units: int, n_features: int) -> int:
+    """min(m, k D): the rank of K is never larger.
 
-    Almost surely so for sigmoid gates. Hard gates fall short where they are few: a share 2^-k of
-    the samples has all gates closed, and no feature at all. So k must also exceed log2(m).
+    The submission of 2018 observed equality, with high probability, for Gaussian inputs and
+    filters; nobody has proved it. Hard gates fall short where they are few: a share 2^-k of the
+    samples has all gates closed, and no feature at all. So k must also exceed log2(m).
     """
     return min(n_samples, n_units * n_features)
-
-
-def check_rows(**rows: int) -> None:
-    """Refuse arrays of different numbers of rows, named by the keywords."""
-    if len(set(rows.values())) > 1:
-        counts = ", ".join(map(str, rows.values()))
-        raise ValueError(f"{', '.join(rows)} must have one row a sample, got {counts} rows")
-
-
-def positive_eigen(gram: Array) -> tuple[Array, Array]:
-    """Positive eigenvalues (r,) of a Gram matrix (m, m) and their eigenvectors (m, r)."""
-    values, vectors = scipy.linalg.eigh(gram)
-    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
-    return values[keep], vectors[:, keep]
 
 
 def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
@@ -165,30 +93,60 @@ def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
     """
     X = as_finite(X, "X", 2)
     others = X if others is None else as_features(others, X.shape[1])
-    inner = X @ others.T
-    sizes = np.outer(np.linalg.norm(X, axis=1), np.linalg.norm(others, axis=1))
-    cosines = np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0)
-    angles = np.arccos(without_rounding(cosines))
-    return np.asarray((0.5 - angles / (2 * math.pi)) * inner)
-
-
-def without_rounding(cosines: Array) -> Array:
-    """Put cosines that rounding keeps from -1 or 1 there."""
-    return np.where(np.abs(cosines) > 1.0 - PARALLEL, np.sign(cosines), cosines)
+    lengths = (np.linalg.norm(X, axis=1), np.linalg.norm(others, axis=1))
+    return gradient_kernel(X @ others.T, arc_cosine_kernel, lengths)
 
 
 def smallest_eigenvalue(X: ArrayLike) -> float:
     """lambda(X): the smallest eigenvalue of kappa on the rows of X (m, D).
 
-    It is 0 in three cases alone (ours): an input is 0; two inputs point in the same direction; or
-    those inputs whose opposites occur, too, are linearly dependent, one of each pair taken. For
-    kappa has all even powers of the cosine, which tell any two lines apart, but of the odd ones,
-    which tell an input from its opposite, the first alone.
+    It is 0 in three cases alone: an input is 0; two inputs point in the same direction; or those
+    inputs whose opposites occur, too, are linearly dependent, one of each pair taken. For kappa
+    has all even powers of the cosine, which tell any two lines apart, but of the odd ones, which
+    tell an input from its opposite, the first alone. (Not in the paper; derived here.)
     """
     return float(scipy.linalg.eigvalsh(limit_kernel(X), subset_by_index=[0, 0])[0])
 
 
+def khatri_rao_bound(X: ArrayLike) -> float:
+    r"""Bound lambda(X) from below by sigma_min(X * X)^2 / (2 pi), for rows of norm 1.
+
+    X * X is the row-wise Khatri-Rao product (m, D^2), so its Gram matrix is (X X') o (X X'). This
+    is the middle step of lemma 2 (from Oymak and Soltanolkotabi 2019). It is the term t^2 / (2 pi)
+    of the series of kappa alone, and 0 for m > D (D + 1) / 2.
+
+    Raises
+    ------
+    ValueError
+        Rows whose norm is not 1.
+    """
+    return max(0.0, _smallest(_unit_gram(X) ** 2)) / (2 * math.pi)
+
+
 def eigenvalue_bound(X: ArrayLike) -> float:
+    r"""Bound lambda(X) from below, for rows of norm 1: the larger of two bounds.
+
+    The first sharpens `khatri_rao_bound`. (Not in the paper; derived here.) With G = X X' and
+    kappa = sum_p c_p G^(o p), all c_p >= 0 and sum_p c_p = 1/2, c_1 = 1/4: by Schur's theorem no
+    elementwise power G^(o p), p >= 2, has a smaller eigenvalue than G o G, as both factors of
+    G^(o p) = (G o G) o G^(o (p - 2)) are positive semi-definite and the second has ones on its
+    diagonal. So
+
+        lambda(X) >= (lambda_min(G) + lambda_min(G o G)) / 4,
+
+    pi / 2 times the paper's bound at least. The second is `coherence_bound`.
+
+    Raises
+    ------
+    ValueError
+        Rows whose norm is not 1.
+    """
+    gram = _unit_gram(X)
+    powers = max(0.0, _smallest(gram)) + max(0.0, _smallest(gram**2))
+    return max(powers / 4, coherence_bound(X))
+
+
+def coherence_bound(X: ArrayLike) -> float:
     r"""Bound lambda(X) from below by the coherence of the rows of X (m, D), of norm 1.
 
     kappa(t) = t/4 + t arcsin(t) / (2 pi) = sum_p c_p t^p with all c_p >= 0. Schur powers of a
@@ -198,19 +156,16 @@ def eigenvalue_bound(X: ArrayLike) -> float:
         lambda(X) >= sum_{p > q} c_p (1 - (m - 1) mu^p),
 
     and the q that leaves out the negative terms is best, up to `MAX_POWER`. So the bound is 0 only
-    where two inputs are equal or opposite, or nearly so. The inequality and its constants are ours.
+    where two inputs are equal or opposite, or nearly so. (Not in the paper; derived here.)
 
     Raises
     ------
     ValueError
         Rows whose norm is not 1.
     """
-    X = as_finite(X, "X", 2)
-    gram = X @ X.T
-    if not np.allclose(np.diag(gram), 1.0):
-        raise ValueError("the bound is for rows of norm 1: divide each row of X by its norm")
+    gram = _unit_gram(X)
     np.fill_diagonal(gram, 0.0)
-    n, mu = len(X), min(float(np.abs(gram).max()), 1.0)
+    n, mu = len(gram), min(float(np.abs(gram).max()), 1.0)
     diagonal, apart = 0.5, mu / 4 + mu * math.asin(mu) / (2 * math.pi)  # sums over all p
     for p, c in _kappa_series():
         if (n - 1) * mu**p <= 1.0 or p > MAX_POWER:
@@ -218,6 +173,20 @@ def eigenvalue_bound(X: ArrayLike) -> float:
         diagonal -= c
         apart -= c * mu**p
     return max(0.0, diagonal - (n - 1) * apart)
+
+
+def _unit_gram(X: ArrayLike) -> Array:
+    X = as_finite(X, "X", 2)
+    gram = X @ X.T
+    if not np.allclose(np.diag(gram), 1.0):
+        raise ValueError("the bound is for rows of norm 1: divide each row of X by its norm")
+    return gram
+
+
+def _smallest(symmetric: Array) -> float:
+    """Smallest eigenvalue of a symmetric matrix, less what rounding may have added."""
+    values = scipy.linalg.eigvalsh(symmetric)
+    return float(values[0] - len(values) * np.finfo(np.float64).eps * values[-1])
 
 
 def _kappa_series() -> Iterator[tuple[int, float]]:
@@ -230,17 +199,26 @@ def _kappa_series() -> Iterator[tuple[int, float]]:
         j += 1
 
 
-def sufficient_width(X: ArrayLike, failure: float = 0.01) -> int:
+def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = CHERNOFF) -> int:
     r"""Count the filters k at which K is positive definite, so that all targets are memorised.
 
     K is a sum of independent positive semi-definite matrices, one a filter, of mean kappa and of
     norm at most R = ||X||_2^2. By the matrix Chernoff inequality (Tropp 2012, theorem 1.1)
 
-        P(lambda_min(K) <= k lambda(X) / 2) <= m exp(-c k lambda(X) / R),  c = (1 - log 2) / 2,
+        P(lambda_min(K) <= k lambda(X) / 2) <= m (e / 2)^(-k lambda(X) / (2 R)),
 
-    so k = R log(m / failure) / (c lambda(X)) filters have lambda_min(K) >= k lambda(X) / 2 but
-    with probability ``failure``. For random inputs on the sphere R is of the order of m/d and
-    lambda(X) of that of 1: this is the paper's m/d up to logarithms, with our constants.
+    so k = c R / lambda(X) log(m / failure) filters have sigma_min(Xbar)^2 = lambda_min(K) >=
+    k lambda(X) / 2 but with probability ``failure``: lemma 1, where c = 8. By the inequality
+    c = 2 / log(e / 2) = 6.518 suffices.
+
+    Parameters
+    ----------
+    X : array_like of shape (m, D)
+        Inputs, not 0.
+    failure : float
+        delta, in (0, 1).
+    constant : float
+        c; `PUBLISHED_CHERNOFF` is the paper's.
 
     Raises
     ------
@@ -248,16 +226,90 @@ def sufficient_width(X: ArrayLike, failure: float = 0.01) -> int:
         ``failure`` not in (0, 1), or lambda(X) = 0: see `smallest_eigenvalue`.
     """
     X = as_finite(X, "X", 2)
-    if not 0 < failure < 1:
-        raise ValueError(f"failure is a probability, in (0, 1), got {failure!r}")
-    smallest, largest = smallest_eigenvalue(X), float(np.linalg.norm(X, 2) ** 2)
+    _check_probability(failure)
+    smallest, largest = smallest_eigenvalue(X), spectral_square(X)
     if smallest <= RANK_TOLERANCE * largest:
         raise ValueError(
             "lambda(X) is 0, so no number of hard gates memorises all targets: an input is 0, two "
             "point in the same direction, or too many occur with their opposites; drop duplicates, "
             "or append a constant"
         )
-    return math.ceil(largest * math.log(len(X) / failure) / (HALVING * smallest))
+    return math.ceil(constant * largest / smallest * math.log(len(X) / failure))
+
+
+def chernoff_failure(X: ArrayLike, n_units: int) -> float:
+    """Bound the probability that k gates fail by m (e / 2)^(-k lambda / (2 R)), as in lemma 1."""
+    X = as_finite(X, "X", 2)
+    exponent = n_units * smallest_eigenvalue(X) / spectral_square(X) / CHERNOFF
+    return len(X) * math.exp(-exponent)
+
+
+def spectral_square(X: ArrayLike) -> float:
+    """R = ||X||_2^2, the largest eigenvalue of X X'."""
+    return float(np.linalg.norm(as_finite(X, "X", 2), 2) ** 2)
+
+
+def sphere_width(n_samples: int, n_features: int, failure: float, *, c1: float) -> int:
+    """Lemma 2's width (64 pi / c1^2) (m/d) log(m / failure), for uniform inputs on the sphere.
+
+    It applies for d <= m <= c2 d^2, and then sigma_min(Xbar) >= sqrt(k) c1 / sqrt(4 pi) with
+    probability at least 1 - m e^(-g1 sqrt m) - 1/m - (2 m + 1) e^(-g2 d) - failure. The paper
+    proves that such constants g1, g2, c1, c2 > 0 exist and gives none of them.
+    """
+    _check_probability(failure)
+    ratio = n_samples / n_features
+    return math.ceil(64 * math.pi / c1**2 * ratio * math.log(n_samples / failure))
+
+
+def memorised_samples(
+    n_units: int, n_features: int, failure: float, *, c1: float, c2: float
+) -> int:
+    """Corollary 1's m' = floor(k d c1^2 / (64 pi) / log(c2 d^2 / failure)).
+
+    The Gram matrix of the first m' samples has full rank by lemma 2, so that the expected loss on
+    N(0, 1) labels is at most 1 - m'/m, for d <= m' <= c2 d^2.
+    """
+    _check_probability(failure)
+    logarithm = math.log(c2 * n_features**2 / failure)
+    return math.floor(n_units * n_features * c1**2 / (64 * math.pi) / logarithm)
+
+
+def _check_probability(failure: float) -> None:
+    if not 0 < failure < 1:
+        raise ValueError(f"failure is a probability, in (0, 1), got {failure!r}")
+
+
+def published_step(X: ArrayLike, n_units: int) -> float:
+    """1 / (k R), the step of theorem 1 for `gradient_descent`, known without the gates.
+
+    The paper's step is m / (k R) on F = ||Xbar w - y||^2 / (2 m), m times smaller than the
+    objective here. It is at most 1 / lambda_max(K), as K is a sum of k matrices of norm R at most.
+    """
+    return 1.0 / (n_units * spectral_square(X))
+
+
+def sufficient_steps(X: ArrayLike, n_units: int, *, distance_square: float, accuracy: float) -> int:
+    """Theorem 1's number of steps t = (2 R / lambda) log(k R ||w_0 - w*||^2 / (m eps)).
+
+    From then on F(w_t) <= eps, F half the mean squared error, with the probability and the width
+    of lemma 1, by the step `published_step`.
+
+    Parameters
+    ----------
+    X : array_like of shape (m, D)
+        Inputs.
+    n_units : int
+        k.
+    distance_square : float
+        ||w_0 - w*||^2, w* the minimum-norm solution. Where k D > m, w_0 must be in the row space
+        of Phi, as 0 is: what w_0 has in the null space never decays.
+    accuracy : float
+        eps.
+    """
+    X = as_finite(X, "X", 2)
+    largest, smallest = spectral_square(X), smallest_eigenvalue(X)
+    ratio = n_units * largest * distance_square / (len(X) * accuracy)
+    return max(0, math.ceil(2 * largest / smallest * math.log(ratio)))
 
 
 def gradient_descent(
@@ -344,7 +396,12 @@ def predicted_losses(
 def rate_bound(eigenvalue: float, *, step_size: float, steps: int) -> Array:
     """Bound (1 - eta l)^(2t) on loss_t / loss_0, shape (steps + 1,), l <= lambda_min(K).
 
-    For step sizes eta <= 1 / lambda_max(K). With l = k lambda(X) / 2 and the width of
-    `sufficient_width` it holds before any filter is drawn, but with the probability given there.
+    For step sizes eta <= 1 / lambda_max(K). With l = k lambda(X) / 2, the width of
+    `sufficient_width` and the step `published_step` it is (1 - lambda / (2 R))^(2t) and holds
+    before any filter is drawn, but with the probability given there. (Not in the paper; derived
+    here. Theorem 1 has exp(-t lambda / (2 R)) k R ||w_0 - w*||^2 / m for F itself.)
     """
     return np.asarray((1.0 - step_size * eigenvalue) ** (2 * np.arange(steps + 1)))
+
+
+__getattr__ = renamed(__name__, {"gaussian_rank": "theory.gated_least_squares.largest_rank"})

@@ -37,7 +37,9 @@ the norm of SVM-L2 and a price on each pair of units that both matter. For H = C
     ||beta||^2 = 1/2 (||beta||_2^2 + 2 ||beta_00 - beta_10|| ||beta_00 - beta_01||)
 
 (prop. B.9, (60) and (21) of the source leave out the factor 1/2, so their norm is sqrt(2) times
-too large). Where data show some contexts only, the other predictors are as small as the shown
+too large). (In lemma B.6 the second condition is missing an index: it is that wherever gamma_h^(1)
+differs from gamma_h^(2), gamma_h^(i) equals the changed gammatilde_h^(i), for i = 1, 2 and the same
+unit h.) Where data show some contexts only, the other predictors are as small as the shown
 ones let them be: that is the margin problem's part, which needs no predictors.
 
 More layers. beta is additive in the contexts of one layer while those of the other layers stay;

@@ -1,52 +1,57 @@
 r"""The Gram matrix that decides how fast a wide network of two layers learns, for any activation.
 
-    f(x) = 1/sqrt(m) sum_k a_k phi(<w_k, x>),     a_k = -1 or +1 fixed, w_k ~ N(0, I) trained.
+    F(x) = 1/sqrt(m) sum_k a_k phi(<w_k, x>),     w_k ~ N(0, I) trained, a_k fixed,
 
-The gradients of f in W at two samples have the inner product
+with a_k ~ N(0, 1), or -1 and +1. The gradients of F in W at two samples have the inner product
 
-    G(W)_ij = <x_i, x_j> 1/m sum_k phi'(<w_k, x_i>) phi'(<w_k, x_j>),
+    G_ij = <x_i, x_j> 1/m sum_k a_k^2 phi'(<w_k, x_i>) phi'(<w_k, x_j>)         (equation 2 of [P]),
 
-the masked Gram (X X') o (Z Z') of this package, with real-valued gates Z_nk = phi'(<w_k, x_n>) /
-sqrt(m): 0/1 gates for ReLU, sigmoid-like ones for swish. While the gates hardly move, a step s of
-gradient descent on 1/2 ||u - y||^2, u = f(X), takes the residual r = u - y to (I - s G) r, so
+the first layer's part of the *neural tangent kernel*. It is the masked Gram (X X') o (Z Z') of this
+package, with real-valued gates Z_nk = a_k phi'(<w_k, x_n>) / sqrt(m): 0/1 gates for ReLU and
+readouts of +-1, sigmoid-like ones for swish. Trained readouts add H, the conjugate kernel
+(`finite_gram`). While the gates hardly move, a step s of gradient descent on 1/2 ||u - y||^2,
+u = F(X), takes the residual r = u - y to (I - s G) r, so
 
-    ||r_t||^2 = sum_i (1 - s lambda_i)^(2t) <v_i, r_0>^2                        (equation 3 of [P])
+    ||r_t||^2 = sum_i (1 - s lambda_i)^(2t) <v_i, r_0>^2                     (theorem 4.6 of [P])
 
-(`galu.predicted_losses`), and the small eigenvalues of G are the slow directions. As m grows, G(W)
-goes to
+(`gated_least_squares.predicted_losses`), and in gradient flow the factor is exp(-2 lambda_i t)
+(equation 3 of [P], `gram_bounds.flow_losses`): the small eigenvalues of G are the slow directions.
+As m grows, G goes to
 
     G_ij = <x_i, x_j> kappa(<x_i, x_j>) = sum_k c_k^2 <x_i, x_j>^(k + 1)          (||x_i|| = 1),
 
-with kappa(rho) = E phi'(u) phi'(v) for standard normal u, v of correlation rho, and c_k the Hermite
-coefficients of phi'. The k-th term is a polynomial of degree k + 1 in x: of low rank if the data
-span few dimensions d'. From it follows what depends on the activation:
+with kappa the dual activation of phi' (`dual_kernels.Dual`), and c_k the Hermite coefficients of
+phi'. The k-th term is a polynomial of degree k + 1 in x: of low rank if the data span few
+dimensions d'. From it follows what depends on the activation:
 
 polynomial   finitely many terms: rank G does not exceed `polynomial_rank`, O(d'^p), and all other
-             eigenvalues are 0, at any width (theorem 4.3 of [P]).
+             eigenvalues are 0, at any width (theorem 4.3 of [P]; the exact number is not in the
+             paper; derived here).
 smooth       c_k^2 falls faster than any power of k, as exp(-pi sqrt(k)) for tanh: so does
-             `eigenvalue_bounds`.
+             `eigenvalue_bounds` (not in the paper, which has theorem 4.4; derived here).
 with a kink  kappa has a kink, too, where samples coincide: the eigenvalues fall only like powers.
-             On a half circle lambda_min ~ n^(1 - 2r) where the r-th derivative of phi jumps:
-             r = 1 for ReLU, leaky ReLU and SELU, r = 2 for ELU.
+             On a half circle lambda_min ~ n^(1 - 2r) where the r-th derivative of phi jumps
+             (condition J_r of [P], `KINKS`): r = 1 for ReLU, leaky ReLU and SELU, r = 2 for ELU
+             (these powers are not in the paper; derived here).
 
 ================  ========  =====================================================================
 symbol            shape     meaning
 ================  ========  =====================================================================
 X                 (n, d)    samples
 d'                          dimension of their span
-W                 (m, d)    first layer
+W, a              (m, d)    first layer; readouts (m,), or (m, C) of C classes
 G                 (n, n)    Gram matrix of the gradients in W
+H                 (n, n)    Gram matrix of the gradients in the readouts
 rho, theta                  correlation of u and v, and their angle arccos(rho)
 kappa                       dual of phi' (`Dual`)
 c                 (K,)      coefficients of phi' in the normalised Hermite polynomials
 ================  ========  =====================================================================
 
+What [P] proves of G is in `gram_bounds`.
+
 Source: Panigrahi, Shetty, Goyal, "Effect of Activation Functions on the Training of
-Overparametrized Neural Nets" (ICLR 2020), [P] above; equation (3) goes back to Arora et al. (2019).
-They say that all eigenvalues are large with a kink, that the smallest may be exponentially small
-without one where the data span few dimensions, and that depth cures it. Their abstract and captions
-were at hand, not the full text: bounds and exponents with constants are ours, derived here and
-tested.
+Overparametrized Neural Nets" (ICLR 2020), [P] above; the dynamics go back to Arora et al. (2019),
+the setting of Gaussian readouts to Du et al. (2019).
 """
 
 from __future__ import annotations
@@ -58,28 +63,32 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
+import scipy.linalg
 import scipy.stats
 import torch
-from numpy.polynomial import chebyshev, legendre
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 from torch import Tensor
 from torch.nn import functional
 
-from implicit_bias.theory.gated_least_squares import without_rounding
+from implicit_bias._deprecated import renamed
+from implicit_bias.theory.dual_kernels import (
+    HERMITE_TERMS,
+    Dual,
+    gradient_kernel,
+    hermite_coefficients,
+    without_rounding,
+)
 from implicit_bias.validation import Array, as_device, as_finite
+
+__getattr__ = renamed(__name__, {"activation_gram": "theory.gradient_gram.finite_gram"})
 
 # Rows of W that are drawn at once, and entries of the gates that are held at once.
 ROWS, BLOCK = 2**12, 2**20
-# Where exp(-r^2 / 2), even times a large power of r, has long been below rounding.
-RADIUS = 13.0
-# Nodes of the quadrature along the radius, and along each of the four sectors.
-RADIAL, ANGULAR = 96, 48
-# Degree of the interpolation of kappa in the angle.
-DEGREE = 128
-# What the quadrature may be off by, relative to kappa(1), before it is refused.
-ACCURACY = 1e-9
-# Hermite coefficients kept for bounds, and the size below which one is rounding.
-HERMITE_TERMS, ROUNDING = 400, 1e-12
+# Size below which a Hermite coefficient is rounding.
+ROUNDING = 1e-12
+# Share of the trace below which harmonics are added up as matrices, whose rounding is 1e-16 of it.
+SMALL_SHARE = 1e-8
 # Rows count as unit vectors up to this.
 UNIT = 1e-9
 
@@ -126,6 +135,17 @@ class Activation:
         return hermite_coefficients(self.derivative, HERMITE_TERMS) ** 2
 
     @cached_property
+    def dual(self) -> Dual:
+        """Dual of phi itself: E phi(u) phi(v), the conjugate kernel on unit vectors.
+
+        Raises
+        ------
+        ValueError
+            As `Dual.of`.
+        """
+        return Dual.of(self.value, self.name)
+
+    @cached_property
     def covariance(self) -> Dual:
         """Cov(phi(u), phi(v)) of the correlation rho.
 
@@ -134,9 +154,8 @@ class Activation:
         ValueError
             As `Dual.of`.
         """
-        dual = Dual.of(self.value, self.name)
-        series = dual.series.copy()
-        series[0] -= float(dual(0.0))  # the square of the mean
+        series = self.dual.series.copy()
+        series[0] -= float(self.dual(0.0))  # the square of the mean
         return Dual(series)
 
     @cached_property
@@ -196,6 +215,9 @@ ACTIVATIONS = {
     "cubic": Activation("cubic", lambda z: z**3),
 }
 
+# Condition J_r of [P]: the r at which the r-th derivative of phi is the first one to jump, at 0.
+KINKS = {"relu": 1, "leaky-relu": 1, "selu": 1, "elu": 2}
+
 
 # --- data ----------------------------------------------------------------------------------
 
@@ -245,23 +267,68 @@ def normalise(X: ArrayLike) -> Array:
 
 
 def preprocess(X: ArrayLike) -> Array:
-    """Prepare data for the assumption of the theorems: unit vectors, none opposite another.
+    """Prepare data for the assumptions of the theorems, as [P] do: scale, fill, append.
 
-    Each row is scaled to length 1, a 1 is appended, and the whole divided by sqrt(2). All inner
-    products are then at least 0, and samples are separated as soon as their directions differ.
+    All rows are scaled by one factor to length at most 1/sqrt(2); a coordinate is appended that
+    makes each length exactly 1/sqrt(2); and a further coordinate 1/sqrt(2). All inner products are
+    then at least 0, so two samples at distance D have the separation D sqrt(1 - D^2 / 4), between
+    D / sqrt(2) and D (not in the paper, which says that D >= delta implies assumption 2; derived
+    here).
 
     Returns
     -------
-    ndarray of float64, shape (n, d + 1)
+    ndarray of float64, shape (n, d + 2)
         Unit vectors.
 
     Raises
     ------
     ValueError
-        As `normalise`.
+        All rows are zero: there is no scale.
+
+    Examples
+    --------
+    >>> preprocess([[3.0], [0.0]]).round(3)
+    array([[0.707, 0.   , 0.707],
+           [0.   , 0.707, 0.707]])
     """
-    X = normalise(X)
-    return np.column_stack([X, np.ones(len(X))]) / math.sqrt(2)
+    X = as_finite(X, "X", 2)
+    longest = np.linalg.norm(X, axis=1).max(initial=0.0)
+    if not longest:
+        raise ValueError("all rows of X are zero, so there is no scale: pass other samples")
+    scaled: Array = X / (longest * math.sqrt(2))
+    missing = 0.5 - np.sum(scaled**2, axis=1)
+    # Of the longest rows only rounding is missing, whose root would be a coordinate of 1e-8.
+    fill = np.sqrt(np.where(missing > ROUNDING, missing, 0.0))
+    return np.column_stack([scaled, fill, np.full(len(scaled), math.sqrt(0.5))])
+
+
+def smoothed_points(X: ArrayLike, noise: float, *, seed: int = 0) -> Array:
+    """Perturb unit vectors inside their span, and scale them to length 1: assumption 3 of [P].
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        Unit vectors x'_i, which span V.
+    noise : float
+        sigma: the standard deviation of each of the d' coordinates in V. [P] have
+        delta / (2 sqrt n), up to a constant.
+    seed : int
+        Of the noise.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, d)
+        Unit vectors in V.
+
+    Raises
+    ------
+    ValueError
+        Rows that are not of length 1.
+    """
+    X = _as_unit(X)
+    basis = _span(X)
+    gaussian = np.random.default_rng(seed).standard_normal((len(X), len(basis)))
+    return normalise(X + noise * gaussian @ basis)
 
 
 def separation(X: ArrayLike) -> float:
@@ -301,10 +368,57 @@ def gaussian_weights(width: int, n_features: int, *, seed: int = 0) -> Iterator[
         yield torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def activation_gram(
-    X: ArrayLike, activation: Activation, weights: Iterable[Tensor], *, device: str = "cpu"
+@dataclass(frozen=True)
+class Initialisation:
+    """Variances of a first layer and its biases at the start, in units that leave G of order 1.
+
+    The readouts are N(0, 1) with the factor 1/sqrt(m) of F: with fan-in they are N(0, 1/m)
+    without that factor; with fan-out N(0, 1) without it, at a rate 1/m instead of 1. Both give
+    the same G (appendix D of [P]).
+
+    Parameters
+    ----------
+    name : str
+        How it is called.
+    weights, biases : callable
+        Variance of an entry, of the width m and the number of features d.
+    """
+
+    name: str
+    weights: Callable[[int, int], float]
+    biases: Callable[[int, int], float]
+
+    def draw(self, width: int, n_features: int, *, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw weights (m, d), biases (m,) and readouts (m,) in float64."""
+        weights = torch.cat(list(gaussian_weights(width, n_features, seed=seed)))
+        generator = torch.Generator().manual_seed(seed + 1)
+        biases, readouts = torch.randn((2, width), generator=generator, dtype=torch.float64)
+        return (
+            weights * math.sqrt(self.weights(width, n_features)),
+            biases * math.sqrt(self.biases(width, n_features)),
+            readouts,
+        )
+
+
+# Du et al. (2019), and appendix D of [P].
+INITIALISATIONS = {
+    "dzps": Initialisation("dzps", lambda m, d: 1.0, lambda m, d: 0.0),
+    "fan-in": Initialisation("fan-in", lambda m, d: 1 / d, lambda m, d: 0.01),
+    "fan-out": Initialisation("fan-out", lambda m, d: 1 / m, lambda m, d: 1 / m),
+}
+
+
+def finite_gram(
+    X: ArrayLike,
+    activation: Activation,
+    weights: Iterable[Tensor],
+    *,
+    readouts: Tensor | None = None,
+    biases: Tensor | None = None,
+    train_readouts: bool = False,
+    device: str = "cpu",
 ) -> Array:
-    """Compute G(W) of a finite network.
+    """Compute G of a finite network: its empirical neural tangent kernel, first layer.
 
     Parameters
     ----------
@@ -314,22 +428,41 @@ def activation_gram(
         phi.
     weights : iterable of Tensor of shape (any, d)
         W in blocks of rows: those of `gaussian_weights`, or ``[W]`` of a trained network.
+    readouts : Tensor of shape (m,) or (m, C), optional
+        a, or one column a class; -1 or +1, whose squares are 1, where not given.
+    biases : Tensor of shape (m,), optional
+        b_k of phi(<w_k, x> + b_k); none where not given. They are held fixed.
+    train_readouts : bool
+        Whether the readouts are trained, too: the Gram matrix is then G + H with
+        H_ij = 1/m sum_k phi(<w_k, x_i>) phi(<w_k, x_j>) (appendix M.2 of [P]).
     device : str
         Where to compute.
 
     Returns
     -------
-    ndarray of float64, shape (n, n)
-        G(W), exactly symmetric. No more than `BLOCK` gates (or n) are held at once.
+    ndarray of float64, shape (n, n) or (C n, C n)
+        Exactly symmetric. With C columns of readouts row c n + i is output c at sample i: block
+        (c, c') has a_kc a_kc' in the place of a_k^2 (appendix M.3 of [P]). No more than `BLOCK`
+        gates (or C n) are held at once.
 
     Raises
     ------
     ValueError
-        No units, weights of another number of features, or an unknown device.
+        No units; weights of another number of features; readouts or biases of another number of
+        units; or an unknown device.
+
+    Examples
+    --------
+    >>> from implicit_bias.theory.gradient_gram import ACTIVATIONS, circle_points, finite_gram
+    >>> finite_gram(circle_points(3), ACTIVATIONS["relu"], gaussian_weights(1000, 10)).shape
+    (3, 3)
     """
     X = as_finite(X, "X", 2)
     samples = torch.tensor(X, device=as_device(device))
-    agreement = samples.new_zeros((len(X), len(X)))
+    columns = None if readouts is None else readouts.detach().reshape(len(readouts), -1)
+    n_classes = 1 if columns is None else columns.shape[1]
+    agreement = samples.new_zeros((n_classes * len(X),) * 2)
+    hidden = samples.new_zeros((len(X), len(X)))
     width = 0
     for block in weights:
         if block.ndim != 2 or block.shape[1] != X.shape[1]:
@@ -337,75 +470,100 @@ def activation_gram(
                 f"X has {X.shape[1]} features, but weights have the shape {tuple(block.shape)}: "
                 "pass one row a unit, with as many columns as X"
             )
-        width += len(block)
-        for rows in torch.split(block, max(1, BLOCK // max(1, len(X)))):
-            gates = activation.derivative(samples @ rows.to(samples).T)  # (n, rows)
+        for rows in torch.split(block, max(1, BLOCK // max(1, len(agreement)))):
+            units = slice(width, width + len(rows))
+            width += len(rows)
+            inputs = samples @ rows.to(samples).T  # (n, rows)
+            if biases is not None:
+                inputs += _of_units(biases, units, "biases").to(samples)
+            gates = activation.derivative(inputs)
+            if columns is not None:
+                scales = _of_units(columns, units, "readouts").to(samples)  # (rows, C)
+                # Row-major: the class is the slow index of the rows of the gates.
+                gates = (scales.T[:, None, :] * gates).reshape(-1, len(rows))
             agreement += gates @ gates.T
+            if train_readouts:
+                values = activation.value(inputs)
+                hidden += values @ values.T
     if not width:
         raise ValueError("the network has no units: pass at least one row of weights")
-    gram = (samples @ samples.T) * agreement / width
+    for name, given in (("readouts", readouts), ("biases", biases)):
+        if given is not None and len(given) != width:
+            raise ValueError(f"there are {len(given)} {name} for {width} units: pass one a unit")
+    gram = (samples @ samples.T).repeat(n_classes, n_classes) * agreement / width
+    if train_readouts:
+        gram += torch.kron(torch.eye(n_classes).to(samples), hidden / width)
     return ((gram + gram.T) / 2).cpu().numpy()
+
+
+def _of_units(values: Tensor, units: slice, name: str) -> Tensor:
+    """Return the entries of a block of units."""
+    if len(values) < units.stop:
+        raise ValueError(f"there are {len(values)} {name} for more units: pass one a unit")
+    return values[units].detach()
+
+
+def finite_eigenvalues(
+    X: ArrayLike,
+    activation: Activation,
+    weights: Iterable[Tensor],
+    *,
+    readouts: Tensor | None = None,
+) -> Array:
+    """Compute the eigenvalues of `finite_gram` without squaring: lambda_i = sigma_i(M)^2 / m.
+
+    The columns of M are the gradients vec(a_k phi'(<w_k, x_i>) x_i). Its singular values are right
+    to 1e-15 of the largest, so that eigenvalues are to 1e-30, far below the rounding of G. M is
+    reduced to a triangle block by block and never held as a whole.
+
+    Parameters
+    ----------
+    X, activation, weights
+        As in `finite_gram`.
+    readouts : Tensor of shape (m,), optional
+        a; squares of 1 where not given.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Largest first.
+
+    Raises
+    ------
+    ValueError
+        As `finite_gram`.
+    """
+    X = as_finite(X, "X", 2)
+    triangle, width = np.zeros((0, len(X))), 0
+    for block in weights:
+        units = slice(width, width + len(block))
+        width += len(block)
+        gates = activation.derivative(torch.tensor(X) @ block.to(torch.float64).T)  # (n, rows)
+        if readouts is not None:
+            gates *= _of_units(readouts, units, "readouts")
+        # Row-major: row k d + e of M is feature e of unit k.
+        gradients = (gates.numpy().T[:, None, :] * X.T[None]).reshape(-1, len(X))
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, gradients]), mode="r"))
+    if not width:
+        raise ValueError("the network has no units: pass at least one row of weights")
+    values = np.zeros(len(X))
+    singular = scipy.linalg.svdvals(triangle)
+    values[: len(singular)] = singular**2 / width
+    return values
 
 
 # --- infinite width ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Dual:
-    """kappa(rho) = E h(u) h(v), for standard normal u and v of correlation rho.
-
-    In the polar coordinates u = r cos(alpha), v = r cos(alpha - theta) the kinks of h at 0 are
-    the four rays on which u or v is 0. Between them the integrand is smooth, so that Gauss-Legendre
-    rules on the four sectors and along the radius converge fast for any h that is smooth but at 0;
-    a Gauss-Hermite rule for u and v would not, for ReLU. As a function of the angle, kappa is
-    smooth up to both ends, and is kept as a Chebyshev series.
-
-    Parameters
-    ----------
-    series : ndarray of shape (DEGREE + 1,)
-        Chebyshev coefficients in 2 theta / pi - 1.
-    """
-
-    series: Array
-
-    @classmethod
-    def of(cls, function: Callable[[Tensor], Tensor], name: str) -> Dual:
-        """Compute the dual of a function.
-
-        Raises
-        ------
-        ValueError
-            The quadrature does not converge: h is not smooth away from 0, or overflows.
-        """
-        # Chebyshev points of the first kind, at which the polynomials are orthogonal.
-        phases = np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1)
-        angles = (np.cos(phases) + 1) * np.pi / 2
-        values = _gaussian_products(function, angles, RADIAL, ANGULAR)
-        series = 2 * np.cos(np.outer(np.arange(DEGREE + 1), phases)) @ values / len(values)
-        series[0] /= 2
-        dual = cls(series)
-        angles = np.linspace(0, np.pi, 7)
-        finer = _gaussian_products(function, angles, RADIAL * 3 // 2, ANGULAR * 3 // 2)
-        error = float(np.abs(dual.at_angle(angles) - finer).max()) / max(abs(finer[0]), 1e-300)
-        if not error <= ACCURACY:
-            raise ValueError(
-                f"the quadrature for {name} is off by {error:.1e}: the function must be smooth "
-                "but at 0, and of moderate growth. Use activation_gram at a finite width"
-            )
-        return dual
-
-    def __call__(self, rho: ArrayLike) -> Array:
-        """Kappa at correlations of any shape; within rounding of [-1, 1]."""
-        return self.at_angle(np.arccos(np.clip(rho, -1.0, 1.0)))
-
-    def at_angle(self, theta: ArrayLike) -> Array:
-        """Kappa at angles in [0, pi]."""
-        x = 2 * np.asarray(theta) / np.pi - 1
-        return np.asarray(chebyshev.chebval(x, self.series), dtype=np.float64)
-
-
-def infinite_gram(X: ArrayLike, activation: Activation, *, hidden_layers: int = 1) -> Array:
-    """Compute the limit of G(W) at infinite width.
+def infinite_gram(
+    X: ArrayLike,
+    activation: Activation,
+    *,
+    readouts: ArrayLike = 1.0,
+    train_readouts: bool = False,
+    hidden_layers: int = 1,
+) -> Array:
+    """Compute the limit of `finite_gram` at infinite width: the neural tangent kernel.
 
     With more hidden layers, G is that of the gradients in the weights of the last one, whose inputs
     are the outputs of the one before. Each of those is shifted and scaled to mean 0 and variance
@@ -417,13 +575,19 @@ def infinite_gram(X: ArrayLike, activation: Activation, *, hidden_layers: int = 
         Unit vectors (`normalise`, `preprocess`).
     activation : Activation
         phi, smooth but at 0.
+    readouts : array_like of shape () or (C, C)
+        The second moment E a_k^2 of the readouts, 1 for N(0, 1) and for -1 and +1; of C classes
+        the matrix E a_kc a_kc'. For independent N(0, 1) that is the identity, and the Gram matrix
+        is block diagonal with a block G a class.
+    train_readouts : bool
+        Whether the readouts are trained, too: G + H, H the conjugate kernel.
     hidden_layers : int
         At least 1.
 
     Returns
     -------
-    ndarray of float64, shape (n, n)
-        G.
+    ndarray of float64, shape (n, n) or (C n, C n)
+        Rows as in `finite_gram`.
 
     Raises
     ------
@@ -432,8 +596,12 @@ def infinite_gram(X: ArrayLike, activation: Activation, *, hidden_layers: int = 
     """
     if hidden_layers < 1:
         raise ValueError(f"there must be at least one hidden layer, got {hidden_layers}")
+    moment = np.atleast_2d(np.asarray(readouts, dtype=np.float64))
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
-    return rho * activation.kappa(rho)
+    gram = np.asarray(np.kron(moment, gradient_kernel(rho, activation.kappa.at_angle)), np.float64)
+    if train_readouts:
+        gram += np.kron(np.eye(len(moment)), activation.dual(rho))
+    return gram
 
 
 def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:
@@ -462,57 +630,6 @@ def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:
         rho = activation.correlation_map(rho)
 
 
-def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> Array:
-    """Expand a function that is smooth but at 0 in normalised Hermite polynomials.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_terms,)
-        c_k = E h(u) He_k(u) / sqrt(k!), u standard normal; kappa(rho) = sum_k c_k^2 rho^k.
-    """
-    half, weights = _rule(RADIUS, 2 * HERMITE_TERMS)
-    u = np.concatenate([-half, half])
-    # He_k / sqrt(k!) times exp(-u^2 / 4): bounded, so that no degree overflows.
-    previous, current = np.zeros_like(u), np.exp(-(u**2) / 4)
-    integrand = _values(function, u) * np.tile(weights, 2) * current / math.sqrt(2 * np.pi)
-    coefficients = np.empty(n_terms)
-    for k in range(n_terms):
-        coefficients[k] = integrand @ current
-        following = (u * current - math.sqrt(k) * previous) / math.sqrt(k + 1)
-        previous, current = current, following
-    return coefficients
-
-
-def _gaussian_products(
-    function: Callable[[Tensor], Tensor], angles: Array, n_radial: int, n_angular: int
-) -> Array:
-    """Quadrature of E h(u) h(v) at angles (A,) between u and v."""
-    r, radial_weights = _rule(RADIUS, n_radial)
-    radial_weights = radial_weights * r * np.exp(-(r**2) / 2) / (2 * np.pi)
-    unit, unit_weights = _rule(1.0, n_angular)
-    products = np.empty(len(angles))
-    for i, theta in enumerate(angles):
-        # The sectors from -pi/2 between the rays on which cos(alpha) or cos(alpha - theta) is 0.
-        widths = np.array([theta, np.pi - theta, theta, np.pi - theta])
-        starts = np.array([-np.pi / 2, theta - np.pi / 2, np.pi / 2, theta + np.pi / 2])
-        alpha = (starts[:, None] + np.outer(widths, unit)).reshape(-1)  # sector after sector
-        angular_weights = np.outer(widths, unit_weights).reshape(-1)
-        u = _values(function, np.outer(r, np.cos(alpha)))
-        v = _values(function, np.outer(r, np.cos(alpha - theta)))
-        products[i] = radial_weights @ (u * v) @ angular_weights
-    return products
-
-
-def _rule(length: float, n_nodes: int) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights on [0, length]."""
-    nodes, weights = legendre.leggauss(n_nodes)
-    return length * (nodes + 1) / 2, length * weights / 2
-
-
-def _values(function: Callable[[Tensor], Tensor], points: Array) -> Array:
-    return function(torch.tensor(points)).detach().numpy()
-
-
 # --- spectrum ------------------------------------------------------------------------------
 
 
@@ -522,8 +639,9 @@ def polynomial_rank(degrees: Iterable[int], dimension: int, *, unit_norm: bool =
     phi = sum_l b_l z^l makes the features phi'(<w, x>) x polynomials in x, homogeneous of the
     degrees l with b_l != 0. There are C(d' + l - 1, l) monomials of degree l; on the unit sphere
     those of degree l - 2 are among those of degree l, so only the highest even and the highest
-    odd degree count. All n - rank other eigenvalues are 0: theorem 4.3 of [P]. The exact number is
-    ours, and generic samples attain it.
+    odd degree count. All n - rank other eigenvalues are 0. The exact number, which generic samples
+    attain, is not in the paper; derived here. Theorem 4.3 of [P] has the larger
+    `gram_bounds.polynomial_constraints`.
 
     Parameters
     ----------
@@ -563,7 +681,7 @@ def eigenvalue_bounds(activation: Activation, n_samples: int, dimension: int) ->
 
         lambda_i <= n sum_{k >= P} c_k^2 / (i - R(P)).
 
-    It holds for any unit vectors in d' dimensions. Ours.
+    It holds for any unit vectors in d' dimensions. Not in the paper; derived here.
 
     Parameters
     ----------
@@ -623,18 +741,109 @@ def circle_eigenvalues(activation: Activation, n_samples: int) -> Array:
     ValueError
         The Hermite series of phi' is too long: phi has a kink.
     """
-    squares = activation.hermite_squares
-    if squares[-2:].sum() > ROUNDING * squares.sum():
-        raise ValueError(
-            f"the Hermite coefficients of the derivative of {activation.name} fall too slowly: it "
-            "has a kink. Take the eigenvalues of infinite_gram"
-        )
+    squares = _fast_squares(activation)
     folded = np.zeros(n_samples)
     for k, square in enumerate(squares):
         q = np.arange(k + 2)
         shares = scipy.stats.binom.pmf(q, k + 1, 0.5)
         np.add.at(folded, (k + 1 - 2 * q) % n_samples, square * shares)
     return np.sort(n_samples * folded)[::-1]
+
+
+def sphere_eigenvalues(X: ArrayLike, activation: Activation) -> Array:
+    """Compute the eigenvalues of `infinite_gram` far below its rounding, for smooth activations.
+
+    On the unit sphere of d' dimensions <x, x'>^p is a sum of the zonal harmonics P_j, j <= p, with
+    positive coefficients, so that G = sum_j mu_j P_j(rho) with mu_j right to its last digits. P_j
+    has the rank N_j of the harmonics of degree j, or n, so that a factor B_j B_j' of it is at hand,
+    and the singular values of the columns sqrt(mu_j) B_j side by side, to 1e-15 of the largest,
+    are the roots of the eigenvalues. `circle_eigenvalues` is the case of the whole circle. Not in
+    the paper; derived here.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        Unit vectors.
+    activation : Activation
+        phi, without a kink.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Largest first; right to 1e-23 of the largest, and to 1e-15 of the largest mu_j with
+        N_j >= n, which is the better the fewer dimensions there are.
+
+    Raises
+    ------
+    ValueError
+        Rows that are not of length 1, or a phi with a kink.
+    """
+    X = _as_unit(X)
+    squares = _fast_squares(activation)
+    dimension = max(2, len(_span(X)))
+    rho = without_rounding(np.clip(X @ X.T, -1.0, 1.0))
+    shares = _harmonic_shares(squares, dimension)
+    columns, rest = [], np.zeros_like(rho)
+    before, now = np.ones_like(rho), rho  # P_0, P_1
+    for j, share in enumerate(shares):
+        if share > SMALL_SHARE * shares.sum():
+            values, vectors = scipy.linalg.eigh(before)
+            kept = slice(max(0, len(X) - _n_harmonics(j, dimension)), None)
+            columns.append(vectors[:, kept] * np.sqrt(share * np.clip(values[kept], 0.0, None)))
+        else:  # the rounding of all these together is small enough
+            rest += share * before
+        order = j + 1  # the recursion of the Gegenbauer polynomials, scaled to 1 at 1
+        following = (2 * order + dimension - 2) * rho * now - order * before
+        before, now = now, following / (order + dimension - 2)
+    values, vectors = scipy.linalg.eigh(rest)
+    columns.append(vectors * np.sqrt(np.clip(values, 0.0, None)))
+    values = np.zeros(len(X))
+    singular = scipy.linalg.svdvals(np.concatenate(columns, axis=1))
+    values[: len(singular)] = singular**2
+    return values
+
+
+def _n_harmonics(degree: int, dimension: int) -> int:
+    """Dimension of the harmonics of a degree on the unit sphere."""
+    fewer = math.comb(dimension + degree - 3, degree - 2) if degree > 1 else 0
+    return math.comb(dimension + degree - 1, degree) - fewer
+
+
+def _harmonic_shares(squares: Array, dimension: int) -> Array:
+    """mu_j, shape (K + 1,), of sum_k squares_k t^(k + 1) = sum_j mu_j P_j(t), P_j(1) = 1."""
+    shares = np.zeros(len(squares) + 1)
+    half = dimension / 2 - 1
+    for k, square in enumerate(squares):
+        p = k + 1
+        q = np.arange(p // 2 + 1)
+        j = p - 2 * q
+        if dimension == 2:
+            weights = np.where(j > 0, 2.0, 1.0) * scipy.stats.binom.pmf(q, p, 0.5)
+        else:
+            weights = np.exp(
+                gammaln(p + 1)
+                - p * math.log(2)
+                + np.log(half + j)
+                - gammaln(q + 1)
+                - gammaln(half + p - q + 1)
+                + gammaln(half)
+                + gammaln(2 * half + j)
+                - gammaln(2 * half)
+                - gammaln(j + 1)
+            )
+        shares[j] += square * weights
+    return shares
+
+
+def _fast_squares(activation: Activation) -> Array:
+    """Return the squares of the Hermite coefficients of phi', if they fall fast."""
+    squares = activation.hermite_squares
+    if squares[-2:].sum() > ROUNDING * squares.sum():
+        raise ValueError(
+            f"the Hermite coefficients of the derivative of {activation.name} fall too slowly: it "
+            "has a kink. Take the eigenvalues of infinite_gram"
+        )
+    return squares
 
 
 def eigenvalues(gram: Array) -> Array:
@@ -653,3 +862,9 @@ def _as_unit(X: ArrayLike) -> Array:
             "normalise(X) or preprocess(X)"
         )
     return X
+
+
+def _span(X: Array) -> Array:
+    """Return an orthonormal basis (d', d) of the span of the rows of X."""
+    _, values, basis = np.linalg.svd(X, full_matrices=False)
+    return np.asarray(basis[values > UNIT * values.max(initial=0.0)])

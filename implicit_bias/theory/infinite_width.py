@@ -52,7 +52,7 @@ from scipy.optimize import linprog
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.solvers.base import BoundsAt
 from implicit_bias.theory.arrangement import TINY, Peaks, maximise
-from implicit_bias.theory.sphere_search import ascend, upper_bound
+from implicit_bias.theory.sphere_search import ascend, flipped, relax, upper_bound
 from implicit_bias.theory.variation_norm import (
     LP_OPTIONS,
     Activation,
@@ -79,6 +79,8 @@ WIDEST, LARGEST_ENTRY = 1e9, 1e14
 # Without a network that separates, data are nearly inseparable where separators must be this much
 # larger, relative to the inputs, than a single sample needs.
 NEARLY = 1e9
+# Cutting planes that raise the lower bound where the oracle is not exact.
+RAISING_ROUNDS = 20
 # Rounds after which a direction without weight leaves the linear program.
 PATIENCE = 8
 # Directions of the data with which a solve starts.
@@ -123,6 +125,22 @@ class InfiniteWidthSolution:
     exact: bool
     seconds: float
     conflict: Conflict | None = field(default=None, repr=False)
+
+    @property
+    def statement(self) -> str:
+        """What is proven, in a sentence."""
+        lower, upper = self.certificate.lower, self.certificate.upper
+        if self.conflict is not None:
+            return f"No network separates the data: {self.conflict.cause}"
+        if self.status is Status.OPTIMAL:
+            return f"The optimum is {upper:.9g}, certified to {self.certificate.gap:.1e}."
+        above = (
+            f"at most {upper:.6g}, what the best network found has"
+            if np.isfinite(upper)
+            else "not bounded from above, since no network was found that separates the data"
+        )
+        below = "by the oracle" if self.exact else "the best provable lower bound"
+        return f"The optimum is not known: it is at least {lower:.6g}, {below}, and {above}."
 
     @property
     def margin(self) -> float:
@@ -225,6 +243,8 @@ def solve(
         )
     generation = _Generation(problem, _Oracle(problem, random_state), start)
     status = generation.run(tol, max_rounds)
+    if not generation.oracle.exact and status is not Status.INTERRUPTED:
+        generation.raise_lower(RAISING_ROUNDS)
     if np.isinf(generation.upper) and generation.gordan_ratio() > NEARLY:
         status = Status.NEARLY_INSEPARABLE if status is not Status.INTERRUPTED else status
     directions, coef = generation.fewest_neurons(tol)
@@ -277,7 +297,8 @@ class NetworkGrade:
         The direction of the largest |h| of alpha.
     escape_value : float
         |h| there. Above 1 it suggests that one more unit in this direction lowers the norm; it
-        does if alpha is unique.
+        does if alpha is unique. Where ``refit_norm`` is inf, alpha has sum 1 and no scale, and any
+        value above 0 suggests it.
     escape_norm : float
         Smallest norm of any second layer once that unit is there: below ``refit_norm`` it proves
         what ``escape_value`` suggests.
@@ -404,13 +425,13 @@ class _Oracle:
             return Peaks(np.zeros((0, 0)), np.zeros(0), 0.0)
         lean = function.without_flat_lines()
         rank, n_lines = self.problem.rank, len(lean.kinks)
-        if rank <= 3 or n_lines ** (rank - 1) <= MAX_ARCS:
+        if rank <= 3 or (rank <= 5 and n_lines ** (rank - 1) <= MAX_ARCS):
             return maximise(function, floor=floor)
         self.exact = False
         starts = self._rng.normal(size=(2000, rank))
         points, values = ascend(lean, starts / np.linalg.norm(starts, axis=1, keepdims=True))
         best = int(values.argmax())
-        bound = max(upper_bound(lean, points[best]), float(values[best]))
+        bound = max(upper_bound(lean), float(values[best]))
         rounding = 1e-12 * function.size + function.slack  # of the lines left out, or merged
         return Peaks(points[[best]], values[[best]], bound + rounding)
 
@@ -458,11 +479,53 @@ class _Generation:
             return Status.NUMERICAL_TROUBLE
         if self.lower == 0:  # the local search had the last word
             self.consult_oracle(alpha, floor)
-        return (
-            Status.OPTIMAL
-            if self.upper - self.lower <= tol * self.lower
-            else (Status.ITERATION_LIMIT)
-        )
+        met = self.upper - self.lower <= tol * self.lower
+        return Status.OPTIMAL if met else Status.ITERATION_LIMIT
+
+    def raise_lower(self, rounds: int) -> None:
+        """Improve the lower bound of an inexact oracle: dual variables that are best for it.
+
+        Those of the linear program are made for the true max |h|; the bound of it is a convex
+        function of alpha, too, and cutting planes minimise it. Each cut is the slope of the
+        relaxation in alpha, which does not exceed 1 where the relaxation does not.
+        """
+        problem = self.problem
+        slopes = problem.y * problem.activations(self.primal[0]).T / problem.scale  # (cuts, N)
+        cuts, alpha = [slopes, -slopes], self.best_alpha
+        for _ in range(rounds):
+            for trial in (alpha, 0.5 * (alpha + self.alpha), 0.2 * alpha + 0.8 * self.alpha):
+                largest, slopes = self._relaxed(trial)
+                cuts.append(slopes / problem.scale)
+                self._improve_lower(trial, largest)
+            A = np.vstack(cuts)
+            limit = problem.C * problem.scale if np.isfinite(problem.C) else None
+            found = linprog(
+                -np.ones(len(problem.y)),
+                A_ub=A,
+                b_ub=np.ones(len(A)),
+                bounds=(0.0, limit),
+                method="highs",
+                options={"time_limit": 60.0},
+            )
+            if found.status != 0:
+                return
+            alpha = np.maximum(found.x, 0.0) / problem.scale
+            self.history.append(BoundsAt(len(self.history), self.lower, self.upper))
+
+    def _relaxed(self, alpha: Array) -> tuple[float, Array]:
+        """Bound max |h| of dual variables by the relaxation; its slopes (2, N) in them."""
+        problem = self.problem
+        function = problem.dual_function(alpha)
+        a, b = problem.slopes
+        largest, slopes = 0.0, []
+        for sign, one in ((1.0, function), (-1.0, flipped(function))):
+            found = relax(one)
+            largest = max(largest, found.bound)
+            distances = np.append(found.distances, 0.0)[problem.lines.line]
+            values = 0.5 * (a + b) * (problem.inputs @ found.mean)
+            values += 0.5 * (b - a) * np.abs(problem.lines.lengths) * distances
+            slopes.append(sign * problem.y * problem.sizes * values)
+        return largest + function.slack, np.array(slopes)
 
     def gordan_ratio(self) -> float:
         """Lower bound on the norm of a separator of the inputs scaled to norm 1."""
@@ -544,12 +607,16 @@ class _Generation:
     def consult_oracle(self, alpha: Array, floor: float) -> tuple[Array, Array]:
         """Improve the lower bound; directions with |h| above the floor, and the signs of h."""
         peaks = self.oracle.peaks(alpha, floor)
-        lower = dual_bound(self.problem, alpha, peaks.upper)
+        self._improve_lower(alpha, peaks.upper)
+        return self._signed(alpha, _spread(peaks.points[peaks.values > floor]))
+
+    def _improve_lower(self, alpha: Array, largest: float) -> None:
+        """Keep dual variables whose max |h| is at most ``largest`` if their bound is better."""
+        lower = float(dual_bound(self.problem, alpha, largest))
         if lower > self.lower:
             scale = lower / float(alpha.sum())
             self.lower, self.best_alpha = lower, alpha
-            self.alpha, self.largest = alpha * scale, peaks.upper * scale
-        return self._signed(alpha, _spread(peaks.points[peaks.values > floor]))
+            self.alpha, self.largest = alpha * scale, largest * scale
 
     def _signed(self, alpha: Array, points: Array) -> tuple[Array, Array]:
         values = self.problem.dual_function(alpha).values(points)

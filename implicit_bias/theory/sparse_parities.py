@@ -7,40 +7,31 @@ The label is the parity of k of n bits, chi_A(x) = prod_{i in A} x_i, and the in
 =============  ==================  =============================================================
 symbol         shape               meaning
 =============  ==================  =============================================================
-x              (n,)                bits, -1 or +1
+x              (n,)                bits, -1 or +1 (the source divides them by sqrt(n))
 A              k indices           relevant bits; the label is y = chi_A(x)
-psi(x)         (N,)                features of a linear method, fixed before A is known
+psi(x)         (N,)                features of a linear method in [-1, 1], fixed before A is known
+w              (N,)                h(x) = <w, psi(x)>, ||w||_2 <= B
 c_S            (N,)                E[chi_S(x) psi(x)] over uniform bits: Walsh coefficients
-W, b, u        (H, n), (H,), (H,)  f(x) = <u, sigma(W x + b)>, sigma(t) = min(max(t, 0), 6)
-G              (H, n)              G_h = E[y sigma'(<w_h, x> + b_h) x], expectation over D_A
 =============  ==================  =============================================================
 
-**Linear methods** (theorem 2 of the source). Of any fixed features in [-1, 1]^N, and of the linear
-predictors with ||w||_2 <= B on them, some A of size k admits none of small hinge loss. We prove it
-with these constants:
+**Linear methods.** Theorem 2 of the source: if k <= n/16, there is an A of size k for which the
+hinge loss of every such h is at least 1/2 - sqrt(N) B / (sqrt(2) 2^k) (`published_lower_bound`).
+Not in the paper; derived here, without k <= n/16:
 
-    L_{D_A}(h) >= 1/2 E_uniform[1 - y h(x)] = 1/2 - 1/2 <w, c_A> >= 1/2 - B/2 ||c_A||,
+    L_{D_A}(h) >= 1/2 E_uniform[1 - y h(x)] = 1/2 - 1/2 <w, c_A> >= 1/2 - B/2 ||c_A||
 
-because the hinge loss is neither negative nor below 1 - y h; and by Parseval the squares ||c_A||^2
-of all A of size k sum to at most N, so that the smallest is at most N / binom(n, k). Random
-features, frozen gates z(x) x and with them the SVM under the group norm, whose Omega(zeta) is at
-least ||zeta||_2, are such linear methods.
+for every A, because the hinge loss is neither negative nor below 1 - y h; and by Parseval the
+squares ||c_A||^2 of all A of size k sum to at most N, so that the smallest is at most
+N / binom(n, k) (`hinge_lower_bound` of `guaranteed_correlation`). As binom(n, k) >= (n/k)^k >= 16^k
+this is below the published bound nowhere: sqrt(N) B / (2 4^k) against sqrt(N) B / (sqrt(2) 2^k).
+Random features, frozen gates z(x) x and with them the SVM under the group norm, whose Omega(zeta)
+is at least ||zeta||_2, are such linear methods.
 
-**Gradient descent** (theorem 3). All weights go down the hinge loss plus lambda_t (||W||^2 +
-||u||^2). At the start the units come in pairs (w, b, u), (w, b, -u), so f = 0, every sample is
-active, and the gradient in w_h is -u_h G_h. In the easy half y = x_i for all i in A, so that on A
-the entries of G are about half the share of inputs that pass the gate; off A they vanish with n.
-The first step has 2 eta_1 lambda_1 = 1: it forgets the initial weights and leaves a gradient that
-points to A. What remains is a problem in the sum of k bits, which the following steps solve.
+**Gradient descent** (theorem 3) is in `parity_first_step` (its start, and the first step exactly),
+`parity_separation` (a second layer that separates after it) and `parity_descent` (the later steps,
+and what the theorem guarantees in numbers).
 
-What is the source's, and what is ours: D_A, the bounded features, ReLU6, the hinge loss, a first
-step of its own step size and regularisation, and the claims are the source's. The constants of the
-bound, the distribution of the initial weights and the step sizes are ours, chosen so that they can
-be checked; we have not compared them with those that the source proves its theorems for.
-`gate_correlations` is the exact G for our weights, `limiting_correlations` what becomes of it with
-many bits.
-
-Source: Daniely and Malach (2020), "Learning parities with neural networks".
+Source: Daniely and Malach (2020), "Learning parities with neural networks", section 2 and 4.
 """
 
 from __future__ import annotations
@@ -50,16 +41,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import gammaln
 
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.validation import Array, as_features, as_finite, as_labels
 
 # 2^20 points of the cube are 168 MB of bits.
 MAX_CUBE_BITS = 20
-# Where ReLU6 saturates.
-CEILING = 6.0
 
 
 @dataclass(frozen=True)
@@ -227,7 +214,7 @@ def guaranteed_correlation(n_bits: int, k: int, n_features: int) -> float:
 
 
 def hinge_lower_bound(correlation: ArrayLike, norm: ArrayLike) -> Array:
-    """Theorem 2: the least hinge loss on D_A that linear predictors of this norm can have.
+    """Bound the hinge loss on D_A of linear predictors of this norm from below; derived here.
 
     Parameters
     ----------
@@ -239,135 +226,41 @@ def hinge_lower_bound(correlation: ArrayLike, norm: ArrayLike) -> Array:
     Returns
     -------
     ndarray
-        max(0, 1/2 - B ||c_A|| / 2); the constants are ours, proved at the head.
+        max(0, 1/2 - B ||c_A|| / 2): proved at the head.
     """
     return np.maximum(0.0, 0.5 - 0.5 * np.asarray(norm) * np.asarray(correlation))
 
 
-def gate_correlations(
-    distribution: ParityDistribution, signs: ArrayLike, scale: float, biases: ArrayLike
-) -> Array:
-    r"""G_h = E[y sigma'(<w_h, x> + b_h) x] under D_A, exactly, of weights of one magnitude.
-
-    With w = scale * s, s in {-1, +1}^n, and z = s o x, uniform like x, the gate is a function of
-    a sum of z's, and every expectation a sum over binomial probabilities. With P_m the average
-    over the sum T of m such signs, g(t) = 1 where 0 < scale * t + b < 6 (else 0), and a the sum
-    of s over A,
-
-        uniform half   E = prod_S s_i * 2^-l sum_r (-1)^r binom(l, r) P_{n-l}[g(l - 2r + T)],
-                       l = |S|, S = A without j (j in A) or A and j (j not in A)
-        easy half      E = 1/2 sum_{e = +-1} P_{n-k}[g(e a + T)]                       (j in A)
-                       E = s_j 1/4 sum_{e, z = +-1} e z P_{n-k-1}[g(e a + z + T)]      (j not in A)
-
-    and G is the mean of the two halves. Ours.
+def published_lower_bound(n_bits: int, k: int, n_features: int, norm: ArrayLike) -> Array:
+    """Theorem 2 with the source's constants: for some A no h has a smaller hinge loss on D_A.
 
     Parameters
     ----------
-    distribution : ParityDistribution
-        D_A.
-    signs : array_like of shape (H, n)
-        s of each unit.
-    scale : float
-        The magnitude of all weights, positive.
-    biases : array_like of shape (H,)
-        b.
+    n_bits, k : int
+        n and k <= n/16.
+    n_features : int
+        N.
+    norm : array_like
+        B, the largest ||w||_2.
 
     Returns
     -------
-    ndarray of shape (H, n)
+    ndarray
+        max(0, 1/2 - sqrt(N) B / (sqrt(2) 2^k)).
 
     Raises
     ------
     ValueError
-        Shapes that do not fit, or signs other than -1 and +1.
+        k above n/16, for which the source claims nothing.
+
+    Examples
+    --------
+    >>> float(published_lower_bound(64, 4, 2, 4.0))
+    0.25
     """
-    s, b = signs_and_biases(distribution, signs, biases)
-    n, k, on_A = distribution.n_bits, distribution.k, list(distribution.relevant)
-    sum_A, product_A = s[:, on_A].sum(axis=1), s[:, on_A].prod(axis=1)
-
-    def passes(m: int, shift: Array) -> Array:
-        """P_m[g(shift + T)], shape (H,), of shifts (H,)."""
-        t = m - 2.0 * np.arange(m + 1)
-        before = scale * (shift[:, None] + t) + b[:, None]
-        return np.asarray(((before > 0) & (before < CEILING)) @ _binomial_shares(m))
-
-    def walsh(level: int) -> Array:
-        """Level-l Walsh coefficient of the gate as a function of z, shape (H,)."""
-        terms = [
-            (-1) ** r * share * passes(n - level, np.full(len(b), level - 2.0 * r))
-            for r, share in enumerate(_binomial_shares(level))
-        ]
-        return np.asarray(sum(terms))
-
-    sides = (-1.0, 1.0)
-    easy_on = np.mean([passes(n - k, e * sum_A) for e in sides], axis=0)
-    G = np.empty_like(s)
-    # The product of the signs over A without j is product_A s_j.
-    G[:, on_A] = 0.5 * (product_A * walsh(k - 1))[:, None] * s[:, on_A] + 0.5 * easy_on[:, None]
-    off_A = np.setdiff1d(np.arange(n), on_A)
-    if len(off_A):
-        easy_off = np.mean(
-            [e * z * passes(n - k - 1, e * sum_A + z) for e in sides for z in sides], axis=0
-        )
-        G[:, off_A] = 0.5 * (product_A * walsh(k + 1) + easy_off)[:, None] * s[:, off_A]
-    return G
-
-
-def limiting_correlations(
-    distribution: ParityDistribution, signs: ArrayLike, biases: ArrayLike
-) -> Array:
-    r"""Leading order of `gate_correlations` on many bits, for weights s / sqrt(n).
-
-    A sum of many bits over sqrt(n) is nearly normal. With F(b) = Phi(6 - b) - Phi(-b), the share
-    of inputs that pass the gate,
-
-        G_j = F(b) / 2              (j in A),    F''(b) = -b phi(b) - (6 - b) phi(6 - b),
-        G_j = s_j a F''(b) / (2 n)  (j not in A),
-
-    each up to a relative error of order n^-1/2, the width of the lattice that the sums live on.
-    The uniform half is of higher order, as long as k is at least 3. Ours.
-
-    Parameters
-    ----------
-    distribution, signs, biases
-        As in `gate_correlations`.
-
-    Returns
-    -------
-    ndarray of shape (H, n)
-
-    Raises
-    ------
-    ValueError
-        As `gate_correlations`, or a single relevant bit: then the uniform half is as large as
-        the easy one.
-    """
-    if distribution.k < 3:
-        raise ValueError("the limit is of parities of at least 3 bits: use gate_correlations")
-    s, b = signs_and_biases(distribution, signs, biases)
-    n, on_A = distribution.n_bits, list(distribution.relevant)
-    share = stats.norm.cdf(CEILING - b) - stats.norm.cdf(-b)
-    curvature = -b * stats.norm.pdf(b) - (CEILING - b) * stats.norm.pdf(CEILING - b)
-    G = s * (s[:, on_A].sum(axis=1) * curvature / (2 * n))[:, None]
-    G[:, on_A] = share[:, None] / 2
-    return np.asarray(G)
-
-
-def signs_and_biases(
-    distribution: ParityDistribution, signs: ArrayLike, biases: ArrayLike
-) -> tuple[Array, Array]:
-    """Signs (H, n) and biases (H,), checked."""
-    s = as_features(signs, distribution.n_bits)
-    b = as_finite(biases, "biases", 1)
-    if len(b) != len(s) or not np.isin(s, (-1.0, 1.0)).all():
-        raise ValueError("signs must be -1 or +1, and biases one number for each of their rows")
-    return s, b
-
-
-def _binomial_shares(m: int) -> Array:
-    """binom(m, r) / 2^m for r = 0 .. m."""
-    r = np.arange(m + 1)
-    return np.exp(gammaln(m + 1) - gammaln(r + 1) - gammaln(m - r + 1) - m * math.log(2.0))
+    if not 0 <= 16 * k <= n_bits:
+        raise ValueError(f"k must be in 0 .. n/16 = {n_bits / 16:g}, got {k}")
+    return np.maximum(0.0, 0.5 - math.sqrt(n_features / 2.0) / 2**k * np.asarray(norm))
 
 
 def sample_shares(probabilities: ArrayLike | None, n_samples: int) -> Array:

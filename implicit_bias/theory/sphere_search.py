@@ -3,24 +3,36 @@ r"""Bounds on piecewise linear functions over spheres of any dimension, exact in
 For h(w) = <c, w> + sum_l q_l |<u_l, w>| as in `arrangement`, where the cells are too many:
 
 below  local ascent of |h| from many points, then projections on the nearest faces;
-above  |t| <= (t^2 / d + d) / 2 for every d > 0, and -|t| <= -t^2 for |t| <= 1, so that
-       h(w) <= <c, w> + w' M w + const,
-       M = sum_{q > 0} q/(2 d) u u' - sum_{q < 0} |q| u u',  const = sum_{q > 0} q d / 2,
-       whose maximum over the sphere is at most mu + 1/4 c' (mu I - M)^-1 c + const for every
-       mu > lambda_max(M). Any d and mu give a bound; good ones are searched.
+above  a relaxation: w w' becomes any matrix W >= 0 of trace 1 with W - w w' >= 0. For ||u|| = 1
+       |<u, w>| is sqrt(u' W u) and ||W u|| where W = w w'; the first is concave in W, the second
+       convex, so that
+       F(W, w) = <c, w> + sum_{q > 0} q sqrt(u' W u) - sum_{q < 0} |q| ||W u||
+       is concave, and its maximum is at least that of h.
+
+F is maximised by Frank-Wolfe steps. Its linearisation at any W, with d = sqrt(u' W u) and
+v = W u / ||W u||, is an upper bound, and stays one for other d > 0 and ||v|| <= 1:
+       F <= <c, w> + <M, W> + const,    const = sum_{q > 0} q d / 2,
+       M = sum_{q > 0} q/(2 d) u u' - sum_{q < 0} |q| (u v' + v u') / 2,
+which is at most mu + 1/4 c' (mu I - M)^-1 c + const for every mu > lambda_max(M).
+
+The relaxation is not in the paper of `infinite_width`.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.optimize import minimize_scalar
+from dataclasses import dataclass
 
-from implicit_bias.theory.arrangement import Kinked
+import numpy as np
+
+from implicit_bias.theory.arrangement import EPS, TINY, Kinked
 from implicit_bias.validation import Array
 
 ASCENT_STEPS = 60
-# Rounds in which the d of the bound follow the maximiser.
-BOUND_ROUNDS = 30
+# Frank-Wolfe steps of the relaxation, and the step sizes that are tried.
+BOUND_ROUNDS = 60
+STEP_SIZES = np.append(np.linspace(1.0, 0.1, 10), 0.1 * 0.5 ** np.arange(1, 9))
+# Newton steps for the shift mu of the bound.
+SHIFT_STEPS = 8
 
 
 def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
@@ -31,7 +43,7 @@ def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
     for step in range(ASCENT_STEPS):
         gradients = sign[:, None] * _gradients(function, points)
         lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
-        points = points + gradients / np.maximum(lengths, 1e-300) * (1.0 / (1.0 + step))
+        points = points + gradients / np.maximum(lengths, TINY) * (1.0 / (1.0 + step))
         points /= np.linalg.norm(points, axis=1, keepdims=True)
         best, best_values = _better(function, best, best_values, points)
     for n_faces in range(len(function.offset)):
@@ -40,10 +52,70 @@ def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
     return best, best_values
 
 
-def upper_bound(function: Kinked, guess: Array) -> float:
-    """Bound max |h| over the sphere from above; ``guess`` (r,) is near a maximiser."""
-    flipped = Kinked(-function.offset, function.normals, -function.kinks)
-    return max(_one_sided(function, guess), _one_sided(flipped, guess))
+@dataclass(frozen=True)
+class Relaxed:
+    """Where the relaxation of h is largest, nearly.
+
+    Attributes
+    ----------
+    bound : float
+        No h is larger on the sphere.
+    mean : ndarray of shape (r,)
+        w.
+    distances : ndarray of shape (L,)
+        What stands for |<u_l, w>|: sqrt(u' W u) where the kink is positive, ||W u|| elsewhere.
+    """
+
+    bound: float
+    mean: Array
+    distances: Array
+
+
+def upper_bound(function: Kinked) -> float:
+    """Bound max |h| over the sphere from above."""
+    return max(relax(function).bound, relax(flipped(function)).bound)
+
+
+def flipped(function: Kinked) -> Kinked:
+    """Return -h."""
+    return Kinked(-function.offset, function.normals, -function.kinks, function.slack)
+
+
+def relax(function: Kinked) -> Relaxed:
+    """Maximise the relaxation of h over the sphere; without its slack."""
+    rank, q, c = function.rank, np.abs(function.kinks), function.offset
+    rising = function.kinks > 0
+    up, down = function.normals[rising], function.normals[~rising]
+    W, w, best = np.eye(rank) / rank, np.zeros(rank), function.size
+    for _ in range(BOUND_ROUNDS):
+        d = np.maximum(_roots(up, W), EPS)
+        images = down @ W
+        v = images / np.maximum(np.linalg.norm(images, axis=1, keepdims=True), TINY)
+        falling = (down * q[~rising, None]).T @ v
+        M = (up * (q[rising] / (2.0 * d))[:, None]).T @ up - 0.5 * (falling + falling.T)
+        bound, S, s = _linear_maximum(M, c)
+        # All of it is rounded by less than this: every sum is at most the size.
+        bound += 0.5 * float(q[rising] @ d) + 1e-12 * function.size
+        best = min(best, bound)
+        # F along the segment from (W, w) to (S, s): both squares are polynomials of the step.
+        t = STEP_SIZES[:, None]
+        roots = (1.0 - t) * d**2 + t * _roots(up, S) ** 2
+        move = down @ S - images
+        lengths = (images**2).sum(axis=1) + 2.0 * t * (images * move).sum(axis=1)
+        lengths = lengths + t**2 * (move**2).sum(axis=1)
+        along = np.sqrt(roots) @ q[rising] + t[:, 0] * float(c @ (s - w))
+        along -= np.sqrt(np.maximum(lengths, 0.0)) @ q[~rising]
+        t_best = float(STEP_SIZES[int(along.argmax())])
+        W, w = W + t_best * (S - W), w + t_best * (s - w)
+    distances = np.empty(len(q))
+    distances[rising] = _roots(up, W)
+    distances[~rising] = np.linalg.norm(down @ W, axis=1)
+    return Relaxed(best, w, distances)
+
+
+def _roots(normals: Array, W: Array) -> Array:
+    """sqrt(u' W u) of normals (L, r): shape (L,)."""
+    return np.asarray(np.sqrt(np.maximum(((normals @ W) * normals).sum(axis=1), 0.0)))
 
 
 def _gradients(function: Kinked, points: Array) -> Array:
@@ -62,7 +134,7 @@ def _projected_gradients(function: Kinked, points: Array, n_faces: int) -> Array
         inside = np.einsum("krf,kr->kf", bases, gradients)
         gradients = gradients - np.einsum("krf,kf->kr", bases, inside)
     lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
-    return np.where(lengths > 0, gradients / np.maximum(lengths, 1e-300), points)
+    return np.where(lengths > 0, gradients / np.maximum(lengths, TINY), points)
 
 
 def _better(function: Kinked, best: Array, values: Array, points: Array) -> tuple[Array, Array]:
@@ -70,38 +142,37 @@ def _better(function: Kinked, best: Array, values: Array, points: Array) -> tupl
     return np.where((found > values)[:, None], points, best), np.maximum(found, values)
 
 
-def _one_sided(function: Kinked, guess: Array) -> float:
-    """Bound max h over the sphere from above."""
-    rising = function.kinks > 0
-    up, q = function.normals[rising], function.kinks[rising]
-    down = function.normals[~rising]
-    falling = (down * function.kinks[~rising, None]).T @ down
-    d = np.full(len(q), 1.0 / np.sqrt(function.rank))
-    at_guess = np.abs(up @ guess)
-    best = function.size
-    for _ in range(BOUND_ROUNDS):
-        values, vectors = np.linalg.eigh(falling + (up * (q / (2.0 * d))[:, None]).T @ up)
-        c = vectors.T @ function.offset
-        mu = _best_shift(values, c)
-        bound = mu + 0.25 * float(np.sum(c**2 / (mu - values))) + 0.5 * float(q @ d)
-        best = min(best, bound * (1.0 + 1e-12) + 1e-12 * function.size)
-        if not np.any(c):
-            point = vectors[:, -1]
-        else:
-            point = vectors @ (c / (2.0 * (mu - values)))
-        length = float(np.linalg.norm(point))
-        target = np.abs(up @ point) / length if length > 0 else at_guess
-        d = 0.5 * d + 0.5 * np.maximum(target, 1e-3)
-    return best
+def _linear_maximum(M: Array, c: Array) -> tuple[float, Array, Array]:
+    """Bound <c, w> + <M, W> over the relaxed sphere; W (r, r), w (r,) that nearly reach it."""
+    values, vectors = np.linalg.eigh(M)
+    # The computed eigenvalues and vectors are exact for a matrix this near to M.
+    values = values + 8.0 * EPS * len(c) * float(np.abs(values).max())
+    rotated = vectors.T @ c
+    mu = _best_shift(values, rotated)
+    bound = mu + 0.25 * float(np.sum(rotated**2 / (mu - values)))
+    point = vectors @ (rotated / (2.0 * (mu - values)))
+    length = float(np.linalg.norm(point))
+    if length > 1.0:
+        point /= length
+        length = 1.0
+    top = vectors[:, -1]
+    W = np.outer(point, point) + (1.0 - length**2) * np.outer(top, top)
+    return bound, W, point
 
 
 def _best_shift(values: Array, c: Array) -> float:
-    """Find nearly the smallest mu + 1/4 sum c^2 / (mu - values) over mu > max(values)."""
-    top, length = float(values[-1]), float(np.linalg.norm(c))
-    tiny = 1e-9 * (abs(top) + float(np.abs(values).max()) + length + 1e-300)
-    found = minimize_scalar(
-        lambda mu: mu + 0.25 * float(np.sum(c**2 / (mu - values))),
-        bounds=(top + tiny, top + length + 2.0 * tiny),
-        method="bounded",
-    )
-    return float(found.x)
+    """Find nearly the smallest mu + 1/4 sum c^2 / (mu - values) over mu > max(values).
+
+    Its derivative vanishes where ||c / (mu - values)|| = 2: Newton's method on the inverse of the
+    norm, which is nearly linear, from below the root, or from where the top eigenvalue rounds.
+    """
+    top = float(values[-1])
+    tiny = 1e-9 * (float(np.abs(values).max()) + float(np.linalg.norm(c)) + TINY)
+    mu = top + max(tiny, 0.5 * abs(float(c[-1])))
+    for _ in range(SHIFT_STEPS):
+        point = 0.5 * c / (mu - values)
+        square = float(point @ point)
+        if square <= 1.0:  # the root is at the left end, or reached
+            break
+        mu += square / float(point @ (point / (mu - values))) * (np.sqrt(square) - 1.0)
+    return mu

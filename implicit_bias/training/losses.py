@@ -15,7 +15,19 @@ stays bounded.
 The losses are computed from their logarithm -f(q), which is still a number of ordinary size where
 the loss itself, exp(-100000) say, has long been 0 in any floating-point format.
 
-Source: Lippl, Abbott, Chung (2022), definition B.10; Lyu and Li (2020), appendix A, (B3).
+These are the conditions (B3) of Lyu and Li. Definition B.10 of Lippl et al., which they call the
+same, is of a smaller class, those of a tight exponential tail: l decreases to 0, l' is Lipschitz,
+and there are c, a, mu+, mu-, u+, u- > 0 with
+
+    -l'(u) <= c (1 + exp(-mu+ u)) exp(-a u)   for u > u+,
+    -l'(u) >= c (1 - exp(-mu- u)) exp(-a u)   for u > u-.
+
+The logistic loss has it with c = a = mu = 1, the exponential loss on half-lines u >= u0 only (its
+derivative is not Lipschitz on all of R). exp(-q^2), exp(-q^3), exp(-sqrt q) and (1+q)^-3 exp(-q)
+are exponential-like by (B3) and have no tight tail. `check_exponential_like` tests the first,
+`tight_tail` the second.
+
+Source: Lyu and Li (2020), appendix A, (B3); Lippl, Abbott, Chung (2022), definition B.10.
 """
 
 from __future__ import annotations
@@ -53,7 +65,7 @@ JUMP = 1e-3
 
 
 class LossError(ValueError):
-    """A loss that is not exponential-like; the message names the condition and what was measured.
+    """A loss that is not exponential-like; the message names the condition and the value measured.
 
     Attributes
     ----------
@@ -65,7 +77,7 @@ class LossError(ValueError):
 
     def __init__(self, name: str, condition: str, measured: float, where: str) -> None:
         super().__init__(
-            f"loss {name!r} is not exponential-like (Lippl et al. 2022, definition B.10), so its "
+            f"loss {name!r} is not exponential-like (Lyu and Li 2020, (B3)), so its "
             f"training need not maximise the margin: {condition}, but it is {measured:.6g} "
             f"{where}. log_loss must be the logarithm of the loss of each margin, in torch, and "
             "hold from -10 to 1e8"
@@ -117,6 +129,20 @@ LOSSES: dict[str, MarginLoss] = {
 }
 
 
+def hinge(margins: Tensor) -> Tensor:
+    """max(0, 1 - q) of each margin q = y f(x), the loss of support vector machines.
+
+    Its minimum is reached at finite weights, so it is no `MarginLoss`: training with it need not
+    go to a max-margin direction.
+
+    Examples
+    --------
+    >>> hinge(torch.tensor([-1.0, 0.5, 2.0]))
+    tensor([2.0000, 0.5000, 0.0000])
+    """
+    return (1 - margins).relu()
+
+
 def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     """Return the loss of this name, or the loss itself.
 
@@ -165,6 +191,89 @@ def check_exponential_like(loss: MarginLoss) -> float:
     _check_continuous(loss, grid, slope)
     _check_growth(loss, grid, slope)
     return max(_bound(loss, inverse=True), _bound(loss, inverse=False))
+
+
+@dataclass(frozen=True)
+class TightTail:
+    """Constants of a tight exponential tail: -l'(u) is near c exp(-a u), see the module's head.
+
+    Attributes
+    ----------
+    c, a : float
+        Factor and rate.
+    mu_upper, mu_lower : float
+        mu+ and mu-: how fast the relative deviation vanishes, above and below; infinity where
+        there is none.
+    """
+
+    c: float
+    a: float
+    mu_upper: float
+    mu_lower: float
+
+
+def tight_tail(loss: MarginLoss) -> TightTail:
+    """Find the constants of definition B.10 numerically, on margins from 1 to 1e8.
+
+    As with `check_exponential_like`, no finite check is a proof.
+
+    Raises
+    ------
+    LossError
+        -l'(u) exp(a u) has no limit that it reaches exponentially.
+
+    Examples
+    --------
+    >>> tail = tight_tail(LOSSES["logistic"])
+    >>> round(tail.c, 6), round(tail.a, 6), tail.mu_upper
+    (1.0, 1.0, inf)
+    """
+    q = _geometric(1.0)
+    f, slope = _f_and_slope(loss, q)
+    _require_finite(loss, q, f)
+    _require_finite(loss, q, slope)
+    if slope.min() <= 0:
+        first = int(slope.argmin())
+        where = f"at q = {q[first]:g}"
+        raise LossError(loss.name, "f'(q) must be positive", slope[first], where)
+    middle = int(np.searchsorted(q, MIDDLE))
+    a = float(slope[-1])
+    if abs(slope[middle] - a) > ROUNDING * a:
+        raise LossError(
+            loss.name,
+            f"f'(q) must reach its limit exponentially (definition B.10 of Lippl et al. 2022; at "
+            f"q = {q[middle]:.3g} it must be {a:.6g}, as at the end of the range)",
+            slope[middle],
+            "there",
+        )
+    # log(-l'(u) exp(a u)): f and a u lose digits alike, so they are subtracted first.
+    logarithm = np.log(slope) - (f - a * q)
+    deviation = np.expm1(np.clip(logarithm - logarithm[middle], -TAIL, TAIL))
+    rounding = 4.0 * np.finfo(float).eps * (f + a * q)
+    rounding += rounding[middle]  # the limit's own
+    late = np.abs(deviation[middle:]) > rounding[middle:]
+    if late.any():
+        first = middle + int(late.argmax())
+        raise LossError(
+            loss.name,
+            "-l'(u) exp(a u) must reach its limit exponentially (definition B.10 of Lippl et al. "
+            "2022; relative deviation from its value in the middle of the range: 0)",
+            deviation[first],
+            f"at q = {q[first]:.6g}",
+        )
+    # The limit c is the value in the middle, where the deviation itself has long vanished.
+    return TightTail(
+        c=float(np.exp(logarithm[middle])),
+        a=a,
+        mu_upper=_rate(q, deviation, rounding),
+        mu_lower=_rate(q, -deviation, rounding),
+    )
+
+
+def _rate(q: Array, deviation: Array, rounding: Array) -> float:
+    """Largest mu with deviation <= exp(-mu u) wherever it is more than rounding."""
+    seen = deviation > rounding
+    return float(np.min(-np.log(deviation[seen]) / q[seen], initial=math.inf))
 
 
 def _geometric(first: float) -> Array:

@@ -16,6 +16,7 @@ from benchmarks.lippl2022.exact_training import (
     cells,
     correct,
     filled,
+    from_grids,
     in_contexts,
     outputs,
     released_agreements,
@@ -134,6 +135,37 @@ def test_in_contexts_keeps_the_weights() -> None:
     assert network.gatings[0] is not moved.gatings[0]
     np.testing.assert_array_equal(moved.coef(), network.coef())
     assert not np.allclose(moved.decision(X), network.decision(X))
+
+
+def test_agreements_of_the_grids_are_those_with_exact_networks() -> None:
+    """Old cells, momentum with thresholds, and SVM-RC of other seeds without it do not count."""
+    setting: dict[str, Any] = {"dataset": "mnist", "protocol": "lippl2022"}
+    setting |= {"positive": None, "negative": None}
+    setting |= {"split_seed": 1, "train_size": 500, "units": 100, "hyperplanes": 2, "seed": 1}
+    setting |= {"threshold": "median", "momentum": 0.0}
+    pairs, finished = list[dict[str, Any]](), dict[str, str]()
+
+    def pair(first: str, second: str, disagreement: float, cell: str, **changes: Any) -> None:
+        names = {"first": first, "second": second, "disagreement": disagreement, "cell": cell}
+        pairs.append({**setting, **names, **changes})
+        finished.setdefault(cell, "2022-01-01" if cell == "old" else "2027-01-01")
+
+    pair("svm-gln-published", "gd-gln", 0.1, "new")
+    pair("gd-gln-redrawn", "svm-gln-published", 0.25, "new")
+    pair("svm-gln-published", "gd-gln", 0.1, "alone", seed=2)  # at medians both are needed
+    pair("svm-gln-published", "gd-gln", 0.2, "old", seed=3, threshold="random")
+    pair("svm-gln-published", "gd-gln", 0.2, "fast", momentum=0.9, threshold="random")
+    pair("svm-rc", "gd-relu", 0.15, "relu", units=50, hyperplanes=1, momentum=0.9)
+    pair("svm-rc", "gd-relu", 0.15, "seed 2", units=50, hyperplanes=1, seed=2)
+    cells_of = pd.DataFrame(
+        [{"cell": name, "protocol": "lippl2022", "finished": at} for name, at in finished.items()]
+    )
+    found = from_grids(pd.DataFrame(pairs), cells_of)
+    assert found == {
+        WIDE: {"agreement": 0.9, "drawn": 0.75},
+        replace(RELU, momentum=0.9): {"agreement": 0.85},
+    }
+    assert from_grids(pd.DataFrame(), pd.DataFrame()) == {}
 
 
 def test_an_output_of_zero_is_an_error() -> None:

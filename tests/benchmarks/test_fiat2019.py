@@ -1,23 +1,34 @@
 """The experiments on GaLU networks: quick versions run, and the page says what is kept."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from benchmarks import catalogue, harness
 from benchmarks.fiat2019 import (
-    gated_layers,
+    clustered,
+    constants,
     image_width,
     memorisation_width,
+    noisy_clusters,
     norms_and_gap,
+    published_training,
     separable_and_parity,
     several_outputs,
+    statements,
+    too_few_parameters,
 )
 from implicit_bias.gating import UnitGates
 from implicit_bias.theory import gated_least_squares as galu
+from implicit_bias.theory.galu_networks import GatedLayers, Kind
+from implicit_bias.training.losses import hinge
+from implicit_bias.validation import Array
 
 STUDY = catalogue.study("fiat2019")
 NAMES = [entry.name for entry in STUDY.experiments]
@@ -32,35 +43,29 @@ def test_every_experiment_is_listed() -> None:
 
 def test_the_tables_carry_what_the_page_says() -> None:
     """Of the sentences that are not made of numbers of the tables."""
-    kept: dict[str, Any] = {entry.name: harness.read(STUDY, entry) for entry in STUDY.experiments}
+    noisy = noisy_clusters.ratios(harness.read(STUDY, STUDY.entry("noisy_clusters")))
+    assert (noisy.xs("regression", level="task")["error"] > 1.2).all()
+    tests = harness.read(STUDY, STUDY.entry("noisy_clusters")).query(
+        "part == 'test' and task == 'regression' and noise == 1"
+    )
+    by_step = tests.groupby(["network", "steps"])["error"].mean()
+    assert (by_step.groupby("network").diff().dropna() > 0).all()
 
-    losses = kept["linear_convergence"]
-    assert losses["k"].nunique() == 3
-    widest = losses[losses["k"] == losses["k"].max()]
-    start = widest["loss"].iloc[0]
-    assert (widest["bound_of_gram"] <= widest["bound_of_data"]).all()
-    assert (widest["loss"] <= start * widest["bound_of_data"]).all()
+    losses = harness.read(STUDY, STUDY.entry("linear_convergence"))
+    last = losses[losses["step"] == losses["step"].max()].set_index(["k", "rule"])["loss"]
+    assert (last.xs("longest", level="rule") <= last.xs("paper", level="rule")).all()
 
-    noisy = kept["noisy_clusters"]
-    noisy = noisy[(noisy["noise"] > 0) & (noisy["task"] == "regression")]
-    noisy = noisy[noisy["network"] == "GaLU"].set_index("part")
-    assert (noisy.loc["train", "error"] > noisy.loc["train", "published"]).all()
-    assert (noisy.loc["test", "error"] < noisy.loc["test", "published"]).all()
+    few = too_few_parameters.by_share(harness.read(STUDY, STUDY.entry("too_few_parameters")))
+    galu, redrawn = (few.xs(name, level="network") for name in ("GaLU", "GaLU(512)"))
+    assert (redrawn["loss"] <= galu["loss"] + 1e-12).all()
 
-    redrawn = kept["too_few_parameters"].groupby(["network", "share"])[["loss", "published"]].mean()
-    assert (redrawn.loc["GaLU, filters redrawn"] < redrawn.loc["GaLU"]).all(axis=None)
-
-    outputs, script = kept["several_outputs"], several_outputs
-    means = outputs[outputs["network"] == "GaLU"].groupby("p")[["width", "parameters"]].mean()
+    outputs, script = harness.read(STUDY, STUDY.entry("several_outputs")), several_outputs
+    searched = outputs[(outputs["part"] == "search") & (outputs["network"] == "GaLU")]
+    means = searched.groupby("p")[["width", "parameters"]].mean()
     ours = (means["width"] / means["parameters"])[1:]  # one output needs no count
     m, d, p = script.PUBLISHED_SIZE, script.PUBLISHED_INPUTS, np.array(script.PUBLISHED["p"])
     theirs = np.array(script.PUBLISHED["GaLU"]) / ((1 - script.ERROR) * m * p / (d + p - 1))
     assert theirs[1:].max() < ours.min()
-
-    means_of_tasks = separable_and_parity.mean_errors(kept["separable_and_parity"])
-    errors = means_of_tasks.xs("linear", level="task").unstack("network")
-    assert (errors["GaLU, closed form"] > errors["GaLU"])[1:].all()
-    assert (errors["linear"] < 1.1 * errors["ReLU"]).all()
 
 
 @pytest.mark.slow
@@ -69,6 +74,132 @@ def test_quick_version(name: str, tmp_path: Path) -> None:
     entry = STUDY.entry(name)
     frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
     assert "|" in harness.findings(entry, harness.load(STUDY, entry), frame)
+
+
+# --- the table of statements -----------------------------------------------------------------
+
+
+def test_every_statement_has_a_place() -> None:
+    """All of the facts' numbers, each with a function, an experiment or a reason."""
+    numbers = " ".join(each.number for each in statements.STATEMENTS)
+    for kind, count in (("Lemma", 11), ("Theorem", 7), ("Figure", 4)):
+        for i in range(1, count + 1):
+            assert re.search(rf"\[L\] {kind} {i}\b", numbers), (kind, i)
+    for number in ("[L] Corollary 1", "[L] Table 1", "[C] Theorem 1", "[C] Lemma 1"):
+        assert number in numbers
+    for i in range(1, 6):
+        assert f"[C] Figure {i}" in numbers
+    assert "[C] Algorithm 1" in numbers
+    assert "[C] Section 5" in numbers
+    for each in statements.STATEMENTS:
+        assert each.place
+        assert each.experiments or each.checked or each.agrees, each.number
+        assert set(each.experiments) <= set(NAMES)
+
+
+def test_what_is_checked_has_rows() -> None:
+    checks = harness.read(STUDY, STUDY.entry("constants"))
+    named = {each.number for each in statements.STATEMENTS if each.checked}
+    assert set(checks["statement"]) == named
+    for name in named:
+        rows = checks[checks["statement"] == name]
+        assert constants.holds(rows)[~rows["slip"]].all(), name
+
+
+def test_links_of_the_table_lead_to_sections() -> None:
+    text = STUDY.readme().read_text("utf-8")
+    sections = {
+        "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-")
+        for title in re.findall(r"^## (.*)$", text, re.MULTILINE)
+    }
+    links = set(re.findall(r"\]\(#([^)]*)\)", text))
+    assert links
+    assert links <= sections
+
+
+# --- the published training ------------------------------------------------------------------
+
+LOSSES: dict[published_training.LossName, Callable[[Tensor, Tensor], Tensor]] = {
+    "squared": functional.mse_loss,
+    "hinge": lambda outputs, labels: hinge(outputs * labels).mean(),
+    "logistic": lambda outputs, labels: functional.softplus(-outputs * labels).mean(),
+    "cross-entropy": functional.cross_entropy,
+}
+
+
+@pytest.mark.parametrize("readout_only", [False, True])
+@pytest.mark.parametrize("kind", ["relu", "hard", "sigmoid"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_published_training_is_torchs(
+    loss: published_training.LossName, kind: Kind, readout_only: bool
+) -> None:
+    """Thirty steps of Adam on batches of all samples, against autograd and torch.optim."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5))
+    labels = rng.choice([-1.0, 1.0], (40, 1))
+    Y = np.eye(3)[rng.integers(3, size=40)] if loss == "cross-entropy" else labels
+    sizes = [5, 6, 6, Y.shape[1]]
+    ours, theirs = (
+        GatedLayers(sizes, kind, bias=True, readout_only=readout_only, seed=1) for _ in range(2)
+    )
+    taken = published_training.train_as_published(
+        ours, X, Y, loss, steps=30, rate=0.01, batch_size=40
+    )
+    assert taken == 30
+    inputs, targets = (torch.tensor(array, dtype=torch.float32) for array in (X, Y))
+    trained = [parameter for parameter in theirs.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.Adam(trained, lr=0.01)
+    for _ in range(30):
+        optimiser.zero_grad()
+        torch.autograd.backward(LOSSES[loss](theirs(inputs), targets))
+        optimiser.step()
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_batches_are_cut_from_permutations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sample once before any comes again; the last batch of a permutation is smaller."""
+    seen: list[Array] = []
+
+    def slopes(outputs: Array, targets: Array) -> Array:
+        seen.append(targets[:, 0].astype(int))
+        return 0 * outputs
+
+    monkeypatch.setitem(published_training.SLOPES, "squared", slopes)
+    network = GatedLayers([2, 3, 1], "hard", bias=False, seed=0)
+    targets = np.arange(10.0)[:, None]
+    published_training.train_as_published(
+        network, np.ones((10, 2)), targets, "squared", steps=6, batch_size=4
+    )
+    assert [len(batch) for batch in seen] == [4, 4, 2, 4, 4, 2]
+    for half in (seen[:3], seen[3:]):
+        assert sorted(np.concatenate(half)) == list(range(10))
+
+
+def test_who_watches_ends_the_training() -> None:
+    network = GatedLayers([2, 3, 1], "hard", bias=False, seed=0)
+    X, Y = np.ones((4, 2)), np.ones((4, 1))
+    taken = published_training.train_as_published(
+        network, X, Y, "squared", steps=5000, watch=lambda step: step == 2000
+    )
+    assert taken == 2000
+
+
+def test_adam_reaches_least_squares() -> None:
+    """A hard-gated network with its readout is as good as its closed form, and no better."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    network = GatedLayers([3, 5, 1], "hard", bias=False, seed=1)
+    gating = UnitGates(network.filters[0].double().numpy(), np.zeros(5), ">=")
+    best = galu.least_squares(X, gating.gates(X), y).loss
+    published_training.train_as_published(
+        network, X, y[:, None], "squared", steps=3000, rate=0.01, batch_size=60
+    )
+    found = published_training.squared_error(network, X, y[:, None])
+    assert best - 1e-6 <= found <= best * 1.01
+
+
+# --- parts of experiments --------------------------------------------------------------------
 
 
 def test_binary_search() -> None:
@@ -82,39 +213,34 @@ def test_binary_search() -> None:
     assert len(asked) <= 7
 
 
-def test_layers_by_hand() -> None:
-    """Two hidden layers; GaLU0 gates look at the network's input, and are not trained."""
-    layers = gated_layers.GatedLayers
-    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-    relu = layers([3, 4, 4, 2], "relu", bias=True, seed=1)
-    first, second, readout = relu.layers
-    torch.testing.assert_close(relu(x), readout(second(first(x).relu()).relu()))
-    gates_of: dict[gated_layers.Kind, Any] = {
-        "hard": lambda t: (t > 0).float(),
-        "sigmoid": torch.sigmoid,
-    }
-    for kind, gate in gates_of.items():
-        network: Any = layers([3, 4, 4, 2], kind, bias=True, sharpness=2.0, seed=1)
-        first, second, readout = network.layers
-        gates = [gate(x @ filters.T) for filters in network.filters]
-        torch.testing.assert_close(network(x), readout(second(first(x) * gates[0]) * gates[1]))
-        assert not network.filters.requires_grad
-    linear = layers([3, 4, 4, 2], "linear", bias=False, seed=1)
-    torch.testing.assert_close(linear(2 * x), 2 * linear(x))
+def test_squared_norm_absorbs_the_readout() -> None:
+    network = GatedLayers([3, 4, 1], "hard", bias=False, seed=0)
+    hidden, readout = (
+        layer.weight.detach().double().numpy()
+        for layer in network.layers
+        if isinstance(layer, nn.Linear)
+    )
+    absorbed = readout[0][:, None] * hidden
+    assert noisy_clusters.squared_norm(network) == pytest.approx(np.sum(absorbed**2))
 
 
-def test_adam_reaches_least_squares() -> None:
-    """A hard-gated network with its readout is as good as its closed form, and no better."""
-    layers = gated_layers
+def test_separable_data_keep_the_margin() -> None:
+    X, y = separable_and_parity.separable(500, 10, np.random.default_rng(0))
+    assert X.shape == (500, 10)
+    w = np.random.default_rng(0).normal(size=(1, 10))
+    w /= np.linalg.norm(w)
+    np.testing.assert_array_equal(np.sign(X @ w[0]), y)
+    assert np.abs(X @ w[0]).min() >= 0.01
+    bits, parity = separable_and_parity.parity(50, 6, np.random.default_rng(0))
+    np.testing.assert_array_equal([np.prod(row) for row in bits], parity)
+
+
+def test_exact_fit_of_clusters() -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
-    network = layers.GatedLayers([3, 5, 1], "hard", bias=False, seed=1)
-    gating = UnitGates(network.filters[0].double().numpy(), np.zeros(5))
-    best = galu.least_squares(X, gating.gates(X), y).loss
-    inputs, targets = layers.as_tensors(X, y[:, None])
-    loss = torch.nn.functional.mse_loss
-    found = layers.train(network, inputs, targets, loss, steps=500, rate=0.05)
-    assert found == pytest.approx(best, rel=1e-2)
+    train, test, coef = rng.normal(size=(5, 8)), rng.normal(size=(3, 8)), rng.normal(size=8)
+    outputs, error = clustered.predictions(train, train @ coef, test)
+    np.testing.assert_allclose(outputs, test @ np.linalg.pinv(train) @ train @ coef, atol=1e-10)
+    assert error < 1e-10
 
 
 def test_slope_of_the_gap() -> None:

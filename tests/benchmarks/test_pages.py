@@ -32,10 +32,12 @@ def test_the_replication_is_of_the_tables_that_are_kept() -> None:
     study = catalogue.study("lippl2022")
     tables = values.Tables.read(catalogue.HOME / "results" / study.name)
     with style():
-        beyond = figures.beyond_plots(tables)
-    text = page.markdown(page.findings(tables), beyond)
+        paper, beyond = figures.paper_plots(values.all_values(tables)), figures.beyond_plots(tables)
+    facts = page.findings(tables)
+    text = page.markdown(facts, paper, beyond)
     assert study.readme().read_text("utf-8") == text
-    assert study.readme().with_name("EXACT.md").read_text("utf-8") == page.exact_page()
+    summary = study.readme().with_name("SUMMARY.md").read_text("utf-8")
+    assert summary == page.summary_page(facts)
     for picture in re.findall(r"pictures/lippl2022/([\w.-]+)", text):
         assert (catalogue.HOME / "pictures" / study.name / picture).is_file()
 

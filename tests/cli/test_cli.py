@@ -19,7 +19,7 @@ import typer
 from implicit_bias import GLNSVC, GLNClassifier
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig
 from implicit_bias.runs.models import load_data
 from implicit_bias.saved_models import load_model, save_model
 from implicit_bias.training import history, limit, minibatch
@@ -489,7 +489,38 @@ def test_published_cell(tmp_path: Path) -> None:
         *["--units", "10", "--hyperplanes", "1"],
         folder=tmp_path,
     )
-    svm = {row["model"]: row for row in result["models"]}["svm-gln"]
+    models = {row["model"]: row for row in result["models"]}
+    assert result["setting"]["momentum"] == 0
+    # The released validation accuracy of the network, to the digit.
+    assert round(1 - models["gd-gln"]["error"], 6) == 0.839
+    svm = models["svm-gln"]
     assert svm["optimum"] == pytest.approx(1.711793418, rel=1e-6)
     assert svm["gap"] < 1e-6
     assert 1 - svm["error"] == pytest.approx(0.849583, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("IMPLICIT_BIAS_DATA" not in os.environ, reason="needs MNIST")
+@pytest.mark.parametrize(
+    ("options", "released"),
+    [
+        ("--units 20 --hyperplanes 2 --threshold random --seed 2", 0.83275),
+        ("--units 10 --momentum 0.9", 0.8365),
+    ],
+)
+def test_networks_of_released_cells(tmp_path: Path, options: str, released: float) -> None:
+    """`--seed`, `--threshold` and `--momentum` as the released tables have them."""
+    result = run_json(
+        *["compare", "--dataset", "mnist", "--protocol", "lippl2022", "--train-size", "500"],
+        *["--models", "gd-gln,svm-gln", *options.split()],
+        folder=tmp_path,
+    )
+    network = {row["model"]: row for row in result["models"]}["gd-gln"]
+    assert round(1 - network["error"], 6) == released
+
+
+def test_a_protocol_has_its_own_defaults(tmp_path: Path) -> None:
+    small = ["compare", *SMALL, "--models", "gd-gln,svm-gln"]
+    assert run_json(*small, folder=tmp_path)["setting"]["momentum"] == 0.9
+    assert RunConfig().momentum == 0.9
+    assert PROTOCOL_DEFAULTS["lippl2022"]["momentum"] == 0

@@ -91,6 +91,30 @@ def test_all_gates_closed() -> None:
     assert not found.coef.any()
 
 
+def test_decision() -> None:
+    X, y, gates = normal(M, D), normal(M, seed=2), hard(K).gates(normal(M, D))
+    fit = galu.least_squares(X, gates, y)
+    np.testing.assert_array_equal(fit.decision(X, gates), gated_linear(X, gates, fit.coef))
+    assert np.mean((fit.decision(X, gates) - y) ** 2) == pytest.approx(fit.loss)
+    with pytest.raises(ValueError, match="rows"):
+        fit.decision(X, gates[1:])
+    with pytest.raises(ValueError, match="features"):
+        fit.decision(X[:, 1:], gates)
+
+
+@pytest.mark.parametrize("n_units", [3, 40])
+def test_ridge(n_units: int) -> None:
+    """Both ways to the solution, by few features and by few samples."""
+    X, Y, gates = normal(M, D), normal(M, 2, seed=2), hard(n_units).gates(normal(M, D))
+    phi = features(X, gates)
+    expected = np.linalg.solve(phi.T @ phi + 0.3 * np.eye(phi.shape[1]), phi.T @ Y)
+    fit = galu.least_squares(X, gates, Y, ridge=0.3)
+    np.testing.assert_allclose(fit.coef.reshape(2, -1).T, expected, atol=1e-10)
+    assert fit.loss == pytest.approx(np.mean((Y - phi @ expected) ** 2))
+    with pytest.raises(ValueError, match="ridge"):
+        galu.least_squares(X, gates, Y, ridge=-1.0)
+
+
 def test_rows_must_fit() -> None:
     X, gates, y = normal(M, D), np.ones((M - 1, K)), normal(M)
     with pytest.raises(ValueError, match="X, gates, y must have one row a sample, got 60, 59, 60"):
@@ -118,7 +142,7 @@ def test_rank_of_gaussian_data(n_filters: int, firing: object) -> None:
     X = normal(M, D)
     gating = UnitGates(normal(n_filters, D, seed=1), np.zeros(n_filters), firing)  # type: ignore[arg-type]
     found = galu.least_squares(X, gating.gates(X), normal(M, seed=2))
-    assert found.rank == galu.gaussian_rank(M, n_filters, D)
+    assert found.rank == galu.largest_rank(M, n_filters, D)
 
 
 def test_rank_with_closed_gates() -> None:
@@ -128,7 +152,7 @@ def test_rank_with_closed_gates() -> None:
     silent = int(np.sum(~gates.any(axis=1)))
     assert silent > 0
     assert galu.least_squares(X, gates, np.ones(200)).rank == 200 - silent
-    assert galu.gaussian_rank(200, 3, 100) == 200
+    assert galu.largest_rank(200, 3, 100) == 200
 
 
 # --- the kernel ------------------------------------------------------------------------------
@@ -162,6 +186,35 @@ def test_convergence_rate_of_finite_gates() -> None:
             for seed in range(200)
         ]
         assert np.mean(squares) == pytest.approx(np.sum(both * (1 - both) * inner**2) / k, rel=0.15)
+
+
+@pytest.mark.parametrize(("m", "d"), [(10, 5), (200, 40), (50, 30), (30, 200)])
+def test_khatri_rao_bound(m: int, d: int) -> None:
+    """Against the product itself, row by row; below lambda(X), and below the sharper bound."""
+    X = sphere(m, d)
+    products = np.stack([np.kron(x, x) for x in X])
+    smallest = np.linalg.svd(products, compute_uv=False)[-1]
+    bound = galu.khatri_rao_bound(X)
+    assert bound == pytest.approx(smallest**2 / (2 * math.pi), abs=1e-10)
+    assert bound <= galu.smallest_eigenvalue(X)
+    assert math.pi / 2 * bound <= galu.eigenvalue_bound(X) + 1e-12
+    assert galu.coherence_bound(X) <= galu.eigenvalue_bound(X)
+
+
+def test_khatri_rao_bound_at_the_sizes_of_the_facts() -> None:
+    """For m = 200, d = 40, 80, 160, 320: .038 .088 .122 .139 (lambda .135 .195 .230 .260)."""
+    found = [
+        (galu.khatri_rao_bound(X), galu.smallest_eigenvalue(X))
+        for X in (sphere(200, d) for d in (40, 80, 160, 320))
+    ]
+    expected = [(0.038, 0.135), (0.088, 0.195), (0.122, 0.230), (0.139, 0.260)]
+    np.testing.assert_allclose(found, expected, atol=0.006)
+
+
+def test_khatri_rao_bound_is_vacuous_for_many_inputs() -> None:
+    """Products of d inputs span d (d + 1) / 2 dimensions."""
+    assert galu.khatri_rao_bound(sphere(16, 5)) == 0.0
+    assert galu.khatri_rao_bound(sphere(15, 5)) > 0.0
 
 
 @pytest.mark.parametrize(("m", "d"), [(2, 2), (20, 5), (50, 30), (30, 200)])
@@ -216,7 +269,78 @@ def test_sufficient_width_of_hopeless_data() -> None:
         galu.sufficient_width(X, failure=1.0)
 
 
+def test_constant_of_lemma_1() -> None:
+    """8 as printed, 2 / log(e / 2) = 6.518 by its own inequality."""
+    X = sphere(12, 6)
+    ratio = np.linalg.norm(X, 2) ** 2 / galu.smallest_eigenvalue(X)
+    printed = galu.sufficient_width(X, 0.1, constant=galu.PUBLISHED_CHERNOFF)
+    assert printed == math.ceil(8 * ratio * math.log(120))
+    assert pytest.approx(6.518, abs=1e-3) == galu.CHERNOFF
+    assert galu.sufficient_width(X, 0.1) == math.ceil(galu.CHERNOFF * ratio * math.log(120))
+    k = galu.sufficient_width(X, 0.1)
+    assert galu.chernoff_failure(X, k) <= 0.1 < galu.chernoff_failure(X, k - 1)
+    exponent = k / (2 * ratio)
+    assert galu.chernoff_failure(X, k) == pytest.approx(12 * (math.e / 2) ** -exponent)
+
+
+def test_failures_of_lemma_1() -> None:
+    """At widths where the bound is below 1 no more draws fail than it allows."""
+    X = sphere(6, 4)
+    half = galu.smallest_eigenvalue(X) / 2
+    for k in (20, 60, 100):
+        failed = [
+            np.linalg.eigvalsh(galu.gated_gram(X, hard(k, 4, seed).gates(X)))[0] <= k * half
+            for seed in range(300)
+        ]
+        assert np.mean(failed) <= galu.chernoff_failure(X, k)
+
+
+def test_constants_of_lemma_2_and_corollary_1() -> None:
+    width = galu.sphere_width(400, 20, 0.1, c1=0.5)
+    assert width == math.ceil(64 * math.pi / 0.25 * 20 * math.log(4000))
+    samples = galu.memorised_samples(10**6, 20, 0.1, c1=0.5, c2=0.4)
+    assert samples == math.floor(10**6 * 20 * 0.25 / (64 * math.pi) / math.log(0.4 * 400 / 0.1))
+    # The corollary is the lemma read backwards: m' <= c2 d^2 samples need no more than this width.
+    few = galu.memorised_samples(30_000, 20, 0.1, c1=0.5, c2=0.4)
+    assert 20 <= few <= 0.4 * 20**2
+    assert galu.sphere_width(few, 20, 0.1, c1=0.5) <= 30_000
+
+
 # --- gradient descent ------------------------------------------------------------------------
+
+
+def test_theorem_1() -> None:
+    """By its own step and time, at its own width; and no faster than its sharper rate."""
+    X, y = sphere(8, 6), np.sign(normal(8, seed=1))
+    k = galu.sufficient_width(X, constant=galu.PUBLISHED_CHERNOFF)
+    gates = hard(k, 6).gates(X)
+    step = galu.published_step(X, k)
+    assert step <= 1 / np.linalg.eigvalsh(galu.gated_gram(X, gates))[-1]
+    distance = float(np.sum(galu.least_squares(X, gates, y).coef ** 2))
+    for accuracy in (1e-2, 1e-6):
+        steps = galu.sufficient_steps(X, k, distance_square=distance, accuracy=accuracy)
+        R, smallest = np.linalg.norm(X, 2) ** 2, galu.smallest_eigenvalue(X)
+        expected = 2 * R / smallest * math.log(k * R * distance / (8 * accuracy))
+        assert steps == math.ceil(expected)
+        losses = galu.gradient_descent(X, gates, y, step_size=step, steps=steps + 20)
+        assert (losses[steps:] / 2 <= accuracy).all()  # F is half the mean square
+    bound = galu.rate_bound(k * smallest / 2, step_size=step, steps=steps + 20)
+    np.testing.assert_allclose(bound, (1 - smallest / (2 * R)) ** (2 * np.arange(steps + 21)))
+    assert (losses <= losses[0] * bound * (1 + 1e-9)).all()
+
+
+def test_the_null_space_never_decays() -> None:
+    """Steps stay in the row space of the features, so a start outside it keeps its distance."""
+    X, y = sphere(8, 6), normal(8, seed=1)
+    phi = features(X, hard(20, 6).gates(X))
+    step = 1 / np.linalg.norm(phi, 2) ** 2
+    least = np.linalg.pinv(phi) @ y
+    start = normal(120, seed=3)
+    outside = start - np.linalg.pinv(phi) @ (phi @ start)
+    w = start
+    for _ in range(20_000):
+        w = w - step * phi.T @ (phi @ w - y)
+    np.testing.assert_allclose(w, least + outside, atol=1e-6)
 
 
 def test_gradient_descent_as_predicted() -> None:

@@ -14,25 +14,29 @@ from torch.nn import functional
 
 from implicit_bias.problem import MarginProblem
 from implicit_bias.theory import gradient_gram as module
+from implicit_bias.theory.dual_kernels import HERMITE_TERMS, Dual, hermite_coefficients
 from implicit_bias.theory.gated_least_squares import limit_kernel
 from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
+    INITIALISATIONS,
+    KINKS,
     Activation,
-    Dual,
-    activation_gram,
     circle_eigenvalues,
     circle_points,
     correlations,
     eigenvalue_bounds,
     eigenvalues,
+    finite_eigenvalues,
+    finite_gram,
     gaussian_weights,
-    hermite_coefficients,
     infinite_gram,
     normalise,
     polynomial,
     polynomial_rank,
     preprocess,
     separation,
+    smoothed_points,
+    sphere_eigenvalues,
 )
 from implicit_bias.validation import Array
 
@@ -42,7 +46,6 @@ RHO = np.linspace(-1, 1, 41)
 SINE = Activation("sine", torch.sin)
 ERF = Activation("erf", torch.erf)
 SMOOTH = ["swish", "tanh", "quadratic", "cubic"]
-KINKS = {"relu": 1, "leaky-relu": 1, "selu": 1, "elu": 2}
 
 
 def samples(n: int, d: int, seed: int = 0) -> Array:
@@ -67,9 +70,77 @@ def test_gram_is_that_of_the_gradients(phi: Activation) -> None:
         for x in X
     ]
     jacobian = torch.stack(gradients)
-    gram = activation_gram(X, phi, [weights.detach()])
+    gram = finite_gram(X, phi, [weights.detach()])
     np.testing.assert_allclose(gram, (jacobian @ jacobian.T).numpy(), atol=TIGHT)
     np.testing.assert_array_equal(gram, gram.T)
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_gram_has_the_squares_of_the_readouts(name: str) -> None:
+    """Equation 2 by the gradients themselves; with classes, biases and trained readouts, too."""
+    X, phi = samples(5, 3), ACTIVATIONS[name]
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn((7, 3), generator=generator, dtype=torch.float64).requires_grad_(True)
+    readouts = torch.randn((7, 2), generator=generator, dtype=torch.float64).requires_grad_(True)
+    biases = torch.randn(7, generator=generator, dtype=torch.float64)
+    hidden = phi.value(torch.tensor(X) @ weights.T + biases)
+    outputs = (hidden @ readouts / math.sqrt(7)).T.reshape(-1)  # class after class
+    rows = [torch.autograd.grad(u, (weights, readouts), retain_graph=True) for u in outputs]
+    first = torch.stack([row[0].reshape(-1) for row in rows]).numpy()
+    second = torch.stack([row[1].reshape(-1) for row in rows]).numpy()
+    whole = finite_gram(X, phi, [weights.detach()], readouts=readouts, biases=biases)
+    np.testing.assert_allclose(whole, first @ first.T, atol=TIGHT)
+    both = finite_gram(
+        X, phi, [weights.detach()], readouts=readouts, biases=biases, train_readouts=True
+    )
+    np.testing.assert_allclose(both, first @ first.T + second @ second.T, atol=TIGHT)
+    single = finite_gram(X, phi, [weights.detach()], readouts=readouts[:, 1], biases=biases)
+    np.testing.assert_allclose(single, whole[5:, 5:], atol=TIGHT)
+
+
+def test_readouts_follow_the_blocks_of_weights() -> None:
+    X, tanh = samples(4, 3), ACTIVATIONS["tanh"]
+    weights = torch.cat(list(gaussian_weights(50, 3)))
+    readouts = torch.linspace(-2, 2, 50, dtype=torch.float64)
+    whole = finite_gram(X, tanh, [weights], readouts=readouts)
+    parts = finite_gram(X, tanh, torch.split(weights, 7), readouts=readouts)
+    np.testing.assert_allclose(parts, whole, atol=TIGHT)
+    for wrong in (readouts[:10], torch.ones(60, dtype=torch.float64)):
+        with pytest.raises(ValueError, match="readouts"):
+            finite_gram(X, tanh, [weights], readouts=wrong)
+        with pytest.raises(ValueError, match="biases"):
+            finite_gram(X, tanh, [weights], biases=wrong)
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_eigenvalues_without_squaring(name: str) -> None:
+    X, phi = samples(6, 3), ACTIVATIONS[name]
+    weights = torch.cat(list(gaussian_weights(40, 3)))
+    readouts = torch.linspace(-2, 2, 40, dtype=torch.float64)
+    expected = eigenvalues(finite_gram(X, phi, [weights], readouts=readouts))
+    found = finite_eigenvalues(X, phi, torch.split(weights, 9), readouts=readouts)
+    np.testing.assert_allclose(found, expected, atol=TIGHT)
+    few = finite_eigenvalues(X, phi, [weights[:1]])
+    np.testing.assert_allclose(few, eigenvalues(finite_gram(X, phi, [weights[:1]])), atol=TIGHT)
+    with pytest.raises(ValueError, match="no units"):
+        finite_eigenvalues(X, phi, [])
+
+
+def test_eigenvalues_far_below_the_rounding_of_a_matrix() -> None:
+    """At a width of one, rank 2: what is 0 is below 1e-30 of the largest, not below 1e-16."""
+    X = circle_points(9, 2)
+    values = finite_eigenvalues(X, polynomial([0.0, 0.0, 1.0]), gaussian_weights(30, 2))
+    assert values[2] > 1e-3 * values[0]
+    assert (values[3:] < 1e-28 * values[0]).all()
+
+
+@pytest.mark.parametrize("name", INITIALISATIONS)
+def test_initialisations_have_their_variances(name: str) -> None:
+    weights, biases, readouts = INITIALISATIONS[name].draw(4000, 5, seed=2)
+    expected = {"dzps": (1.0, 0.0), "fan-in": (0.2, 0.01), "fan-out": (1 / 4000, 1 / 4000)}[name]
+    assert float(weights.var()) == pytest.approx(expected[0], rel=0.05)
+    assert float(biases.var()) == pytest.approx(expected[1], rel=0.1)
+    assert float(readouts.var()) == pytest.approx(1.0, rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["relu", "swish"])
@@ -80,7 +151,7 @@ def test_gram_is_that_of_a_margin_problem_with_the_gates(name: str) -> None:
     y = np.array([1.0, -1.0] * 3)
     problem = MarginProblem(X, y, gates, groups=np.zeros(8, dtype=int))
     expected = np.outer(y, y) * problem.gram(0)
-    np.testing.assert_allclose(activation_gram(X, phi, [weights]), expected, atol=TIGHT)
+    np.testing.assert_allclose(finite_gram(X, phi, [weights]), expected, atol=TIGHT)
 
 
 def test_blocks_hold_few_gates_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +162,11 @@ def test_blocks_hold_few_gates_and_change_nothing(monkeypatch: pytest.MonkeyPatc
         return torch.tanh(z)
 
     X = samples(7, 4)
-    whole = activation_gram(X, Activation("seen", seen), gaussian_weights(1000, 4))
+    whole = finite_gram(X, Activation("seen", seen), gaussian_weights(1000, 4))
     assert sizes == [7000]
     sizes.clear()
     monkeypatch.setattr(module, "BLOCK", 100)
-    blocks = activation_gram(X, Activation("seen", seen), gaussian_weights(1000, 4))
+    blocks = finite_gram(X, Activation("seen", seen), gaussian_weights(1000, 4))
     assert max(sizes) <= 100
     assert sum(sizes) == 7000
     np.testing.assert_allclose(blocks, whole, atol=TIGHT)
@@ -112,9 +183,9 @@ def test_weights_come_in_blocks_of_one_stream() -> None:
 
 def test_weights_must_fit() -> None:
     with pytest.raises(ValueError, match="no units"):
-        activation_gram(samples(3, 2), SINE, [])
+        finite_gram(samples(3, 2), SINE, [])
     with pytest.raises(ValueError, match=r"X has 2 features, but weights have the shape \(8, 3\)"):
-        activation_gram(samples(3, 2), SINE, gaussian_weights(8, 3))
+        finite_gram(samples(3, 2), SINE, gaussian_weights(8, 3))
 
 
 @pytest.mark.parametrize("name", ["relu", "selu", "elu", "swish", "tanh"])
@@ -122,7 +193,7 @@ def test_finite_width_goes_to_infinite_width(name: str) -> None:
     X, phi = samples(10, 5), ACTIVATIONS[name]
     limit = infinite_gram(X, phi)
     errors = [
-        np.abs(activation_gram(X, phi, gaussian_weights(width, 5)) - limit).max()
+        np.abs(finite_gram(X, phi, gaussian_weights(width, 5)) - limit).max()
         for width in (2**8, 2**16)
     ]
     # 16 times smaller on average; four standard deviations are below 4 max phi'^2 / 2^8.
@@ -208,9 +279,44 @@ def test_gram_at_infinite_width() -> None:
         infinite_gram(X, ACTIVATIONS["relu"], hidden_layers=0)
 
 
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_classes_and_trained_readouts_at_infinite_width(name: str) -> None:
+    X, phi, width = samples(5, 3), ACTIVATIONS[name], 2**16
+    generator = torch.Generator().manual_seed(1)
+    readouts = torch.randn((width, 2), generator=generator, dtype=torch.float64)
+    finite = finite_gram(X, phi, gaussian_weights(width, 3), readouts=readouts, train_readouts=True)
+    limit = infinite_gram(X, phi, readouts=np.eye(2), train_readouts=True)
+    np.testing.assert_allclose(finite, limit, atol=0.05)
+    assert (limit[:5, 5:] == 0).all()
+    hidden = limit[:5, :5] - infinite_gram(X, phi)
+    np.testing.assert_allclose(hidden, phi.dual(X @ X.T), atol=1e-7)
+    np.testing.assert_allclose(infinite_gram(X, phi, readouts=4.0), 4 * infinite_gram(X, phi))
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 4, 7])
+@pytest.mark.parametrize("name", ["tanh", "swish", "cubic"])
+def test_eigenvalues_by_harmonics(name: str, dimension: int) -> None:
+    phi = ACTIVATIONS[name]
+    X = samples(12, dimension)
+    lifted = np.hstack([X, np.zeros((12, 2))])
+    expected = eigenvalues(infinite_gram(X, phi))
+    np.testing.assert_allclose(sphere_eigenvalues(lifted, phi), expected, atol=CLOSE * expected[0])
+    with pytest.raises(ValueError, match="kink"):
+        sphere_eigenvalues(X, ACTIVATIONS["relu"])
+
+
+def test_eigenvalues_by_harmonics_are_those_of_the_circle() -> None:
+    """Far below the rounding of a matrix: 1e-17 of the largest."""
+    tanh = ACTIVATIONS["tanh"]
+    found = sphere_eigenvalues(circle_points(64), tanh)
+    expected = circle_eigenvalues(tanh, 128)[:64] / 2
+    assert found[-1] < 1e-17 * found[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize("phi", [*map(ACTIVATIONS.get, SMOOTH), SINE], ids=lambda phi: phi.name)
 def test_kappa_is_its_hermite_series(phi: Activation) -> None:
-    powers = RHO[:, None] ** np.arange(module.HERMITE_TERMS)
+    powers = RHO[:, None] ** np.arange(HERMITE_TERMS)
     np.testing.assert_allclose(powers @ phi.hermite_squares, phi.kappa(RHO), atol=CLOSE)
 
 
@@ -302,15 +408,40 @@ def test_separation_of_samples_that_nearly_coincide() -> None:
         separation([[1.0, 0.0]])
 
 
-def test_preprocessing_separates_opposite_samples() -> None:
+def test_preprocessing_scales_fills_and_appends() -> None:
+    """The paper's: one scale for all rows, a coordinate that fills up, a constant."""
     X = circle_points(10, arc=2 * math.pi)
     assert separation(X) == pytest.approx(0.0, abs=CLOSE)
-    prepared = preprocess(3 * X)
+    rows = np.vstack([3 * X, 1.5 * X[:1]])
+    prepared = preprocess(rows)
+    assert prepared.shape == (11, 12)
+    np.testing.assert_allclose(prepared[:, :10], rows / (3 * math.sqrt(2)), atol=TIGHT)
+    np.testing.assert_allclose(prepared[:10, 10], 0.0, atol=TIGHT)
+    np.testing.assert_allclose(prepared[10, 10] ** 2, 0.5 - 0.125, atol=TIGHT)
+    np.testing.assert_allclose(prepared[:, 11], math.sqrt(0.5), atol=TIGHT)
     np.testing.assert_allclose(np.linalg.norm(prepared, axis=1), 1, atol=TIGHT)
-    np.testing.assert_allclose(prepared @ prepared.T, (1 + X @ X.T) / 2, atol=TIGHT)
-    assert separation(prepared) > 0.4
-    with pytest.raises(ValueError, match="row 1 of X is zero"):
-        preprocess([[1.0, 0.0], [0.0, 0.0]])
+    assert (prepared @ prepared.T > -TIGHT).all()
+    assert separation(prepared[:10]) > 0.4
+    assert preprocess([[1.0, 0.0], [0.0, 0.0]])[1] == pytest.approx([0, 0, 0.5**0.5, 0.5**0.5])
+    with pytest.raises(ValueError, match="zero"):
+        preprocess([[0.0, 0.0], [0.0, 0.0]])
+
+
+def test_separation_after_preprocessing_is_that_of_the_distance() -> None:
+    X = preprocess(np.random.default_rng(1).standard_normal((9, 3)))
+    distance = min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(X, 2))
+    expected = distance * math.sqrt(1 - distance**2 / 4)
+    assert separation(X) == pytest.approx(expected, rel=1e-9)
+    assert distance / math.sqrt(2) <= separation(X) < distance
+
+
+def test_smoothed_points_stay_in_their_span() -> None:
+    X = circle_points(6)
+    near = smoothed_points(X, 0.1, seed=3)
+    np.testing.assert_allclose(np.linalg.norm(near, axis=1), 1, atol=TIGHT)
+    assert np.linalg.matrix_rank(np.vstack([X, near]), tol=1e-9) == 2
+    assert 0.01 < float(np.linalg.norm(near - X, axis=1).mean()) < 0.3
+    np.testing.assert_allclose(smoothed_points(X, 0.0), X, atol=TIGHT)
 
 
 def test_opposite_samples_cost_relu_its_odd_frequencies() -> None:
@@ -348,7 +479,7 @@ def test_zero_eigenvalues_of_polynomials(
     phi = polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
     basis, _ = np.linalg.qr(rng.standard_normal((6, dimension)))
     lifted = X @ basis.T
-    gram = activation_gram(lifted, phi, gaussian_weights(500, 6))
+    gram = finite_gram(lifted, phi, gaussian_weights(500, 6))
     assert np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == rank
 
 
@@ -420,6 +551,42 @@ def test_decay_of_tanh_on_the_circle() -> None:
 def test_closed_form_on_the_circle_needs_a_smooth_activation() -> None:
     with pytest.raises(ValueError, match="relu fall too slowly: it has a kink"):
         circle_eigenvalues(ACTIVATIONS["relu"], 10)
+
+
+@pytest.mark.parametrize(("name", "order"), KINKS.items())
+def test_kinks_are_where_the_derivative_jumps(name: str, order: int) -> None:
+    """Condition J_r: one-sided derivatives at 0 by autograd; those of ReLU and ELU jump by 1."""
+    jumps = []
+    for side in (-1e-9, 1e-9):
+        z = torch.tensor(side, dtype=torch.float64, requires_grad=True)
+        value = ACTIVATIONS[name].value(z)
+        found = [float(value.detach())]
+        for _ in range(2):
+            if not value.requires_grad:
+                found.append(0.0)
+                continue
+            (value,) = torch.autograd.grad(value, z, create_graph=True)
+            found.append(float(value.detach()))
+        jumps.append(found)
+    below, above = (np.array(found) for found in jumps)
+    steps = np.abs(above - below)
+    assert (steps[:order] < 1e-6).all()
+    assert steps[order] > 0.5
+    if name in ("relu", "elu"):
+        assert steps[order] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_displayed_elu_is_another_function() -> None:
+    """A slip of the paper: min(x, 0) (e^x - 1) has a jump in its first derivative."""
+    z = torch.tensor(-1e-9, dtype=torch.float64, requires_grad=True)
+    (displayed,) = torch.autograd.grad(z * torch.expm1(z), z)
+    assert abs(float(displayed)) < 1e-6
+    assert float(ACTIVATIONS["elu"].derivative(z)) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_old_name_of_the_finite_gram_matrix() -> None:
+    with pytest.warns(DeprecationWarning, match="finite_gram"):
+        assert module.activation_gram is finite_gram
 
 
 @pytest.mark.parametrize("name", KINKS)

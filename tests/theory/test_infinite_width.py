@@ -19,7 +19,7 @@ from implicit_bias.theory.arrangement import (
     maximise,
 )
 from implicit_bias.theory.infinite_width import certify, max_margin
-from implicit_bias.theory.sphere_search import ascend, upper_bound
+from implicit_bias.theory.sphere_search import ascend, flipped, relax, upper_bound
 from implicit_bias.validation import Array
 
 GAP = 1e-6
@@ -165,8 +165,30 @@ def test_bounds_of_any_dimension_hold(seed: int) -> None:
     function = some_function(3, 12, seed).without_flat_lines()
     peaks = maximise(function)
     points, values = ascend(function, unit(np.random.default_rng(seed).normal(size=(500, 3))))
-    assert values.max() <= peaks.upper <= upper_bound(function, points[values.argmax()])
+    assert upper_bound(function) <= function.size * (1 + 1e-11)
+    assert values.max() <= peaks.upper <= upper_bound(function)
     np.testing.assert_allclose(np.abs(function.values(points)), values)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_relaxation_is_above_h_and_its_slopes_are_those_of_lifted_directions(seed: int) -> None:
+    """Where W = w w', what stands for |<u, w>| is |<u, w>|; in general sqrt(u' W u) >= ||W u||."""
+    function = some_function(6, 15, seed).without_flat_lines()
+    found, other = relax(function), relax(flipped(function))
+    points = unit(np.random.default_rng(seed).normal(size=(20_000, 6)))
+    assert function.values(points).max() <= found.bound
+    assert (-function.values(points)).max() <= other.bound
+    value = function.offset @ found.mean + function.kinks @ found.distances
+    assert value <= found.bound
+    assert value == pytest.approx(found.bound, rel=0.05)
+
+
+def test_relaxation_of_one_rising_line_and_of_a_linear_function_is_exact() -> None:
+    """Max |<u, w>| = 1 and max <c, w> = ||c||."""
+    one = Kinked(np.zeros(4), np.eye(1, 4), np.ones(1))
+    assert relax(one).bound == pytest.approx(1.0, abs=1e-6)
+    linear = Kinked(np.array([3.0, 0.0, 4.0]), np.zeros((0, 3)), np.zeros(0))
+    assert relax(linear).bound == pytest.approx(5.0, rel=1e-6)
 
 
 # The maximum margin.
@@ -305,6 +327,37 @@ def test_higher_ranks_are_bounded_not_optimal() -> None:
     assert not solution.exact
     assert 0 < solution.certificate.lower < solution.certificate.upper
     assert np.min(y * solution.decision(X)) == pytest.approx(1.0)
+    # The dual variables have the value of the lower bound, and no direction beats them.
+    assert solution.alpha.sum() == pytest.approx(solution.certificate.lower, rel=1e-9)
+    function = solution.problem.dual_function(solution.alpha)
+    assert attack(function, 20_000, 0) <= solution.certificate.dual_norms[0] <= 1 + 1e-9
+    assert "best provable" in solution.statement
+    # Dual variables of the linear program alone prove less.
+    first = next(point.lower for point in solution.history if point.lower > 0)
+    assert solution.certificate.lower > first
+    assert [point.lower for point in solution.history] == sorted(
+        point.lower for point in solution.history
+    )
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.5])
+def test_bounds_beyond_rank_five_contain_the_optimum_of_rank_three(C: float) -> None:
+    """Data of rank 3 and a sixth direction in which nothing happens, nearly: the same optimum."""
+    X, y = planar(12, 3)
+    low = max_margin(X, y, C)
+    rng = np.random.default_rng(0)
+    lifted = np.column_stack([X, 1e-7 * rng.normal(size=(12, 3))])
+    high = max_margin(lifted, y, C, max_rounds=15)
+    assert high.problem.rank == 6
+    assert not high.exact
+    assert high.certificate.lower <= low.certificate.upper * (1 + 1e-4)
+    assert high.certificate.upper >= low.certificate.lower * (1 - 1e-4)
+
+
+def test_statements_say_what_is_proven() -> None:
+    X, y = planar(10, 0)
+    assert "certified" in max_margin(X, y).statement
+    assert "No network" in max_margin([[1, 2], [1, 2]], [1, -1]).statement
 
 
 # Degenerate data.
@@ -513,6 +566,15 @@ def test_grade_of_a_random_network() -> None:
     better = certify((np.vstack([weights, grade.escape]), np.append(readout, 0)), X, y)
     assert better.refit_norm == pytest.approx(grade.escape_norm, rel=1e-6)
     assert better.refit_norm < grade.refit_norm
+
+
+def test_a_network_that_does_not_separate_lacks_a_unit() -> None:
+    """Without a separator alpha has sum 1, and the oracle is above 0."""
+    X, y = planar(15, 1)
+    grade = certify(([[1.0, 0.0, 0.0]], [1.0]), X, y)
+    assert grade.refit_norm == np.inf
+    assert grade.alpha.sum() == pytest.approx(1.0)
+    assert grade.escape_value > 0
 
 
 def test_grade_of_a_torch_network() -> None:

@@ -1,12 +1,12 @@
-"""Parities: the distributions, the lower bound for linear methods, and the first gradient step."""
+"""Parities: the distributions, strips of digits, and the lower bounds for linear methods."""
 
 import math
 
 import numpy as np
 import pytest
+import torch
 
-from benchmarks.daniely2020.digit_strips import strips
-from benchmarks.daniely2020.network import ParityConfig, train_parity
+from benchmarks.daniely2020.digit_strips import draw_strips
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.gating import UnitGates
 from implicit_bias.problem import MarginProblem
@@ -16,12 +16,11 @@ from implicit_bias.theory.sparse_parities import (
     ParityDistribution,
     cube,
     error_of_parity,
-    gate_correlations,
     guaranteed_correlation,
     hinge_loss,
     hinge_lower_bound,
     least_hinge_loss,
-    limiting_correlations,
+    published_lower_bound,
     sets_of_size,
     walsh_coefficients,
 )
@@ -118,25 +117,25 @@ def test_cubes_too_large_or_small(n_bits: int) -> None:
 
 def test_strips_are_images_side_by_side_with_the_parity_of_their_sum() -> None:
     images = load_digits(positive=EVEN, negative=ODD, append_constant=False)
-    data = strips(images, 3, 50, random_state=4)
-    assert data.image_shape == (8, 24)
+    data = draw_strips(images, 3, 50, seed=4)
     drawn = np.random.default_rng(4).integers(len(images), size=(50, 3))
-    for strip, y, indices in zip(data.X, data.y, drawn, strict=True):
-        parts = strip[:-1].reshape(8, 24)
-        expected = np.hstack([images.X[i].reshape(8, 8) for i in indices])
-        np.testing.assert_array_equal(parts, expected)
+    pixels = data.inputs(torch.arange(50)).numpy()
+    for row, indices in enumerate(drawn):
+        expected = np.hstack([(images.X[i].reshape(8, 8) + 1) / 2 for i in indices])
+        np.testing.assert_allclose(pixels[row].reshape(8, 24), expected, atol=1e-7)
+        np.testing.assert_allclose(data.picture(row), expected, atol=1e-7)
         odd = np.count_nonzero(images.y[indices] < 0)
-        assert y == (1 if odd % 2 == 0 else -1)
+        assert data.labels[row] == (1 if odd % 2 == 0 else -1)
 
 
 def test_strips_of_what_is_no_image() -> None:
     with pytest.raises(ValueError, match="append_constant=False"):
-        strips(load_digits(), 2, 5)
+        draw_strips(load_digits(), 2, 5)
     bits = ParityDistribution(3, (0,)).sample(5, append_constant=False)
     with pytest.raises(ValueError, match="no set of plain images"):
-        strips(bits, 2, 5)
+        draw_strips(bits, 2, 5)
     with pytest.raises(ValueError, match="n_digits"):
-        strips(load_digits(append_constant=False), 0, 5)
+        draw_strips(load_digits(append_constant=False), 0, 5)
 
 
 # --- theorem 2 -----------------------------------------------------------------------------
@@ -265,6 +264,34 @@ def test_least_hinge_loss_of_what_is_right_wrong_or_nothing() -> None:
     assert least_hinge_loss(y, np.zeros(3)) == 1.0
 
 
+@pytest.mark.parametrize(("n", "k"), [(16, 1), (48, 3), (80, 5), (1600, 7)])
+@pytest.mark.parametrize("n_features", [1, 100])
+def test_the_published_bound_is_below_the_derived_one(n: int, k: int, n_features: int) -> None:
+    """1/2 - sqrt(N) B / (sqrt(2) 2^k), against 1/2 - B/2 sqrt(N / binom(n, k))."""
+    norm = 0.9 * 2**k / math.sqrt(2 * n_features)
+    published = published_lower_bound(n, k, n_features, norm)
+    assert published == pytest.approx(0.5 - math.sqrt(n_features) * norm / (math.sqrt(2) * 2**k))
+    assert published == pytest.approx(0.05)
+    assert published <= hinge_lower_bound(guaranteed_correlation(n, k, n_features), norm)
+    # The step of the proof that takes k <= n/16.
+    assert math.comb(n, k) >= (n / k) ** k >= 16**k
+
+
+def test_the_published_bound_takes_enough_bits() -> None:
+    with pytest.raises(ValueError, match="n/16"):
+        published_lower_bound(47, 3, 1, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_step_of_the_published_proof(seed: int) -> None:
+    """At lambda = sqrt(2N)/(2^k B) its two terms are equal, and their sum is least."""
+    rng = np.random.default_rng(seed)
+    n_features, norm, k = rng.integers(1, 50), rng.uniform(0.1, 5), int(rng.integers(1, 6))
+    lambdas = np.geomspace(1e-6, 1e6, 20001)
+    terms = n_features / (lambdas * 2 ** (2 * k)) + lambdas * norm**2 / 2
+    assert terms.min() == pytest.approx(math.sqrt(2 * n_features) * norm / 2**k, rel=1e-5)
+
+
 def test_theorem_2_bounds_the_hinge_loss_and_not_the_error() -> None:
     """Linear predictors of the bits: c_A = 0, yet one of them errs on an eighth of D_A only."""
     bits, y, p = on_the_cube(ParityDistribution(3, (0, 1, 2)))
@@ -283,173 +310,11 @@ def test_error_of_parity_sums_over_who_is_wrong(k: int) -> None:
     assert error_of_parity(0.1, k) == pytest.approx(wrong @ (0.1**count * 0.9 ** (k - count)))
 
 
-# --- theorem 3 -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("relevant", [(3,), (1, 4, 6), (0, 1, 2, 3, 7), tuple(range(9))])
-@pytest.mark.parametrize("scale", [1 / 3, 2.0])
-def test_gate_correlations_are_the_expectation(relevant: tuple[int, ...], scale: float) -> None:
-    distribution = ParityDistribution(9, relevant)
-    bits, y, p = on_the_cube(distribution)
-    rng = np.random.default_rng(0)
-    signs = rng.choice((-1.0, 1.0), size=(7, 9))
-    biases = rng.uniform(-4, 7, 7)  # so that ReLU6 saturates, too
-    before = scale * bits @ signs.T + biases
-    gates = (before > 0) & (before < 6)
-    expected = (gates * (p * y)[:, None]).T @ bits
-    np.testing.assert_allclose(
-        gate_correlations(distribution, signs, scale, biases), expected, atol=ROUNDING
-    )
-
-
-def test_gate_correlations_on_many_bits() -> None:
-    """On A half the open gates, off A nearly nothing, where no list of inputs is possible."""
-    distribution = ParityDistribution.random(2000, 3)
-    signs = np.random.default_rng(0).choice((-1.0, 1.0), size=(20, 2000))
-    G = gate_correlations(distribution, signs, 2000**-0.5, np.zeros(20))
-    on = np.isin(np.arange(2000), distribution.relevant)
-    np.testing.assert_allclose(G[:, on], 0.25, atol=0.02)
-    assert np.abs(G[:, ~on]).max() < 2e-3
-
-
-@pytest.mark.parametrize("k", [3, 5])
-def test_gate_correlations_tend_to_their_limit(k: int) -> None:
-    """Off A the leading order is 1 / n; what remains is of the order of the lattice, n^-1/2."""
-    deviations = []
-    for n in (401, 6401):
-        distribution = ParityDistribution(n, tuple(range(k)))
-        rng = np.random.default_rng(0)
-        signs, biases = rng.choice((-1.0, 1.0), (12, n)), rng.uniform(-2, 8, 12)
-        exact = gate_correlations(distribution, signs, n**-0.5, biases)
-        limit = limiting_correlations(distribution, signs, biases)
-        on = np.arange(n) < k
-        relative = [
-            np.linalg.norm((exact - limit)[:, part]) / np.linalg.norm(limit[:, part])
-            for part in (on, ~on)
-        ]
-        deviations.append(relative)
-    assert max(deviations[0]) < 0.2
-    assert max(deviations[1]) < 0.05
-
-
-def test_the_limit_needs_three_relevant_bits() -> None:
-    with pytest.raises(ValueError, match="at least 3 bits"):
-        limiting_correlations(ParityDistribution(9, (4,)), np.ones((1, 9)), [0.0])
-
-
-def test_gate_correlations_of_what_are_no_signs() -> None:
-    distribution = ParityDistribution(3, (0,))
-    with pytest.raises(ValueError, match="signs must be"):
-        gate_correlations(distribution, np.full((1, 3), 0.5), 1.0, [0.0])
-    with pytest.raises(ValueError, match="one number for each"):
-        gate_correlations(distribution, np.ones((2, 3)), 1.0, [0.0])
-    with pytest.raises(ValueError, match="signs must be"):
-        limiting_correlations(ParityDistribution(3, (0, 1, 2)), np.full((1, 3), 0.5), [0.0])
-
-
-def test_first_step_forgets_the_start_and_leaves_the_gradient() -> None:
-    distribution = ParityDistribution(9, (1, 4, 6))
-    bits, y, p = on_the_cube(distribution)
-    config = ParityConfig(pairs=5, steps=1, first_step=2.5, seed=3)
-    trained = train_parity(bits, y, config, probabilities=p)
-    np.testing.assert_allclose(trained.initial.decision(bits), 0.0, atol=ROUNDING)
-    start, first = (n.weights.detach().numpy() for n in (trained.initial, trained.first))
-    readout, biases = trained.initial.readout.detach().numpy(), trained.initial.biases.numpy()
-    G = gate_correlations(distribution, np.sign(start), 1 / 3, biases)
-    np.testing.assert_allclose(first, 2.5 * readout[:, None] * G, atol=ROUNDING)
-    hidden = np.clip(bits @ start.T + biases, 0, 6)
-    np.testing.assert_allclose(
-        trained.first.readout.detach().numpy(), 2.5 * (p * y) @ hidden, atol=ROUNDING
-    )
-    np.testing.assert_array_equal(trained.first.biases, biases)
-
-
-def test_later_steps_descend_the_regularised_hinge_loss() -> None:
-    """Against finite differences of the objective, at the second step."""
-    distribution = ParityDistribution(6, (0, 2, 5))
-    bits, y, p = on_the_cube(distribution)
-    config = ParityConfig(pairs=3, steps=2, step=0.01, decay=0.3, seed=1)
-    trained = train_parity(bits, y, config, probabilities=p)
-    W, u = (v.detach().numpy() for v in (trained.first.weights, trained.first.readout))
-    b = trained.first.biases.numpy()
-
-    def objective(W: Array, u: Array) -> float:
-        outputs = np.clip(bits @ W.T + b, 0, 6) @ u
-        return hinge_loss(y, outputs, p) + 0.3 * float((W**2).sum() + (u**2).sum())
-
-    eps, gradient = 1e-6, np.empty_like(u)
-    for h in range(len(u)):
-        e = eps * np.eye(len(u))[h]
-        gradient[h] = (objective(W, u + e) - objective(W, u - e)) / (2 * eps)
-    np.testing.assert_allclose(
-        trained.network.readout.detach().numpy(), u - 0.01 * gradient, atol=1e-8
-    )
-    row = np.empty(6)
-    for i in range(6):
-        e = np.zeros_like(W)
-        e[2, i] = eps
-        row[i] = (objective(W + e, u) - objective(W - e, u)) / (2 * eps)
-    np.testing.assert_allclose(
-        trained.network.weights.detach().numpy()[2], W[2] - 0.01 * row, atol=1e-8
-    )
-
-
-def test_learns_a_parity_that_it_has_not_seen_most_of() -> None:
-    distribution = ParityDistribution.random(25, 3, random_state=2)
-    train, test = (
-        distribution.sample(1000, random_state=seed, append_constant=False) for seed in (1, 2)
-    )
-    trained = train_parity(train.X, train.y, ParityConfig(pairs=48, steps=500))
-    assert np.mean(test.y * trained.network.decision(test.X) <= 0) < 0.03
-    first, last = trained.history[0], trained.history[-1]
-    assert (first.step, last.step) == (0, 500)
-    assert first.loss == pytest.approx(1.0)  # f = 0
-    assert last.loss < 0.1
-    assert last.error == pytest.approx(np.mean(train.y * trained.network.decision(train.X) <= 0))
-
-
-def test_learns_the_whole_distribution_in_expectation() -> None:
-    """Theorem 3 without the noise of samples: every input of the cube, with its probability."""
-    distribution = ParityDistribution(8, (1, 4, 6))
-    bits, y, p = on_the_cube(distribution)
-    trained = train_parity(bits, y, ParityConfig(pairs=32, steps=400), probabilities=p)
-    assert (y * trained.network.decision(bits) > 0).all()
-    assert trained.history[-1].loss < 0.05
-    # After the first step every weight on A is larger than all others of its unit.
-    first = np.abs(trained.first.weights.detach().numpy())
-    on = np.isin(np.arange(8), distribution.relevant)
-    passes = trained.initial.biases.numpy() > -1  # else few inputs pass the gate
-    assert (first[passes][:, on].min(axis=1) > first[passes][:, ~on].max(axis=1)).all()
-
-
-def test_training_is_reproducible() -> None:
-    data = ParityDistribution(6, (0, 1, 2)).sample(40, append_constant=False)
-    config = ParityConfig(pairs=4, steps=5, seed=7)
-    one, same = (train_parity(data.X, data.y, config).network.decision(data.X) for _ in range(2))
-    np.testing.assert_array_equal(one, same)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("pairs", 0),
-        ("steps", 0),
-        ("record", 0),
-        ("first_step", 0.0),
-        ("bias_range", -1.0),
-        ("step", math.inf),
-        ("decay", -0.1),
-    ],
-)
-def test_configurations_out_of_range(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be"):
-        ParityConfig(**{name: value})  # type: ignore[arg-type]
+# --- losses --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", [[0.5, 0.4], [1.5, -0.5], [1.0]])
 def test_what_are_no_probabilities(wrong: list[float]) -> None:
-    with pytest.raises(ValueError, match="probabilities must be 2 numbers"):
-        train_parity(np.eye(2), [1, -1], ParityConfig(steps=1), probabilities=wrong)
     with pytest.raises(ValueError, match="probabilities must be 2 numbers"):
         hinge_loss([1, -1], [0.3, 0.4], wrong)
 

@@ -1,0 +1,177 @@
+"""How many neurons the maximum margin needs, and whether it is unique."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from benchmarks.harness import Experiment, Verdict
+from benchmarks.infinite_width.clusters import clusters
+from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from implicit_bias.report.style import BLUE, GREEN, VERMILION
+from implicit_bias.theory.arrangement import Lines, maximise
+from implicit_bias.theory.infinite_width import InfiniteWidthSolution, max_margin
+from implicit_bias.validation import Array
+
+# Peaks of |h| this near to 1 touch the bound; those nearer than this angle are one.
+TOUCHES, SAME = 1e-4, 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Grids of clusters, samples and draws."""
+
+    grids: tuple[int, ...] = (2, 3, 4)
+    samples: tuple[int, ...] = (16, 32, 64, 128, 256)
+    draws: int = 10
+
+
+WHOLE = Sizes()
+QUICK = Sizes(grids=(2, 3), samples=(16, 32), draws=2)
+
+
+def settings(sizes: Sizes) -> list[tuple[int, int]]:
+    """Grids and numbers of samples."""
+    return [(k, samples) for k in sizes.grids for samples in sizes.samples]
+
+
+def rows(sizes: Sizes, setting: tuple[int, int]) -> Iterator[dict[str, Any]]:
+    """One row a draw: neurons of the optimum, contacts of the dual bound, and uniqueness."""
+    k, samples = setting
+    for draw in range(sizes.draws):
+        live = max_margin(*clusters(k, samples, draw), tol=1e-8)
+        contacts, rank, function_rank = contact_points(live)
+        yield {
+            "k": k,
+            "samples": samples,
+            "draw": draw,
+            "norm": live.certificate.upper,
+            "gap": live.certificate.gap,
+            "seconds": live.seconds,
+            "neurons": len(live.coef),
+            "support": int((live.alpha > 1e-6 * live.alpha.max()).sum()),
+            "contacts": contacts,
+            "unique_measure": rank == contacts,
+            "unique_function": rank == function_rank,
+        }
+
+
+def contact_points(live: InfiniteWidthSolution) -> tuple[int, int, int]:
+    """Count directions at which |h| touches 1, and what their activations determine.
+
+    Every optimal measure lives on these directions and has margin 1 on the support vectors. If the
+    activations there have full rank, there is one optimal measure. If they have the rank of the
+    functions themselves (a kink on the line of w, and a linear function), there is one
+    optimal function.
+
+    Returns
+    -------
+    contacts, rank, function_rank : int
+        Directions, rank of their activations on the support vectors, rank of their functions.
+    """
+    peaks = maximise(live.problem.dual_function(live.alpha), floor=1.0 - TOUCHES)
+    points = peaks.points[peaks.values >= 1.0 - TOUCHES]
+    chosen: list[Array] = []
+    while len(points):
+        chosen.append(points[0])
+        points = points[np.linalg.norm(points - points[0], axis=1) > SAME]
+    directions = np.array(chosen)
+    support = live.alpha > 1e-6 * live.alpha.max()
+    activations = live.problem.activations(directions @ live.problem.basis.T)[support]
+    kinks = np.eye(len(chosen))[:, Lines.of(directions, SAME).line]  # one row a line
+    functions = np.column_stack([kinks.T, directions])
+    return len(chosen), _rank(activations), _rank(functions)
+
+
+def _rank(matrix: Array) -> int:
+    return int(np.linalg.matrix_rank(matrix, tol=1e-6 * float(np.abs(matrix).max())))
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """Neurons of the optimum against samples, by the number of clusters."""
+    figure = Figure(figsize=(4.6, 3.3), layout="constrained")
+    ax = figure.add_subplot()
+    for colour, marker, (k, rows) in zip(
+        (BLUE, VERMILION, GREEN), "o^s", frame.groupby("k"), strict=False
+    ):
+        by_size = rows.groupby("samples")["neurons"]
+        middle = by_size.median()
+        ax.errorbar(
+            middle.index,
+            middle,
+            yerr=[middle - by_size.min(), by_size.max() - middle],
+            color=colour,
+            marker=marker,
+            markersize=4,
+            capsize=2,
+            linewidth=1.2,
+            label=f"{k} × {k}",
+        )
+    sizes = sorted(frame["samples"].unique())
+    ax.set(xscale="log", xlabel="samples", ylabel="neurons of the optimum")
+    ax.set_xticks(sizes, labels=[str(n) for n in sizes])
+    ax.set_xticks([], minor=True)
+    ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(axis="y")
+    ax.legend(title="clusters (median, range)")
+    return figure
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Say what the table says."""
+    largest = frame[frame["samples"] == frame["samples"].max()]
+    counts = largest.groupby("k")["neurons"].median()
+    words = ", ".join(f"{count:.0f} for {k} × {k} clusters" for k, count in counts.items())
+    return (
+        f"With {frame['samples'].max()} samples the optimum has {words} (medians), fewer than "
+        f"samples. Its function is unique, as the contact points tell, in "
+        f"{100 * frame['unique_function'].mean():.0f} % of the draws, its measure in "
+        f"{100 * frame['unique_measure'].mean():.0f} %: where h is even, w and -w can share a "
+        "linear function in many ways at the same norm."
+    )
+
+
+def medians(frame: pd.DataFrame) -> pd.DataFrame:
+    """Median number of neurons, a row a number of samples, a column a number of clusters."""
+    return frame.groupby(["samples", "k"])["neurons"].median().unstack()
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    counts = medians(frame)
+    sparse = (frame["neurons"] < frame["samples"]).all()
+    level = (counts.iloc[-1] < 2.0 * counts.iloc[len(counts) // 2]).all()
+    return Verdict.of(sparse and level, sparse)
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Median number of neurons by samples and clusters, and the largest certified gap."""
+    counts = medians(frame)
+    cells = {f"{k} × {k} clusters": counts[k].map("{:.0f}".format) for k in counts}
+    gaps = frame.groupby("samples")["gap"].max().map("{:.1e}".format)
+    return pd.DataFrame({**cells, "largest gap": gaps}).reset_index().astype(str)
+
+
+EXPERIMENT = Experiment(
+    claim="The optimum over infinitely many neurons needs few, and their number grows much more "
+    "slowly than that of the samples.",
+    how="The optimum is certified, rounded to the fewest neurons that attain it, and the "
+    "directions at which the dual function touches its bound are counted: by the rank of what they "
+    "do on the support vectors they tell whether another optimum exists.",
+    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
+    draw=draw,
+    found=with_sizes(found),
+    rule="It stands if every optimum has fewer neurons than samples, and the median at the most "
+    "samples is less than twice that at the middle number of them, for each number of clusters; "
+    "in part if the first holds.",
+    verdict=verdict,
+    tabulate=tabulate,
+    alt="Neurons of the optimum against samples, by the number of clusters",
+)

@@ -1,0 +1,197 @@
+"""GaLU networks with random gates, fitted in closed form: a regressor and a classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from implicit_bias.estimators.base import RandomState, as_generator
+from implicit_bias.gating import GateFunction, UnitGates
+from implicit_bias.least_squares import LeastSquares, least_squares
+from implicit_bias.validation import Array
+
+GateThreshold: TypeAlias = Literal["median", "random", "zero"]
+
+
+class _GaLU(BaseEstimator):  # type: ignore[misc]
+    """Random gates, a constant feature, and least squares."""
+
+    n_features_in_: int
+    gating_: UnitGates
+    fit_: LeastSquares
+
+    def __init__(
+        self,
+        n_units: int = 50,
+        *,
+        gates: GateFunction = ">=",
+        threshold: GateThreshold = "zero",
+        always_on: bool = False,
+        fit_intercept: bool = True,
+        ridge: float = 0.0,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_units = n_units
+        self.gates = gates
+        self.threshold = threshold
+        self.always_on = always_on
+        self.fit_intercept = fit_intercept
+        self.ridge = ridge
+        self.random_state = random_state
+
+    def _fit_targets(self, X: Array, targets: Array) -> None:
+        """Draw the gates, and fit targets (n,) or (n, p)."""
+        self.gating_ = UnitGates.random(
+            X,
+            self.n_units,
+            threshold=self.threshold,
+            firing=self.gates,
+            always_on=self.always_on,
+            random_state=as_generator(self.random_state),
+        )
+        gates = self.gating_.gates(X)
+        self.fit_ = least_squares(self._inputs(X), gates, targets, ridge=self.ridge)
+        self.coef_, self.rank_ = self.fit_.coef, self.fit_.rank
+
+    def _inputs(self, X: Array) -> Array:
+        """Append a 1 to the inputs of the linear maps, so that each unit has a bias."""
+        return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+
+    def _decide(self, X: ArrayLike) -> Array:
+        """Predictor f(x_n), shape (n,) or (n, p)."""
+        check_is_fitted(self)
+        inputs = np.asarray(validate_data(self, X, reset=False, dtype=np.float64, order="C"))
+        return self.fit_.decision(self._inputs(inputs), self.gating_.gates(inputs))
+
+
+class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
+    """Least squares on the features of a GaLU network with one hidden layer of random gates.
+
+    f(x) = sum_h z_h(x) <w_h, (x, 1)>, gates z drawn once; of all best coefficients the smallest.
+    With n_units * (n_features + 1) near the number of samples and no ridge it interpolates, with
+    large coefficients: a wider network, or a ridge, generalises better there.
+
+    Parameters
+    ----------
+    n_units : int
+        k, the number of random gates.
+    gates : {">=", ">", "sigmoid"} or callable
+        s of the projections: 0/1 gates, the logistic function, or any function that acts entrywise.
+    threshold : {"zero", "median", "random"}
+        What projections are compared with, as in `implicit_bias.gating.UnitGates.random`.
+    always_on : bool
+        Add a unit whose gate is 1, a linear model.
+    fit_intercept : bool
+        Append a 1 to the inputs of each unit.
+    ridge : float
+        Weight of the squared norm of the coefficients.
+    random_state : int, Generator, RandomState or None
+        Seed of the gates.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (k, D) or (p, k, D)
+        w_h; the last of the D columns is that of the appended 1.
+    rank_ : int
+        Rank of the features on the training samples.
+    gating_ : UnitGates
+        The gates.
+    fit_ : LeastSquares
+        The fit, with its training loss.
+
+    References
+    ----------
+    Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity", arXiv:1906.05032 (2019).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> model = GaLURegressor(5, random_state=0).fit(X, np.abs(X[:, 0]))
+    >>> bool(model.score(X, np.abs(X[:, 0])) > 0.99)
+    True
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True
+        )
+        self._fit_targets(np.asarray(X), np.asarray(y, dtype=np.float64))
+        return self
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predictions, shape (n,) or (n, p)."""
+        return self._decide(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
+    """Classes by `GaLURegressor`'s least squares, on targets -1 and +1.
+
+    Two classes have one predictor, more have one each, and the largest decides.
+
+    Parameters
+    ----------
+    n_units, gates, threshold, always_on, fit_intercept, ridge, random_state
+        As in `GaLURegressor`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        Class labels; of two, ``classes_[1]`` is the positive one.
+    coef_, rank_, gating_, fit_
+        As in `GaLURegressor`; ``coef_`` has K predictors where K > 2.
+
+    References
+    ----------
+    Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity", arXiv:1906.05032 (2019).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]])
+    >>> GaLUClassifier(20, random_state=0).fit(X, ["a", "b", "a", "b"]).predict(X).tolist()
+    ['a', 'b', 'a', 'b']
+    """
+
+    classes_: NDArray[Any]
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to inputs X (n, D) and labels y (n,).
+
+        Raises
+        ------
+        ValueError
+            One class only.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) == 1:
+            raise ValueError(
+                f"y contains one class only, {self.classes_.tolist()[0]!r}: a classifier needs "
+                "samples of at least two classes"
+            )
+        targets = 2.0 * np.eye(len(self.classes_))[codes] - 1.0  # (n, K)
+        self._fit_targets(np.asarray(X), targets[:, 1] if len(self.classes_) == 2 else targets)
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Predictor, shape (n,), positive for ``classes_[1]``; (n, K) for more classes."""
+        return self._decide(X)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of each input, shape (n,)."""
+        decision = self.decision_function(X)
+        codes = (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
+        return self.classes_[codes]

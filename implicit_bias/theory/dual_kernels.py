@@ -1,0 +1,211 @@
+r"""Dual activations and the kernels that are made of them.
+
+For a function h, and standard normal u and v of correlation rho = cos(theta),
+
+    kappa(rho) = E h(u) h(v) = sum_k c_k^2 rho^k,       c_k = E h(u) He_k(u) / sqrt(k!),
+
+is its *dual activation* (Daniely, Frostig, Singer 2016). The duals of the step and of ReLU are the
+*arc-cosine kernels* of degree 0 and 1, up to a factor 2 (Cho, Saul 2009). Of an infinitely wide
+layer phi(<w_k, x>) with w_k ~ N(0, I)
+
+    <x, x'> kappa_{phi'}(cos(x, x'))    is the first layer's part of the *neural tangent kernel*,
+    kappa_phi(cos(x, x'))               the readouts' part, or conjugate kernel,
+
+on unit vectors (for step functions and gates on vectors of any length). `gradient_kernel` is the
+first for any kappa: the limit of GaLU networks (`gated_least_squares.limit_kernel`) and of
+networks with any activation (`gradient_gram.infinite_gram`) are both this function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.polynomial import chebyshev, legendre
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from implicit_bias.validation import Array
+
+# Where exp(-r^2 / 2), even times a large power of r, has long been below rounding.
+RADIUS = 13.0
+# Nodes of the quadrature along the radius, and along each of the four sectors.
+RADIAL, ANGULAR = 96, 48
+# Degree of the interpolation of kappa in the angle.
+DEGREE = 128
+# What the quadrature may be off by, relative to kappa(1), before it is refused.
+ACCURACY = 1e-9
+# Hermite coefficients kept for bounds.
+HERMITE_TERMS = 400
+# Cosines this near to 1 or -1 are taken for it: rounding alone keeps parallel inputs from it, and
+# the square root that the arc cosine has there would raise 1e-16 to 1e-8.
+PARALLEL = 1e-14
+
+
+def without_rounding(cosines: Array) -> Array:
+    """Put cosines that rounding keeps from -1 or 1 there."""
+    return np.where(np.abs(cosines) > 1.0 - PARALLEL, np.sign(cosines), cosines)
+
+
+def arc_cosine_kernel(theta: ArrayLike) -> Array:
+    """Probability that a random half space holds both of two vectors at an angle theta.
+
+    The dual activation of the step function, which is the derivative of ReLU; half of the
+    arc-cosine kernel of degree 0 (Cho, Saul 2009).
+
+    Parameters
+    ----------
+    theta : array_like
+        Angles in [0, pi], of any shape.
+
+    Returns
+    -------
+    ndarray of the same shape
+        1/2 - theta / (2 pi).
+    """
+    return 0.5 - np.asarray(theta) / (2 * math.pi)
+
+
+def gradient_kernel(
+    inner: Array, kappa: Callable[[Array], Array], lengths: tuple[Array, Array] | None = None
+) -> Array:
+    """Compute <x, x'> kappa(angle of x and x'): the first layer's part of a neural tangent kernel.
+
+    Parameters
+    ----------
+    inner : ndarray of shape (n, n')
+        Inner products <x, x'>.
+    kappa : callable
+        Dual activation of phi' as a function of the angle: `Dual.at_angle`, `arc_cosine_kernel`.
+    lengths : tuple of ndarray, shapes (n,) and (n',), optional
+        Lengths of the vectors; 1 where not given. Others are right only where phi' does not depend
+        on the scale of its argument, as for ReLU.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, n')
+        0 where a vector is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 0.0], [0.0, 2.0]])
+    >>> sizes = np.linalg.norm(X, axis=1)
+    >>> gradient_kernel(X @ X.T, arc_cosine_kernel, (sizes, sizes))
+    array([[0.5, 0. ],
+           [0. , 2. ]])
+    """
+    cosines = inner
+    if lengths is not None:
+        sizes = np.outer(*lengths)
+        cosines = np.divide(inner, sizes, out=np.zeros_like(inner), where=sizes > 0)
+    angles = np.arccos(np.clip(without_rounding(cosines), -1.0, 1.0))
+    return np.asarray(kappa(angles) * inner)
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """kappa(rho) = E h(u) h(v), for standard normal u and v of correlation rho.
+
+    In the polar coordinates u = r cos(alpha), v = r cos(alpha - theta) the kinks of h at 0 are
+    the four rays on which u or v is 0. Between them the integrand is smooth, so that Gauss-Legendre
+    rules on the four sectors and along the radius converge fast for any h that is smooth but at 0;
+    a Gauss-Hermite rule for u and v would not, for ReLU. As a function of the angle, kappa is
+    smooth up to both ends, and is kept as a Chebyshev series.
+
+    Parameters
+    ----------
+    series : ndarray of shape (DEGREE + 1,)
+        Chebyshev coefficients in 2 theta / pi - 1.
+    """
+
+    series: Array
+
+    @classmethod
+    def of(cls, function: Callable[[Tensor], Tensor], name: str) -> Dual:
+        """Compute the dual of a function.
+
+        Raises
+        ------
+        ValueError
+            The quadrature does not converge: h is not smooth away from 0, or overflows.
+        """
+        # Chebyshev points of the first kind, at which the polynomials are orthogonal.
+        phases = np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1)
+        angles = (np.cos(phases) + 1) * np.pi / 2
+        values = _gaussian_products(function, angles, RADIAL, ANGULAR)
+        series = 2 * np.cos(np.outer(np.arange(DEGREE + 1), phases)) @ values / len(values)
+        series[0] /= 2
+        dual = cls(series)
+        angles = np.linspace(0, np.pi, 7)
+        finer = _gaussian_products(function, angles, RADIAL * 3 // 2, ANGULAR * 3 // 2)
+        error = float(np.abs(dual.at_angle(angles) - finer).max()) / max(abs(finer[0]), 1e-300)
+        if not error <= ACCURACY:
+            raise ValueError(
+                f"the quadrature for {name} is off by {error:.1e}: the function must be smooth "
+                "but at 0, and of moderate growth. Use finite_gram at a finite width"
+            )
+        return dual
+
+    def __call__(self, rho: ArrayLike) -> Array:
+        """Kappa at correlations of any shape; within rounding of [-1, 1]."""
+        return self.at_angle(np.arccos(np.clip(rho, -1.0, 1.0)))
+
+    def at_angle(self, theta: ArrayLike) -> Array:
+        """Kappa at angles in [0, pi]."""
+        x = 2 * np.asarray(theta) / np.pi - 1
+        return np.asarray(chebyshev.chebval(x, self.series), dtype=np.float64)
+
+
+def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> Array:
+    """Expand a function that is smooth but at 0 in normalised Hermite polynomials.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_terms,)
+        c_k = E h(u) He_k(u) / sqrt(k!), u standard normal; kappa(rho) = sum_k c_k^2 rho^k.
+    """
+    half, weights = _rule(RADIUS, 2 * HERMITE_TERMS)
+    u = np.concatenate([-half, half])
+    # He_k / sqrt(k!) times exp(-u^2 / 4): bounded, so that no degree overflows.
+    previous, current = np.zeros_like(u), np.exp(-(u**2) / 4)
+    integrand = _values(function, u) * np.tile(weights, 2) * current / math.sqrt(2 * np.pi)
+    coefficients = np.empty(n_terms)
+    for k in range(n_terms):
+        coefficients[k] = integrand @ current
+        following = (u * current - math.sqrt(k) * previous) / math.sqrt(k + 1)
+        previous, current = current, following
+    return coefficients
+
+
+def _gaussian_products(
+    function: Callable[[Tensor], Tensor], angles: Array, n_radial: int, n_angular: int
+) -> Array:
+    """Quadrature of E h(u) h(v) at angles (A,) between u and v."""
+    r, radial_weights = _rule(RADIUS, n_radial)
+    radial_weights = radial_weights * r * np.exp(-(r**2) / 2) / (2 * np.pi)
+    unit, unit_weights = _rule(1.0, n_angular)
+    products = np.empty(len(angles))
+    for i, theta in enumerate(angles):
+        # The sectors from -pi/2 between the rays on which cos(alpha) or cos(alpha - theta) is 0.
+        widths = np.array([theta, np.pi - theta, theta, np.pi - theta])
+        starts = np.array([-np.pi / 2, theta - np.pi / 2, np.pi / 2, theta + np.pi / 2])
+        alpha = (starts[:, None] + np.outer(widths, unit)).reshape(-1)  # sector after sector
+        angular_weights = np.outer(widths, unit_weights).reshape(-1)
+        u = _values(function, np.outer(r, np.cos(alpha)))
+        v = _values(function, np.outer(r, np.cos(alpha - theta)))
+        products[i] = radial_weights @ (u * v) @ angular_weights
+    return products
+
+
+def _rule(length: float, n_nodes: int) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes and weights on [0, length]."""
+    nodes, weights = legendre.leggauss(n_nodes)
+    return length * (nodes + 1) / 2, length * weights / 2
+
+
+def _values(function: Callable[[Tensor], Tensor], points: Array) -> Array:
+    return function(torch.tensor(points)).detach().numpy()

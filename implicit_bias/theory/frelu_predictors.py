@@ -1,0 +1,92 @@
+r"""What a ReLU network with frozen gates (FReLU) computes: its free predictors, and their norm.
+
+A unit is on or off, and adds its coefficients where it is on:
+
+    beta_gamma = sum of zeta_h over the units h that are on in gamma,   gamma in {0, 1}^H.
+
+So H of the 2^H predictors are free, those of one unit on, and determine all others: beta_gamma is
+the sum of them, and beta_0 = 0. Contrary to a gated linear network, whose zeta are determined by
+its predictors only up to how the mean is split (lemma B.6), each zeta_h is a predictor itself. The
+norm of (22), sum_h ||zeta_h||, therefore needs no minimum over zeta: it is the sum of the norms of
+the free predictors.
+
+Source: Lippl, Abbott, Chung (2022), (22), and lemmas B.6 and B.7 for gated linear networks; their
+analogue here is derived.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.validation import Array, as_finite
+
+# Share of the largest entry by which predictors may fail to be sums.
+ADDITIVE = 1e-9
+
+
+def free_contexts(n_units: int) -> NDArray[np.int64]:
+    """Return the joint contexts whose predictors are free: one unit on, shape (H, H).
+
+    Raises
+    ------
+    ValueError
+        No unit.
+
+    Examples
+    --------
+    >>> free_contexts(2)
+    array([[1, 0],
+           [0, 1]])
+    """
+    if n_units < 1:
+        raise ValueError(f"a layer has at least one unit, got {n_units}")
+    return np.eye(n_units, dtype=np.int64)
+
+
+def predictors(coef: ArrayLike, contexts: ArrayLike) -> Array:
+    """Predictors (n, D) in joint contexts (n, H) of zeros and ones, of coefficients (H, D).
+
+    Raises
+    ------
+    ValueError
+        NaN, contexts other than 0 and 1, shapes that do not fit.
+    """
+    zeta = as_finite(coef, "coef", 2)
+    return _gates(contexts, len(zeta)) @ zeta
+
+
+def coef_through(contexts: ArrayLike, predictors: ArrayLike) -> Array:
+    """Coefficients zeta (H, D) with these predictors (n, D) in joint contexts (n, H).
+
+    Raises
+    ------
+    ValueError
+        Joint contexts that leave coefficients free; predictors that no FReLU network has; NaN,
+        shapes that do not fit.
+    """
+    beta = as_finite(predictors, "predictors", 2)
+    gates = _gates(contexts, np.shape(contexts)[-1])
+    if len(gates) != len(beta):
+        raise ValueError(f"predictors must have one row a context: {len(gates)}, got {len(beta)}")
+    zeta, _, rank, _ = np.linalg.lstsq(gates, beta)
+    if rank < gates.shape[1]:
+        raise ValueError(
+            f"these joint contexts determine {rank} of {gates.shape[1]} coefficients: add contexts "
+            "(see free_contexts)"
+        )
+    if np.abs(gates @ zeta - beta).max(initial=0) > ADDITIVE * np.abs(beta).max(initial=0):
+        raise ValueError("no FReLU network has these predictors: they are no sums over units")
+    return np.asarray(zeta)
+
+
+def norm(coef: ArrayLike) -> float:
+    """sum_h ||zeta_h|| of coefficients (H, D): (22), which the predictors determine."""
+    return float(np.linalg.norm(as_finite(coef, "coef", 2), axis=1).sum())
+
+
+def _gates(contexts: ArrayLike, n_units: int) -> Array:
+    gates = np.asarray(contexts)
+    if gates.ndim != 2 or gates.shape[1] != n_units or not np.isin(gates, (0, 1)).all():
+        raise ValueError(f"contexts are rows of {n_units} zeros and ones, got shape {gates.shape}")
+    return gates.astype(np.float64)

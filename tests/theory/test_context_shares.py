@@ -1,0 +1,133 @@
+"""Contexts of different degrees: the counterexample, the repaired statement, the lemma's bound."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from implicit_bias.theory.context_shares import (
+    SCALE,
+    Record,
+    cosines,
+    counterexample,
+    gradient_path,
+    limit_contexts,
+    record,
+    tail_deviation,
+)
+from implicit_bias.training.losses import LOSSES
+
+LOGISTIC = LOSSES["logistic"].log_loss
+
+
+def angle(w: torch.Tensor) -> float:
+    return math.degrees(math.atan2(float(w[1]), float(w[0])))
+
+
+def path(norms: list[float]) -> list[torch.Tensor]:
+    """Gradient flow on the counterexample, from 45 degrees."""
+    return gradient_path(counterexample(), [1.0, 1.0], norms, log_loss=LOGISTIC)
+
+
+def test_gradient_flow_goes_elsewhere_than_the_stationary_point() -> None:
+    """Program (6) has its stationary point at 45 degrees; the flow goes to 20."""
+    early, middle, late = path([27.0, 128.0, 1e6])
+    assert angle(early) == pytest.approx(45.0, abs=1.0)
+    assert angle(middle) == pytest.approx(27.0, abs=0.2)
+    assert angle(late) == pytest.approx(20.0, abs=0.01)
+
+
+def test_the_exponential_loss_ends_there_too() -> None:
+    (late,) = gradient_path(counterexample(), [1.0, 1.0], [1e6])
+    assert angle(late) == pytest.approx(20.0, abs=0.01)
+
+
+def test_the_stationary_point_is_one_and_is_not_the_limit() -> None:
+    """Written out: w = lambda_0 x + lambda_1 SCALE (w_2, w_1) with slack multipliers 0."""
+    w = torch.full((2,), math.sqrt(1 / SCALE), dtype=torch.float64)
+    q = counterexample()(w)
+    assert float(q[1]) == pytest.approx(1.0)
+    assert float(q[0]) > 1.0
+    # lambda_0 = 0 and lambda_1 = 1 / SCALE solve it; at 20 degrees the second context would need
+    # to be slack, but scaled to smallest margin 1 it is the first one that is.
+    np.testing.assert_allclose(w, (1 / SCALE) * SCALE * w.flip(0))
+    at_limit = torch.tensor([math.cos(math.radians(20)), math.sin(math.radians(20))])
+    scaled = at_limit.double() / math.sqrt(SCALE * float(at_limit[0] * at_limit[1]))
+    assert float(counterexample()(scaled)[0]) > 1.0
+
+
+def test_shares_go_to_the_least_degree_whatever_the_margins() -> None:
+    early, late = (
+        record(counterexample(), w, [0, 1], log_loss=LOGISTIC) for w in path([30.0, 1e4])
+    )
+    np.testing.assert_allclose(late.degrees, [1.0, 2.0])
+    assert late.positive_margins
+    assert late.margins[1] < late.margins[0]  # the second context has the least margin
+    assert early.shares[1] > late.shares[1]
+    assert late.shares[0] > 0.9
+    np.testing.assert_array_equal(limit_contexts(late.degrees), [0])
+
+
+def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
+    """Two linear contexts, one with twice the margin: its share vanishes as the norm grows."""
+
+    def margins(w: torch.Tensor) -> torch.Tensor:
+        return torch.stack([w[0], 2.0 * w[0]])
+
+    records = [
+        record(margins, torch.tensor([norm], dtype=torch.float64), [0, 1]) for norm in (1.0, 30.0)
+    ]
+    np.testing.assert_array_equal(limit_contexts(records[0].degrees), [0, 1])
+    # By hand, for the exponential loss: k_1 / k_0 = 2 exp(-norm).
+    assert records[1].shares[1] == pytest.approx(2 * math.exp(-30.0), rel=1e-6)
+    assert records[0].shares[1] > 0.1
+
+
+def test_directions_of_contexts_converge_on_separable_data() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 3)) + np.array([3.0, 0, 0])
+    contexts = np.arange(12) % 2
+    inputs = torch.tensor(X)
+
+    def margins(w: torch.Tensor) -> torch.Tensor:
+        return (inputs * w.reshape(2, 3)[contexts]).sum(1)
+
+    points = gradient_path(margins, [1.0, 0, 0, 1.0, 0, 0], [10.0, 100.0, 200.0])
+    records = [record(margins, w, contexts, inputs=X) for w in points]
+    first, second = cosines(*records[:2]), cosines(*records[1:])
+    assert (second >= first - 1e-9).all()
+    np.testing.assert_allclose(second, 1.0, atol=1e-3)
+
+
+def test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says() -> None:
+    """The logistic loss: c = a = 1, delta = -1 / (1 + e^m), by brute force."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20, 4)) + np.array([2.5, 0, 0, 0])
+    u = np.array([1.0, 0, 0, 0])
+    X = X[X @ u > 0.2]
+    for scale in (1.0, 3.0, 10.0):
+        m = scale * X @ u
+        tail = np.exp(-m)
+        delta = -1 / (1 + np.exp(m))
+        exact, part = (tail * (1 + delta)) @ X, tail @ X
+        q = torch.tensor(m, requires_grad=True)
+        (slopes,) = torch.autograd.grad(LOSSES["logistic"](q).sum(), q)
+        np.testing.assert_allclose(-slopes.numpy() @ X, exact, rtol=1e-10)
+        relative = np.linalg.norm(exact - part) / np.linalg.norm(part)
+        assert relative <= tail_deviation(delta, X, float((X @ u).min()))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    w = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    with pytest.raises(ValueError, match="above 0"):
+        record(counterexample(), w, [0, 1])
+    with pytest.raises(ValueError, match="degrees"):
+        record(counterexample(), w.abs(), [0, 0])
+    with pytest.raises(ValueError, match="norms"):
+        gradient_path(counterexample(), [1.0, 1.0], [1.0])
+    with pytest.raises(ValueError, match="margin"):
+        tail_deviation([0.1], [[1.0]], 0.0)
+    empty = Record(1.0, np.ones(1), np.ones(1), np.ones(1), None)
+    with pytest.raises(ValueError, match="inputs"):
+        cosines(empty, empty)

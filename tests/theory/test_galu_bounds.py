@@ -1,0 +1,243 @@
+"""Bounds of Fiat et al. (2019) and (2018), by brute force at small sizes; their slips, too."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from implicit_bias.theory import galu_bounds as bounds
+from implicit_bias.theory import gated_least_squares as galu
+from implicit_bias.theory.gradient_gram import normalise
+from implicit_bias.training.losses import hinge
+from implicit_bias.validation import Array
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def gates_of(X: Array, U: Array) -> Array:
+    return (X @ U.T >= 0).astype(float)
+
+
+# --- theorem 3 -------------------------------------------------------------------------------
+
+
+def test_constants_of_theorem_3() -> None:
+    width = bounds.interpolation_width(50, norm=2.0, eigenvalue=0.25, spectral=3.0, failure=0.1)
+    assert width == pytest.approx((50 / (4 * 0.25) + 1) ** 2 * 32 * 9 / 0.0625 * math.log(500))
+    risk = bounds.risk_bound(50, norm=2.0, failure=0.1)
+    expected = 8 * math.log(50) ** 3 + (8 + math.sqrt(2) * 2) * math.log(10)
+    assert risk == pytest.approx(expected / 50)
+    assert bounds.kernel_rademacher(2.0, 50) == pytest.approx(2 * math.sqrt(2 / 50))
+    failure = bounds.deviation_failure(50, 1000, 2.0, eigenvalue=0.25, spectral=3.0)
+    assert failure == pytest.approx(50 * math.exp(-1000 * 0.0625 / (32 * 4 * 9)))
+
+
+def test_steps_of_theorem_3() -> None:
+    """Wherever the deviation is at most lambda / r, inverse and norm are within their bounds."""
+    X = normalise(normal(12, 6))
+    infinite, smallest = galu.limit_kernel(X), galu.smallest_eigenvalue(X)
+    y = np.sign(normal(12, seed=1))
+    seen = 0
+    for seed, k in itertools.product(range(5), (100, 1000, 10_000)):
+        finite = galu.gated_gram(X, gates_of(X, normal(k, 6, seed=seed))) / k
+        ratio = smallest / float(np.linalg.norm(finite - infinite, 2))
+        if ratio <= 1:
+            continue
+        seen += 1
+        change = np.linalg.norm(np.linalg.inv(finite) - np.linalg.inv(infinite), 2)
+        assert change <= bounds.inverse_deviation(ratio, smallest) * (1 + 1e-9)
+        square = y @ np.linalg.solve(finite, y)
+        assert square <= bounds.interpolant_norm_bound(infinite, y, ratio)
+    assert seen > 5
+    with pytest.raises(ValueError, match="ratio"):
+        bounds.inverse_deviation(1.0, smallest)
+
+
+def test_norm_bound_is_twice_the_square() -> None:
+    """With r = m / (M^2 lambda) + 1 and labels of norm M in the RKHS."""
+    X = normalise(normal(12, 6))
+    infinite, smallest = galu.limit_kernel(X), galu.smallest_eigenvalue(X)
+    y = infinite @ normal(12, seed=1)
+    y /= np.abs(y).max()
+    square = float(y @ np.linalg.solve(infinite, y))
+    bound = bounds.interpolant_norm_bound(infinite, y, 12 / (square * smallest) + 1)
+    assert bound == pytest.approx(2 * square)
+
+
+def test_deviation_of_the_gram_matrix() -> None:
+    X = normalise(normal(10, 5))
+    infinite, smallest = galu.limit_kernel(X), galu.smallest_eigenvalue(X)
+    deviations = [
+        np.linalg.norm(galu.gated_gram(X, gates_of(X, normal(400, 5, seed=s))) / 400 - infinite, 2)
+        for s in range(300)
+    ]
+    for ratio in (0.02, 0.05, 0.1, 0.5):
+        bound = bounds.deviation_failure(
+            10, 400, ratio, eigenvalue=smallest, spectral=galu.spectral_square(X)
+        )
+        assert np.mean(np.array(deviations) >= smallest / ratio) <= bound
+
+
+# --- linear predictors -----------------------------------------------------------------------
+
+
+def test_rademacher_bounds_by_all_signs() -> None:
+    """E sup_{||w||_p <= B} 1/m sum s_i <w, x_i>: the dual norm of the mean, over all signs."""
+    X, B = normal(10, 4), 1.7
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=10)))
+    sums = signs @ X / 10
+    two = B * np.mean(np.linalg.norm(sums, axis=1))
+    one = B * np.mean(np.abs(sums).max(axis=1))
+    assert two <= bounds.linear_rademacher(X, B, p=2)
+    assert one <= bounds.linear_rademacher(X, B, p=1)
+    largest = np.linalg.norm(X, axis=1).max()
+    assert bounds.linear_rademacher(X, B, p=2) == pytest.approx(math.sqrt(B**2 * largest**2 / 10))
+    entry = np.abs(X).max()
+    expected = math.sqrt(2 * math.log(8) * B**2 * entry**2 / 10)
+    assert bounds.linear_rademacher(X, B, p=1) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("m", "d"), [(12, 4), (40, 10)])
+def test_losses_of_linear_regression(m: int, d: int) -> None:
+    rng = np.random.default_rng(0)
+    b, noise, losses = rng.normal(size=d), 0.7, []
+    for _ in range(4000):
+        X, e = rng.normal(size=(m, d)), rng.normal(size=m)
+        found = np.linalg.lstsq(X, X @ b + noise * e, rcond=None)[0]
+        # Given the fit, the test loss has this mean over x ~ N(0, I) and new noise.
+        losses.append((np.mean((X @ (b - found) + noise * e) ** 2), np.sum((found - b) ** 2)))
+    train, excess = np.mean(losses, axis=0)
+    expected = bounds.linear_regression_losses(m, d, noise)
+    assert (train, excess + noise**2) == pytest.approx(expected, rel=0.05)
+    printed = noise**2 * (1 + d / m + d / m * (d + 1) / (m - d - 1))
+    assert expected[1] == pytest.approx(printed)
+    with pytest.raises(ValueError, match="exceed"):
+        bounds.linear_regression_losses(d + 1, d, noise)
+
+
+def test_two_samples_more_than_features() -> None:
+    """Small training loss with signal and without, a test loss of s^2 (1 + d) alike."""
+    assert bounds.linear_regression_losses(12, 10, 0.1) == pytest.approx((2 * 0.01 / 12, 0.11))
+
+
+# --- theorem 4 -------------------------------------------------------------------------------
+
+
+def gradients(X: Array, y: Array, U: Array, W: Array, a: Array, loss: str) -> tuple[Array, Array]:
+    """Of GaLU in W and of ReLU in U, by autograd."""
+    inputs, labels, readout = (torch.tensor(v) for v in (X, y, a))
+    found = []
+    for weights, live in ((W, False), (U, True)):
+        w = torch.tensor(weights, requires_grad=True)
+        gated_by = w.detach() if live else torch.tensor(U)
+        units = (inputs @ gated_by.T >= 0).double() * (inputs @ w.T)
+        margins = labels * (units @ readout) / math.sqrt(len(a))
+        losses: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "hinge": hinge,
+            "squared": lambda q: (1 - q) ** 2,
+        }
+        torch.autograd.backward(losses[loss](margins).mean())
+        assert w.grad is not None
+        found.append(w.grad.numpy())
+    return found[0], found[1]
+
+
+def test_theorem_4() -> None:
+    """In the hinge's linear part the gradients are equal whatever W; by other losses, not."""
+    rng = np.random.default_rng(0)
+    X = normalise(rng.normal(size=(30, 6))) * rng.random((30, 1)) ** (1 / 6)  # in the unit ball
+    y = rng.choice([-1.0, 1.0], 30)
+    U, W = rng.normal(size=(8, 6)), rng.normal(size=(8, 6))
+    a = rng.normal(size=8)
+    a /= max(bounds.largest_output(U, a), bounds.largest_output(W, a))
+    galu_slope, relu_slope = gradients(X, y, U, W, a, "hinge")
+    np.testing.assert_allclose(galu_slope, relu_slope, atol=1e-14)
+    np.testing.assert_allclose(
+        galu_slope, bounds.hinge_gradient(X, y, gates_of(X, U), a), atol=1e-14
+    )
+    galu_slope, relu_slope = gradients(X, y, U, W, a, "squared")
+    assert np.abs(galu_slope - relu_slope).max() > 1e-3 * np.abs(relu_slope).max()
+    # Beyond outputs of 1 the assumption is needed.
+    galu_slope, relu_slope = gradients(X, y, U, W, 100 * a, "hinge")
+    assert np.abs(galu_slope - relu_slope).max() > 0.1 * np.abs(relu_slope).max()
+
+
+def test_largest_output_is_no_smaller_than_any() -> None:
+    W, a = normal(5, 3), normal(5, seed=1)
+    X = normalise(normal(2000, 3, seed=2))
+    for seed in range(5):
+        outputs = (gates_of(X, normal(5, 3, seed=seed)) * (X @ W.T)) @ a / math.sqrt(5)
+        assert np.abs(outputs).max() <= bounds.largest_output(W, a)
+
+
+# --- theorem 5 -------------------------------------------------------------------------------
+
+
+def test_constants_of_theorem_5() -> None:
+    d, eps, delta = 20, 1.0, 0.05
+    width = bounds.relu_approximation_width(d, eps, delta)
+    expected = math.pi / (math.sqrt(6) * d) * (math.log(40) + d * math.log(3))
+    assert width == math.ceil(expected)
+    change = bounds.gate_change_bound(d, eps)
+    assert change == pytest.approx(5 * math.sqrt(math.sqrt(6) * d) / math.sqrt(2 * math.pi))
+    printed = bounds.relu_approximation_error(d, eps, largest=2.0, n_units=9, printed=True)
+    inside = 5 * math.sqrt(3 * d) * eps / math.sqrt(2 * math.pi)
+    assert printed == pytest.approx(2 * math.sqrt(inside))
+    corrected = bounds.relu_approximation_error(d, eps, largest=2.0, n_units=9)
+    assert corrected == pytest.approx(3 * printed)
+    with pytest.raises(ValueError, match="theorem 5 needs"):
+        bounds.relu_approximation_width(3, 0.1, delta)
+
+
+def test_norms_of_filters() -> None:
+    """Slip (b): the printed B fails for large d; B^2 = 4.51 d holds for all, by exact tails."""
+    assert pytest.approx(4.505, abs=1e-3) == bounds.NORM_SQUARE
+    dimensions = (1, 2, 5, 20, 100, 300)
+    printed = [bounds.filter_norm_failure(d, bounds.PRINTED_NORM_SQUARE) for d in dimensions]
+    larger = [bounds.filter_norm_failure(d, bounds.NORM_SQUARE) for d in dimensions]
+    assert any(p > math.exp(-d) for p, d in zip(printed, dimensions, strict=True))
+    assert printed[-1] > math.exp(-300)
+    assert all(p <= math.exp(-d) for p, d in zip(larger, dimensions, strict=True))
+    norms = np.sum(normal(20_000, 3) ** 2, axis=1)
+    assert bounds.filter_norm_failure(3, 2.0) == pytest.approx(np.mean(norms >= 6), abs=0.01)
+
+
+def turned(k: int, d: int, eps: float, seed: int) -> tuple[Array, Array, Array]:
+    """x, filters, and filters at distance eps that flip as many gates at x as they can."""
+    rng = np.random.default_rng(seed)
+    x = np.eye(d)[0]
+    U = rng.normal(size=(k, d))
+    near = U.copy()
+    near[:, 0] -= eps * np.sign(U[:, 0])
+    return x, U, near
+
+
+def test_the_step_of_theorem_5_that_fails() -> None:
+    """Slip (a): at d = 20, eps = 1, k = 20,000 the outputs differ by more than is printed."""
+    d, eps, k = 20, 1.0, 20_000
+    x, U, near = turned(k, d, eps, 0)
+    flipped = np.sign(U @ x) != np.sign(near @ x)
+    a = np.ones(k)
+    relu = np.maximum(near @ x, 0.0) @ a / math.sqrt(k)
+    gated = ((U @ x >= 0) * (near @ x)) @ a / math.sqrt(k)
+    apart = abs(relu - gated)
+    largest = np.linalg.norm(near, axis=1).max()
+    printed = bounds.relu_approximation_error(d, eps, largest=largest, n_units=k, printed=True)
+    corrected = bounds.relu_approximation_error(d, eps, largest=largest, n_units=k)
+    assert printed < apart <= bounds.flipped_error(a, eps, flipped.mean()) <= corrected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lemma_11(seed: int) -> None:
+    """The change of the features, at the worst x for these filters and at random ones."""
+    d, eps, k = 10, 0.05, 2000
+    x, U, near = turned(k, d, eps, seed)
+    X = np.vstack([x, normalise(normal(500, d, seed=seed))])
+    change = np.mean(gates_of(X, U) != gates_of(X, near), axis=1)  # ||x|| = 1
+    assert change.max() <= bounds.gate_change_bound(d, eps)
+    assert change[0] == pytest.approx(math.erf(eps / math.sqrt(2)), abs=0.02)

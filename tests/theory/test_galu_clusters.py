@@ -1,0 +1,155 @@
+"""Appendix B of Fiat et al. (2019), statement by statement, by brute force at small sizes."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from implicit_bias.theory import galu_clusters as clusters
+from implicit_bias.theory.gated_least_squares import gated_features
+from implicit_bias.theory.gradient_gram import normalise
+from implicit_bias.validation import Array
+
+
+def sphere(n: int, d: int, seed: int = 0) -> Array:
+    return normalise(np.random.default_rng(seed).normal(size=(n, d)))
+
+
+def test_centre_kernel_is_the_mean_of_gates() -> None:
+    V = sphere(6, 3)
+    A = clusters.centre_gates(sphere(200_000, 3, seed=1), V)
+    np.testing.assert_allclose(A @ A.T / 200_000, clusters.centre_kernel(V), atol=0.006)
+    np.testing.assert_allclose(np.diag(clusters.centre_kernel(V)), 0.5)
+    with pytest.raises(ValueError, match="norm 1"):
+        clusters.centre_kernel(2 * V)
+
+
+def test_width_of_lemma_4() -> None:
+    """(8 n / mu) log(n / delta), and what it is for; equal centres have no such width."""
+    V = sphere(5, 8)
+    mu = clusters.smallest_eigenvalue(V)
+    k = clusters.sufficient_width(V, 0.1)
+    assert k == math.ceil(8 * 5 / mu * math.log(50))
+    for seed in range(20):
+        A = clusters.centre_gates(sphere(k, 8, seed), V)
+        assert np.linalg.svd(A, compute_uv=False)[-1] ** 2 > k * mu / 2
+    with pytest.raises(ValueError, match="mu is 0"):
+        clusters.sufficient_width(np.vstack([V, V[:1]]), 0.1)
+
+
+def test_constants() -> None:
+    assert clusters.largest_radius(5, 100, 9, 0.3) == pytest.approx(0.3 / 1500)
+    expected = (50 * math.log(10) + math.log(20)) / 0.1
+    assert clusters.sufficient_samples(5, 10, 0.1, 0.05) == math.ceil(expected)
+    assert clusters.sufficient_samples(5, 10, 0.1, 0.05, constant=3) == math.ceil(3 * expected)
+    printed = clusters.sufficient_dimension(10, 0.1, constant=clusters.PRINTED_DIMENSION)
+    assert printed == math.ceil(50 * math.log(2000))
+    assert clusters.sufficient_dimension(10, 0.1) == math.ceil(800 * math.log(2000))
+
+
+def test_exponents_of_hoeffding() -> None:
+    """Lemma 3's slip: for a mean of d signs P(|.| >= e) reaches beyond 2 exp(-8 d e^2)."""
+    d, e = 10, 0.4
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=d)))
+    probability = np.mean(np.abs(signs.mean(axis=1)) >= e - 1e-12)
+    assert 2 * math.exp(-8 * d * e**2) < probability <= 2 * math.exp(-d * e**2 / 2)
+
+
+@pytest.mark.parametrize("d", [2, 3, 10, 100])
+def test_band(d: int) -> None:
+    """Lemma 5, against draws and against lengths and areas on the circle and the sphere."""
+    u = sphere(100_000, d)[:, 0]
+    for radius in (0.01, 0.1, 0.5, 1.0):
+        exact = clusters.band_probability(radius, d)
+        assert exact == pytest.approx(np.mean(np.abs(u) <= radius), abs=0.01)
+        assert exact <= min(1.0, clusters.band_bound(radius, d)) + 1e-12
+    if d == 2:
+        assert clusters.band_probability(0.5, d) == pytest.approx(2 / math.pi * math.asin(0.5))
+    if d == 3:
+        assert clusters.band_probability(0.5, d) == pytest.approx(0.5)
+
+
+def test_splits_by_points_of_the_ball() -> None:
+    """A filter that splits no cluster has one gate on all points of it."""
+    V, U, radius = sphere(4, 3), sphere(300, 3, seed=1), 0.2
+    split = clusters.splits(U, V, radius)
+    assert 0 < split.mean() < 1
+    data = clusters.draw_clusters(V, sphere(4, 3, seed=2), 4000, radius, random_state=0)
+    gates = clusters.centre_gates(U, data.X)
+    for i, j in itertools.product(range(4), range(300)):
+        if not split[i, j]:
+            assert len(np.unique(gates[data.cluster == i, j])) == 1
+
+
+def test_samples_are_where_they_should_be() -> None:
+    V, L = sphere(3, 5), np.arange(15.0).reshape(3, 5)
+    data = clusters.draw_clusters(V, L, 500, 0.3, random_state=0)
+    np.testing.assert_allclose(np.linalg.norm(data.X, axis=1), 1.0)
+    assert (np.linalg.norm(data.X - V[data.cluster], axis=1) <= 0.3).all()
+    np.testing.assert_allclose(
+        data.y, [x @ L[q] for x, q in zip(data.X, data.cluster, strict=True)]
+    )
+    assert set(data.cluster) == {0, 1, 2}
+
+
+def unsplit(n: int, d: int, k: int, radius: float) -> tuple[Array, Array, Array]:
+    """Centres, maps, and filters none of which splits a cluster."""
+    V, U = sphere(n, d), sphere(4 * k, d, seed=1)
+    U = U[~clusters.splits(U, V, radius).any(axis=0)][:k]
+    assert len(U) == k
+    return V, np.random.default_rng(2).normal(size=(n, d)), U
+
+
+def test_an_exact_solution() -> None:
+    """Lemma 8: it predicts new samples of all clusters exactly."""
+    V, L, U = unsplit(4, 5, 40, 0.1)
+    A = clusters.centre_gates(U, V)
+    W = clusters.cluster_solution(A, L)
+    data = clusters.draw_clusters(V, L, 200, 0.1, random_state=3)
+    phi = gated_features(data.X, clusters.centre_gates(U, data.X))
+    np.testing.assert_allclose(phi @ W.reshape(-1), data.y, atol=1e-10)
+    with pytest.raises(ValueError, match="rank"):
+        clusters.cluster_solution(A[:, :2], L)
+
+
+def test_every_exact_solution_predicts_alike() -> None:
+    """Lemma 9 and theorem 7: in the span of a cluster's training inputs, and not outside it."""
+    V, L, U = unsplit(3, 4, 60, 0.2)
+    train = clusters.draw_clusters(V, L, 30, 0.2, random_state=3)
+    keep = np.ones(30, dtype=bool)
+    keep[np.flatnonzero(train.cluster == 0)[2:]] = False  # cluster 0: two samples of a space of 4
+    phi = gated_features(train.X[keep], clusters.centre_gates(U, train.X[keep]))
+    least = np.linalg.lstsq(phi, train.y[keep], rcond=1e-12)[0]
+    noise = np.random.default_rng(4).normal(size=phi.shape[1])
+    other = least + noise - np.linalg.pinv(phi, rcond=1e-12) @ (phi @ noise)
+    np.testing.assert_allclose(phi @ other, train.y[keep], atol=1e-8)
+
+    new = clusters.draw_clusters(V, L, 300, 0.2, random_state=5)
+    new_phi = gated_features(new.X, clusters.centre_gates(U, new.X))
+    spanned = new.cluster != 0
+    for solution in (least, other):
+        np.testing.assert_allclose(new_phi[spanned] @ solution, new.y[spanned], atol=1e-7)
+    assert np.abs(new_phi[~spanned] @ other - new.y[~spanned]).max() > 0.1
+    # A point of cluster 0 in the span of its two samples is predicted, too.
+    two = train.X[keep][train.cluster[keep] == 0]
+    between = normalise(two.mean(axis=0, keepdims=True))
+    features = gated_features(between, clusters.centre_gates(U, between))
+    np.testing.assert_allclose(features @ other, between @ L[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_inverse_of_lemma_10(n: int) -> None:
+    """4 I - 4 / (n + 1) 11'; the printed d + 1 is right for no other d. The norm is 4 for n > 1."""
+    ones = np.ones((n, n))
+    T = (np.eye(n) + ones) / 4
+    np.testing.assert_allclose(T @ (4 * np.eye(n) - 4 / (n + 1) * ones), np.eye(n), atol=1e-12)
+    assert np.abs(T @ (4 * np.eye(n) - 4 / (n + 3) * ones) - np.eye(n)).max() > 0.01
+    if n > 1:
+        assert np.linalg.norm(np.linalg.inv(T), 2) == pytest.approx(4.0)
+
+
+def test_sign_centres() -> None:
+    V = clusters.sign_centres(5, 50, random_state=0)
+    np.testing.assert_allclose(np.abs(V), 1 / math.sqrt(50))
+    assert clusters.smallest_eigenvalue(V) > 1 / 8

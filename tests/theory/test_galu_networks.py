@@ -1,0 +1,70 @@
+"""GaLU networks as torch modules: layers by hand, what is trained, general gates."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from implicit_bias.theory.galu_networks import GatedLayers, Kind
+
+
+def inputs(n: int = 5, d: int = 3) -> torch.Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(0))
+
+
+def test_relu_by_hand() -> None:
+    x = inputs()
+    relu: Any = GatedLayers([3, 4, 4, 2], "relu", bias=True, seed=1)
+    first, second, readout = relu.layers
+    torch.testing.assert_close(relu(x), readout(second(first(x).relu()).relu()))
+
+
+@pytest.mark.parametrize("gates_see", ["input", "previous"])
+@pytest.mark.parametrize(
+    ("kind", "gate"),
+    [
+        ("hard", lambda t: (t >= 0).float()),
+        ("sigmoid", torch.sigmoid),
+        (torch.tanh, torch.tanh),
+    ],
+)
+def test_gates_by_hand(kind: Kind, gate: Any, gates_see: Any) -> None:
+    """GaLU0 looks at the network's input in all layers, GaLU at the layer before."""
+    x = inputs()
+    network: Any = GatedLayers(
+        [3, 4, 4, 2], kind, bias=True, gates_see=gates_see, sharpness=2.0, seed=1
+    )
+    first, second, readout = network.layers
+    one, two = network.filters
+    hidden = first(x) * gate(x @ one[:, :3].T)
+    seen = x if gates_see == "input" else hidden
+    expected = readout(second(hidden) * gate(seen @ two[:, : seen.shape[1]].T))
+    torch.testing.assert_close(network(x), expected)
+    assert not network.filters.requires_grad
+    assert "filters" not in dict(network.named_parameters())
+
+
+def test_linear() -> None:
+    x, linear = inputs(), GatedLayers([3, 4, 4, 2], "linear", bias=False, seed=1)
+    torch.testing.assert_close(linear(2 * x), 2 * linear(x))
+
+
+def test_at_least_as_expressive_as_relu() -> None:
+    """f_w = g_{w, w}: with the weights for filters a GaLU network is the ReLU network."""
+    x = inputs(50)
+    relu: Any = GatedLayers([3, 4, 1], "relu", bias=False, seed=1)
+    gated: Any = GatedLayers([3, 4, 1], "hard", bias=False, seed=1)
+    gated.filters[0] = relu.layers[0].weight.detach()
+    torch.testing.assert_close(gated(x), relu(x))
+
+
+@pytest.mark.parametrize("kind", ["relu", "hard"])
+def test_readout_only(kind: Kind) -> None:
+    network = GatedLayers([3, 4, 4, 2], kind, bias=True, readout_only=True, seed=1)
+    trained = {name for name, p in network.named_parameters() if p.requires_grad}
+    assert trained == {"layers.2.weight", "layers.2.bias"}
+
+
+def test_widths_must_be_equal() -> None:
+    with pytest.raises(ValueError, match="one width"):
+        GatedLayers([3, 4, 5, 1], "hard", bias=False, seed=0)

@@ -1,0 +1,246 @@
+"""What is proved of activation Gram matrices: constants and formulas, by brute force."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.polynomial import chebyshev
+from scipy.integrate import solve_ivp
+
+from implicit_bias.theory import gram_bounds
+from implicit_bias.theory.dual_kernels import arc_cosine_kernel, gradient_kernel
+from implicit_bias.theory.gated_least_squares import predicted_losses
+from implicit_bias.theory.gradient_gram import (
+    ACTIVATIONS,
+    circle_points,
+    eigenvalues,
+    finite_gram,
+    gaussian_weights,
+    infinite_gram,
+    normalise,
+    polynomial,
+    separation,
+)
+from implicit_bias.validation import Array
+
+
+def samples(n: int, d: int) -> Array:
+    return normalise(np.random.default_rng(0).standard_normal((n, d)))
+
+
+def test_gradient_flow_is_the_solution_of_its_equation() -> None:
+    gram = infinite_gram(samples(4, 3), ACTIVATIONS["relu"])
+    start, times = np.array([1.0, -2.0, 0.5, 1.0]), np.array([0.0, 0.3, 2.0])
+    exact = solve_ivp(lambda _, r: -gram @ r, (0, 2.0), start, t_eval=times, rtol=1e-10, atol=1e-12)
+    found = gram_bounds.flow_losses(gram, start, times=times)
+    np.testing.assert_allclose(found, (exact.y**2).mean(axis=0), rtol=1e-7)
+    steps = np.array([0, 30000, 200000])
+    descent = predicted_losses(gram, start, step_size=1e-5, steps=steps)
+    np.testing.assert_allclose(descent, found, rtol=1e-4)
+    with pytest.raises(ValueError, match="residual"):
+        gram_bounds.flow_losses(gram, start[:2], times=times)
+
+
+def test_shapes_of_the_lower_bounds() -> None:
+    n, delta = 50, 0.1
+    assert gram_bounds.kink_bound(n, delta, 1) == pytest.approx(0.1 / 125000)
+    assert gram_bounds.kink_bound(n, delta, 2) == pytest.approx(1e-3 / 50**7 / math.log(50))
+    assert gram_bounds.relu_bound(n, delta) == pytest.approx(0.1**1.5 * math.log(50) ** -1.5)
+    assert gram_bounds.kink_width(n, delta, 1, 10) == pytest.approx(
+        125000 / 0.1 * math.log(50 / 0.1**0.25)
+    )
+    assert gram_bounds.kink_width(n, delta, 2, 10) == pytest.approx(
+        125000 / 0.1 * math.log(50 / 0.1 ** (1 / 9))
+    )
+    assert gram_bounds.descent_width(10, 0.1, 0.5) == pytest.approx(10**6 * 10**4 * 8)
+    assert gram_bounds.dynamics_width(10, 0.1, 0.5, 0.1) == pytest.approx(10**5 * 2 * 10**4 * 100)
+    with pytest.raises(ValueError, match="order"):
+        gram_bounds.kink_bound(n, delta, 3)
+
+
+@pytest.mark.parametrize("name", ["relu", "elu", "tanh"])
+def test_coherence_bounds_the_smallest_eigenvalue(name: str) -> None:
+    X, phi = samples(6, 12), ACTIVATIONS[name]
+    coherence = float(np.abs(X @ X.T - np.eye(6)).max())
+    bound = gram_bounds.coherence_bound(phi, coherence, 6)
+    # The powers one by one, by Gershgorin.
+    brute = sum(
+        square * max(0.0, 1 - 5 * coherence ** (k + 1))
+        for k, square in enumerate(phi.hermite_squares)
+    )
+    assert bound == pytest.approx(brute)
+    assert 0 < bound <= eigenvalues(infinite_gram(X, phi))[-1]
+    # The slip: assumption 2 does not bound inner products by 1 - delta.
+    assert 1 - separation(X) < coherence <= math.sqrt(1 - separation(X) ** 2) + 1e-12
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_constraints_count_monomials(degree: int, dimension: int) -> None:
+    monomials = sum(
+        len(list(itertools.combinations_with_replacement(range(dimension), k)))
+        for k in range(1, degree + 1)
+    )
+    assert gram_bounds.polynomial_constraints(degree, dimension) == monomials
+    n = 2 * monomials + 3
+    phi = polynomial([0.0] + [1.0] * degree)
+    X = np.random.default_rng(0).standard_normal((n, dimension))  # of any length
+    gram = finite_gram(X, phi, gaussian_weights(200, dimension))
+    assert (
+        np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == monomials
+    )
+
+
+def test_largest_degree() -> None:
+    for n, dimension in itertools.product((3, 6, 7, 20, 100), (1, 2, 3)):
+        p = gram_bounds.largest_degree(n, dimension)
+        assert math.comb(dimension + p, p) < n + 1 <= math.comb(dimension + p + 1, p + 1)
+
+
+def test_index_of_zero_eigenvalues() -> None:
+    assert gram_bounds.zero_index(12, 2, 2) == 6
+    assert gram_bounds.zero_index(12, 2, 2, train_readouts=True) == 12
+    assert gram_bounds.zero_index(9, 2, 2) is None
+    # The slip: with equality, 10 / 2 = C(4, 2) - 1 = 5, the fifth eigenvalue is not 0.
+    values = eigenvalues(infinite_gram(circle_points(10), polynomial([0.0, 1.0, 1.0])))
+    assert gram_bounds.zero_index(10, 2, 2) == 5
+    assert values[4] > 0.01
+    assert values[5] < 1e-10
+    assert gram_bounds.smooth_index(10, 3) == 4
+    assert gram_bounds.smooth_exponent(81, 2) == pytest.approx(3.0)
+
+
+def test_upper_bounds_of_smooth_activations() -> None:
+    n, m, d = 20, 100, 2
+    p, s = gram_bounds.largest_degree(n, d), math.sqrt(math.log(n * m))
+    brute = n * ((4 * math.pi + 6 * s) / (1 + (math.pi / 3) / s) ** p) ** 2
+    assert gram_bounds.small_width_bound(n, m, d) == pytest.approx(brute)
+    assert gram_bounds.small_width_bound(n, m, d, spread=0.1) < brute
+    tail = n**2 * math.sqrt(p) * math.exp(-math.pi / (4 * math.sqrt(2)) * math.sqrt(p))
+    random = n * math.log(n) * math.log(m) / math.sqrt(m)
+    assert gram_bounds.large_width_bound(n, m, d) == pytest.approx(max(tail, random))
+
+
+def test_hermite_coefficients_of_tanh_beside_the_rates() -> None:
+    c = np.sqrt(ACTIVATIONS["tanh"].hermite_squares)
+    assert c[20] == pytest.approx(5.8e-3, rel=0.01)
+    assert c[100] == pytest.approx(1.7e-6, rel=0.03)
+    assert all(c[k] <= gram_bounds.coefficient_bound(k) for k in range(1, 200))
+    tails = (c[::-1] ** 2).cumsum()[::-1]
+    assert all(tails[p + 1] <= gram_bounds.tail_bound(p) for p in range(1, 200))
+    # Equation 34 is not of these coefficients.
+    ratios = [c[k] / gram_bounds.boyd_coefficient(k) for k in (20, 60, 100)]
+    assert ratios[0] > 2 * ratios[1] > 4 * ratios[2]
+
+
+@pytest.mark.parametrize("swish", [False, True])
+@pytest.mark.parametrize("scale", [0.5, 3.0, 10.0])
+@pytest.mark.parametrize("error", [1e-2, 1e-5])
+def test_chebyshev_degrees(scale: float, error: float, swish: bool) -> None:
+    def function(x: Array) -> Array:
+        return np.asarray((scale * x if swish else 1.0) / (1 + np.exp(-scale * x)))
+
+    degree = gram_bounds.chebyshev_degree(scale, error, swish=swish)
+    series = chebyshev.Chebyshev.interpolate(function, 500).coef[: degree + 1]
+    x = np.linspace(-1, 1, 1001)
+    assert np.abs(function(x) - chebyshev.chebval(x, series)).max() <= error
+
+
+def test_a_product_of_two_approximations() -> None:
+    """F.5: functions bounded by 1, both right to eps < 1; the product is to 3 eps."""
+    eps, grid = 0.3, np.linspace(-1, 1, 21)
+    f, g = np.meshgrid(grid, grid)
+    worst = max(
+        float(np.abs(f * g - (f + a * eps) * (g + b * eps)).max()) for a in (-1, 1) for b in (-1, 1)
+    )
+    assert worst <= 3 * eps
+
+
+@pytest.mark.parametrize("name", ["relu", "elu", "tanh", "swish"])
+def test_trace(name: str) -> None:
+    X, phi = samples(6, 3), ACTIVATIONS[name]
+    exact = float(np.trace(infinite_gram(X, phi)))
+    assert exact == pytest.approx(2 * gram_bounds.trace_bound(phi, 6))
+    generator = torch.Generator().manual_seed(0)
+    readouts = torch.randn(4000, generator=generator, dtype=torch.float64)
+    gram = finite_gram(X, phi, gaussian_weights(4000, 3), readouts=readouts)
+    assert float(np.trace(gram)) >= gram_bounds.trace_bound(phi, 6)
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "swish"])
+def test_hadamard_powers_bound_the_smallest_eigenvalue(name: str) -> None:
+    X, phi = samples(6, 4), ACTIVATIONS[name]
+    brute = max(
+        phi.hermite_squares[r] * float(np.linalg.eigvalsh((X @ X.T) ** (r + 1))[0])
+        for r in range(10)
+    )
+    bound = gram_bounds.hadamard_bound(X, phi, powers=10)
+    assert bound == pytest.approx(brute)
+    assert 0 < bound <= eigenvalues(infinite_gram(X, phi))[-1]
+
+
+def test_bounds_of_smoothed_data() -> None:
+    n, p, sigma, kappa = 20, 3, 0.1, 0.5
+    singular = (kappa * sigma / (n * p)) ** p / math.sqrt(n)
+    assert gram_bounds.khatri_rao_bound(n, p, sigma, kappa) == pytest.approx(singular)
+    whole = gram_bounds.smoothed_bound(n, p, sigma, kappa, coefficient=0.2)
+    assert whole == pytest.approx(0.04 / n * (kappa * sigma / (n * p)) ** (2 * p))
+    assert [gram_bounds.smoothed_degree(n, 5) for n in (5, 6, 125, 126)] == [1, 3, 3, 5]
+    assert gram_bounds.smoothed_power(100, 0.1, 0.5) == pytest.approx(1e-4 * 100**-6)
+    # sigma_n of the Khatri-Rao power is the root of the eigenvalue of the Hadamard power.
+    X = samples(6, 3)
+    columns = np.einsum("ia,ib->iab", X, X).reshape(6, -1)
+    least = np.linalg.svd(columns, compute_uv=False)[-1]
+    assert least**2 == pytest.approx(np.linalg.eigvalsh((X @ X.T) ** 2)[0], abs=1e-12)
+
+
+def test_constants_of_depth() -> None:
+    tanh = ACTIVATIONS["tanh"]
+    share = gram_bounds.linear_share(tanh)
+    assert share == pytest.approx(0.9305, abs=5e-5)
+    assert 2 / (1 - share) == pytest.approx(28.8, abs=0.05)
+    assert float(tanh.dual(1.0)) == pytest.approx(0.3943, abs=5e-5)
+    assert float(tanh.dual(0.0)) == pytest.approx(0.0, abs=1e-12)  # mean 0: no centring
+    assert gram_bounds.sufficient_depth(tanh, 0.1) == pytest.approx(28.8 * math.log(10), rel=2e-3)
+    assert gram_bounds.sufficient_depth(tanh, 0.9) == pytest.approx(28.8, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", ["tanh", "cubic"])
+def test_a_layer_brings_correlations_below_its_bound(name: str) -> None:
+    phi, rho = ACTIVATIONS[name], np.linspace(-1, 1, 401)
+    bound = gram_bounds.layer_bound(rho, gram_bounds.linear_share(phi))
+    assert (np.abs(phi.correlation_map(rho)) <= bound + 1e-10).all()
+
+
+def test_steps_of_the_recursion() -> None:
+    a, delta, eps = 0.9, 0.01, 0.1
+    rho, steps = 1 - delta, 0
+    while rho > eps:
+        rho, steps = a * rho + (1 - a) * rho**2, steps + 1
+    assert gram_bounds.layers_until(delta, eps, a) == steps
+    assert steps <= 3 / (1 - a) * max(math.log(1 / delta), math.log(1 / eps))
+
+
+def test_weights_may_move_as_far_as_allowed() -> None:
+    """Lemma M.1 for random moves by exactly that much; for tanh beta = 4 / (3 sqrt 3)."""
+    X, tanh = samples(4, 3), ACTIVATIONS["tanh"]
+    (weights,) = gaussian_weights(100, 3)
+    before = float(eigenvalues(finite_gram(X, tanh, [weights]))[-1])
+    allowed = gram_bounds.drift_allowed(before, 4, 1.0, 4 / (3 * math.sqrt(3)))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(10):
+        way = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
+        way *= allowed / torch.linalg.norm(way, dim=1, keepdim=True)
+        assert eigenvalues(finite_gram(X, tanh, [weights + way]))[-1] >= before / 2
+
+
+def test_one_kernel_for_gates_and_activations() -> None:
+    X = samples(5, 3)
+    expected = infinite_gram(X, ACTIVATIONS["relu"])
+    np.testing.assert_allclose(gradient_kernel(X @ X.T, arc_cosine_kernel), expected, atol=1e-7)
+    lengths = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
+    scaled = X * lengths[:, None]
+    found = gradient_kernel(scaled @ scaled.T, arc_cosine_kernel, (lengths, lengths))
+    np.testing.assert_allclose(found, np.outer(lengths, lengths) * expected, atol=1e-6)
