@@ -22,9 +22,11 @@ if TYPE_CHECKING:
         GatedSVC,
         GLNClassifier,
         HiddenLayerSVC,
+        MaxMarginSVC,
         ReLUClassifier,
     )
-    from implicit_bias.problem import MarginProblem
+    from implicit_bias.problem import MarginProblem, max_margin
+    from implicit_bias.run_certificate import certify_run
     from implicit_bias.solvers import Solution, SolveError
     from implicit_bias.solvers.solve import solve
     from implicit_bias.stationarity import certify_network
@@ -33,14 +35,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 ESTIMATORS = (
-    *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC"),
+    *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "MaxMarginSVC"),
     *("GLNClassifier", "ReLUClassifier", "GaLUClassifier", "GaLURegressor"),
 )
 HOMES = {
     "certificate": ("Certificate", "Status", "certify"),
     "comparison": ("Comparison", "compare"),
     "estimators": ESTIMATORS,
-    "problem": ("MarginProblem",),
+    "problem": ("MarginProblem", "max_margin"),
+    "run_certificate": ("certify_run",),
     "solvers": ("Solution", "SolveError", "solve"),
     "stationarity": ("certify_network",),
     "training.limit": ("LimitConfig", "train_to_limit"),

@@ -6,6 +6,10 @@ upper  For any zeta and b, min over c >= 0 of Omega(c zeta) + C sum_n max(0, 1 -
 lower  For any alpha >= 0, sum(alpha) scaled so that max_g ||V_g(alpha)|| = 1 (and alpha <= C).
        With an intercept sum_n alpha_n y_n must be 0, exactly, or the bound is 0 (see `balanced`).
 
+With another norm Omega_*(V) is in the place of max_g ||V_g||. With many classes q_n is the
+smallest margin f_{y_n} + b_{y_n} - f_k - b_k of a sample, alpha has shape (N, K), sum_k alpha_nk is
+at most C, and the equation of the intercept is sum_n a_n = 0 (see `balanced_flow`).
+
 Both hold for every iterate of every solver and for a network trained by gradient descent, and are
 computed here alone, in numpy, on the unscaled data.
 
@@ -32,10 +36,11 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.problem import MarginProblem, are_few, gated_linear
+from implicit_bias.problem import MarginProblem, are_few, decision, gated_linear
 from implicit_bias.rounding import (
     SAFETY,
     UNIT,
@@ -43,6 +48,7 @@ from implicit_bias.rounding import (
     balance,
     down,
     dual_vector_norms,
+    dual_vectors,
     gamma,
     precise_dual_vectors,
     precise_predictions,
@@ -66,6 +72,7 @@ __all__ = [
     "Proof",
     "Status",
     "balanced",
+    "balanced_flow",
     "certify",
     "dual_norm_bounds",
     "dual_scale",
@@ -77,6 +84,7 @@ __all__ = [
     "primal_bound",
     "primal_scale",
     "prove_not_separable",
+    "repaired",
 ]
 
 # Bounds that cross contradict each other: by more than this share, something is wrong.
@@ -176,7 +184,7 @@ def certify(
     problem: MarginProblem,
     coef: ArrayLike | None = None,
     alpha: ArrayLike | None = None,
-    intercept: float | None = None,
+    intercept: ArrayLike | None = None,
 ) -> Certificate:
     """Bound the optimum of a problem by any coefficients and/or any dual variables.
 
@@ -184,12 +192,13 @@ def certify(
     ----------
     problem : MarginProblem
         The problem.
-    coef : array_like of shape (M, D), optional
+    coef : array_like of shape (M, D) or (K, M, D), optional
         Coefficients zeta; without them the upper bound is that of zeta = 0.
-    alpha : array_like of shape (N,), optional
+    alpha : array_like of shape (N,) or (N, K), optional
         Dual variables, not negative; without them the lower bound is 0.
-    intercept : float, optional
-        The offset b that belongs to coef, where the problem has one; the best one by default.
+    intercept : float or array_like of shape (K,), optional
+        The offset b that belongs to coef, where the problem has one; the best one by default
+        (with many classes, those of the largest smallest margin).
 
     Returns
     -------
@@ -198,7 +207,8 @@ def certify(
     Raises
     ------
     ValueError
-        Shapes that do not fit, NaN, negative alpha, an intercept of a problem without one.
+        Shapes that do not fit, NaN, alpha that is negative or not 0 at a sample's own class, an
+        intercept of a problem without one.
     """
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
@@ -253,7 +263,7 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     signed = np.copysign(scaled, weights) * problem.y  # V takes alpha_n y_n
     gates = _plain_gates(problem)
     rows = dual_vector_norms(gates, problem.X, _weights(problem, signed), are_few(gates))
-    dual = _Dual(problem, signed, _group_norms(problem, rows))
+    dual = _Dual(problem, signed, problem.gate_norm.of_rows(rows))
     if (dual.norms.radius > REFINE * dual.norms.value).any():
         dual = dual.refined()
     return np.ldexp(dual.norms.magnitude, exponent)
@@ -300,7 +310,7 @@ def dual_scale(problem: MarginProblem, alpha: Array, dual_norms: Array | None = 
     """Return the largest c for which c * alpha is dual feasible; inf where every V_g is 0."""
     if dual_norms is None:
         dual_norms = problem.dual_norms(alpha)
-    largest, top = float(dual_norms.max()), float(alpha.max())
+    largest, top = float(dual_norms.max()), float(problem.totals(alpha).max())
     by_norm = 1.0 / largest if largest > 0 else np.inf
     by_box = problem.C / top if top > 0 else np.inf
     return min(by_norm, by_box)
@@ -316,7 +326,8 @@ def gordan_ratio(problem: MarginProblem, alpha: Array, dual_norms: Array | None 
     if dual_norms is None:
         dual_norms = problem.dual_norms(alpha)
     largest = float(dual_norms.max())
-    return float(alpha @ problem.feature_norms) / largest if largest > 0 else np.inf
+    total = float(problem.totals(alpha) @ problem.feature_norms)
+    return total / largest if largest > 0 else np.inf
 
 
 def balanced(alpha: Array, y: Array, cap: float = np.inf) -> Array:
@@ -344,18 +355,64 @@ def balanced(alpha: Array, y: Array, cap: float = np.inf) -> Array:
     return _on_grid(alpha, y)
 
 
+def balanced_flow(alpha: Array, y: NDArray[np.int64]) -> Array:
+    """Return alpha (N, K) >= 0 with sum_n a_n = 0, exactly, near the alpha given.
+
+    alpha_nk is a flow from the class of sample n to class k, and the equation says that as much
+    leaves each class as enters it. The classes' flows are scaled towards that (Osborne: what
+    leaves a class by 1 / s, what enters it by s, s the root of their ratio); then all is rounded
+    down to a grid on which sums are exact, and what is left is sent back: from the classes that
+    receive too much to those that send too much, by the largest entries. Zeros where that cannot
+    be, as where only one class has samples.
+
+    Parameters
+    ----------
+    alpha : ndarray of shape (N, K)
+        Dual variables, not negative, 0 at a sample's own class.
+    y : ndarray of int, shape (N,)
+        Classes of the samples.
+    """
+    alpha = np.array(alpha, dtype=np.float64)
+    n_classes = alpha.shape[1]
+    empty = np.bincount(y, minlength=n_classes) == 0
+    alpha[:, empty] = 0.0  # an offset far below all others wins these pairs
+    for _ in range(MOST_REPAIRS):
+        leaving = np.bincount(y, weights=alpha.sum(axis=1), minlength=n_classes)
+        entering = alpha.sum(axis=0)
+        if (np.abs(leaving - entering) <= 1e-12 * leaving.max()).all():
+            break
+        both = (leaving > 0) & (entering > 0)
+        scale = np.sqrt(np.where(both, leaving, 1.0) / np.where(both, entering, 1.0))
+        alpha *= scale[None, :] / scale[y][:, None]
+        alpha[:, leaving == 0], alpha[(entering == 0)[y]] = 0.0, 0.0
+    if not alpha.any():
+        return alpha
+    exponent = int(np.frexp(alpha.sum())[1]) - 50
+    units = np.floor(np.ldexp(alpha, -exponent))
+    leaving = np.bincount(y, weights=units.sum(axis=1), minlength=n_classes)
+    excess = leaving - units.sum(axis=0)  # exact: integers below 2^53
+    while excess.any():
+        sender, receiver = int(excess.argmin()), int(excess.argmax())
+        amount = min(-excess[sender], excess[receiver])
+        members = np.flatnonzero(y == sender)
+        units[members[np.argmax(units[members, receiver])], receiver] += amount
+        excess[sender] += amount
+        excess[receiver] -= amount
+    return np.ldexp(units, exponent)
+
+
 @dataclass(frozen=True)
 class Graded:
     """A candidate, scaled to be feasible, with the status that its bounds earn.
 
     Attributes
     ----------
-    alpha : ndarray of shape (N,)
+    alpha : ndarray of shape (N,) or (N, K)
         Feasible, at most C; sum 1 where the data are proven not to be separable.
-    coef : ndarray of shape (M, D)
+    coef : ndarray of shape (M, D) or (K, M, D)
         Attains the upper bound, with ``intercept``; 0 where the data are not separable.
-    intercept : float
-        The offset; 0 without one.
+    intercept : float or ndarray of shape (K,)
+        The offset, or one a class; 0 without one.
     certificate : Certificate
         That of these coef, alpha and intercept.
     status : Status
@@ -363,12 +420,12 @@ class Graded:
     group_norms : ndarray of shape (G,)
         ||zeta_g||.
     margins : ndarray of shape (N,)
-        y_n (f(x_n) + b).
+        y_n (f(x_n) + b); with classes, the smallest margin of each sample.
     """
 
     alpha: Array
     coef: Array
-    intercept: float
+    intercept: float | Array
     certificate: Certificate
     status: Status
     group_norms: Array
@@ -381,7 +438,7 @@ def grade(
     alpha: Array,
     claim: Status,
     *,
-    intercept: float | None = None,
+    intercept: ArrayLike | None = None,
     gap: float = 1e-6,
     infeasibility: float = 1e-9,
 ) -> Graded:
@@ -391,23 +448,23 @@ def grade(
     ----------
     problem : MarginProblem
         What was solved.
-    coef, alpha : ndarray of shape (M, D) and (N,)
+    coef, alpha : ndarray of shape (M, D) and (N,), or (K, M, D) and (N, K)
         What the solver found; negative alpha counts as 0.
     claim : Status
         How the solver thinks it ended.
-    intercept : float, optional
+    intercept : float or ndarray of shape (K,), optional
         Its offset; the best one by default.
     gap, infeasibility : float
         See `Tolerances`.
     """
-    suspect = alpha = unit_weights(np.maximum(alpha, 0.0), problem.feature_norms)
-    if problem.intercept:
-        alpha = balanced(alpha, problem.y)
+    suspect = alpha = _unit(problem, _of_rivals(problem, np.maximum(alpha, 0.0)))
+    alpha = repaired(problem, alpha)
     if alpha.any():
         scale = dual_scale(problem, alpha)
         scale = scale if np.isfinite(scale) else 1.0 / float(alpha.sum())
-        alpha = np.minimum(alpha * scale, problem.C)
-        alpha = balanced(alpha, problem.y, problem.C) if problem.intercept else alpha
+        alpha = repaired(problem, _in_box(problem, alpha * scale), problem.C)
+    if intercept is not None:
+        intercept = _below_all_others(problem, coef, intercept)
     coef, offset = _Primal.of(problem, coef, intercept).scaled()
     primal = _Primal.of(problem, coef, offset if problem.intercept else None, as_stored=True)
     dual = _Dual.of(problem, alpha)
@@ -428,7 +485,7 @@ def grade(
         status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
     if status.inseparable:  # the coefficients separate nothing
         nothing = np.zeros(problem.n_groups), np.zeros(problem.n_samples)
-        return Graded(alpha, 0.0 * coef, 0.0, certificate, status, *nothing)
+        return Graded(alpha, 0.0 * coef, problem.no_offset, certificate, status, *nothing)
     return Graded(alpha, coef, offset, certificate, status, primal.group_norms, primal.margins)
 
 
@@ -445,32 +502,75 @@ class _Dual:
 
     @classmethod
     def of(cls, problem: MarginProblem, given: ArrayLike) -> _Dual:
-        alpha = as_finite(given, "alpha", 1)
-        _check_shape(alpha, "alpha", (problem.n_samples,), "one entry a sample")
+        alpha = as_finite(given, "alpha", len(problem.alpha_shape))
+        meaning = "one entry a sample" if problem.classes is None else "(N, K), with K classes"
+        _check_shape(alpha, "alpha", problem.alpha_shape, meaning)
         if (alpha < 0).any():
             raise ValueError(f"alpha must not be negative, got {alpha.min():.3g}: clip it at 0")
-        alpha = unit_weights(alpha, problem.feature_norms)
-        gates = _plain_gates(problem)
-        rows = dual_vector_norms(gates, problem.X, _weights(problem, alpha), are_few(gates))
-        return cls(problem, alpha, _group_norms(problem, rows))
+        if (_of_rivals(problem, alpha) != alpha).any():
+            raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
+        alpha = _unit(problem, alpha)
+        gates, weights = _plain_gates(problem), _weights(problem, alpha)
+        if not problem.norm.by_rows:
+            parts = [
+                dual_vectors(gates, problem.X, column, problem.classes or 0)
+                for column in _columns(weights)
+            ]
+            return cls(problem, alpha, _norms_of(problem, parts))
+        few, roundings = are_few(gates), problem.classes or 0
+        norms = [
+            dual_vector_norms(gates, problem.X, column, few, roundings)
+            for column in _columns(weights)
+        ]
+        return cls(problem, alpha, problem.gate_norm.of_rows(_joined(norms)))
 
     def refined(self) -> _Dual:
         """Evaluate V with more digits."""
-        gates, weights = _plain_gates(self.problem), _weights(self.problem, self.alpha)
+        problem = self.problem
+        if not problem.norm.by_rows:
+            parts = [self._precise(k) for k in range(problem.classes or 1)]
+            return replace(self, norms=_norms_of(problem, parts))
+        gates, weights = _plain_gates(problem), _weights(problem, self.alpha)
+        if problem.classes is not None:
+            rows = [_row_norms(self._precise(k)) for k in range(problem.classes)]
+            return replace(self, norms=problem.gate_norm.of_rows(_joined(rows)))
         norms, errors = np.zeros(gates.shape[1]), np.zeros(gates.shape[1])
-        for _, V in precise_dual_vectors(gates, self.problem.X, weights):
+        for _, V in precise_dual_vectors(gates, problem.X, weights):
             norms = np.hypot(norms, row_norms(V.value))  # whose squares may underflow
             errors = np.hypot(errors, row_norms(V.radius))
-        radius = errors + gamma(2 * self.problem.X.shape[1] + 8) * norms
-        rows = Enclosure(norms, SAFETY * radius)
-        return replace(self, norms=_group_norms(self.problem, rows))
+        radius = errors + gamma(2 * problem.X.shape[1] + 8) * norms
+        rows_of_V = Enclosure(norms, SAFETY * radius)
+        return replace(self, norms=problem.gate_norm.of_rows(rows_of_V))
+
+    def _precise(self, k: int) -> Enclosure:
+        """V (M, D) of class k (or of both of two) with more digits.
+
+        The weights of a class's own samples are sums over their rivals, as high + low.
+        """
+        problem, gates = self.problem, _plain_gates(self.problem)
+        weights = _columns(_weights(problem, self.alpha))[k]
+        low = np.zeros_like(weights)
+        if problem.classes is not None:
+            for n in np.flatnonzero((problem.owners == k) & (weights != 0)):
+                terms = self.alpha[n].tolist()
+                weights[n] = math.fsum(terms)
+                low[n] = math.fsum([*terms, -weights[n]])
+        value = np.zeros((gates.shape[1], problem.X.shape[1]))
+        radius = np.zeros_like(value)
+        for columns, V in precise_dual_vectors(gates, problem.X, weights):
+            value[:, columns], radius[:, columns] = V.value, V.radius
+        if low.any():
+            rest = dual_vectors(gates, problem.X, low, 1)
+            value += rest.value
+            radius += rest.radius + 2 * UNIT * np.abs(value)
+        return Enclosure(value, SAFETY * radius)
 
     @cached_property
     def sum(self) -> float:
         """sum_n alpha_n; 0 where that does not bound, for the intercept's sake."""
-        if self.problem.intercept and balance(self.alpha, self.problem.y) != 0:
+        if self.problem.intercept and not _is_balanced(self.problem, self.alpha):
             return 0.0
-        return down(math.fsum(self.alpha.tolist()))
+        return down(math.fsum(self.alpha.ravel().tolist()))
 
     @property
     def bound(self) -> float:
@@ -497,46 +597,114 @@ class _Dual:
         largest = float(norms.max())
         if largest == 0 or self.sum == 0:
             return norms
-        share = min(1.0, self.problem.C / float(self.alpha.max()) * largest)
+        share = min(1.0, self.problem.C / self._top * largest)
         return norms / largest * share
 
     @property
     def gordan_ratio(self) -> float:
         """As the function of this name, bounded from below."""
         largest = float(self.norms.magnitude.max())
-        total = float(self.alpha @ self.problem.feature_norms)
+        total = float(self.problem.totals(self.alpha) @ self.problem.feature_norms)
         return total / largest if largest > 0 else np.inf
+
+    @property
+    def _top(self) -> float:
+        """Largest sum_k alpha_nk, rounded up: what the box bounds."""
+        top = float(self.problem.totals(self.alpha).max())
+        return top if self.problem.classes is None else top * (1.0 + gamma(self.alpha.shape[1]))
 
     def _value(self, largest: float) -> float:
         if self.sum == 0:
             return 0.0
         by_norm = min(down(self.sum / largest), LARGEST) if largest > 0 else np.inf
-        by_box = down(self.problem.C * down(self.sum / float(self.alpha.max())))
+        by_box = down(self.problem.C * down(self.sum / self._top))
         return by_norm if math.isinf(self.problem.C) else min(by_norm, by_box)
 
 
 def _weights(problem: MarginProblem, alpha: Array) -> Array:
-    """alpha_n y_n of the samples that have features, shape (N,)."""
-    return np.where(problem.zero_features, 0.0, alpha * problem.y)
+    """alpha_n y_n (N,), or a_n (N, K), of the samples that have features."""
+    zero = problem.zero_features if alpha.ndim == 1 else problem.zero_features[:, None]
+    return np.where(zero, 0.0, problem.weights(alpha))
+
+
+def _columns(weights: Array) -> list[Array]:
+    """Weights (N,) of each class, or of both of two classes at once."""
+    return [weights] if weights.ndim == 1 else [np.ascontiguousarray(w) for w in weights.T]
+
+
+def _unit(problem: MarginProblem, alpha: Array) -> Array:
+    """Return alpha times a power of two such that the largest alpha_n ||phi_n|| is about 1."""
+    if problem.classes is None:
+        return unit_weights(alpha, problem.feature_norms)
+    norms = np.broadcast_to(problem.feature_norms[:, None], alpha.shape)
+    return unit_weights(alpha, norms)
+
+
+def _of_rivals(problem: MarginProblem, alpha: Array) -> Array:
+    """Return alpha with 0 at each sample's own class."""
+    if problem.classes is None:
+        return alpha
+    alpha = alpha.copy()
+    alpha[np.arange(problem.n_samples), problem.owners] = 0.0
+    return alpha
+
+
+def _in_box(problem: MarginProblem, alpha: Array) -> Array:
+    """Return alpha with sum_k alpha_nk <= C."""
+    if problem.classes is None:
+        return np.minimum(alpha, problem.C)
+    totals = problem.totals(alpha)
+    over = totals > problem.C
+    shrink = np.where(over, problem.C / np.where(over, totals, 1.0), 1.0)
+    return alpha * shrink[:, None]
+
+
+def repaired(problem: MarginProblem, alpha: Array, cap: float = np.inf) -> Array:
+    """Return alpha near the one given that obeys the equation of the intercept, if there is one.
+
+    See `balanced` and `balanced_flow`; ``cap`` bounds the entries with two classes.
+    """
+    if not problem.intercept:
+        return alpha
+    if problem.classes is None:
+        return balanced(alpha, problem.y, cap)
+    return balanced_flow(alpha, problem.owners)
+
+
+def _is_balanced(problem: MarginProblem, alpha: Array) -> bool:
+    """Whether sum_n alpha_n y_n, or sum_n a_n, is 0 as real numbers."""
+    if problem.classes is None:
+        return balance(alpha, problem.y) == 0
+    for k in range(problem.classes):
+        leaving = alpha[problem.owners == k].ravel().tolist()
+        if math.fsum([*leaving, *(-alpha[:, k]).tolist()]) != 0:
+            return False
+    return True
+
+
+def _norms_of(problem: MarginProblem, parts: list[Enclosure]) -> Enclosure:
+    """Omega_* (G,) of V (K, M, D), whose parts (M, D) are those of the classes."""
+    V = Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
+    value = problem.norm.dual_norms(V.value)
+    with np.errstate(invalid="ignore"):
+        return Enclosure(value, np.maximum(problem.norm.dual_bounds(V) - value, 0.0))
+
+
+def _row_norms(V: Enclosure) -> Enclosure:
+    """Norms (M,) of the rows of V (M, D), and what its radius may add to them."""
+    norms = row_norms(V.value)
+    rounding = gamma(V.value.shape[1] + 4) * norms
+    return Enclosure(norms, SAFETY * (row_norms(V.radius) + rounding))
+
+
+def _joined(parts: list[Enclosure]) -> Enclosure:
+    """Return one part after the other."""
+    value = np.concatenate([part.value for part in parts])
+    return Enclosure(value, np.concatenate([part.radius for part in parts]))
 
 
 def _plain_gates(problem: MarginProblem) -> Array | sp.csr_array:
     return problem.gates if problem.metric is None else problem.plain_gates
-
-
-def _group_norms(problem: MarginProblem, rows: Enclosure) -> Enclosure:
-    """Norms (G,) of groups of rows, from the norms of the rows."""
-    groups = problem.plain_groups
-    rounding = gamma(int(np.bincount(groups).max()) + 4)
-    value = _root_sums(rows.value, groups, problem.n_groups)
-    radius = _root_sums(rows.radius, groups, problem.n_groups)
-    return Enclosure(value, SAFETY * (radius + rounding * value))
-
-
-def _root_sums(norms: Array, groups: NDArray[np.int64], n_groups: int) -> Array:
-    unit = float(norms.max()) or 1.0
-    sums = np.bincount(groups, weights=np.square(norms / unit), minlength=n_groups)
-    return np.asarray(unit * np.sqrt(sums))
 
 
 # --- the upper bound -------------------------------------------------------------------------
@@ -544,7 +712,11 @@ def _root_sums(norms: Array, groups: NDArray[np.int64], n_groups: int) -> Array:
 
 @dataclass(frozen=True)
 class _Primal:
-    """Coefficients times 2^-exponent, the largest about 1, and their predictions."""
+    """Coefficients times 2^-exponent, the largest about 1, and their predictions.
+
+    With many classes f_n is the smallest margin of sample n, offsets included, and all signs are 1:
+    what is left is a problem of two classes without an intercept.
+    """
 
     problem: MarginProblem
     coef: Array
@@ -554,41 +726,49 @@ class _Primal:
     norm: float
     f: Enclosure  # (N,), without intercept
     as_stored: bool  # with a soft margin, whether the bound is that of scale 1
+    signs: Array  # (N,)
+    classes: _Classes | None = None
 
     @classmethod
     def of(
         cls,
         problem: MarginProblem,
         given: ArrayLike,
-        intercept: float | None,
+        intercept: ArrayLike | None,
         as_stored: bool = False,
     ) -> _Primal:
-        coef = as_finite(given, "coef", 2)
-        shape = problem.n_gates, problem.X.shape[1]
-        _check_shape(coef, "coef", shape, "(M, D), one row a gate column")
-        if intercept is not None and not (problem.intercept or intercept == 0):
-            raise ValueError(
-                f"the problem has no intercept, got {intercept!r}: pass MarginProblem(..., "
-                "intercept=True)"
-            )
-        if intercept is not None and not math.isfinite(intercept):
-            raise ValueError(f"intercept must be finite, got {intercept!r}")
+        coef = as_finite(given, "coef", len(problem.coef_shape))
+        meaning = "(M, D), one row a gate column"
+        meaning = meaning if problem.classes is None else f"(K, M, D), K classes of {meaning}"
+        _check_shape(coef, "coef", problem.coef_shape, meaning)
+        offsets = None if intercept is None else _as_offsets(problem, intercept)
         exponent = int(np.frexp(np.abs(coef).max())[1])
         coef = np.ldexp(coef, -exponent)
-        offset = None if intercept is None else math.ldexp(intercept, -exponent)
-        plain = problem.norm.plain_coef(coef)
-        norms = problem.norm.group_norms(coef)
-        norm = float(norms.sum()) * (
-            1.0 + SAFETY * gamma(coef.size // problem.n_groups + coef.shape[0] + 8)
-        )
+        offsets = None if offsets is None else np.ldexp(offsets, -exponent)
+        plain = problem.plain_coef(coef)
+        norms = problem.group_norms(coef)
+        norm = problem.norm.value_bound(coef.reshape(problem.norm_shape))
         gates = _plain_gates(problem)
-        f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
-        offset = offset if problem.intercept else 0.0
-        return cls(problem, coef, exponent, offset, norms, norm, f, as_stored)
+        if problem.classes is None:
+            f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
+            one = None if offsets is None else float(offsets)
+            one = one if problem.intercept else 0.0
+            return cls(problem, coef, exponent, one, norms, norm, f, as_stored, problem.y)
+        columns = decision(problem.X, gates, plain).T
+        parts = [predictions(gates, problem.X, *pair) for pair in zip(plain, columns, strict=True)]
+        scores = Enclosure(
+            np.stack([part.value for part in parts], axis=1),
+            np.stack([part.radius for part in parts], axis=1),
+        )
+        if offsets is None or not problem.intercept:
+            offsets = _best_offsets(problem, scores.value)
+        classes = _Classes(scores, offsets)
+        ones, f = np.ones(problem.n_samples), classes.smallest(problem)
+        return cls(problem, coef, exponent, 0.0, norms, norm, f, as_stored, ones, classes)
 
     def refined(self) -> _Primal:
         """Evaluate with more digits the predictions that decide."""
-        plain = self.problem.norm.plain_coef(self.coef)
+        plain = self.problem.plain_coef(self.coef)
         gates = _plain_gates(self.problem)
         found, done = self, np.zeros(len(self.f.value), dtype=bool)
         for _ in range(MOST_REFINEMENTS):
@@ -596,9 +776,16 @@ class _Primal:
             if len(rows) == 0:
                 break
             done[rows] = True
-            better = precise_predictions(gates, self.problem.X, plain, rows)
+            parts = [
+                precise_predictions(gates, self.problem.X, part, rows)
+                for part in plain.reshape(-1, *plain.shape[-2:])
+            ]
+            if found.classes is not None:
+                classes = found.classes.updated(rows, parts)
+                found = replace(found, classes=classes, f=classes.smallest(self.problem))
+                continue
             value, radius = found.f.value.copy(), found.f.radius.copy()
-            value[rows], radius[rows] = better.value, better.radius
+            value[rows], radius[rows] = parts[0].value, parts[0].radius
             found = replace(found, f=Enclosure(value, radius))
         return found
 
@@ -608,19 +795,27 @@ class _Primal:
         c, b = self._best
         return math.ldexp(c, -self.exponent) if c > 0 else 0.0, b
 
-    def scaled(self) -> tuple[Array, float]:
+    def scaled(self) -> tuple[Array, float | Array]:
         """Coefficients and offset of the smallest primal value.
 
         No scale makes a hard-margin candidate feasible that misclassifies: it stays as it is.
         """
         c, b = self._best
         if c == 0 and self.problem.hard_margin:
-            return np.ldexp(self.coef, self.exponent), math.ldexp(b, self.exponent)
+            offset = math.ldexp(b, self.exponent)
+            scale = math.ldexp(1.0, min(self.exponent, 1000))
+            return np.ldexp(self.coef, self.exponent), self._offsets_at(scale, offset)
         if not self.problem.hard_margin and c > 0:
             margins, error, stretch = self._kinks(c, b, self.f.radius)
             _, by = self._stretched_if_less(c, margins, error, stretch)
             c, b = c * (1.0 + by), b * (1.0 + by)
-        return self.coef * c, b
+        return self.coef * c, self._offsets_at(c, b)
+
+    def _offsets_at(self, c: float, b: float) -> float | Array:
+        """Return the offset b, or all of many classes, that go with c times the coefficients."""
+        if self.classes is None:
+            return b
+        return c * self.classes.offsets if c > 0 else _majority_offsets(self.problem)
 
     @property
     def group_norms(self) -> Array:
@@ -630,7 +825,7 @@ class _Primal:
     @property
     def margins(self) -> Array:
         """Margins (N,) of the coefficients as given."""
-        return np.ldexp(self.problem.y * (self.f.value + self._offset), self.exponent)
+        return np.ldexp(self.signs * (self.f.value + self._offset), self.exponent)
 
     @property
     def bound(self) -> float:
@@ -657,8 +852,9 @@ class _Primal:
         f = self.f.value
         if self.problem.metric is not None:
             f = self.problem.decision(self.coef)
+            f = f if self.classes is None else self.problem.margins(f, self.classes.offsets)
         with np.errstate(over="ignore"):
-            return float(np.ldexp((self.problem.y * (f + self._offset)).min(), self.exponent))
+            return float(np.ldexp((self.signs * (f + self._offset)).min(), self.exponent))
 
     @property
     def _offset(self) -> float:
@@ -671,13 +867,13 @@ class _Primal:
     @property
     def _midpoint(self) -> float:
         """The offset halfway between the classes."""
-        positive = self.problem.y > 0
+        positive = self.signs > 0
         return -0.5 * float(self.f.value[positive].min() + self.f.value[~positive].max())
 
     @property
     def _margins(self) -> tuple[Array, Array]:
         """Bounds on the margins of ``coef`` from below and above, shape (N,)."""
-        value = self.problem.y * (self.f.value + self._offset)
+        value = self.signs * (self.f.value + self._offset)
         radius = self.f.radius + 2 * UNIT * np.abs(value)
         return value - radius, value + radius
 
@@ -686,18 +882,18 @@ class _Primal:
         """The samples whose predictions may decide on the bound, shape (N,)."""
         if not self.problem.hard_margin:
             c, b = self._best
-            return 1.0 - self.problem.y * (c * self.f.value + b) + c * self.f.radius > 0
+            return 1.0 - self.signs * (c * self.f.value + b) + c * self.f.radius > 0
         low, high = self._margins
         if self.intercept is not None:
             return low <= high.min()
-        positive = self.problem.y > 0
+        positive = self.signs > 0
         limit = np.where(positive, high[positive].min(), high[~positive].min())
         return low <= limit
 
     @cached_property
     def _best(self) -> tuple[float, float]:
         """C and b as in `best`, for the coefficients as normalised."""
-        problem, y, f = self.problem, self.problem.y, self.f.value
+        problem, y, f = self.problem, self.signs, self.f.value
         if not np.isfinite(self.norm):
             return 0.0, 0.0
         if problem.hard_margin:
@@ -731,7 +927,7 @@ class _Primal:
 
     def _at(self, c: float, b: float) -> float:
         """Primal value of a soft margin, without allowance."""
-        losses = np.maximum(0.0, 1.0 - self.problem.y * (c * self.f.value + b))
+        losses = np.maximum(0.0, 1.0 - self.signs * (c * self.f.value + b))
         return c * self.norm + self.problem.C * float(losses.sum())
 
     def _value(self, radius: Array, norm: float) -> float:
@@ -739,7 +935,7 @@ class _Primal:
         c, b = self._best
         if not np.isfinite(norm) or (c == 0 and not self.problem.hard_margin):
             return zero
-        y, f = self.problem.y, self.f.value
+        y, f = self.signs, self.f.value
         if self.problem.hard_margin:
             margins = y * (f + self._offset)
             smallest = float((margins - (radius + 4 * UNIT * np.abs(margins))).min())
@@ -756,7 +952,7 @@ class _Primal:
         which they exceed 1.
         """
         f = self.f.value
-        margins = self.problem.y * (c * f + b)
+        margins = self.signs * (c * f + b)
         error = SAFETY * (c * radius + 8 * UNIT * (c * np.abs(f) + abs(b) + 1.0))
         near = np.abs(margins - 1.0) <= 2 * error
         return margins, error, 2 * float(error[near].max(initial=0.0))
@@ -779,23 +975,122 @@ class _Primal:
         return up(up(up(c * self.norm) * up(1.0 + by)) + up(self.problem.C * total))
 
 
+@dataclass(frozen=True)
+class _Classes:
+    """Predictions of many classes, and their offsets, in the units of the coefficients."""
+
+    scores: Enclosure  # (N, K), without the offsets
+    offsets: Array  # (K,)
+
+    def smallest(self, problem: MarginProblem) -> Enclosure:
+        """Return the smallest margin of each sample over its rivals, shape (N,)."""
+        value, radius = self.scores.value, self.scores.radius
+        rows, own = np.arange(problem.n_samples), problem.owners
+        margins = problem.pair_margins(value, self.offsets)
+        size = np.abs(value) + np.abs(self.offsets)
+        error = radius[rows, own][:, None] + radius
+        error = SAFETY * (error + 4 * UNIT * (size[rows, own][:, None] + size))
+        error[rows, own] = 0.0
+        least = margins.min(axis=1)
+        below, above = (margins - error).min(axis=1), (margins + error).min(axis=1)
+        return Enclosure(least, SAFETY * np.maximum(least - below, above - least))
+
+    def updated(self, rows: NDArray[np.int64], parts: list[Enclosure]) -> _Classes:
+        """Replace the predictions of some samples, given class by class."""
+        value, radius = self.scores.value.copy(), self.scores.radius.copy()
+        value[rows] = np.stack([part.value for part in parts], axis=1)
+        radius[rows] = np.stack([part.radius for part in parts], axis=1)
+        return replace(self, scores=Enclosure(value, radius))
+
+
+def _as_offsets(problem: MarginProblem, intercept: ArrayLike) -> Array:
+    """Check an intercept: a number, or (K,) with many classes."""
+    shape = () if problem.classes is None else (problem.classes,)
+    offsets = np.asarray(intercept, dtype=np.float64)
+    if offsets.shape != shape:
+        raise ValueError(f"intercept must have shape {shape}, got {offsets.shape}")
+    if not (problem.intercept or not offsets.any()):
+        raise ValueError(
+            f"the problem has no intercept, got {intercept!r}: pass MarginProblem(..., "
+            "intercept=True)"
+        )
+    if not np.isfinite(offsets).all():
+        raise ValueError(f"intercept must be finite, got {intercept!r}")
+    return offsets
+
+
+def _best_offsets(problem: MarginProblem, scores: Array) -> Array:
+    """Return the offsets (K,) of the largest smallest margin, 0 without an intercept.
+
+    A linear program in the classes alone: max t subject to q_jk + b_j - b_k >= t, q_jk the
+    smallest margin of the samples of class j against class k.
+    """
+    n_classes = scores.shape[1]
+    if not problem.intercept:
+        return np.zeros(n_classes)
+    margins = problem.pair_margins(scores)
+    present = np.unique(problem.owners)
+    rows, right = [], []
+    for j in present:
+        smallest = margins[problem.owners == j].min(axis=0)
+        for k in np.flatnonzero(np.isfinite(smallest)):
+            row = np.zeros(n_classes + 1)
+            row[[j, k, -1]] = -1.0, 1.0, 1.0
+            rows.append(row)
+            right.append(smallest[k])
+    # Offsets so far apart that a class without samples never wins.
+    reach = 2.0 * n_classes * (1.0 + float(np.abs(scores).max()))
+    bounds = [(-reach, reach)] * n_classes + [(None, None)]
+    cost = np.append(np.zeros(n_classes), -1.0)
+    found = scipy.optimize.linprog(cost, np.array(rows), np.array(right), bounds=bounds)
+    return np.zeros(n_classes) if found.x is None else np.asarray(found.x[:-1])
+
+
+def _below_all_others(problem: MarginProblem, coef: Array, intercept: ArrayLike) -> ArrayLike:
+    """Return an intercept with which classes without samples, if any, win nowhere.
+
+    No solver determines their offsets: the lower, the better.
+    """
+    present = np.unique(problem.owners) if problem.classes is not None else np.zeros(0)
+    if not problem.intercept or problem.classes in (None, len(present)):
+        return intercept
+    offsets = np.array(intercept, dtype=np.float64)
+    reach = float(np.abs(problem.decision(coef)).max() + np.abs(offsets).max())
+    offsets[~np.isin(np.arange(len(offsets)), present)] = -4.0 * reach - 2.0
+    return offsets
+
+
+def _majority_offsets(problem: MarginProblem) -> Array:
+    """Return the best offsets (K,) of zeta = 0: those of the largest class, or none."""
+    counts = np.bincount(problem.owners, minlength=problem.classes or 2)
+    offsets = np.zeros(len(counts))
+    if problem.intercept and 2 * counts.max() > problem.n_samples:
+        offsets[counts.argmax()] = 1.0
+    return offsets
+
+
 def _value_of_zero(problem: MarginProblem) -> float:
     """Return the primal value of zeta = 0, which is no solution of the hard margin.
 
-    C N with a soft margin; with an intercept the majority's sign misses the other class only.
+    C N with a soft margin; with an intercept the majority's sign misses the other class only. With
+    many classes each sample of another class than the majority's then costs 2 C.
     """
     if problem.hard_margin:
         return np.inf
     count = problem.n_samples
-    if problem.intercept:
+    if problem.intercept and problem.classes is None:
         count = 2 * min(int((problem.y > 0).sum()), int((problem.y < 0).sum()))
+    elif problem.intercept:
+        count = min(count, 2 * (count - int(np.bincount(problem.owners).max())))
     value = problem.C * count
     return value if Fraction(value) >= Fraction(problem.C) * count else up(value)
 
 
 def _majority(problem: MarginProblem) -> float:
-    """Return the best offset of zeta = 0."""
-    return float(np.sign(problem.y.sum()) or 1.0) if problem.intercept else 0.0
+    """Return the best offset of zeta = 0; of many classes that is `_majority_offsets`."""
+    if problem.classes is not None or not problem.intercept:
+        return 0.0
+    return float(np.sign(problem.y.sum()) or 1.0)
 
 
 def _best_scale(norm: float, margins: Array, C: float) -> float:

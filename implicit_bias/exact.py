@@ -76,7 +76,8 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     Raises
     ------
     ValueError
-        Shapes that do not fit, or negative alpha.
+        Shapes that do not fit, negative alpha, many classes, or another norm than that of groups
+        of gate columns.
 
     Examples
     --------
@@ -91,6 +92,11 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     >>> bounds.lower, bounds.upper
     (1.0, 1.0)
     """
+    if problem.classes is not None or problem.norm is not problem.gate_norm:
+        raise ValueError(
+            "bounds in rational numbers are those of two classes and of the group norm of gate "
+            "columns: use certify"
+        )
     alpha, coef = rationals(answer.alpha), rationals(answer.plain_coef)
     shapes = (problem.n_samples,), (problem.plain_gates.shape[1], problem.X.shape[1])
     if (alpha.shape, coef.shape) != shapes:

@@ -4,39 +4,899 @@ upper = Omega(zeta) / smallest margin,   lower = sum(alpha) / Omega_*(V(alpha))
 
 A norm has ``value(coef)``, Omega, and ``dual(V)``, Omega_* = max of <zeta, V> over Omega(zeta) = 1.
 
-=========  ==========================================  ======================================
-norm       Omega(zeta)                                 Omega_*(V)
-=========  ==========================================  ======================================
-GroupNorm  sum_g ||zeta_g||                            max_g ||V_g||
-metric     ||zeta_g|| = sqrt(tr(zeta_g' P_g^+ zeta_g)),  ||V_g|| = sqrt(tr(V_g' P_g V_g))
-           zeta_g in the range of P_g
-=========  ==========================================  ======================================
+==============  =============================  ==============  ===================================
+norm            Omega(zeta)                    Omega_*(V)      training that goes there
+==============  =============================  ==============  ===================================
+L1              sum |zeta_j|                   LInf            coordinate descent, boosting
+L2              root of the sum of squares     L2              gradient descent
+LInf            max |zeta_j|                   L1              sign descent, Adam
+Lp(p)           p-th root of sum |zeta_j|^p    Lp(p/(p-1))     steepest descent in it; mirror
+                                                               descent with the p-th power
+GroupL2         sum_g of L2 over groups of     max_g of L2     group lasso over features
+                features
+GroupNorm       sum_g ||zeta_g|| over groups   max_g ||V_g||   gradient descent on gated networks
+                of gate columns
+metric          ||zeta_g|| =                   ||V_g|| = sqrt(tr(V_g' P_g V_g))
+                sqrt(tr(zeta_g' P_g^+ zeta_g)), zeta_g in the range of P_g
+Spectral        largest singular value         Nuclear         spectral descent, Muon
+Nuclear         sum of singular values         Spectral        nuclear steepest descent
+SumOverGroups   sum_g of a norm                max_g of its    gated networks of several outputs
+                                               dual            (nuclear)
+MaxOverGroups   max_g of a norm                sum_g of its    Muon, over the layers
+                                               dual
+==============  =============================  ==============  ===================================
+
+Coefficients have shape (K, M, D), classes by gates by features, or (M, D) with two classes, which
+spectral and nuclear norms see as (1, M, D): they are those of the matrix K x MD. An array (K, D)
+without gates is that matrix already. All other norms ignore the shape, but for their groups.
 
 A metric is a change of gates: with P_g = R_g R_g' of full column rank, zeta_g = R_g u_g has the
 norm ||u_g||, and u_g's gates are Z_g R_g. The stored root R_g *is* the metric: P_g is R_g R_g'.
+
+A norm of your own needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`): that gives it
+the certificate. If it can also say itself in CVXPY (`HasAtom`), it has a solver.
+
+Bounds (`Norm.value_bound`, `Norm.dual_bounds`) are upper bounds as real numbers, whatever rounds.
+Those of singular values come from the residuals of a computed decomposition A = U S V' + E,
+
+    ||A||_2 <= ||U||_2 ||V||_2 s_1 + ||E||_F,
+    ||A||_* <= ||U||_2 ||V||_2 sum(s) + sqrt(min(K, M D)) ||E||_F
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast, final, runtime_checkable
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.rounding import SAFETY, Enclosure, gamma, root_sums, row_norms
 from implicit_bias.validation import Array, as_finite
 
 # Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
 RANK_TOLERANCE = 1e-12
 # Coefficients outside the range of a metric by more than this share of their size have no norm.
 RANGE_TOLERANCE = 1e-9
+# Roundings that a norm of somebody else's may take an entry: its error is gamma of these.
+OWN_ROUNDINGS = 16
+# A power takes this many roundings at most.
+POWER_ROUNDINGS = 8
+
+Shape: TypeAlias = tuple[int, ...]
+NormName: TypeAlias = Literal["l1", "l2", "linf", "spectral", "nuclear"]
 
 
 @dataclass(frozen=True, eq=False)
-class GroupNorm:
+class Partition:
+    """A norm as a sum over groups of entries: of their Euclidean norms, or of their maxima.
+
+    Attributes
+    ----------
+    groups : ndarray of int, of the shape of the coefficients
+        Group of each entry, 0 .. G - 1.
+    inner : {"l2", "linf"}
+        The norm within a group.
+    """
+
+    groups: NDArray[np.int64]
+    inner: Literal["l2", "linf"]
+
+
+class Norm(ABC):
+    """A norm of coefficients, with its dual.
+
+    Attributes
+    ----------
+    by_rows : bool
+        Whether the dual norm depends on the norms of the rows of V alone, which cost less.
+    """
+
+    by_rows: ClassVar[bool] = False
+
+    @abstractmethod
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients."""
+
+    @abstractmethod
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+
+    @abstractmethod
+    def maximiser(self, V: Array) -> Array:
+        """Coefficients of norm 1 whose inner product with V is Omega_*(V): steepest ascent.
+
+        Raises
+        ------
+        NotImplementedError
+            A norm of somebody else's, which does not say.
+        """
+
+    @abstractmethod
+    def group_norms(self, coef: Array) -> Array:
+        """Return the terms of Omega as a sum over groups, shape (G,); G = 1 where it is none."""
+
+    @abstractmethod
+    def dual_norms(self, V: Array) -> Array:
+        """Return the terms of Omega_* as a maximum over groups, shape (G,)."""
+
+    @abstractmethod
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+
+    @abstractmethod
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return upper bounds on the `dual_norms` of all V in an enclosure, shape (G,)."""
+
+    @abstractmethod
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return the norm of coefficients of this shape as a sum over groups, if it is one."""
+
+    @abstractmethod
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Return Omega as a CVXPY expression, convex in zeta.
+
+        Parameters
+        ----------
+        zeta : cvxpy.Expression of shape (size,)
+            The coefficients, flattened in C order.
+        shape : tuple of int
+            Their shape.
+        cp : module
+            ``cvxpy``.
+
+        Raises
+        ------
+        ValueError
+            The norm cannot say itself in CVXPY.
+        """
+
+
+@runtime_checkable
+class HasValueAndDual(Protocol):
+    """What is asked of a norm of your own: both accurate to 16 roundings an entry."""
+
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients (K, M, D); K = 1 with two classes."""
+
+    def dual(self, V: Array) -> float:
+        """Omega_* of V (K, M, D)."""
+
+
+@runtime_checkable
+class HasAtom(Protocol):
+    """What a norm of your own needs for a solver."""
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """As in `Norm.atom`."""
+
+
+def as_norm(norm: Norm | HasValueAndDual | str) -> Norm:
+    """Return a norm from an object or a name.
+
+    Parameters
+    ----------
+    norm : Norm, str, or object with ``value`` and ``dual``
+        Names are "l1", "l2", "linf", "spectral" and "nuclear".
+
+    Raises
+    ------
+    ValueError
+        No such name.
+    TypeError
+        Neither a name, nor a norm.
+
+    Examples
+    --------
+    >>> as_norm("linf").dual(np.array([[3.0, -4.0]]))
+    7.0
+    """
+    if isinstance(norm, str):
+        if norm not in NAMES:
+            raise ValueError(
+                f"norm must be one of {', '.join(NAMES)}, or an object such as Lp(3), got {norm!r}"
+            )
+        return NAMES[norm]
+    if isinstance(norm, Norm):
+        return norm
+    if isinstance(norm, type) or not isinstance(norm, HasValueAndDual):
+        raise TypeError(
+            f"norm must be a name or an object with value(coef) and dual(V), got {norm!r}: pass "
+            "one of implicit_bias.norms, such as L1()"
+        )
+    return OwnNorm(norm)
+
+
+# --- norms that know their conjugate ---------------------------------------------------------
+
+
+class _Conjugated(Norm):
+    """A norm whose dual is another norm of this module, in one group."""
+
+    @property
+    @abstractmethod
+    def conjugate(self) -> _Conjugated:
+        """The dual norm."""
+
+    @abstractmethod
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound on the norm of all arrays in an enclosure."""
+
+    @final
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+        return self.conjugate.value(V)
+
+    @final
+    def group_norms(self, coef: Array) -> Array:
+        """Return Omega, shape (1,)."""
+        return np.array([self.value(coef)])
+
+    @final
+    def dual_norms(self, V: Array) -> Array:
+        """Return Omega_*, shape (1,)."""
+        return np.array([self.dual(V)])
+
+    @final
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+        return self.bound(_exact(coef))
+
+    @final
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return an upper bound on Omega_*, shape (1,)."""
+        return np.array([self.conjugate.bound(V)])
+
+
+@dataclass(frozen=True)
+class L1(_Conjugated):
+    """Sum of absolute values; where coordinate descent and boosting go."""
+
+    @property
+    def conjugate(self) -> LInf:
+        """The largest absolute value."""
+        return LInf()
+
+    def value(self, coef: Array) -> float:
+        """Sum of absolute values."""
+        return float(np.abs(coef).sum())
+
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound over an enclosure."""
+        return self.value(A.magnitude) * (1.0 + SAFETY * gamma(A.value.size + 2))
+
+    def maximiser(self, V: Array) -> Array:
+        """Return the sign of the largest entry."""
+        found = np.zeros_like(V, dtype=np.float64)
+        largest = np.unravel_index(np.abs(V).argmax(), V.shape)
+        found[largest] = np.copysign(1.0, V[largest])
+        return found
+
+    def partition(self, shape: Shape) -> Partition:
+        """Return one group an entry."""
+        return Partition(np.arange(math.prod(shape)).reshape(shape), "linf")
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.norm1(zeta)
+
+
+@dataclass(frozen=True)
+class LInf(_Conjugated):
+    """Largest absolute value; where sign descent and Adam go."""
+
+    @property
+    def conjugate(self) -> L1:
+        """The sum of absolute values."""
+        return L1()
+
+    def value(self, coef: Array) -> float:
+        """Largest absolute value."""
+        return float(np.abs(coef).max(initial=0.0))
+
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound over an enclosure."""
+        return self.value(A.magnitude)
+
+    def maximiser(self, V: Array) -> Array:
+        """Return the signs."""
+        return np.sign(V)
+
+    def partition(self, shape: Shape) -> Partition:
+        """Return one group of all entries."""
+        return Partition(np.zeros(shape, dtype=np.int64), "linf")
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.norm_inf(zeta)
+
+
+@dataclass(frozen=True)
+class L2(_Conjugated):
+    """Root of the sum of squares (Frobenius); where gradient descent goes."""
+
+    @property
+    def conjugate(self) -> L2:
+        """Itself."""
+        return self
+
+    def value(self, coef: Array) -> float:
+        """Root of the sum of squares."""
+        largest = float(np.abs(coef).max(initial=0.0))
+        return largest * float(np.linalg.norm(coef / largest)) if largest > 0 else 0.0
+
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound over an enclosure."""
+        return self.value(A.magnitude) * (1.0 + SAFETY * gamma(A.value.size + 8))
+
+    def maximiser(self, V: Array) -> Array:
+        """Return V over its norm."""
+        return np.asarray(V / (self.value(V) or 1.0))
+
+    def partition(self, shape: Shape) -> Partition:
+        """Return one group of all entries."""
+        return Partition(np.zeros(shape, dtype=np.int64), "l2")
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.norm(zeta, 2)
+
+
+@dataclass(frozen=True)
+class Lp(_Conjugated):
+    """The p-th root of the sum of p-th powers; steepest descent in it, and mirror descent.
+
+    Parameters
+    ----------
+    p : float
+        At least 1; inf is `LInf`.
+
+    Raises
+    ------
+    ValueError
+        p below 1.
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        if not self.p >= 1:
+            raise ValueError(f"p must be at least 1, got {self.p!r}")
+
+    @property
+    def conjugate(self) -> _Conjugated:
+        """Lp of p / (p - 1)."""
+        if self.p == 1:
+            return LInf()
+        return L1() if math.isinf(self.p) else _ConjugateLp(self.p)
+
+    def value(self, coef: Array) -> float:
+        """Root of the sum of powers."""
+        if math.isinf(self.p):
+            return LInf().value(coef)
+        return _power_norm(coef, self.p)
+
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound over an enclosure."""
+        return self.value(A.magnitude) * (1.0 + _power_rounding(A.value.size, self.p))
+
+    def maximiser(self, V: Array) -> Array:
+        """Return sign(V) |V|^(q - 1), q = p / (p - 1), over its norm."""
+        if self.p == 1 or math.isinf(self.p):
+            return _extreme(self.p).maximiser(V)
+        size = np.abs(V) / (LInf().value(V) or 1.0)
+        found = np.copysign(size ** (1.0 / (self.p - 1.0)), V)
+        return np.asarray(found / (self.value(found) or 1.0))
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return that of p = 1, 2 or infinity."""
+        if self.p == 2:
+            return L2().partition(shape)
+        if self.p == 1 or math.isinf(self.p):
+            return _extreme(self.p).partition(shape)
+        return None
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.pnorm(zeta, self.p)
+
+
+def _extreme(p: float) -> L1 | LInf:
+    return LInf() if math.isinf(p) else L1()
+
+
+@dataclass(frozen=True)
+class _ConjugateLp(_Conjugated):
+    """The dual of Lp(p), 1 < p < infinity: its exponent p / (p - 1) need not be a float64."""
+
+    p: float
+
+    @property
+    def exponent(self) -> float:
+        return self.p / (self.p - 1.0)
+
+    @property
+    def conjugate(self) -> Lp:
+        return Lp(self.p)
+
+    def value(self, coef: Array) -> float:
+        return _power_norm(coef, self.exponent)
+
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound: with entries at most 1, x^q changes by x^q |log x| dq <= dq."""
+        wrong = gamma(4) * self.exponent * (1.0 + math.log(max(A.value.size, 2)))
+        rounding = _power_rounding(A.value.size, self.exponent) + A.value.size * wrong
+        return self.value(A.magnitude) * (1.0 + SAFETY * rounding)
+
+    def maximiser(self, V: Array) -> Array:
+        return Lp(self.exponent).maximiser(V)
+
+    def partition(self, shape: Shape) -> Partition | None:
+        return Lp(self.exponent).partition(shape)
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        return cp.pnorm(zeta, self.exponent)
+
+
+def _power_norm(values: Array, p: float) -> float:
+    """Return (sum |v|^p)^(1/p), the largest v brought to 1."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0:
+        return 0.0
+    return largest * float((np.abs(values / largest) ** p).sum()) ** (1.0 / p)
+
+
+def _power_rounding(size: int, p: float) -> float:
+    """Relative error of `_power_norm`: p of the division, then of powers, sum, root and 1/p."""
+    if math.isinf(p):
+        return 0.0
+    terms = math.ceil(p) + POWER_ROUNDINGS + size
+    return SAFETY * (gamma(terms) + gamma(POWER_ROUNDINGS + 4) * (1.0 + math.log(max(size, 2))))
+
+
+@dataclass(frozen=True)
+class Spectral(_Conjugated):
+    """Largest singular value of the matrix K x MD; where spectral descent and Muon go."""
+
+    @property
+    def conjugate(self) -> Nuclear:
+        """The sum of singular values."""
+        return Nuclear()
+
+    def value(self, coef: Array) -> float:
+        """Largest singular value."""
+        return float(_singular_values(coef).max(initial=0.0))
+
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound over an enclosure."""
+        return _Decomposition.of(A).largest
+
+    def maximiser(self, V: Array) -> Array:
+        """Return the polar factor: all singular values of V that are not 0 become 1."""
+        U, s, Vt = np.linalg.svd(as_matrix(V), full_matrices=False)
+        rank = np.count_nonzero(s > RANK_TOLERANCE * s[0])
+        return np.asarray((U[:, :rank] @ Vt[:rank]).reshape(V.shape))
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return that of the Euclidean norm, for a matrix of one row."""
+        return L2().partition(shape) if shape[0] == 1 else None
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.sigma_max(_matrix_of(zeta, shape, cp))
+
+
+@dataclass(frozen=True)
+class Nuclear(_Conjugated):
+    """Sum of singular values of the matrix K x MD."""
+
+    @property
+    def conjugate(self) -> Spectral:
+        """The largest singular value."""
+        return Spectral()
+
+    def value(self, coef: Array) -> float:
+        """Sum of singular values."""
+        return float(_singular_values(coef).sum())
+
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound over an enclosure."""
+        return _Decomposition.of(A).total
+
+    def maximiser(self, V: Array) -> Array:
+        """Return the first pair of singular vectors."""
+        U, _, Vt = np.linalg.svd(as_matrix(V), full_matrices=False)
+        return np.outer(U[:, 0], Vt[0]).reshape(V.shape)
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return that of the Euclidean norm, for a matrix of one row."""
+        return L2().partition(shape) if shape[0] == 1 else None
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.normNuc(_matrix_of(zeta, shape, cp))
+
+
+def as_matrix(coef: Array) -> Array:
+    """Coefficients (K, M, D) as the matrix (K, M D) of spectral and nuclear norms."""
+    return coef.reshape(coef.shape[0], -1)
+
+
+def _matrix_of(zeta: Any, shape: Shape, cp: Any) -> Any:
+    return cp.reshape(zeta, (shape[0], math.prod(shape[1:])), order="C")
+
+
+def _singular_values(coef: Array) -> Array:
+    return np.asarray(np.linalg.svd(as_matrix(coef), compute_uv=False))
+
+
+@dataclass(frozen=True)
+class _Decomposition:
+    """Upper bounds on the largest singular value and on their sum, over an enclosure."""
+
+    largest: float
+    total: float
+
+    @classmethod
+    def of(cls, A: Enclosure) -> _Decomposition:
+        matrix, radius = as_matrix(A.value), as_matrix(A.radius)
+        if not np.isfinite(matrix).all() or not np.isfinite(radius).all():
+            return cls(math.inf, math.inf)
+        # A power of two brings the entries to about 1, so that no square underflows.
+        exponent = int(np.frexp(np.abs(matrix).max(initial=0.0))[1])
+        matrix = np.ldexp(matrix, -exponent)
+        U, s, Vt = np.linalg.svd(matrix, full_matrices=False)
+        rank = len(s)
+        total = float(s.sum()) * (1.0 + gamma(rank + 2))
+        stretch = _norm_of_orthonormal(U) * _norm_of_orthonormal(Vt.T)
+        residual = matrix - (U * s) @ Vt
+        size = float(np.linalg.norm(residual))
+        rest = size * (1.0 + gamma(residual.size + 4)) + gamma(rank + 5) * total * stretch
+        rest += float(np.linalg.norm(np.ldexp(radius, -exponent))) * (1.0 + gamma(radius.size + 4))
+        rest = SAFETY * rest + math.ldexp(1.0, -500)  # for what underflows
+        slack = 1.0 + 8 * gamma(8)
+        largest = (float(s.max(initial=0.0)) * stretch + rest) * slack
+        whole = (total * stretch + math.sqrt(rank) * rest) * slack
+        return cls(math.ldexp(largest, exponent), math.ldexp(whole, exponent))
+
+
+def _norm_of_orthonormal(U: Array) -> float:
+    """Return an upper bound on ||U||_2, whose square is at most 1 + ||U'U - I||_F."""
+    rows, columns = U.shape
+    defect = float(np.linalg.norm(U.T @ U - np.eye(columns)))
+    return 1.0 + SAFETY * (defect + gamma(rows + 4) * 2.0 * columns)
+
+
+# --- sums and maxima over groups -------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SumOverGroups(Norm):
+    """A sum of one norm over groups of gate columns, or of features.
+
+    Parameters
+    ----------
+    norm : Norm
+        That of each group: any of this module but `GroupNorm` and sums.
+    groups : array_like of int, shape (M,) or (D,)
+        Group of each gate column (or feature), 0 .. G - 1, none left out.
+    axis : {-2, -1}
+        -2 for gate columns, -1 for features.
+
+    Raises
+    ------
+    ValueError
+        Groups that are not 0 .. G - 1, or another axis.
+
+    Examples
+    --------
+    >>> norm = SumOverGroups(Nuclear(), [0, 0, 1])  # of coefficients (K, 3, D)
+    """
+
+    norm: _Conjugated
+    groups: NDArray[np.int64]
+    axis: int = -2
+
+    def __post_init__(self) -> None:
+        _check_parts(self.norm, self.axis)
+        object.__setattr__(self, "groups", as_groups(self.groups))
+
+    def value(self, coef: Array) -> float:
+        """Sum of the groups' norms."""
+        return float(self.group_norms(coef).sum())
+
+    def dual(self, V: Array) -> float:
+        """Maximum of the groups' dual norms."""
+        return float(self.dual_norms(V).max())
+
+    def group_norms(self, coef: Array) -> Array:
+        """Norm of each group, shape (G,)."""
+        return np.array([self.norm.value(part) for part in self._parts(coef)])
+
+    def dual_norms(self, V: Array) -> Array:
+        """Dual norm of each group, shape (G,)."""
+        return np.array([self.norm.dual(part) for part in self._parts(V)])
+
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on the sum, as a real number."""
+        bounds = [self.norm.value_bound(part) for part in self._parts(coef)]
+        return math.fsum(bounds) * (1.0 + gamma(4))
+
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return upper bounds on the groups' dual norms, shape (G,)."""
+        parts = zip(self._parts(V.value), self._parts(V.radius), strict=True)
+        return np.array([self.norm.conjugate.bound(Enclosure(*part)) for part in parts])
+
+    def maximiser(self, V: Array) -> Array:
+        """Return that of the group with the largest dual norm."""
+        parts = self._parts(V)
+        best = int(np.argmax([self.norm.dual(part) for part in parts]))
+        found = np.zeros_like(V, dtype=np.float64)
+        _axis_last(found, self.axis)[..., self.groups == best] = _axis_last(
+            self.norm.maximiser(parts[best]), self.axis
+        )
+        return found
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return the groups of the groups, where the norm of each is a sum over groups."""
+        whole, count, inner = np.zeros(shape, dtype=np.int64), 0, "l2"
+        for g in range(int(self.groups.max()) + 1):
+            members = _axis_last(whole, self.axis)
+            part = np.moveaxis(members[..., self.groups == g], -1, self.axis)
+            found = self.norm.partition(part.shape)
+            if found is None:
+                return None
+            members[..., self.groups == g] = count + np.moveaxis(found.groups, self.axis, -1)
+            count, inner = count + int(found.groups.max()) + 1, found.inner
+        return Partition(whole, "l2" if inner == "l2" else "linf")
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return sum(_atoms(self.norm, self.groups, self.axis, zeta, shape, cp))
+
+    def _parts(self, coef: Array) -> list[Array]:
+        return split(coef, self.groups, self.axis)
+
+
+@dataclass(frozen=True, eq=False)
+class MaxOverGroups(_Conjugated):
+    """The maximum of one norm over groups of gate columns, or of features.
+
+    Parameters
+    ----------
+    norm, groups, axis
+        As in `SumOverGroups`.
+    """
+
+    norm: _Conjugated
+    groups: NDArray[np.int64]
+    axis: int = -2
+
+    def __post_init__(self) -> None:
+        _check_parts(self.norm, self.axis)
+        object.__setattr__(self, "groups", as_groups(self.groups))
+
+    @property
+    def conjugate(self) -> _Conjugated:
+        """The sum of the groups' dual norms."""
+        return _SumInOne(SumOverGroups(self.norm.conjugate, self.groups, self.axis))
+
+    def value(self, coef: Array) -> float:
+        """Maximum of the groups' norms."""
+        return max(self.norm.value(part) for part in split(coef, self.groups, self.axis))
+
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound over an enclosure."""
+        parts = [split(array, self.groups, self.axis) for array in (A.value, A.radius)]
+        return max(self.norm.bound(Enclosure(*part)) for part in zip(*parts, strict=True))
+
+    def maximiser(self, V: Array) -> Array:
+        """Return those of all groups."""
+        found = np.zeros_like(V, dtype=np.float64)
+        for g, part in enumerate(split(V, self.groups, self.axis)):
+            best = _axis_last(self.norm.maximiser(part), self.axis)
+            _axis_last(found, self.axis)[..., self.groups == g] = best
+        return found
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return that of a single group's norm, if there is one group only, or maxima."""
+        found = self.norm.partition(shape)
+        single = self.groups.max() == 0 or (
+            found is not None and found.inner == "linf" and found.groups.max() == 0
+        )
+        return found if single else None
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.maximum(*_atoms(self.norm, self.groups, self.axis, zeta, shape, cp), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _SumInOne(_Conjugated):
+    """A sum over groups as one norm: the dual of a maximum."""
+
+    whole: SumOverGroups
+
+    @property
+    def conjugate(self) -> MaxOverGroups:
+        return MaxOverGroups(self.whole.norm.conjugate, self.whole.groups, self.whole.axis)
+
+    def value(self, coef: Array) -> float:
+        return self.whole.value(coef)
+
+    def bound(self, A: Enclosure) -> float:
+        parts = [split(array, self.whole.groups, self.whole.axis) for array in (A.value, A.radius)]
+        bounds = [self.whole.norm.bound(Enclosure(*part)) for part in zip(*parts, strict=True)]
+        return math.fsum(bounds) * (1.0 + gamma(4))
+
+    def maximiser(self, V: Array) -> Array:
+        return self.whole.maximiser(V)
+
+    def partition(self, shape: Shape) -> Partition | None:
+        return self.whole.partition(shape)
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        return self.whole.atom(zeta, shape, cp)
+
+
+def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norms
+    """Return the sum of Euclidean norms over groups of features: the group lasso.
+
+    Parameters
+    ----------
+    groups : array_like of int, shape (D,)
+        Group of each feature, 0 .. G - 1, none left out.
+
+    Examples
+    --------
+    >>> GroupL2([0, 0, 1]).value(np.array([[3.0, 4.0, -2.0]]))
+    7.0
+    """
+    return SumOverGroups(L2(), np.asarray(groups), axis=-1)
+
+
+def over_features(norm: Norm, groups: ArrayLike) -> SumOverGroups:
+    """Return the sum of a norm over groups of features (D,).
+
+    Raises
+    ------
+    ValueError
+        A norm that is a sum already, or somebody else's.
+    """
+    _check_parts(norm, -1)
+    return SumOverGroups(cast(_Conjugated, norm), np.asarray(groups), axis=-1)
+
+
+def split(coef: Array, groups: NDArray[np.int64], axis: int) -> list[Array]:
+    """Return the parts of coefficients that belong to each group, by group."""
+    if coef.shape[axis] != len(groups):
+        raise ValueError(
+            f"the norm has groups of {len(groups)} "
+            f"{'features' if axis == -1 else 'gate columns'}, the coefficients {coef.shape}"
+        )
+    return [np.compress(groups == g, coef, axis=axis) for g in range(int(groups.max()) + 1)]
+
+
+def _axis_last(array: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Return a view of an array with the groups' axis last."""
+    return np.moveaxis(array, axis, -1)
+
+
+def _atoms(
+    norm: Norm, groups: NDArray[np.int64], axis: int, zeta: Any, shape: Shape, cp: Any
+) -> list[Any]:
+    places = split(np.arange(math.prod(shape), dtype=np.float64).reshape(shape), groups, axis)
+    return [norm.atom(zeta[part.ravel().astype(np.int64)], part.shape, cp) for part in places]
+
+
+def _check_parts(norm: object, axis: int) -> None:
+    if not isinstance(norm, _Conjugated):
+        raise ValueError(
+            f"groups take one of L1, L2, LInf, Lp, Spectral and Nuclear, got {norm!r}: a sum of "
+            "Euclidean norms with a metric is GroupNorm"
+        )
+    if axis not in (-1, -2):
+        raise ValueError(f"axis must be -2 (gate columns) or -1 (features), got {axis!r}")
+
+
+def _exact(values: Array) -> Enclosure:
+    return Enclosure(values, np.zeros_like(values))
+
+
+# --- a norm of somebody else's ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OwnNorm(Norm):
+    """A norm that is given by its value and its dual alone.
+
+    The bounds trust both to OWN_ROUNDINGS roundings an entry. An enclosure of V is taken apart by
+    entries: Omega_*(V + E) <= Omega_*(V) + sum_j radius_j Omega_*(e_j).
+
+    Parameters
+    ----------
+    given : object with ``value(coef)`` and ``dual(V)``
+        The norm; for a solver with ``atom(zeta, shape, cp)``, too.
+    """
+
+    given: HasValueAndDual
+    _unit_duals: dict[Shape, Array] = field(default_factory=dict, init=False, repr=False)
+
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients."""
+        return float(self.given.value(coef))
+
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+        return float(self.given.dual(V))
+
+    def group_norms(self, coef: Array) -> Array:
+        """Omega, shape (1,)."""
+        return np.array([self.value(coef)])
+
+    def dual_norms(self, V: Array) -> Array:
+        """Omega_*, shape (1,)."""
+        return np.array([self.dual(V)])
+
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as far as its value can be trusted."""
+        return self.value(coef) * (1.0 + SAFETY * gamma(OWN_ROUNDINGS * (coef.size + 4)))
+
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return an upper bound on Omega_*, shape (1,)."""
+        rounding = 1.0 + SAFETY * gamma(OWN_ROUNDINGS * (V.value.size + 4))
+        rest = float((V.radius * self._units(V.value.shape)).sum()) if V.radius.any() else 0.0
+        return np.array([(self.dual(V.value) + rest) * rounding])
+
+    def maximiser(self, V: Array) -> Array:
+        """Refuse: value and dual do not say."""
+        raise NotImplementedError(f"{self.given!r} has no maximiser")
+
+    def partition(self, shape: Shape) -> None:
+        """Return None: nothing is known of its structure."""
+        return
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY, where it can."""
+        if not isinstance(self.given, HasAtom):
+            raise ValueError(
+                f"{self.given!r} cannot say itself in CVXPY, so no solver takes it: give it a "
+                "method atom(zeta, shape, cp), or certify coefficients of your own"
+            )
+        return self.given.atom(zeta, shape, cp)
+
+    def _units(self, shape: Shape) -> Array:
+        """Omega_* of each unit vector, of this shape."""
+        if shape not in self._unit_duals:
+            units, found = np.zeros(shape), np.zeros(shape)
+            for place in np.ndindex(shape):
+                units[place] = 1.0
+                found[place] = self.dual(units)
+                units[place] = 0.0
+            self._unit_duals[shape] = found
+        return self._unit_duals[shape]
+
+
+NAMES: dict[str, Norm] = {
+    "l1": L1(),
+    "l2": L2(),
+    "linf": LInf(),
+    "spectral": Spectral(),
+    "nuclear": Nuclear(),
+}
+
+
+# --- groups of gate columns, with a metric ---------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class GroupNorm(Norm):
     """The sum of the Euclidean norms of groups of gate columns, each with a metric if it likes.
 
     Parameters
@@ -47,6 +907,9 @@ class GroupNorm:
         Positive semi-definite P_g of the groups that have one; see the module's table. What
         rounding left of its null space (eigenvalues below 1e-12 M_g of the largest, or a little
         below 0) is cut off.
+    apart : bool
+        Whether each of K classes has groups of its own, (k, g), K G in all: one network a class.
+        By default a group has the columns of all classes.
 
     Raises
     ------
@@ -54,47 +917,98 @@ class GroupNorm:
         Groups that are not 0 .. G - 1, or a metric that is not symmetric positive semi-definite.
     """
 
+    by_rows: ClassVar[bool] = True
+
     groups: NDArray[np.int64]
     metric: Mapping[int, Array] | None = field(default=None, repr=False)
+    apart: bool = False
 
     def __post_init__(self) -> None:
-        groups = _as_groups(self.groups)
+        groups = as_groups(self.groups)
         metric = {} if self.metric is None else _as_metric(self.metric, groups)
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "metric", metric or None)
 
     @property
     def n_groups(self) -> int:
-        """G."""
+        """G, of one class where they are apart."""
         return int(self.groups.max()) + 1
 
     def value(self, coef: Array) -> float:
-        """Omega of coefficients (M, D); inf where a zeta_g leaves the range of its P_g."""
+        """Omega of coefficients (M, D) or (K, M, D); inf where a zeta_g leaves its P_g's range."""
         return float(self.group_norms(coef).sum())
 
     def dual(self, V: Array) -> float:
-        """Omega_* of V (M, D)."""
+        """Omega_* of V (M, D) or (K, M, D)."""
         return float(self.dual_norms(V).max())
 
     def group_norms(self, coef: Array) -> Array:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
         norms = self.plain_norms(self.plain_coef(coef))
+        by_class = norms.reshape(-1, self.n_groups)  # a view
         for g, columns, root in self._roots:
-            if root.excludes(coef[columns]):
-                norms[g] = np.inf
+            parts = coef[..., columns, :].reshape(-1, len(columns), coef.shape[-1])
+            outside = np.array([root.excludes(part) for part in parts])
+            by_class[outside if self.apart else outside.any(keepdims=True), g] = np.inf
         return norms
 
     def dual_norms(self, V: Array) -> Array:
         """||V_g|| of each group, shape (G,)."""
-        return self.plain_norms(V if self.metric is None else self.root.T @ V)
+        return self.plain_norms(V if self.metric is None else _times(self.root.T, V))
+
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+        norms = self.group_norms(coef)
+        return float(norms.sum()) * (
+            1.0 + SAFETY * gamma(coef.size // self.n_groups + coef.shape[-2] + 8)
+        )
+
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return upper bounds on ||V_g||, shape (G,), of V of the plain gates."""
+        norms = row_norms(V.value.reshape(-1, V.value.shape[-1]))
+        radius = row_norms(V.radius.reshape(-1, V.value.shape[-1]))
+        rounding = gamma(V.value.shape[-1] + 4) * (norms + radius)
+        return self.of_rows(Enclosure(norms, SAFETY * (radius + rounding))).magnitude
+
+    def of_rows(self, rows: Enclosure) -> Enclosure:
+        """Return ||V_g|| (G,) from the norms of the rows of V (M', D), or of (K, M', D)."""
+        groups = self._groups_of_rows(len(rows.value) // len(self.plain_groups))
+        rounding = gamma(int(np.bincount(groups).max()) + 4)
+        value, radius = root_sums(rows.value, groups), root_sums(rows.radius, groups)
+        return Enclosure(value, SAFETY * (radius + rounding * value))
+
+    def maximiser(self, V: Array) -> Array:
+        """Return P_g V_g over its norm, of the group with the largest dual norm."""
+        norms = self.dual_norms(V)
+        best = np.zeros(len(norms))
+        best[norms.argmax()] = 1.0 / (norms.max() or 1.0)
+        return self.aligned(V, best)
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return the groups of gate columns; None with a metric."""
+        if self.metric is not None:
+            return None
+        K = math.prod(shape[:-2])
+        rows = self._groups_of_rows(K)
+        return Partition(np.repeat(rows, shape[-1]).reshape(shape), "l2")
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY, of plain coefficients."""
+        groups = self._groups_of_rows(math.prod(shape[:-2]))
+        places = np.arange(math.prod(shape)).reshape(len(groups), shape[-1])
+        return sum(
+            cp.norm(zeta[places[groups == g].ravel()], 2) for g in range(int(groups.max()) + 1)
+        )
 
     def projected(self, coef: Array) -> Array:
-        """Coefficients (M, D) without what rounding put outside the ranges of the P_g."""
-        return coef if self.metric is None else np.asarray(self.root @ self.plain_coef(coef))
+        """Coefficients without what rounding put outside the ranges of the P_g."""
+        return coef if self.metric is None else _times(self.root, self.plain_coef(coef))
 
     def aligned(self, V: Array, group_scale: Array) -> Array:
-        """zeta_g = d_g P_g V_g, shape (M, D), of V (M, D) and d (G,), by KKT."""
-        direction = V if self.metric is None else np.asarray(self.root @ (self.root.T @ V))
+        """zeta_g = d_g P_g V_g, of the shape of V, of V and d (G,), by KKT."""
+        direction = V if self.metric is None else _times(self.root, _times(self.root.T, V))
+        if self.apart:
+            return direction * group_scale.reshape(-1, self.n_groups)[:, self.groups, None]
         return direction * group_scale[self.groups][:, None]
 
     # --- the equivalent norm without metric
@@ -123,18 +1037,19 @@ class GroupNorm:
         return self.groups[first_row]
 
     def plain_coef(self, coef: Array) -> Array:
-        """Return u (M', D) with R u = coef (M, D), or nearest to it."""
+        """Return u (M', D) with R u = coef (M, D), or nearest to it; the same of (K, M, D)."""
         if self.metric is None:
             return coef
-        plain = self.root.T @ coef
+        plain = _times(self.root.T, coef)
         for g, columns, root in self._roots:
-            plain[self.plain_groups == g] = root.inverse @ coef[columns]
-        return np.asarray(plain)
+            plain[..., self.plain_groups == g, :] = root.inverse @ coef[..., columns, :]
+        return plain
 
     def plain_norms(self, coef: Array) -> Array:
         """||u_g|| of each group, shape (G,), of u (M', D): primal and dual are the same here."""
-        squares = np.einsum("md,md->m", coef, coef)
-        sums = np.bincount(self.plain_groups, weights=squares, minlength=self.n_groups)
+        squares = np.einsum("...md,...md->...m", coef, coef).reshape(-1)
+        groups = self._groups_of_rows(len(squares) // len(self.plain_groups))
+        sums = np.bincount(groups, weights=squares, minlength=self.n_groups)
         return np.asarray(np.sqrt(sums), dtype=np.float64)
 
     def plain_gates(self, gates: sp.csr_array) -> sp.csr_array:
@@ -156,12 +1071,26 @@ class GroupNorm:
         seen = sp.csr_array((seen > 0) @ membership.T)
         return sp.csr_array(plain.multiply(seen))
 
+    def _groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
+        """Group of each row of coefficients (K, M', D), flattened: (K M',)."""
+        groups = np.tile(self.plain_groups, n_classes)
+        if not self.apart:
+            return groups
+        return groups + self.n_groups * np.repeat(np.arange(n_classes), len(self.plain_groups))
+
     @cached_property
     def _roots(self) -> list[tuple[int, NDArray[np.int64], _Root]]:
         return [
             (g, np.flatnonzero(self.groups == g), _Root.of(P))
             for g, P in (self.metric or {}).items()
         ]
+
+
+def _times(R: sp.sparray, A: Array) -> Array:
+    """R A of A (M, D), or of each class of (K, M, D)."""
+    if A.ndim == 2:
+        return np.asarray(R @ A)
+    return np.stack([np.asarray(R @ part) for part in A])
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +1122,8 @@ class _Root:
         return bool(outside > RANGE_TOLERANCE * np.linalg.norm(coef))
 
 
-def _as_groups(groups: ArrayLike) -> NDArray[np.int64]:
+def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
+    """Convert to groups (M,) and refuse all but 0 .. G - 1, none left out."""
     array = np.asarray(groups)
     if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"groups must be a 1-D array of integers, got {array.dtype} {array.shape}")

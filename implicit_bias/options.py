@@ -16,6 +16,7 @@ SolverName: TypeAlias = Literal[
     "osqp",
     "clarabel",
     "scs",
+    "highs",
 ]
 SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)
 ToyKind: TypeAlias = Literal["xor", "circles", "moons", "spirals", "blobs"]

@@ -4,7 +4,8 @@ Primal  minimise  Omega(zeta) + C sum_n xi_n,  Omega(zeta) = sum_g ||zeta_g||
         subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0   (C = inf: xi = 0, the hard margin)
 Dual    maximise  sum_n alpha_n
         subject to  0 <= alpha_n <= C,  ||V_g(alpha)|| <= 1,  sum_n alpha_n y_n = 0
-The offset b and the last equation belong to problems with intercept=True; without, b = 0.
+The offset b and the last equation belong to problems with intercept=True; without, b = 0. Any norm
+of `norms` may stand for Omega, its dual norm then for the maximum of ||V_g||.
 
 =========  ============  ====================================================================
 X          (N, D)        inputs
@@ -22,15 +23,30 @@ In kernels ||V_g||^2 = alpha' Q_g alpha with Q_g = (y y') o (X X') o (Z_g P_g Z_
 multiple kernel learning in which every structure is a mask on one Gram matrix. The feature
 matrix (N, M D) is never formed.
 
-Source: Lippl, Abbott, Chung (2022), sections 3 and 4, as one program for all their models.
+Many classes, labels 0 .. K - 1, have one predictor each, f_k(x) = sum_m z_m(x) <zeta_km, x> + b_k,
+and a margin for each rival k of a sample's own class:
+
+Primal  minimise  Omega(zeta) + C sum_n xi_n
+        subject to  f_{y_n}(x_n) - f_k(x_n) >= 1 - xi_n  for all k != y_n,   xi >= 0
+Dual    maximise  sum_nk alpha_nk
+        subject to  alpha >= 0,  sum_k alpha_nk <= C,  Omega_*(V) <= 1,  sum_n a_n = 0
+        with a_n = sum_k alpha_nk (e_{y_n} - e_k)  and  V = sum_n a_n (x) z(x_n) (x) x_n
+
+Then zeta and V have shape (K, M, D), alpha has (N, K) with alpha_{n, y_n} = 0, b has (K,), and in
+kernels there is one more mask, <e_{y_n} - e_k, e_{y_m} - e_l> for the pairs (n, k) and (m, l).
+K = 2 is the binary program with zeta_1 = -zeta_0 = zeta / 2; its optimum is the binary one divided
+by the root of 2 (l2, spectral, nuclear), by 1 (l1), by 2 (l_inf).
+
+Sources: Lippl, Abbott, Chung (2022), sections 3 and 4, as one program for all their models; Crammer
+and Singer (2001) for the margins and the hinge loss of many classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,12 +55,19 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.gating import GateMatrix, Gating, dense
 from implicit_bias.masked_gram import masked_gram
-from implicit_bias.norms import GroupNorm
+from implicit_bias.norms import (
+    GroupNorm,
+    HasValueAndDual,
+    Norm,
+    as_groups,
+    as_norm,
+    over_features,
+)
 from implicit_bias.validation import (
     Array,
+    as_class_labels,
     as_features,
     as_finite,
-    as_labels,
     is_frozen,
     owned,
 )
@@ -90,9 +113,18 @@ def are_few(gates: GateMatrix) -> bool:
     return bool(sp.issparse(gates) and sp.csr_array(gates).nnz < FEW * size)
 
 
+def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
+    """f(x_n), shape (n,) of coefficients (M, D), or f_k(x_n), shape (n, K) of (K, M, D)."""
+    if coef.ndim == 2:
+        return gated_linear(X, gates, coef)
+    if gates.shape[1] == 1:  # one product of matrices for all classes
+        return np.asarray(dense(gates) * (X @ coef[:, 0].T))
+    return np.stack([gated_linear(X, gates, part) for part in coef], axis=1)
+
+
 @dataclass(frozen=True, eq=False)
 class MarginProblem:
-    """Maximise the margin under a group norm, for any gates.
+    """Maximise the margin under a norm, for any gates, with two classes or more.
 
     What is known of a problem is computed once, so its arrays must not change: they are read-only,
     and copies of those that the caller could still write. Arrays that were made read-only before
@@ -103,23 +135,35 @@ class MarginProblem:
     X : array_like of shape (N, D)
         Inputs; append a constant 1 where the predictors should have an offset.
     y : array_like of shape (N,)
-        Labels, -1 or +1.
+        Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
     gates : array_like or scipy sparse array of shape (N, M)
         Gate of each column at each sample, any real numbers.
     groups, metric
-        Those of the norm, see `GroupNorm`.
+        Those of the group norm, see `GroupNorm`.
     C : float
         Weight of the hinge loss in (0, inf]; inf is the hard margin.
+    norm : Norm or str, optional
+        Any norm of `implicit_bias.norms`, by name or as an object, instead of the group norm; then
+        ``groups`` are not used, and there is no metric. A `GroupNorm` must have these groups.
     intercept : bool
-        Whether the predictor has a free offset b, ungated and not in the norm.
+        Whether each predictor has a free offset, ungated and not in the norm.
+    classes : int, optional
+        K, where the labels are 0 .. K - 1 but not all of them occur, or K = 2.
+
+    Attributes
+    ----------
+    gate_norm : GroupNorm
+        The groups of the gate columns and their metric; the norm itself where none is given.
 
     Raises
     ------
     ValueError
         NaN, shapes that do not fit, labels other than -1 and +1, groups that are not
-        0 .. G - 1, a metric that is not symmetric positive semi-definite, C not positive,
-        values whose squares over- or underflow, or an intercept with one class only, where an
-        offset alone separates and the optimum is 0.
+        0 .. G - 1, a metric that is not symmetric positive semi-definite or that another norm has
+        no use for, C not positive, values whose squares over- or underflow, or an intercept with
+        one class only, where an offset alone separates and the optimum is 0.
+    TypeError
+        Not a norm.
     """
 
     X: Array = field(repr=False)
@@ -128,23 +172,27 @@ class MarginProblem:
     groups: NDArray[np.int64] = field(repr=False)
     metric: Mapping[int, Array] | None = field(default=None, repr=False)
     C: float = np.inf
+    norm: Norm = field(default=cast(Norm, None), repr=False)  # the group norm
     intercept: bool = False
-    norm: GroupNorm = field(init=False, repr=False)
+    _: KW_ONLY
+    classes: int | None = None
+    gate_norm: GroupNorm = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         X = owned(as_finite(self.X, "X", 2), self.X)
-        y = owned(as_labels(self.y, len(X)), self.y)
+        labels, classes = as_class_labels(self.y, len(X), self.classes)
+        y = owned(labels, self.y)
         gates = _as_gates(self.gates)
-        norm = GroupNorm(self.groups, self.metric)
+        group_norm, norm = _as_problem_norm(self.norm, self.groups, self.metric)
         n = len(X)
         if X.shape[1] == 0:
             raise ValueError(f"X has no features: shape {X.shape}")
         if gates.shape[0] != n:
             raise ValueError(f"gates must have one row a sample: {n}, got {gates.shape[0]}")
-        if gates.shape[1] != len(norm.groups):
+        if gates.shape[1] != len(group_norm.groups):
             raise ValueError(
                 f"groups must name the group of each of the {gates.shape[1]} gate columns, "
-                f"got {len(norm.groups)} entries"
+                f"got {len(group_norm.groups)} entries"
             )
         number = isinstance(self.C, (int, float, np.number)) and not isinstance(self.C, bool)
         if not number or not self.C > 0:
@@ -161,10 +209,13 @@ class MarginProblem:
             )
         for name, value in [("X", X), ("y", y), ("gates", gates), ("norm", norm)]:
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "groups", norm.groups)
-        object.__setattr__(self, "metric", norm.metric)
+        object.__setattr__(self, "groups", group_norm.groups)
+        object.__setattr__(self, "metric", group_norm.metric)
         object.__setattr__(self, "C", float(self.C))
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "gate_norm", group_norm)
         self._check_range()
+        self.norm.dual_norms(np.zeros(self.norm_shape))  # refuses groups that do not fit
 
     def _check_range(self) -> None:
         """Refuse data whose squares leave the range of float64."""
@@ -185,10 +236,36 @@ class MarginProblem:
         """M."""
         return len(self.groups)
 
-    @property
+    @cached_property
     def n_groups(self) -> int:
-        """G."""
-        return self.norm.n_groups
+        """G: the terms of the norm, 1 where it is no sum over groups."""
+        return len(self.norm.group_norms(np.zeros(self.norm_shape)))
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Labels of many classes as indices, shape (N,)."""
+        return cast(NDArray[np.int64], self.y)
+
+    @property
+    def coef_shape(self) -> tuple[int, ...]:
+        """Shape of coefficients: (M, D), or (K, M, D) with many classes."""
+        shape = (self.n_gates, self.X.shape[1])
+        return shape if self.classes is None else (self.classes, *shape)
+
+    @property
+    def alpha_shape(self) -> tuple[int, ...]:
+        """Shape of dual variables: (N,), or (N, K) with many classes."""
+        return (self.n_samples,) if self.classes is None else (self.n_samples, self.classes)
+
+    @property
+    def norm_shape(self) -> tuple[int, int, int]:
+        """Shape (K, M, D) in which a norm sees the coefficients; K = 1 with two classes."""
+        return (self.classes or 1, self.n_gates, self.X.shape[1])
+
+    @property
+    def no_offset(self) -> float | Array:
+        """The intercept 0: a number, or (K,) with many classes."""
+        return 0.0 if self.classes is None else np.zeros(self.classes)
 
     @property
     def hard_margin(self) -> bool:
@@ -196,34 +273,66 @@ class MarginProblem:
         return bool(np.isinf(self.C))
 
     def decision(self, coef: Array) -> Array:
-        """f(x_n), shape (N,), of coefficients (M, D), without the intercept."""
-        return gated_linear(self.X, self.gates, coef)
+        """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
+        return decision(self.X, self.gates, coef)
+
+    def margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
+        """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
+        if self.classes is None:
+            return np.asarray(self.y * (decision + intercept))
+        return np.asarray(self.pair_margins(decision, intercept).min(axis=1))
+
+    def pair_margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
+        """f_{y_n} - f_k of decision (N, K) with the offsets, shape (N, K); inf for k = y_n."""
+        rows, scores = np.arange(self.n_samples), decision + intercept
+        margins = scores[rows, self.owners][:, None] - scores
+        margins[rows, self.owners] = np.inf
+        return np.asarray(margins)
+
+    def weights(self, alpha: Array) -> Array:
+        """alpha_n y_n, shape (N,), or a_n = sum_k alpha_nk (e_{y_n} - e_k), shape (N, K)."""
+        if self.classes is None:
+            return alpha * self.y
+        weights = -alpha
+        weights[np.arange(self.n_samples), self.owners] = self.totals(alpha)
+        return weights
+
+    def totals(self, alpha: Array) -> Array:
+        """Return what each sample has of the dual variables, sum_k alpha_nk, shape (N,)."""
+        return alpha if self.classes is None else np.asarray(alpha.sum(axis=1))
 
     def dual_vectors(self, alpha: Array) -> Array:
-        """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D).
+        """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D), or (K, M, D) of alpha (N, K).
 
         Without the samples in the null space of the metric, which add nothing but rounding.
         """
         if self.metric is not None:
-            alpha = np.where(self.zero_features, 0.0, alpha)
+            alpha = np.where(_over(self.zero_features, alpha), 0.0, alpha)
         return self._dual_vectors(self.gates, alpha)
 
     def group_norms(self, coef: Array) -> Array:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
-        return self.norm.group_norms(coef)
+        return self.norm.group_norms(coef.reshape(-1, *coef.shape[-2:]))
 
     def projected(self, coef: Array) -> Array:
-        """Coefficients (M, D) without what rounding put outside the ranges of the P_g."""
-        return self.norm.projected(coef)
+        """Coefficients without what rounding put outside the ranges of the P_g."""
+        return self.gate_norm.projected(coef)
+
+    def plain_coef(self, coef: Array) -> Array:
+        """Coefficients of the plain gates, (M', D) or (K, M', D); the same without a metric."""
+        return self.gate_norm.plain_coef(coef)
 
     def coef_of(self, alpha: Array, group_norms: Array) -> Array:
-        """zeta_g = d_g P_g V_g(alpha), shape (M, D): KKT's coefficients of alpha and d (G,)."""
-        return self.norm.aligned(self.dual_vectors(alpha), group_norms)
+        """zeta_g = d_g P_g V_g(alpha): KKT's coefficients of alpha and d (G,) in a group norm."""
+        return self.gate_norm.aligned(self.dual_vectors(alpha), group_norms)
 
     def dual_norms(self, alpha: Array) -> Array:
         """||V_g(alpha)|| of each group, shape (G,)."""
-        gates = self.gates if self.metric is None else self.plain_gates
-        return self.norm.plain_norms(self._dual_vectors(gates, alpha))
+        if self.metric is not None:
+            plain = self._dual_vectors(self.plain_gates, alpha)
+            return self.gate_norm.plain_norms(plain)
+        V = self._dual_vectors(self.gates, alpha)
+        return self.norm.dual_norms(V.reshape(self.norm_shape))
 
     @cached_property
     def feature_norms(self) -> Array:
@@ -257,18 +366,18 @@ class MarginProblem:
     @cached_property
     def root(self) -> sp.csr_array:
         """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
-        return self.norm.root
+        return self.gate_norm.root
 
     @cached_property
     def plain_gates(self) -> sp.csr_array:
         """Gates Z R, shape (N, M'), of the equivalent problem without metric."""
         gates = sp.csr_array(self.gates)
-        return gates if self.metric is None else self.norm.plain_gates(gates)
+        return gates if self.metric is None else self.gate_norm.plain_gates(gates)
 
     @property
     def plain_groups(self) -> NDArray[np.int64]:
         """Group of each column of `plain_gates`, shape (M',)."""
-        return self.norm.plain_groups
+        return self.gate_norm.plain_groups
 
     def has_gates_of(self, other: MarginProblem) -> bool:
         """Whether inputs, gates and groups are those of another problem on the same samples."""
@@ -291,7 +400,14 @@ class MarginProblem:
         return replace(self, X=X, y=self.y[samples], gates=self.gates[samples])
 
     def _dual_vectors(self, gates: GateMatrix, alpha: Array) -> Array:
-        weights = (alpha * self.y)[:, None]
+        weights = self.weights(alpha)
+        if self.classes is None:
+            return self._weighted(gates, weights)
+        return np.stack([self._weighted(gates, w) for w in weights.T])
+
+    def _weighted(self, gates: GateMatrix, weights: Array) -> Array:
+        """Sum of weights_n z(x_n) (x) x_n, shape (M, D)."""
+        weights = weights[:, None]
         if are_few(gates):
             return np.asarray(gates.T @ (self.X * weights))
         V = np.zeros((gates.shape[1], self.X.shape[1]))
@@ -323,12 +439,19 @@ class Architecture:
     representation : object with ``hidden_activations(X)``, optional
         A trained network whose hidden activations (n, H) are what gates and coefficients apply
         to; the inputs themselves where not given.
+    norm : Norm, optional
+        Instead of the group norm, as in `MarginProblem`.
+    apart : bool
+        Whether each of K classes has a network of its own, with groups of its own, as in
+        `GroupNorm`.
     """
 
     gating: Gating
     groups: NDArray[np.int64] | None = None
     metric: Mapping[int, Array] | None = None
     representation: HasHiddenLayer | None = None
+    norm: Norm | None = None
+    apart: bool = False
 
     def inputs(self, X: ArrayLike) -> Array:
         """Return what the coefficients apply to, shape (n, D) or (n, H)."""
@@ -337,18 +460,109 @@ class Architecture:
         return as_features(represented, self.gating.n_features)
 
     def problem(
-        self, X: ArrayLike, y: ArrayLike, C: float = np.inf, intercept: bool = False
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        C: float = np.inf,
+        intercept: bool = False,
+        classes: int | None = None,
     ) -> MarginProblem:
-        """Margin problem of this architecture on data X (N, D), y (N,) in {-1, +1}."""
+        """Margin problem of this architecture on data X (N, D), y (N,) as in `MarginProblem`."""
         inputs = self.inputs(X)
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
-        return MarginProblem(inputs, np.asarray(y), gates, groups, self.metric, C, intercept)
+        norm = self.norm or GroupNorm(groups, self.metric, apart=self.apart)
+        labels = np.asarray(y)
+        return MarginProblem(
+            inputs, labels, gates, groups, None, C, norm, intercept, classes=classes
+        )
 
     def decision(self, X: ArrayLike, coef: Array) -> Array:
-        """f(x_n), shape (n,), of inputs X (n, D) and coefficients (M, D), without an intercept."""
+        """f(x_n), shape (n,) or (n, K), of inputs X (n, D), without an intercept."""
         inputs = self.inputs(X)
-        return gated_linear(inputs, self.gating.gates(inputs), coef)
+        return decision(inputs, self.gating.gates(inputs), coef)
+
+
+def max_margin(
+    X: ArrayLike,
+    y: ArrayLike,
+    norm: Norm | HasValueAndDual | str = "l2",
+    *,
+    groups: ArrayLike | None = None,
+    C: float = np.inf,
+    intercept: bool = False,
+) -> MarginProblem:
+    """Pose the margin problem of a linear model, without gates, under any norm.
+
+    Parameters
+    ----------
+    X : array_like of shape (N, D)
+        Inputs.
+    y : array_like of shape (N,)
+        Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
+    norm : Norm or str
+        "l1", "l2", "linf", "spectral", "nuclear", an object of `implicit_bias.norms`, or one of
+        your own with ``value(coef)`` and ``dual(V)``.
+    groups : array_like of int, shape (D,), optional
+        Groups of features over which to sum the norm: with "l2" the group lasso.
+    C : float
+        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+    intercept : bool
+        Whether each predictor has a free offset, not in the norm.
+
+    Returns
+    -------
+    MarginProblem
+        With the constant gate 1: coefficients have shape (1, D), or (K, 1, D).
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `MarginProblem`; or groups that do not fit the norm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import max_margin, solve
+    >>> solution = solve(max_margin(np.eye(3), [0, 1, 2], "linf"))
+    >>> round(solution.certificate.upper, 6)
+    0.5
+    """
+    inputs = as_finite(X, "X", 2)
+    chosen = as_norm(norm)
+    if groups is not None:
+        chosen = over_features(chosen, groups)
+    ones = np.ones((len(inputs), 1))
+    zero = np.zeros(1, dtype=np.int64)
+    return MarginProblem(inputs, np.asarray(y), ones, zero, None, C, chosen, intercept)
+
+
+def _as_problem_norm(
+    norm: Norm | HasValueAndDual | str | None,
+    groups: NDArray[np.int64],
+    metric: Mapping[int, Array] | None,
+) -> tuple[GroupNorm, Norm]:
+    """Return the group norm of gate columns, and the norm of the problem: often the same."""
+    if norm is None:
+        group_norm = GroupNorm(groups, metric)
+        return group_norm, group_norm
+    chosen = as_norm(norm)
+    if isinstance(chosen, GroupNorm):
+        same_metric = metric is None or metric is chosen.metric
+        if not (same_metric and np.array_equal(chosen.groups, as_groups(groups))):
+            raise ValueError(
+                "norm is a GroupNorm of other groups, or with another metric, than those given: "
+                "pass the same groups and no metric, or norm=None"
+            )
+        return chosen, chosen
+    if metric is not None:
+        raise ValueError(f"a metric belongs to the group norm, not to {chosen!r}: pass norm=None")
+    return GroupNorm(groups), chosen
+
+
+def _over(samples: NDArray[np.bool_], alpha: Array) -> NDArray[np.bool_]:
+    """Return samples (N,) as an array that goes with alpha (N,) or (N, K)."""
+    return samples if alpha.ndim == 1 else samples[:, None]
 
 
 def _as_gates(gates: object) -> GateMatrix:

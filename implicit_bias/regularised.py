@@ -216,7 +216,7 @@ def certify_regularised(
     if loss != "squared" and not np.isin(t, (-1.0, 1.0)).all():
         raise ValueError(f"targets of the {loss} loss must be -1 or +1; the squared takes any")
 
-    plain = problem.norm.plain_coef(zeta)
+    plain = problem.plain_coef(zeta)
     gates = problem.gates if problem.metric is None else problem.plain_gates
     found = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
     losses = math.fsum(terms.values(t, found.value).tolist())

@@ -95,6 +95,12 @@ def row_norms(A: Array) -> Array:
     return norms
 
 
+def root_sums(norms: Array, groups: NDArray[np.int64]) -> Array:
+    """Root of the sum of squares of each group's norms, shape (G,), whatever their size."""
+    unit = float(norms.max()) or 1.0
+    return np.asarray(unit * np.sqrt(np.bincount(groups, weights=np.square(norms / unit))))
+
+
 @dataclass(frozen=True)
 class Enclosure:
     """Numbers and how far they may be from the real ones: arrays of one shape."""
@@ -112,11 +118,12 @@ class Enclosure:
 
 
 def dual_vector_norms(
-    gates: Array | sp.csr_array, X: Array, weights: Array, few: bool
+    gates: Array | sp.csr_array, X: Array, weights: Array, few: bool, roundings: int = 0
 ) -> Enclosure:
     """||V_m||, shape (M,): the norms of the rows of V, and what rounding may add to each row.
 
-    ``few``: the gates are sparse enough for a sparse product.
+    ``few``: the gates are sparse enough for a sparse product. ``roundings``: those that are in
+    the weights already.
     """
     active = np.flatnonzero(weights)
     V = np.zeros((gates.shape[1], X.shape[1]))
@@ -136,8 +143,27 @@ def dual_vector_norms(
     norms = row_norms(V)
     if len(active) == 0:
         return Enclosure(norms, np.zeros_like(norms))
-    rounding = gamma(terms + 2) * size + gamma(X.shape[1] + 4) * norms
+    rounding = gamma(terms + 2 + roundings) * size + gamma(X.shape[1] + 4) * norms
     return Enclosure(norms, SAFETY * rounding + UNDERFLOW)
+
+
+def dual_vectors(
+    gates: Array | sp.csr_array, X: Array, weights: Array, roundings: int = 0
+) -> Enclosure:
+    """V (M, D), and what rounding may add to each entry: gamma times |Z|' (|w| |X|).
+
+    ``roundings``: those that are in the weights already.
+    """
+    V = np.zeros((gates.shape[1], X.shape[1]))
+    size = np.zeros_like(V)
+    active = np.flatnonzero(weights)
+    for start in range(0, len(active), BLOCK):
+        rows = active[start : start + BLOCK]
+        Z, inputs = gates[rows], X[rows] * weights[rows, None]
+        V += np.asarray(Z.T @ inputs)
+        size += np.asarray(np.abs(Z).T @ np.abs(inputs))
+    terms = min(BLOCK, len(active)) + len(active) // BLOCK + 3 + roundings
+    return Enclosure(V, SAFETY * gamma(terms) * size + UNDERFLOW * (len(active) > 0))
 
 
 def predictions(gates: Array | sp.csr_array, X: Array, coef: Array, values: Array) -> Enclosure:

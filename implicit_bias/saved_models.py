@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import implicit_bias
-from implicit_bias import certificate, estimators, gating, networks, problem, training
+from implicit_bias import certificate, estimators, gating, networks, norms, problem, training
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.solvers import base
 from implicit_bias.storage.tensors import FileError as FileError
@@ -41,6 +41,8 @@ def _by_name(*classes: type[T]) -> dict[str, type[T]]:
 # What a file may name. Dataclasses are stored field by field.
 DATACLASSES: dict[str, type] = _by_name(
     *(gating.NoGates, gating.HyperplaneContexts, gating.GlobalContexts, gating.UnitGates),
+    *(norms.L1, norms.L2, norms.LInf, norms.Lp, norms.Spectral, norms.Nuclear),
+    *(norms.SumOverGroups, norms.MaxOverGroups, norms.GroupNorm),
     *(problem.Architecture, certificate.Certificate, certificate.Conflict),
     *(base.BoundsAt, base.Solution, base.SolveStats),
     *(training.TrainingConfig, training.HistoryPoint, training.TrainingResult),
@@ -55,7 +57,7 @@ NETWORKS: dict[str, type[networks.Network]] = _by_name(
 )
 # Classifiers are stored as parameters and fitted attributes.
 CLASSIFIERS: dict[str, type[BinaryClassifier]] = _by_name(
-    *(estimators.GatedSVC, estimators.GLNSVC, estimators.GatedReLUSVC),
+    *(estimators.GatedSVC, estimators.GLNSVC, estimators.GatedReLUSVC, estimators.MaxMarginSVC),
     *(estimators.HiddenLayerSVC, estimators.GLNClassifier, estimators.ReLUClassifier),
 )
 

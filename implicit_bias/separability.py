@@ -14,12 +14,15 @@ exact alpha near the one it is given, in this order:
              by an approximate inverse and bounds on all rounding errors. Then alpha_B (1 + e) > 0
              makes V exactly 0. Features that are exact multiples or sums of others (constant
              pixels; contexts of a unit, which sum to 1) are left out: their equations follow.
+
+With many classes alpha is that of pairs (n, k), and V that of the rows of `rows`.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
 
@@ -33,12 +36,12 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.rounding import (
     SAFETY,
     UNIT,
-    balance,
     gamma,
     precise_dual_vectors,
     row_norms,
     unit_weights,
 )
+from implicit_bias.rows import Rows, rows_of
 from implicit_bias.validation import Array
 
 # Exact elimination costs rank^3 operations on integers of up to rank * 110 bits.
@@ -75,7 +78,7 @@ class Conflict:
         One sentence that names the cause and the cure.
     samples : ndarray of int
         The samples that cause it.
-    alpha : ndarray of shape (N,)
+    alpha : ndarray of shape (N,) or (N, K)
         Gordan's certificate: alpha >= 0, sum 1, V(alpha) = 0.
     """
 
@@ -90,7 +93,7 @@ class Proof:
 
     Attributes
     ----------
-    alpha : ndarray of shape (N,)
+    alpha : ndarray of shape (N,) or (N, K)
         Not negative, sum 1.
     method : str
         "exact" (alpha before it was scaled), "rational" or "interval".
@@ -114,9 +117,9 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
     if not problem.hard_margin:
         return None
     zero = np.flatnonzero(problem.zero_features)
-    alpha = np.zeros(problem.n_samples)
+    alpha = np.zeros(problem.alpha_shape)
     if len(zero) and not problem.intercept:
-        alpha[zero] = 1.0 / len(zero)
+        alpha[_against_any(problem, zero)] = 1.0 / len(zero)
         return Conflict(
             f"{_name_samples(zero)} with all gates off (or an input of zeros), so the "
             "predictor is 0 there: add a unit that is always on, drop the sample, or choose a "
@@ -126,9 +129,14 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
         )
     pair = _contradiction(problem, zero)
     if pair is not None:
-        alpha[pair] = 0.5
+        alpha[_against(problem, pair, problem.owners[pair[::-1]])] = 0.5
+        labels = "opposite labels"
+        if problem.classes is not None:
+            labels = (
+                f"labels of the classes {problem.owners[pair[0]]} and {problem.owners[pair[1]]}"
+            )
         return Conflict(
-            f"samples {pair[0]} and {pair[1]} are identical but have opposite labels: drop one, "
+            f"samples {pair[0]} and {pair[1]} are identical but have {labels}: drop one, "
             "or choose a finite C (soft margin)",
             pair,
             alpha,
@@ -143,7 +151,7 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     ----------
     problem : MarginProblem
         The problem, of any C: the proof is about the hard margin.
-    alpha : ndarray of shape (N,)
+    alpha : ndarray of shape (N,) or (N, K)
         Dual variables, not negative. Those of samples that a proof needs must not be 0.
 
     Returns
@@ -151,13 +159,14 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     Proof or None
         None where there is no proof by these means, which says nothing of the data.
     """
-    alpha = unit_weights(alpha, problem.feature_norms)
-    if not alpha.any() or _features_underflow(problem):
+    rows = rows_of(problem)
+    values = unit_weights(rows.values(alpha), rows.feature_norms)
+    if not values.any() or _features_underflow(problem):
         return None
     for method in (_as_given, _rational, _interval, _on_support):
-        proof = method(problem, alpha)
+        proof = method(rows, values)
         if proof is not None:
-            return proof
+            return replace(proof, alpha=rows.alpha(proof.alpha))
     return None
 
 
@@ -174,31 +183,32 @@ def gordan_vertex(problem: MarginProblem) -> Array | None:
 
     Returns
     -------
-    ndarray of shape (N,) or None
+    ndarray of shape (N,) or (N, K), or None
         A vertex, sum 1, rounded to float64; None where there is none, so that the data are
         separable, or the problem is too large.
     """
-    samples = np.arange(problem.n_samples)
-    columns = None if _features_underflow(problem) else _used_columns(problem, samples)
+    rows = rows_of(problem)
+    samples = np.arange(len(rows))
+    columns = None if _features_underflow(problem) else _used_columns(rows, samples)
     if columns is None or len(samples) * len(columns[0]) > MOST_EXACT_ENTRIES:
         return None
-    Phi = _features(problem, samples, *columns)
+    Phi = _features(rows, samples, *columns)
     distinct = _distinct_columns(Phi)
     rank = min(len(samples), len(distinct))
     if rank > MOST_SIMPLEX_RANK or len(samples) * len(distinct) > MOST_SIMPLEX_ENTRIES:
         return None
-    equations = _exact_features(problem, samples, *(part[distinct] for part in columns))
+    equations = _exact_features(rows, samples, *(part[distinct] for part in columns))
     # Samples are brought to one size by powers of two, and lose common factors of two.
     sizes = [max(abs(v).bit_length() for v in column) for column in zip(*equations, strict=True)]
-    rows = [
+    level = [
         [v << (max(sizes) - size) for v, size in zip(row, sizes, strict=True)] for row in equations
     ]
-    ray = _positive_null_vector([_without_twos(row) for row in rows])
+    ray = _positive_null_vector([_without_twos(row) for row in level])
     if ray is None:
         return None
     scaled = [Fraction(v << (max(sizes) - size)) for v, size in zip(ray, sizes, strict=True)]
     total = sum(scaled)
-    return np.array([float(v / total) for v in scaled])
+    return rows.alpha(np.array([float(v / total) for v in scaled]))
 
 
 def lacks_constant(problem: MarginProblem) -> bool:
@@ -271,72 +281,70 @@ def _features_underflow(problem: MarginProblem) -> bool:
     return bool(sum(np.frexp(smallest)[1]) < SMALLEST_EXPONENT)
 
 
-def _as_given(problem: MarginProblem, alpha: Array) -> Proof | None:
+def _as_given(rows: Rows, alpha: Array) -> Proof | None:
     """V of alpha itself, and the equation of the intercept, hold exactly."""
-    if problem.intercept and balance(alpha, problem.y) != 0:
+    if any(_imbalances(rows, alpha)):
         return None
-    seen = np.where(problem.zero_features, 0.0, alpha)
-    for _, V in precise_dual_vectors(problem.plain_gates, problem.X, seen * problem.y):
+    seen = np.where(rows.zero_features, 0.0, alpha)
+    for _, V in precise_dual_vectors(rows.gates, rows.X, seen * rows.y):
         if V.magnitude.any():
             return None
     return Proof(alpha / alpha.sum(), "exact", UNIT)
 
 
-def _rational(problem: MarginProblem, alpha: Array) -> Proof | None:
+def _rational(rows: Rows, alpha: Array) -> Proof | None:
     """Solve V = 0 in exact arithmetic on the support of a basic solution."""
-    weight = alpha * np.where(problem.zero_features, 1.0, problem.feature_norms)
+    weight = alpha * np.where(rows.zero_features, 1.0, rows.feature_norms)
     samples = np.flatnonzero(weight > NO_PART * weight.max())
-    columns = _used_columns(problem, samples)
+    columns = _used_columns(rows, samples)
     if columns is None:
         return None
-    Phi = _features(problem, samples, *columns)
+    Phi = _features(rows, samples, *columns)
     basis = _basic_solution(Phi, alpha[samples])
     if basis is None or len(basis) < 2:
         return None
     distinct = _distinct_columns(Phi[basis])
     if len(basis) * len(distinct) > MOST_EXACT_ENTRIES:
         return None
-    equations = _exact_features(problem, samples[basis], *(part[distinct] for part in columns))
+    equations = _exact_features(rows, samples[basis], *(part[distinct] for part in columns))
     # As many equations as the rank determine the solution, and the others are checked.
     rank = min(len(basis) - 1, len(distinct))
     _, order = scipy.linalg.qr(_equilibrated(Phi[basis][:, distinct]), mode="r", pivoting=True)
     solution = _null_vector([equations[k] for k in order[:rank]], len(basis))
     if solution is None or any(sum(map(operator.mul, row, solution)) != 0 for row in equations):
         return None
-    return _rational_proof(problem, samples[basis], solution)
+    return _rational_proof(rows, samples[basis], solution)
 
 
-def _on_support(problem: MarginProblem, alpha: Array) -> Proof | None:
+def _on_support(rows: Rows, alpha: Array) -> Proof | None:
     """Solve V = 0 on all samples of an alpha that is a vertex, in exact arithmetic alone."""
     samples = np.flatnonzero(alpha)
-    columns = _used_columns(problem, samples) if len(samples) <= MOST_SIMPLEX_RANK + 1 else None
+    columns = _used_columns(rows, samples) if len(samples) <= MOST_SIMPLEX_RANK + 1 else None
     if columns is None or len(samples) * len(columns[0]) > MOST_SIMPLEX_ENTRIES:
         return None
-    solution = _null_vector(_exact_features(problem, samples, *columns), len(samples))
-    return None if solution is None else _rational_proof(problem, samples, solution)
+    solution = _null_vector(_exact_features(rows, samples, *columns), len(samples))
+    return None if solution is None else _rational_proof(rows, samples, solution)
 
 
-def _rational_proof(
-    problem: MarginProblem, samples: NDArray[np.int64], solution: list[int]
-) -> Proof | None:
+def _rational_proof(rows: Rows, samples: NDArray[np.int64], solution: list[int]) -> Proof | None:
     """Return the proof by weights of some samples that make V exactly 0, if they have one sign."""
     if not (min(solution) > 0 or max(solution) < 0):
         return None
-    found = np.zeros(problem.n_samples)
+    found = np.zeros(len(rows))
     found[samples] = [float(Fraction(value, sum(solution))) for value in solution]
     return Proof(found, "rational", UNIT)
 
 
-def _interval(problem: MarginProblem, alpha: Array) -> Proof | None:
+def _interval(rows: Rows, alpha: Array) -> Proof | None:
     """Correct alpha on as many samples as there are independent features."""
-    weight = alpha * np.where(problem.zero_features, 0.0, problem.feature_norms)
-    columns = _independent_columns(problem)
+    weight = alpha * np.where(rows.zero_features, 0.0, rows.feature_norms)
+    columns = _independent_columns(rows)
     width = len(columns[0])
     if np.count_nonzero(weight) < width or width > MOST_INTERVAL_RANK:
         return None
     samples = np.argsort(-weight, kind="stable")[: CANDIDATES * width]
     samples = np.sort(samples[weight[samples] > 0])
-    Phi = _features(problem, samples, *columns) * alpha[samples, None]
+    Phi = _features(rows, samples, *columns) * alpha[samples, None]
     size = np.abs(Phi).max(axis=0)
     if not (size > 0).all():
         return None
@@ -353,7 +361,7 @@ def _interval(problem: MarginProblem, alpha: Array) -> Proof | None:
     contraction = SAFETY * float(residual.max())  # bounds ||I - inverse A||, A as real numbers
     if not contraction < 0.5:
         return None
-    V = _magnitudes(problem, alpha, *columns) / unit
+    V = _magnitudes(rows, alpha, *columns) / unit
     correction = SAFETY * float((size @ V).max()) / (1.0 - contraction)
     if not correction < 0.99:
         return None
@@ -361,69 +369,76 @@ def _interval(problem: MarginProblem, alpha: Array) -> Proof | None:
 
 
 def _magnitudes(
-    problem: MarginProblem, alpha: Array, gate: NDArray[np.int64], feature: NDArray[np.int64]
+    rows: Rows, alpha: Array, gate: NDArray[np.int64], feature: NDArray[np.int64]
 ) -> Array:
-    """Upper bounds on the absolute values of some entries of V; the last may be the intercept's."""
-    seen = np.where(problem.zero_features, 0.0, alpha)
-    whole = np.zeros((problem.plain_gates.shape[1] + 1, problem.X.shape[1] + 1))
-    for columns, V in precise_dual_vectors(problem.plain_gates, problem.X, seen * problem.y):
-        whole[:-1, :-1][:, columns] = V.magnitude
-    whole[-1, -1] = abs(balance(alpha, problem.y)) * (1.0 + 4 * UNIT)
+    """Upper bounds on the absolute values of some entries of V; the last may be the offsets'."""
+    seen = np.where(rows.zero_features, 0.0, alpha)
+    whole = np.zeros((rows.gates.shape[1] + max(rows.n_offsets, 1), rows.X.shape[1] + 1))
+    for columns, V in precise_dual_vectors(rows.gates, rows.X, seen * rows.y):
+        whole[: rows.gates.shape[1], :-1][:, columns] = V.magnitude
+    for j, rest in enumerate(_imbalances(rows, alpha)):
+        whole[j - rows.n_offsets, -1] = abs(rest) * (1.0 + 4 * UNIT)
     return np.asarray(whole[gate, feature])
 
 
 # --- features ----------------------------------------------------------------------------------
 # A column of the feature matrix is a pair: gate m of the plain gates and feature d of the inputs.
-# The intercept's constant is the pair of one past the last of both, (-1, -1).
+# The offsets' are the pairs of what comes after the last of both: (-J, -1), ..., (-1, -1).
 
 
 def _used_columns(
-    problem: MarginProblem, samples: NDArray[np.int64]
+    rows: Rows, samples: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Pairs (gate, feature) that are not 0 on all of some samples; None if there are too many."""
-    gates = np.unique(problem.plain_gates[samples].indices)
-    inputs = np.flatnonzero(problem.X[samples].any(axis=0))
+    gates = np.unique(rows.gates[samples].indices)
+    inputs = np.flatnonzero(rows.X[samples].any(axis=0))
     if len(samples) * len(gates) * len(inputs) > MOST_ENTRIES:
         return None
-    return _pairs(gates, inputs, problem.intercept)
+    return _columns(gates, inputs, rows.n_offsets)
 
 
-def _pairs(
-    gates: NDArray[np.int64], inputs: NDArray[np.int64], intercept: bool
+def _imbalances(rows: Rows, alpha: Array) -> list[float]:
+    """sum_p alpha_p y_p offsets_p, J numbers, rounded once: 0 only where the real sum is 0."""
+    signed = alpha * rows.y  # and offsets are -1, 0 or 1: all exact
+    return [math.fsum((signed * column).tolist()) for column in rows.offsets.T]
+
+
+def _columns(
+    gates: NDArray[np.int64], inputs: NDArray[np.int64], n_offsets: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     gate, feature = np.repeat(gates, len(inputs)), np.tile(inputs, len(gates))
-    if intercept:
-        gate, feature = np.append(gate, -1), np.append(feature, -1)
+    gate = np.append(gate, np.arange(-n_offsets, 0))
+    feature = np.append(feature, np.full(n_offsets, -1))
     return gate.astype(np.int64), feature.astype(np.int64)
 
 
 def _features(
-    problem: MarginProblem,
+    rows: Rows,
     samples: NDArray[np.int64],
     gate: NDArray[np.int64],
     feature: NDArray[np.int64],
 ) -> Array:
     """y_n phi (samples, columns), each entry rounded once."""
-    Z, X = _factors(problem, samples)
+    Z, X = _factors(rows, samples)
     used, place = np.unique(gate, return_inverse=True)
     return np.asarray(Z[:, used].toarray()[:, place] * X[:, feature])
 
 
-def _factors(problem: MarginProblem, samples: NDArray[np.int64]) -> tuple[sp.csc_array, Array]:
-    """Gates and y_n x_n of some samples, each with the intercept's constant as last column."""
+def _factors(rows: Rows, samples: NDArray[np.int64]) -> tuple[sp.csc_array, Array]:
+    """Gates, with the offsets, and y_n x_n, with a constant, of some rows."""
     one = np.ones((len(samples), 1))
-    gates = sp.hstack([problem.plain_gates[samples], one], format="csc")
-    return gates, np.hstack([problem.X[samples], one]) * problem.y[samples, None]
+    gates = sp.hstack([rows.gates[samples], sp.csr_array(rows.offsets[samples])], format="csc")
+    return gates, np.hstack([rows.X[samples], one]) * rows.y[samples, None]
 
 
 def _exact_features(
-    problem: MarginProblem,
+    rows: Rows,
     samples: NDArray[np.int64],
     gate: NDArray[np.int64],
     feature: NDArray[np.int64],
 ) -> list[list[int]]:
     """y_n phi (columns, samples) as real numbers, each column times a power of two: integers."""
-    Z, X = _factors(problem, samples)
+    Z, X = _factors(rows, samples)
     equations = []
     for m, d in zip(gate, feature, strict=True):
         z, x = Z[:, [m]].toarray().ravel().tolist(), X[:, d].tolist()
@@ -434,7 +449,7 @@ def _exact_features(
 
 
 def _independent_columns(
-    problem: MarginProblem,
+    rows: Rows,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs (gate, feature) of which all others are exact linear combinations, over all samples.
 
@@ -442,16 +457,16 @@ def _independent_columns(
     group of gates with a constant exact sum, the first, where another constant gate or group
     gives that sum.
     """
-    X = problem.X
+    X = rows.X
     constant = (X == X[0]).all(axis=0)
     inputs = np.flatnonzero(~constant)
     constants = np.flatnonzero(constant & (X[0] != 0))
     inputs = np.sort(np.concatenate([inputs, constants[:1]]))
-    gates = problem.plain_gates.tocsc()
-    groups = problem.plain_groups
+    gates = rows.gates.tocsc()
+    groups = rows.groups
     off = gates.count_nonzero(axis=0) == 0
     left_out, has_constant = np.flatnonzero(off).tolist(), False
-    for g in range(problem.n_groups):
+    for g in range(rows.n_groups):
         columns = np.flatnonzero((groups == g) & ~off)
         if len(columns) == 0 or not _has_constant_sum(gates[:, columns]):
             continue
@@ -460,8 +475,8 @@ def _independent_columns(
         has_constant = True
     kept = np.setdiff1d(np.arange(gates.shape[1]), left_out)
     # A constant input under gates that sum to a constant is the intercept's column, times a number.
-    twice = problem.intercept and len(constants) > 0 and has_constant
-    return _pairs(kept, inputs, problem.intercept and not twice)
+    twice = rows.n_offsets == 1 and len(constants) > 0 and has_constant
+    return _columns(kept, inputs, 0 if twice else rows.n_offsets)
 
 
 def _has_constant_sum(gates: sp.csc_array) -> bool:
@@ -598,14 +613,14 @@ def _pivoted(
 
 def _contradiction(problem: MarginProblem, zero: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """Two samples of equal features and of opposite labels."""
-    if len(zero) and len(set(problem.y[zero])) == 2:
+    if len(zero) and len(set(problem.y[zero])) > 1:
         other = zero[problem.y[zero] != problem.y[zero[0]]]
         return np.array([zero[0], other[0]])
     same_input: dict[bytes, list[int]] = {}
     for n, row in enumerate(problem.X):
         same_input.setdefault(_digest(row), []).append(n)
     for samples in same_input.values():
-        if len(set(problem.y[samples])) == 2:
+        if len(set(problem.y[samples])) > 1:
             gates = sp.csr_array(problem.gates[samples]).toarray()
             first: dict[bytes, int] = {}
             for n, row in zip(samples, gates, strict=True):
@@ -613,6 +628,20 @@ def _contradiction(problem: MarginProblem, zero: NDArray[np.int64]) -> NDArray[n
                 if problem.y[m] != problem.y[n]:
                     return np.array([m, n])
     return None
+
+
+def _against(
+    problem: MarginProblem, samples: NDArray[np.int64], rivals: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], ...]:
+    """Index of the dual variables of some samples, with classes against these rivals."""
+    return (samples,) if problem.classes is None else (samples, rivals)
+
+
+def _against_any(
+    problem: MarginProblem, samples: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], ...]:
+    """Index of one dual variable of each of some samples."""
+    return _against(problem, samples, (problem.owners[samples] == 0).astype(np.int64))
 
 
 def _digest(row: Array) -> bytes:

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from numbers import Integral, Real
 from reprlib import repr as cut
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+# Labels this far beyond the number of samples are no numbers of classes.
+MOST_EMPTY_CLASSES = 1000
 
 
 def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
@@ -160,18 +163,55 @@ def as_features(X: ArrayLike, n_features: int) -> Array:
     return X
 
 
-def as_labels(y: ArrayLike, n_samples: int) -> Array:
-    """Convert labels to float64 (n,) and refuse all but -1 and +1, one a sample."""
+def as_class_labels(
+    y: ArrayLike, n_samples: int, classes: int | None = None
+) -> tuple[NDArray[Any], int | None]:
+    """Convert labels to float64 -1 and +1 (n,), or to integers 0 .. K - 1 (n,) and K.
+
+    Integers are classes where K is given, or where the largest is 2 or more; a class may be empty.
+
+    Raises
+    ------
+    ValueError
+        Other labels, or not one a sample.
+    """
+    labels = _one_each(y, n_samples)
+    whole = np.array_equal(labels, np.floor(labels)) and labels.min() >= 0
+    if classes is None and not (whole and labels.max() >= 2):
+        return as_labels(y, n_samples), None
+    count = int(labels.max()) + 1 if classes is None else classes
+    if not whole or count < max(2, labels.max() + 1):
+        raise ValueError(
+            f"labels of {count} classes must be integers 0 .. {count - 1}, got "
+            f"{np.unique(labels)[:5].tolist()}: recode them, or use the estimators, which take "
+            "classes of any type"
+        )
+    if labels.max() >= n_samples + MOST_EMPTY_CLASSES:
+        raise ValueError(
+            f"labels go up to {int(labels.max())}, with {n_samples} samples: number the classes "
+            "0 .. K - 1, as np.unique(y, return_inverse=True)[1] does"
+        )
+    return labels.astype(np.int64), count
+
+
+def _one_each(y: ArrayLike, n_samples: int) -> Array:
     labels = as_finite(y, "y", 1)
     if n_samples == 0 or len(labels) != n_samples:
         raise ValueError(
             f"X has {n_samples} rows and y has {len(labels)} labels: pass one label a row, and "
             "at least one row"
         )
+    return labels
+
+
+def as_labels(y: ArrayLike, n_samples: int) -> Array:
+    """Convert labels to float64 (n,) and refuse all but -1 and +1, one a sample."""
+    labels = _one_each(y, n_samples)
     if not np.isin(labels, (-1.0, 1.0)).all():
         raise ValueError(
-            f"labels must be -1 or +1, got {np.unique(labels)[:5].tolist()}: recode them, or use "
-            "the estimators, which take two classes of any type"
+            f"labels must be -1 or +1, got {np.unique(labels)[:5].tolist()}: recode them (more "
+            "than two classes as 0 .. K - 1), or use the estimators, which take classes of any "
+            "type"
         )
     return labels
 

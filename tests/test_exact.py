@@ -34,7 +34,7 @@ def answer(plain_coef: Array, alpha: Array, intercept: float = 0.0) -> ExactAnsw
 def test_agrees_with_float64(name: str) -> None:
     problem = separable(name)
     found = solve(problem, tol=SOLVE_TOL)
-    plain = problem.norm.plain_coef(found.coef)
+    plain = problem.plain_coef(found.coef)
     bounds = certify_exact(problem, answer(plain, found.alpha))
     usual = certify(problem, found.coef, found.alpha)
     assert usual.lower <= bounds.lower * (1 + 1e-15)

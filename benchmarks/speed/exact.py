@@ -161,8 +161,8 @@ def _alpha(solution: Solution) -> Exact:
 def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, Fraction]:
     """Return the plain coefficients and the offset that are said to attain the upper bound."""
     if solution.exact is None:
-        plain = problem.norm.plain_coef(solution.coef)
-        return Exact.of(plain), Fraction(solution.intercept)
+        plain = problem.plain_coef(solution.coef)
+        return Exact.of(plain), Fraction(float(solution.intercept))
     return Exact.of_fractions(solution.exact.plain_coef), solution.exact.intercept
 
 

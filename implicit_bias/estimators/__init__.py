@@ -1,6 +1,7 @@
 """scikit-learn classifiers: they store, validate, build, solve, and expose. No numerics here.
 
 =================  ============================================================================
+MaxMarginSVC       linear, under any norm
 GatedSVC           any gating a user brings; without one, the linear SVM
 GLNSVC             SVM-GLN and SVM-L2; with one unit, the shallow GLN
 GatedReLUSVC       SVM-RC (random gates) and SVM-LC (the gates of a trained network)
@@ -11,8 +12,9 @@ GaLURegressor      least squares on random gates: a GaLU network in closed form
 GaLUClassifier     the same on labels, for any number of classes
 =================  ============================================================================
 
-All classifiers but the last take two classes of any label type; ``classes_[1]`` is the positive
-one. A prediction of exactly 0 (an input whose gates are all off) goes to ``classes_[0]``.
+All classifiers take two classes of any label type; ``classes_[1]`` is the positive
+one. A prediction of exactly 0 (an input whose gates are all off) goes to ``classes_[0]``. The SVMs
+take more classes, too, and decide by the largest of their predictors.
 
 Source: Lippl, Abbott, Chung (2022), sections 3 to 5; Fiat, Malach, Shalev-Shwartz (2019) for GaLU.
 """
@@ -27,6 +29,7 @@ from implicit_bias.estimators.svm import (
     GatedSVC,
     HiddenLayerSVC,
     MarginSVC,
+    MaxMarginSVC,
 )
 
 __getattr__ = renamed(__name__, MarginView="estimators.base.FittedMargin")

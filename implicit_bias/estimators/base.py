@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from implicit_bias._deprecated import renamed
-from implicit_bias.certificate import balanced
+from implicit_bias.certificate import repaired
 from implicit_bias.gating import HyperplaneContexts, Threshold
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.solvers import Solution
@@ -33,7 +33,7 @@ class FittedMargin:
     ----------
     architecture : Architecture
         Gates, groups and metric.
-    coef : ndarray of shape (M, D)
+    coef : ndarray of shape (M, D) or (K, M, D)
         Its coefficients zeta.
     solution : Solution or None
         What the solver returned, for an SVM.
@@ -43,7 +43,7 @@ class FittedMargin:
         Training samples left out of the problem.
     local : bool
         For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
-    intercept : float or None
+    intercept : float, ndarray of shape (K,), or None
         The free offset of its predictor; None where its program has none.
     """
 
@@ -53,12 +53,12 @@ class FittedMargin:
     C: float = np.inf
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     local: bool = False
-    intercept: float | None = None
+    intercept: float | Array | None = None
 
     @property
-    def offset(self) -> float:
+    def offset(self) -> float | Array:
         """What the predictor adds to that of the coefficients: the intercept, or 0."""
-        return self.intercept or 0.0
+        return 0.0 if self.intercept is None else self.intercept
 
     def problem(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
         """Margin problem on samples X (n, D) with labels (n,) in {-1, +1}.
@@ -83,7 +83,8 @@ class FittedMargin:
         return self._posed(X, signs)
 
     def _posed(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
-        return self.architecture.problem(X, signs, self.C, self.intercept is not None)
+        classes = len(self.coef) if self.coef.ndim == 3 else None
+        return self.architecture.problem(X, signs, self.C, self.intercept is not None, classes)
 
     def alpha(self, problem: MarginProblem) -> Array | None:
         """Dual variables of a problem that `problem` posed; None unless their number fits it.
@@ -94,7 +95,7 @@ class FittedMargin:
         if self.solution is None or problem.n_samples != len(self._kept):
             return None
         alpha = self.solution.alpha[self._kept]
-        return balanced(alpha, problem.y, problem.C) if problem.intercept else alpha
+        return repaired(problem, alpha, problem.C)
 
     @property
     def has_predictor(self) -> bool:
@@ -116,8 +117,13 @@ class FittedMargin:
 
 
 class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Two classes of any label type, from the sign of a real-valued decision function."""
+    """Classes of any label type, from a real-valued decision function.
 
+    With two classes its sign decides. What has ``many_classes`` takes more: then the decision
+    function has one column a class, and the largest decides.
+    """
+
+    many_classes: ClassVar[bool] = False
     classes_: NDArray[Any]
     n_features_in_: int
 
@@ -138,7 +144,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         """f(x_n), shape (n,), of validated inputs."""
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Predictor f(x_n), shape (n,); positive for ``classes_[1]``."""
+        """Predictor f(x_n), (n,), positive for ``classes_[1]``; (n, K) with more classes."""
         check_is_fitted(self)
         check_not_masked(X, "X")
         return self._decide(validate_data(self, X, reset=False, dtype=np.float64, order="C"))
@@ -148,11 +154,13 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         return self.classes_of(self.decision_function(X))
 
     def classes_of(self, decision: Array) -> NDArray[Any]:
-        """Class (n,) of each value of the predictor."""
+        """Class (n,) of each value of the predictor, (n,) or (n, K)."""
+        if decision.ndim == 2:
+            return self.classes_[decision.argmax(axis=1)]
         return self.classes_[(decision > 0).astype(int)]
 
     def signs(self, y: ArrayLike) -> Array:
-        """Labels (n,) as -1 and +1, by the classes seen in fitting.
+        """Labels (n,) as -1 and +1, by the classes seen in fitting; more classes as 0 .. K - 1.
 
         Raises
         ------
@@ -163,6 +171,8 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         labels = np.asarray(y)
         if not np.isin(labels, self.classes_).all():
             raise ValueError(f"labels must be among the fitted classes {self.classes_}")
+        if len(self.classes_) > 2:
+            return np.searchsorted(self.classes_, labels).astype(np.float64)
         return np.where(labels == self.classes_[1], 1.0, -1.0)
 
     def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
@@ -171,7 +181,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
-        if kind != "binary":
+        if kind != "binary" and not (self.many_classes and kind == "multiclass"):
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {kind}."
             )
@@ -185,7 +195,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self.many_classes
         return tags
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, Self, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    Literal,
+    Protocol,
+    Self,
+    get_args,
+    runtime_checkable,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +37,7 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
+from implicit_bias.norms import HasValueAndDual, Norm, as_norm, over_features
 from implicit_bias.options import TOLERANCE, OnFailure
 from implicit_bias.problem import Architecture, HasHiddenLayer
 from implicit_bias.solvers import Solution, solve_relaxed
@@ -55,7 +64,7 @@ class HasGating(Protocol):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MarginSVC(BinaryClassifier, ABC):
-    """A classifier that solves one margin problem; subclasses say which.
+    """A classifier that solves one margin problem, of any number of classes; subclasses say which.
 
     Parameters
     ----------
@@ -80,8 +89,8 @@ class MarginSVC(BinaryClassifier, ABC):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        The classes; the second is the positive one.
+    classes_ : ndarray of shape (K,)
+        The classes; of two, the second is the positive one.
     architecture_ : Architecture
         Gates, groups and metric.
     solution_ : Solution
@@ -96,9 +105,11 @@ class MarginSVC(BinaryClassifier, ABC):
         Whether the problem that was solved has an intercept.
     dropped_ : ndarray of int
         Training samples that ``on_failure="drop"`` left out.
-    dual_coef_ : ndarray of shape (1, n_support)
-        y_n alpha_n of the support vectors, as in scikit-learn's SVC.
+    dual_coef_ : ndarray of shape (1, n_support) or (K, n_support)
+        y_n alpha_n of the support vectors, as in scikit-learn's SVC; with more classes, a_n.
     """
+
+    many_classes: ClassVar[bool] = True
 
     C: float = np.inf
     solver: str | Solver = "auto"
@@ -127,12 +138,12 @@ class MarginSVC(BinaryClassifier, ABC):
         X : array_like of shape (n, D)
             Inputs; include a constant column where the norm should count the offset, too.
         y : array_like of shape (n,)
-            Labels of two classes.
+            Labels of two classes or more.
 
         Raises
         ------
         ValueError
-            NaN, one class, more than two classes, parameters out of range.
+            NaN, one class, parameters out of range.
         SolveError
             Not separable, or the tolerance was not reached, and ``on_failure="raise"``.
         """
@@ -151,7 +162,7 @@ class MarginSVC(BinaryClassifier, ABC):
         )
         self.solution_, self.failure_ = relaxed.solution, relaxed.failure
         self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
-        self.dual_coef_ = (signs * self.solution_.alpha)[None, self.support_]
+        self.dual_coef_ = np.atleast_2d(problem.weights(self.solution_.alpha).T)[:, self.support_]
         cured = self.failure_ is not None or not self.solution_.status.inseparable
         advice = "" if cured else ON_FAILURE_HELPS
         if self.on_failure == "raise":
@@ -175,13 +186,13 @@ class MarginSVC(BinaryClassifier, ABC):
 
     @property
     def coef_(self) -> Array:
-        """Coefficients zeta of each gate column, shape (M, D)."""
+        """Coefficients zeta of each gate column, shape (M, D), or (K, M, D) with more classes."""
         return self.solution_.coef
 
     @property
     def intercept_(self) -> Array:
-        """The free offset, shape (1,); 0 where the problem has none."""
-        return np.array([self.solution_.intercept])
+        """The free offset, shape (1,) or (K,); 0 where the problem has none."""
+        return np.atleast_1d(np.asarray(self.solution_.intercept))
 
     @property
     def support_(self) -> NDArray[np.int64]:
@@ -219,8 +230,51 @@ class MarginSVC(BinaryClassifier, ABC):
 
 
 @dataclass(eq=False, repr=False)
+class MaxMarginSVC(MarginSVC):
+    """The linear maximum-margin classifier under any norm, for any number of classes.
+
+    It is where training a linear model goes in the limit, by an optimizer whose steps are steepest
+    in the norm: "l2" gradient descent, "linf" sign descent and Adam, "l1" coordinate descent and
+    boosting, ``Lp(p)`` mirror descent, "spectral" spectral descent and Muon.
+
+    Parameters
+    ----------
+    norm : str or Norm
+        As in `max_margin`.
+    groups : array_like of int, shape (D,), optional
+        Groups of features over which to sum the norm: with "l2" the group lasso.
+    fit_intercept : bool
+        Whether each predictor has a free offset, which is not in the norm.
+    C, solver, tol, device, on_failure, soft_C
+        See `MarginSVC`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import MaxMarginSVC
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [-1.0, -1.0]])
+    >>> model = MaxMarginSVC("linf", fit_intercept=False).fit(X, ["a", "b", "c"])
+    >>> model.predict([[0.1, 2.0]]).tolist(), round(float(model.solution_.certificate.upper), 6)
+    (['a'], 0.5)
+    """
+
+    norm: str | Norm | HasValueAndDual = "l2"
+    _: KW_ONLY
+    groups: ArrayLike | None = None
+    fit_intercept: bool | None = True
+
+    def _architecture(self, X: Array) -> Architecture:
+        norm = as_norm(self.norm)
+        if self.groups is not None:
+            norm = over_features(norm, self.groups)
+        return Architecture(NoGates(X.shape[1]), norm=norm)
+
+
+@dataclass(eq=False, repr=False)
 class GatedSVC(MarginSVC):
     """SVM under the group norm of any gating; without a gating, the linear SVM.
+
+    With several groups, each of K > 2 classes has groups of its own: one network a class.
 
     Parameters
     ----------
@@ -243,7 +297,7 @@ class GatedSVC(MarginSVC):
                 f"gating must be a Gating, such as UnitGates(weights, thresholds), got a "
                 f"{type(gating).__name__}: gates of given samples alone go into a MarginProblem"
             )
-        return Architecture(gating, metric=self.metric)
+        return Architecture(gating, metric=self.metric, apart=bool(gating.groups.max() > 0))
 
 
 @dataclass(eq=False, repr=False)
@@ -251,7 +305,8 @@ class GLNSVC(MarginSVC):
     """Where a gated linear network goes: SVM-GLN (norm="gln") or SVM-L2 (norm="l2").
 
     With one unit both are the shallow GLN, whose contexts that no training sample is in
-    predict 0.
+    predict 0. With K > 2 classes SVM-GLN is where one network a class goes, with groups (class,
+    unit); SVM-L2 and the shallow GLN have the Euclidean norm over all classes.
 
     Parameters
     ----------
@@ -285,7 +340,7 @@ class GLNSVC(MarginSVC):
         if contexts.n_units == 1:
             return Architecture(GlobalContexts.collapse(contexts, X))
         if self.norm == "gln":
-            return Architecture(contexts)
+            return Architecture(contexts, apart=True)
         metric = l2_metric(contexts.n_units, contexts.n_contexts)
         return Architecture(contexts, np.zeros_like(contexts.groups), {0: metric})
 
@@ -293,6 +348,8 @@ class GLNSVC(MarginSVC):
 @dataclass(eq=False, repr=False)
 class GatedReLUSVC(MarginSVC):
     """Where a ReLU network with frozen gates goes: SVM-RC, or SVM-LC for learned gates.
+
+    With K > 2 classes there is one network a class, with groups (class, unit).
 
     Parameters
     ----------
@@ -324,7 +381,7 @@ class GatedReLUSVC(MarginSVC):
 
     def _architecture(self, X: Array) -> Architecture:
         if isinstance(self.gates, HasGating):
-            return Architecture(self.gates.gating())
+            return Architecture(self.gates.gating(), apart=True)
         if isinstance(self.gates, str) and self.gates == "random":
             gating = UnitGates.random(
                 X,
@@ -334,7 +391,7 @@ class GatedReLUSVC(MarginSVC):
                 always_on=self.always_on,
                 random_state=as_generator(self.random_state),
             )
-            return Architecture(gating)
+            return Architecture(gating, apart=True)
         raise ValueError(
             "gates must be 'random', or a network or classifier with gates of its own, got a "
             f"{type(self.gates).__name__}: other gatings go into GatedSVC"

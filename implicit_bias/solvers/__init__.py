@@ -10,7 +10,10 @@ iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples
 feature_space.py    few features, or badly scaled ones
 working_set.py      more samples
+nuclear.py          the nuclear norm, many classes and a hard margin
+pair_set.py         many classes: a working set of samples and their rivals
 active_set.py       from the solution of a similar problem
+linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 multiprecision.py   small problems that float64 cannot hold
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
@@ -41,7 +44,10 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
+    from implicit_bias.solvers.nuclear import NuclearInteriorPoint
+    from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
 # All that the package offers; the methods are imported on first use: they need torch or CVXPY.
@@ -54,6 +60,9 @@ HOMES = {
     "cvxpy_solver": ("CvxpySolver",),
     "feature_space": ("FeatureSpace",),
     "interior_point": ("InteriorPoint",),
+    "linear_program": ("LinearProgram",),
+    "nuclear": ("NuclearInteriorPoint",),
+    "pair_set": ("PairSet",),
     "multiprecision": ("MultiPrecision",),
     "working_set": ("WorkingSet",),
 }

@@ -185,7 +185,7 @@ class _Point:
 
     @classmethod
     def of(cls, scaled: ScaledProblem, start: Start) -> _Point:
-        alpha = scaled.alpha_of(start)
+        alpha = scaled.start_alpha(start)
         V = scaled.rows.dual_vectors(alpha)
         d = scaled.scale * scaled.tensor(start.group_scale)
         return cls(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))

@@ -95,14 +95,14 @@ class Solution:
     ----------
     problem : MarginProblem or None
         What was solved; None in a solution that was read from a file, which keeps no samples.
-    alpha : ndarray of shape (N,)
+    alpha : ndarray of shape (N,) or (N, K)
         Dual variables, scaled to be feasible; sum 1 where the data are not separable.
     group_scale : ndarray of shape (G,)
         d_g = ||zeta_g||, the multiplier of group g: zeta_g = d_g P_g V_g at the optimum.
-    coef : ndarray of shape (M, D)
+    coef : ndarray of shape (M, D) or (K, M, D)
         Coefficients zeta, scaled to smallest margin 1 (hard margin); zero where the data are
         not separable.
-    intercept : float
+    intercept : float or ndarray of shape (K,)
         The free offset beta: the predictor is f(x) + beta. 0 where the problem has none.
     support : ndarray of int
         Support vectors: the samples for which alpha_n, relative to its mean, exceeds
@@ -125,7 +125,7 @@ class Solution:
     alpha: Array
     group_scale: Array
     coef: Array
-    intercept: float = 0.0
+    intercept: float | Array = 0.0
     support: NDArray[np.int64]
     active: NDArray[np.bool_]
     status: Status
@@ -191,7 +191,7 @@ class Candidate:
     iterations: int
     history: tuple[BoundsAt, ...] = ()
     detail: str = ""
-    intercept: float = 0.0
+    intercept: float | Array = 0.0
     exact: ExactAnswer | None = None
 
 
@@ -210,7 +210,7 @@ class Start(Protocol):
         """||zeta_g|| of each group, shape (G,)."""
 
     @property
-    def intercept(self) -> float:
+    def intercept(self) -> float | Array:
         """The free offset; 0 where the problem has none."""
 
 

@@ -7,14 +7,19 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from implicit_bias.norms import Nuclear
 from implicit_bias.options import SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import Solver, Start, Tolerances
 from implicit_bias.solvers.iteration import NativeSolver
+from implicit_bias.solvers.linear_program import LinearProgram
 from implicit_bias.validation import as_device
 
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000
+# Most pairs are no support vectors, so that a working set of them is smaller early.
+FEW_PAIRS = 1000
 # With this many samples, and this many of them a feature, factors of the features are cheaper.
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
 # Where a method failed, others are tried up to this many features, and entries of the features.
@@ -38,7 +43,10 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     str
         "active-set" with a start, which falls back on the others; without one "feature-space"
         where there are few features (columns of gates times inputs) for the samples; else
-        "interior-point" up to 3,000 samples, and "working-set" beyond.
+        "interior-point" up to 3,000 samples, and "working-set" beyond. With many classes the last
+        two count pairs of samples and rivals, and take the nuclear norm with a hard margin, too.
+        Other norms that are no sums of Euclidean norms go to "highs" where they are sums of
+        maxima, and else to "clarabel".
 
     Examples
     --------
@@ -48,12 +56,28 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     >>> choose_solver(problem)
     'interior-point'
     """
+    if problem.classes is not None or problem.norm is not problem.gate_norm:
+        return _choose_for_norm(problem)
     if start is not None:
         return "active-set"
     most = min(problem.n_samples // SAMPLES_A_FEATURE, FEW_FEATURES)
     if problem.n_samples >= MANY_SAMPLES and count_features(problem) <= most:
         return "feature-space"
     return "interior-point" if problem.n_samples <= INTERIOR_POINT_LIMIT else "working-set"
+
+
+def _choose_for_norm(problem: MarginProblem) -> SolverName:
+    """Choose where there are many classes, or another norm than that of gate columns."""
+    groups = problem.norm.partition(problem.norm_shape)
+    euclidean = problem.metric is not None or (groups is not None and groups.inner == "l2")
+    if not euclidean:
+        if problem.norm == Nuclear() and problem.classes is not None and problem.hard_margin:
+            return "working-set"
+        return "clarabel" if groups is None else "highs"
+    if problem.classes is None:
+        return choose_solver(group_form(problem))
+    n_pairs = problem.n_samples * (problem.classes - 1)
+    return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -70,6 +94,9 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     precision all digits of small problems. CVXPY's solvers are the last resort for larger ones, if
     they solve them in seconds.
     """
+    if problem.classes is not None or problem.norm is not problem.gate_norm:
+        last: tuple[SolverName, ...] = ("clarabel", "scs")
+        return tuple(name for name in last if name != failed)
     features, samples = count_features(problem), problem.n_samples
     names: list[SolverName] = []
     if failed != "feature-space" and features <= MOST_FEATURES:
@@ -106,6 +133,8 @@ def make_solver(
         raise ValueError(f"solver must be one of {', '.join(SOLVER_NAMES)}; got {name!r}")
     if name == "auto":
         name = choose_solver(problem, start)
+    if name == "highs":
+        return LinearProgram(tolerances=tolerances, max_iterations=max_iterations)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
     if name in ("ecos", "osqp", "clarabel", "scs"):
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
@@ -115,6 +144,8 @@ def make_solver(
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
+    from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
+    from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: NativeSolver) -> NativeSolver:
@@ -131,11 +162,11 @@ def make_solver(
     by_size = sized.get(choose_solver(problem), InteriorPoint)
     match name:
         case "interior-point":
-            return native(InteriorPoint)
+            return native(NuclearInteriorPoint if is_nuclear(problem) else InteriorPoint)
         case "feature-space":
             return native(FeatureSpace)
         case "working-set":
-            return native(WorkingSet)
+            return native(WorkingSet if problem.classes is None else PairSet)
         case "multiprecision":
             return MultiPrecision(
                 tolerances=tolerances, max_iterations=max_iterations, max_memory=max_memory

@@ -30,6 +30,9 @@ and go as such to the solvers that take a quadratic objective. OSQP takes nothin
 If the solver finds no solution, it is asked for Gordan's proof: the alpha >= 0, sum(alpha) = 1,
 with the smallest max_g ||V_g(alpha)||.
 
+Another norm than that of gate columns, and many classes, are solved in the primal alone, as it
+stands in `problem`, with the norm as a CVXPY atom of the plain coefficients.
+
 A metric enters through the equivalent plain gates (see `MarginProblem.root`).
 
 Source of the primal: Lippl, Abbott, Chung (2022), section 4 and their published code.
@@ -47,7 +50,9 @@ import scipy.sparse as sp
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
+from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import rows_of
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
 from implicit_bias.validation import Array
 
@@ -130,11 +135,14 @@ class CvxpySolver(Solver):
                 "brings ECOS, and the others come with cvxpy"
             )
         quadratic = problem.hard_margin and problem.n_groups == 1
+        quadratic = quadratic and problem.classes is None and problem.norm is problem.gate_norm
         if not (quadratic or backend.cones):
             raise ValueError(
                 "OSQP solves quadratic programs only: one group and a hard margin (C=inf); "
                 "choose another solver for this problem"
             )
+        if problem.classes is not None or problem.norm is not problem.gate_norm:
+            return self._any_norm(problem, backend)
         factor, pose = FORMULATIONS[self.formulation]
         factors = [factor(problem, g) for g in range(problem.n_groups)]
         blocks, C = [group.B for group in factors], problem.C * problem.scale
@@ -158,6 +166,47 @@ class CvxpySolver(Solver):
             iterations=iterations,
             detail=status,
         )
+
+    def _any_norm(self, problem: MarginProblem, backend: CvxpyBackend) -> Candidate:
+        posed = _any_norm(problem)
+        tolerance = SAFETY * self.tolerances.gap
+        status, iterations = self._solve(posed.program, backend, tolerance)
+        alpha, coef = np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape)
+        intercept = problem.no_offset
+        if problem.hard_margin and status in NO_SOLUTION:
+            found, more = self._gordan_of_rows(problem, backend)
+            return Candidate(
+                alpha=found,
+                coef=coef,
+                intercept=intercept,
+                status=Status.NOT_SEPARABLE,
+                iterations=iterations + more,
+                detail=status,
+            )
+        if all(variable.value is not None for variable in posed.program.variables()):
+            alpha, coef, intercept = posed.read()
+        return Candidate(
+            alpha=alpha,
+            coef=coef,
+            intercept=intercept,
+            status=_status(status, iterations, self._limit(backend)),
+            iterations=iterations,
+            detail=status,
+        )
+
+    def _gordan_of_rows(self, problem: MarginProblem, backend: CvxpyBackend) -> tuple[Array, int]:
+        """Return the alpha >= 0, sum 1, with the smallest ||V||: no norm matters where V = 0."""
+        rows = rows_of(problem)
+        Z, yX = rows.gates.toarray(), rows.y[:, None] * rows.X / problem.scale
+        B = (Z[:, :, None] * yX[:, None, :]).reshape(len(rows), -1)
+        alpha = cp.Variable(len(rows), nonneg=True)
+        constraints = [cp.sum(alpha) == 1]
+        if rows.n_offsets:
+            constraints.append((rows.offsets * rows.y[:, None]).T @ alpha == 0)
+        program = cp.Problem(cp.Minimize(cp.norm(B.T @ alpha)), constraints)
+        _, iterations = self._solve(program, backend, SAFETY * self.tolerances.infeasibility)
+        found = np.zeros(len(rows)) if alpha.value is None else np.asarray(alpha.value)
+        return rows.alpha(np.maximum(found, 0.0)), iterations
 
     def _gordan(self, problem: MarginProblem, status: str, backend: CvxpyBackend) -> Candidate:
         # Of the features themselves: a Cholesky factor is off by the root of the rounding error.
@@ -350,6 +399,60 @@ def _dual_quadratic(
         return multipliers.value / _norm(u), [u], _multipliers(balance)
 
     return Posed(program, read)
+
+
+@dataclass(frozen=True)
+class PosedForNorm:
+    """A program under any norm, and how to read its solution.
+
+    Attributes
+    ----------
+    program : cvxpy.Problem
+        The program.
+    read : callable
+        Returns alpha, coefficients and intercept in the problem's shapes, once it is solved.
+    """
+
+    program: cp.Problem
+    read: Callable[[], tuple[Array, Array, float | Array]]
+
+
+def _any_norm(problem: MarginProblem) -> PosedForNorm:
+    """Pose the primal, of many classes (K) or two (K = 1), with the norm as an atom."""
+    K, N, scale = problem.classes or 1, problem.n_samples, problem.scale
+    Z, X = problem.plain_gates.toarray(), problem.X / scale
+    Phi = (Z[:, :, None] * X[:, None, :]).reshape(N, -1)
+    norm: Norm = problem.norm
+    if problem.metric is not None:
+        norm = GroupNorm(problem.plain_groups, apart=problem.gate_norm.apart)
+    zeta = cp.Variable(K * Phi.shape[1])
+    b, slack = cp.Variable((1, K)), cp.Variable((N, 1), nonneg=True)
+    f = Phi @ cp.reshape(zeta, (K, Phi.shape[1]), order="C").T + np.ones((N, 1)) @ b
+    if problem.classes is None:
+        margins = cp.multiply(problem.y[:, None], f)
+    else:
+        own = np.eye(K)[problem.owners]
+        # A sample's own class is no rival: 2 makes that constraint idle.
+        margins = cp.sum(cp.multiply(own, f), axis=1, keepdims=True) @ np.ones((1, K)) - f + 2 * own
+    shape = (K, Z.shape[1], X.shape[1])
+    cost, constraints = norm.atom(zeta, shape, cp), []
+    reached = margins >= 1
+    if not problem.hard_margin:
+        cost = cost + problem.C * scale * cp.sum(slack)
+        reached = margins + slack @ np.ones((1, K)) >= 1
+    if not problem.intercept:
+        constraints.append(b == 0)
+    program = cp.Problem(cp.Minimize(cost), [reached, *constraints])
+
+    def read() -> tuple[Array, Array, float | Array]:
+        alpha = np.maximum(reached.dual_value, 0.0).reshape(N, K) / scale
+        by_class = zeta.value.reshape(K, Z.shape[1], X.shape[1]) / scale
+        coef = np.stack([np.asarray(problem.root @ part) for part in by_class])
+        offsets = b.value.ravel() * problem.intercept
+        intercept = float(offsets[0]) if problem.classes is None else offsets
+        return alpha.reshape(problem.alpha_shape), coef.reshape(problem.coef_shape), intercept
+
+    return PosedForNorm(program, read)
 
 
 def _norm(u: Array) -> float:

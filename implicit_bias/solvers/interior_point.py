@@ -45,6 +45,9 @@ as mu falls enters the right-hand side, and their s is read off the margins. And
 those of `scaled_problem`: inside, features have norm 1 and b_n is not 1 (see there).
 
 A warm start begins at the solution of a similar problem, moved into the interior.
+
+With many classes the rows are pairs of samples and rivals (`rows`), e has K - 1 columns, and w and
+r are one a sample: diag(r/w) becomes one constant block a sample (`Boxes`).
 """
 
 from __future__ import annotations
@@ -59,14 +62,10 @@ from torch import Tensor
 
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start, Tolerances
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.scaled_problem import (
-    ScaledProblem,
-    ScaledSamples,
-    lift,
-    peak_memory,
-)
+from implicit_bias.solvers.scaled_problem import Boxes, ScaledProblem, ScaledSamples, peak_memory
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.
@@ -97,29 +96,43 @@ AIM = 0.9
 PATIENCE = 10
 CAUTIOUS_PATIENCE = 30
 LEAST_PROGRESS = 1e-3
+TINY = float(np.finfo(np.float64).tiny)
 # Gaps below this one are of rounding.
 ROUNDING = 1e-14
 
 
 @dataclass(frozen=True, kw_only=True)
 class InteriorPoint(NativeSolver):
-    """The native solver: a dozen Newton steps, each one Cholesky factorisation of order N."""
+    """The native solver: a dozen Newton steps, each one Cholesky factorisation of order N.
+
+    Parameters
+    ----------
+    rows : Rows, optional
+        The constraints to solve with, from `grouped_rows`: a working set. All by default.
+    """
+
+    takes_classes: ClassVar[bool] = True
+
+    rows: Rows | None = None
 
     name: ClassVar[str] = "interior-point"
     own_limit: ClassVar[int] = MAX_ITERATIONS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the matrices of order N."""
-        self.check_memory(peak_memory(problem.n_samples, problem))
-        return _InteriorPointRun(self, problem, start)
+        rows = grouped_rows(problem) if self.rows is None else self.rows
+        self.check_memory(peak_memory(len(rows), problem))
+        return _InteriorPointRun(self, problem, rows, start)
 
 
 class _InteriorPointRun(Run):
     """The central path, followed first in float32 and then in float64."""
 
-    def __init__(self, solver: InteriorPoint, problem: MarginProblem, start: Start | None) -> None:
+    def __init__(
+        self, solver: InteriorPoint, problem: MarginProblem, rows: Rows, start: Start | None
+    ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
-        self._problem, self._start = problem, start
+        self._problem, self._rows, self._start = problem, rows, start
         self._settled = nothing_yet(problem)
         self._current: tuple[ScaledProblem, _Best] | None = None
 
@@ -139,7 +152,7 @@ class _InteriorPointRun(Run):
             infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
         )
         point: _Point | None = None
-        scaled = ScaledProblem(self._problem, self._device, torch.float32)
+        scaled = ScaledProblem(self._problem, self._device, torch.float32, self._rows)
         if scaled.in_range:
             path = yield from self._follow(scaled, _first(scaled, self._start), coarse)
             if path.status is Status.OPTIMAL and coarse == fine:
@@ -149,7 +162,7 @@ class _InteriorPointRun(Run):
             self._settled, self._current = self.answer(), None
             del path
         del scaled  # its memory is needed
-        scaled = ScaledProblem(self._problem, self._device)
+        scaled = ScaledProblem(self._problem, self._device, rows=self._rows)
         path = yield from self._follow(scaled, point or _first(scaled, self._start), fine)
         if path.status is Status.NUMERICAL_TROUBLE:
             cold = _cold(scaled)
@@ -179,9 +192,9 @@ class _InteriorPointRun(Run):
                     return _Path(stop, split.whole(scaled, point, view), best)
                 if best.waited > (CAUTIOUS_PATIENCE if cautious else PATIENCE):
                     return _Path(Status.NUMERICAL_TROUBLE, point, best)
-                if best.gap < IDLE_GAP and not cautious:
+                if best.gap < IDLE_GAP and not cautious and scaled.boxes.index is None:
                     point, split = split.renewed(scaled, point, view)
-                newton = _Newton(split, point, view)
+                newton = _Newton(split, point, view, scaled.boxes)
                 mu = point.complementarity()
                 predictor = newton.direction(0.0)
                 reach = point.reach(predictor)
@@ -285,19 +298,18 @@ def _cold(scaled: ScaledProblem) -> _Point:
     equal = scaled.balanced(ones)
     V = scaled.rows.dual_vectors(equal)
     largest = float(scaled.rows.inner(V, V).max().sqrt())
-    within_box = 0.5 * float((scaled.C / equal).min())
+    within_box = 0.5 * float((scaled.box_C / scaled.boxes.pool(equal)).min())
     level = min(0.5 / largest if largest > 0 else 1.0, within_box)
     alpha = level * equal
     # Above the order of the lower bound, as sum(d) will be.
     total = 10.0 * level * float(scaled.b.sum())
-    n_box = scaled.n_samples if scaled.soft else 0
     return _Point(
         alpha=alpha,
         t=0.5 * (1.0 - level**2 * scaled.rows.inner(V, V)),
-        w=(scaled.C - alpha)[:n_box],
+        w=(scaled.box_C - scaled.boxes.pool(alpha))[: scaled.n_boxes],
         s=ones,
         d=scaled.full(scaled.n_groups, total / scaled.n_groups),
-        r=ones[:n_box],
+        r=ones[: scaled.n_boxes],
         beta=scaled.offset(),
     )
 
@@ -311,7 +323,7 @@ def _warm(scaled: ScaledProblem, start: Start) -> _Point:
 
     Each complementary pair is raised to a product of mu at least, that of the start's own gap.
     """
-    alpha = scaled.alpha_of(start).clamp(max=WARM_SHARE * scaled.C)
+    alpha = _within(scaled, scaled.start_alpha(start))
     V = scaled.rows.dual_vectors(alpha)
     largest = float(scaled.rows.inner(V, V).max().sqrt())
     if largest == 0.0:
@@ -331,7 +343,7 @@ def _warm(scaled: ScaledProblem, start: Start) -> _Point:
     mu = gap * lower / scaled.n_pairs
     floor = float(alpha.mean()) * gap
     alpha = torch.maximum(alpha, mu / excess.clamp(min=mu / floor))
-    alpha = alpha.clamp(max=WARM_SHARE * scaled.C)
+    alpha = _within(scaled, alpha)
     alpha = scaled.balanced(alpha)
     s = torch.maximum(excess, mu / alpha)
     V = scaled.rows.dual_vectors(alpha)
@@ -342,16 +354,24 @@ def _warm(scaled: ScaledProblem, start: Start) -> _Point:
     shrink = min(1.0, WARM_SHARE / largest)
     alpha *= shrink
     t = 0.5 * (1.0 - shrink**2 * squares)
-    w = (scaled.C - alpha)[: scaled.n_samples if scaled.soft else 0]
+    w = (scaled.box_C - scaled.boxes.pool(alpha))[: scaled.n_boxes]
     return _Point(
         alpha=alpha,
         t=t,
         w=w,
         s=s,
         d=torch.maximum(d, mu / t),
-        r=torch.maximum(-excess[: len(w)], mu / w),
+        r=torch.maximum(scaled.boxes.largest(-excess)[: len(w)], mu / w),
         beta=beta,
     )
+
+
+def _within(scaled: ScaledProblem, alpha: Tensor) -> Tensor:
+    """Return alpha (N,) inside the boxes."""
+    if scaled.boxes.index is None:
+        return alpha.clamp(max=WARM_SHARE * scaled.C)
+    share = WARM_SHARE * scaled.box_C / scaled.boxes.pool(alpha).clamp(min=TINY)
+    return alpha * scaled.boxes.lift(share.clamp(max=1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -391,7 +411,9 @@ class _Split:
         return _Split(self.everything, self.rows, self.e, self.free, self.idle, alpha)
 
     def whole(self, scaled: ScaledProblem, point: _Point, view: _View) -> _Point:
-        """Return the iterate of all samples."""
+        """Return the iterate of all samples; none is idle where samples share boxes."""
+        if scaled.boxes.index is not None:
+            return point
         mu = point.complementarity()
         s = torch.maximum(view.excess, mu / view.alpha).index_copy(0, self.free, point.s)
         w, r = point.w, point.r
@@ -433,7 +455,7 @@ class _View:
         growth = 1.0 / largest if largest > 0 else np.inf
         # Features have norm 1 here. A soft margin always has a solution.
         self.gordan_ratio = 0.0 if scaled.soft else float(self.alpha.sum()) * growth
-        within_box = float((scaled.C / self.alpha).min())
+        within_box = float((scaled.box_C / scaled.boxes.pool(self.alpha)).min())
         self.lower = float(scaled.b @ self.alpha) * min(growth, within_box)
         size = scaled.e.abs().T @ self.alpha
         if (self.imbalance.abs() > scaled.balance_tolerance * size).any():
@@ -465,16 +487,23 @@ class _Best:
 class _Newton:
     """The factorised Newton system at one iterate."""
 
-    def __init__(self, split: _Split, point: _Point, view: _View) -> None:
-        self.rows, self.point, self.V = split.rows, point, view.V
-        self.dual_residual = point.s - lift(point.r) - view.excess[split.free]  # (F,)
+    def __init__(self, split: _Split, point: _Point, view: _View, boxes: Boxes) -> None:
+        self.rows, self.point, self.V, self.boxes = split.rows, point, view.V, boxes
+        self.dual_residual = point.s - boxes.lift(point.r) - view.excess[split.free]  # (F,)
         self.primal_residual = view.primal_residual  # (G,)
         self.imbalance = view.imbalance
         drifts = split.drift(view)
         self.drift = [split.everything.dual_vectors(alpha) for alpha in drifts]
         self.drift_imbalance = [split.e.T @ alpha for alpha in drifts]
-        barrier = point.s / point.alpha + lift(point.r / point.w)
-        self.L = _factor(lambda: split.rows.curvature(point.d), barrier)
+        barrier, box = point.s / point.alpha, point.r / point.w
+
+        def curvature() -> Tensor:
+            Q = split.rows.curvature(point.d)
+            return Q if boxes.index is None else boxes.added_to(Q, box)
+
+        if boxes.index is None:
+            barrier = barrier + boxes.lift(box)
+        self.L = _factor(curvature, barrier)
         border = torch.hstack([view.U, split.e])[split.free]  # (F, G) or (F, G + 1)
         W = torch.linalg.solve_triangular(self.L, border, upper=False)
         slack = torch.cat([point.t / point.d, torch.zeros_like(point.beta)])
@@ -500,7 +529,7 @@ class _Newton:
             primal_residual = primal_residual - 0.5 * weight * rows.inner(dV, dV)
             curvature = rows.group_products(dV) @ predictor.d
             dual_residual = dual_residual - weight * curvature
-        b = dual_residual + at_alpha / p.alpha - lift(at_w / p.w)
+        b = dual_residual + at_alpha / p.alpha - self.boxes.lift(at_w / p.w)
         imbalance = self.imbalance + self.drift_imbalance[0] + mu * self.drift_imbalance[1]
         c = torch.cat([primal_residual - at_t / p.d, -imbalance])
         alpha, multipliers = self._solve(b, c)
@@ -508,10 +537,10 @@ class _Newton:
         return _Point(
             alpha=alpha,
             t=(at_t - p.t * d) / p.d,
-            w=-alpha[: len(p.w)],
+            w=-self.boxes.pool(alpha)[: len(p.w)],
             s=(at_alpha - p.s * alpha) / p.alpha,
             d=d,
-            r=(at_w + p.r * alpha[: len(p.w)]) / p.w,
+            r=(at_w + p.r * self.boxes.pool(alpha)[: len(p.w)]) / p.w,
             beta=beta,
         )
 

@@ -16,6 +16,7 @@ import numpy as np
 from implicit_bias.certificate import Status
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
@@ -34,20 +35,20 @@ Steps: TypeAlias = Generator[tuple[float, float], None, Status]
 
 @dataclass(frozen=True)
 class Answer:
-    """What attains the bounds: alpha (N,), coefficients (M, D), and the intercept.
+    """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes.
 
     ``exact`` is the same in rational numbers, of a method that has more digits than float64.
     """
 
     alpha: Array
     coef: Array
-    intercept: float = 0.0
+    intercept: float | Array = 0.0
     exact: ExactAnswer | None = None
 
 
 def nothing_yet(problem: MarginProblem) -> Answer:
     """Return the answer of a method that has no bounds yet."""
-    return Answer(np.zeros(problem.n_samples), np.zeros((problem.n_gates, problem.X.shape[1])))
+    return Answer(np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape), problem.no_offset)
 
 
 class Run(ABC):
@@ -83,6 +84,8 @@ class NativeSolver(Solver):
 
     # The number of the first point of the history.
     first_iteration: ClassVar[int] = 0
+    # Whether it solves problems with many classes.
+    takes_classes: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -106,8 +109,15 @@ class NativeSolver(Solver):
         ------
         MemoryError
             More than ``max_memory`` would be needed; raised before it is allocated.
+        ValueError
+            A norm that is no sum of Euclidean norms over groups, or too many classes.
         """
-        run = self.prepare(problem, start)
+        if problem.classes is not None and not self.takes_classes:
+            raise ValueError(
+                f"{self.name} takes two classes only: choose solver='auto' for {problem.classes}"
+            )
+        posed = problem if problem.classes is not None else group_form(problem)
+        run = self.prepare(posed, start)
         history: list[BoundsAt] = []
         status = Status.ITERATION_LIMIT
         steps = run.steps()
@@ -124,11 +134,14 @@ class NativeSolver(Solver):
         if not (np.isfinite(answer.coef).all() and np.isfinite(answer.alpha).all()):
             answer, status = nothing_yet(problem), Status.NUMERICAL_TROUBLE
         return Candidate(
-            **vars(answer),
+            alpha=answer.alpha,
+            coef=answer.coef.reshape(problem.coef_shape),
+            intercept=answer.intercept,
             status=status,
             iterations=len(history),
             history=tuple(history),
             detail=run.detail,
+            exact=answer.exact if posed is problem else None,
         )
 
     @property

@@ -71,13 +71,13 @@ def relax(
     if soft.status is Status.INTERRUPTED:
         return Relaxed(soft, soft_C, nothing, solution, "no samples were left out")
     # The soft margin's coefficients separate what they classify rightly.
-    right = problem.y * (problem.decision(soft.coef) + soft.intercept) > 0
+    right = problem.margins(problem.decision(soft.coef), soft.intercept) > 0
     kept, dropped = np.flatnonzero(right), np.flatnonzero(~right)
     if len(np.unique(problem.y[kept])) < 2:
         done = f"the soft margin with C={soft_C:g} classifies one class only: try a larger soft_C"
         return Relaxed(solution, problem.C, nothing, solution, done)
     reduced = solve(problem.subset(kept))
-    alpha = np.zeros(problem.n_samples)
+    alpha = np.zeros(problem.alpha_shape)
     alpha[kept] = reduced.alpha
     padded = replace(reduced, alpha=alpha, support=kept[reduced.support])
     done = f"left out {len(dropped)} samples that the soft margin misclassifies"

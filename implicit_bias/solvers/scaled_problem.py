@@ -11,7 +11,8 @@ Gates     So do the gates of a group. Where their sum is a constant S_g, as it i
 Q(d)      Symmetric, so one triangle is computed, in place of the last one.
 
 ======  ==========  ==========================================================================
-e       (N, 1)      y_n b_n: with an intercept beta, margins are (U d + e beta)_n, and e' alpha = 0
+e       (N, J)      y_n b_n offsets_n: with an intercept beta, margins are (U d + e beta)_n, and
+                    e' alpha = 0; J = 1 with two classes, K - 1 with many, 0 without an intercept
 yX      (N, D')     y_n x_n / nu_n, constant features merged
 Z       (N, M' + 1) rotated gates; the last column is the shared constant, 1
 share   (G,)        S_g^2 / C_g: weight of the shared column in group g; 0 where it has no part
@@ -19,6 +20,10 @@ V       (M' + 1, D')  V_m = sum_n alpha_n y_n z_mn x_n
 U       (N, G)      U_g = Q_g alpha, through feature space
 K       (N, N)      (y y') o (X X')
 ======  ==========  ==========================================================================
+
+With many classes N counts the pairs of samples and rivals (`rows`), and the box is one a sample,
+sum_k alpha_nk <= C nu_n: its slack w_n and its multiplier r_n, the hinge loss, are of all pairs of
+a sample (`Boxes`).
 """
 
 from __future__ import annotations
@@ -33,14 +38,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias._deprecated import renamed
+from implicit_bias.certificate import balanced_flow
 from implicit_bias.masked_gram import mask_into
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer
 from implicit_bias.validation import Array
 
 # Wider groups gain little from a rotation, which fills sparse gates.
 WIDEST_ROTATION = 8
+# Rows that a balanced start would leave out have this share of the mean.
+LEAST_SHARE = 1e-6
 # Rows of Q(d) computed at once: small enough for a cache, large enough for a matrix product.
 BLOCK = 512
 TINY = float(np.finfo(np.float64).tiny)
@@ -119,27 +128,92 @@ class ScaledSamples:
         return [(slice(a, a + BLOCK), slice(a, None)) for a in starts]
 
 
+class Boxes:
+    """Which constraints sum_(n in box) alpha_n <= C_box there are: one a sample.
+
+    Parameters
+    ----------
+    index : Tensor of int, shape (N,), or None
+        Box of each row; None where each has its own.
+    """
+
+    def __init__(self, index: Tensor | None = None) -> None:
+        self.index = index
+        self.n_boxes = 0 if index is None else int(index.max()) + 1
+
+    def pool(self, values: Tensor) -> Tensor:
+        """Sum values of rows (N,) over each box, (B,)."""
+        if self.index is None:
+            return values
+        return values.new_zeros(self.n_boxes).index_add_(0, self.index, values)
+
+    def largest(self, values: Tensor) -> Tensor:
+        """Largest value (N,) of each box, (B,)."""
+        if self.index is None:
+            return values
+        room = values.new_full((self.n_boxes,), -torch.inf)
+        return room.scatter_reduce_(0, self.index, values, "amax")
+
+    def lift(self, values: Tensor) -> Tensor | float:
+        """Return values of boxes (B,) as those of rows (N,): 0 where there are none."""
+        if not len(values):
+            return 0.0
+        return values if self.index is None else values[self.index]
+
+    def added_to(self, A: Tensor, weights: Tensor) -> Tensor:
+        """Return A (N, N) with weights_box added to A[n, m] of all rows n, m of one box, in place.
+
+        Rows of a box stand side by side.
+        """
+        assert self.index is not None
+        rows, columns = self._pairs
+        return A.index_put_((rows, columns), weights[self.index[rows]], accumulate=True)
+
+    @cached_property
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """All pairs of rows of one box."""
+        assert self.index is not None
+        counts = torch.bincount(self.index, minlength=self.n_boxes)
+        first = torch.cumsum(counts, 0) - counts
+        width = counts[self.index]
+        rows = torch.repeat_interleave(torch.arange(len(width), device=width.device), width)
+        start = torch.cumsum(width, 0) - width
+        within = torch.arange(len(rows), device=width.device) - start[rows]
+        return rows, first[self.index[rows]] + within
+
+
 class ScaledProblem:
     """The scaled problem: what the interior point knows of the data."""
 
     def __init__(
-        self, problem: MarginProblem, device: torch.device, dtype: torch.dtype = torch.float64
+        self,
+        problem: MarginProblem,
+        device: torch.device,
+        dtype: torch.dtype = torch.float64,
+        rows: Rows | None = None,
     ) -> None:
         self.dtype, self.device = dtype, device
-        self.scale = problem.scale
-        norms = problem.feature_norms
+        rows = grouped_rows(problem) if rows is None else rows
+        norms = rows.feature_norms
+        self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))  # (N,)
         self.b = self.scale / self.nu
         self.C = problem.C * self.nu
-        # Of the equation e' alpha = 0 and the intercept: (N, 1), or (N, 0) where there is none.
-        self.e = (self.tensor(problem.y) * self.b)[:, None][:, : int(problem.intercept)]
+        # Of the equation e' alpha = 0 and the intercept: (N, J), J = 0 where there is none.
+        self.e = (self.tensor(rows.y) * self.b)[:, None] * self.tensor(rows.offsets)
         self.soft = not problem.hard_margin
-        self.n_samples, self.n_groups = problem.n_samples, problem.n_groups
-        self.n_pairs = self.n_samples * (1 + self.soft) + self.n_groups
-        self._inputs = MergedInputs(problem.X)
-        self._gates = _Gates(problem.plain_gates, problem.plain_groups)
-        self._root = problem.root
-        yX = self.tensor(self._inputs.of(problem.X)) * self.tensor(problem.y)[:, None]
+        self.boxes, self.box_C = Boxes(), self.C
+        if rows.rivals is not None and self.soft:
+            first, index = np.unique(rows.samples, return_index=True, return_inverse=True)[1:]
+            self.boxes = Boxes(torch.tensor(index, device=device))
+            self.box_C = self.C[torch.tensor(first, device=device)]
+        self.n_samples, self.n_groups = len(rows), rows.n_groups
+        self.n_boxes = len(self.box_C) * self.soft
+        self.n_pairs = self.n_samples + self.n_boxes + self.n_groups
+        self._problem, self._source = problem, rows
+        self._inputs = MergedInputs(rows.X)
+        self._gates = _Gates(rows.gates, rows.groups)
+        yX = self.tensor(self._inputs.of(rows.X)) * self.tensor(rows.y)[:, None]
         self.rows = ScaledSamples(
             yX / self.nu[:, None],
             self.tensor(self._gates.rotated),
@@ -153,21 +227,47 @@ class ScaledProblem:
         return 100.0 * len(self.b) ** 0.5 * float(torch.finfo(self.dtype).eps)
 
     def offset(self, start: Start | None = None) -> Tensor:
-        """Return the intercept of a start, or 0: (1,), or (0,) where the problem has none."""
-        if not self.e.shape[1]:
-            return self.full(0, 0.0)
-        return self.full(1, 0.0 if start is None else start.intercept)
+        """Return the intercept of a start, or 0: (J,), J = 0 where the problem has none."""
+        n_offsets = self.e.shape[1]
+        if start is None or not n_offsets:
+            return self.full(n_offsets, 0.0)
+        given = np.atleast_1d(start.intercept)
+        if self._source.rivals is not None:
+            owners = self._source.offset_classes
+            given = given[owners] - given[self._problem.owners.max()]
+        return self.tensor(given)
 
-    def alpha_of(self, start: Start) -> Tensor:
-        """Dual variables of a start (N,), scaled; 0 for the samples that it lacks."""
-        alpha = self.full(self.n_samples, 0.0)
-        alpha[: len(start.alpha)] = self.tensor(start.alpha)
-        return alpha * self.nu
+    def intercept(self, beta: Tensor) -> float | Array:
+        """Return the offsets (J,) as those of the problem, in its units."""
+        found = beta.cpu().double().numpy()
+        if self._source.rivals is None:
+            return float(found.sum())
+        whole = np.zeros(self._source.alpha_shape[1])
+        whole[self._source.offset_classes] = found
+        return whole
+
+    def alpha(self, values: Tensor) -> Array:
+        """Return dual variables of the rows as those of the problem, in its units."""
+        return self._source.alpha((values / self.nu).cpu().double().numpy())
+
+    def start_alpha(self, start: Start) -> Tensor:
+        """Return the dual variables of a start, (N,): samples that it lacks have 0."""
+        if self._source.rivals is None:
+            alpha = self.full(self.n_samples, 0.0)
+            alpha[: len(start.alpha)] = self.tensor(start.alpha)
+            return alpha * self.nu
+        whole = np.zeros(self._source.alpha_shape)
+        whole[: len(start.alpha)] = start.alpha
+        return self.tensor(self._source.values(whole)) * self.nu
 
     def balanced(self, alpha: Tensor) -> Tensor:
         """Scale the classes of alpha (N,), so that e' alpha = 0 where there is an intercept."""
         if not self.e.shape[1]:
             return alpha
+        if self._source.rivals is not None:
+            whole = balanced_flow(self.alpha(alpha), self._problem.owners)
+            found = self.tensor(self._source.values(whole)) * self.nu
+            return torch.maximum(found, LEAST_SHARE * found.mean())
         positive = self.e[:, 0] > 0
         sums = [float((self.e[:, 0] * alpha)[side].abs().sum()) for side in (positive, ~positive)]
         target = min(sums)
@@ -183,19 +283,23 @@ class ScaledProblem:
     def upper(self, norm: float, margins: Tensor) -> tuple[float, float]:
         """Upper bound of coefficients with these margins (N,); and by how much one falls short."""
         if self.soft:
-            return norm + float(self.C @ (self.b - margins).clamp(min=0.0)), 0.0
+            losses = self.boxes.largest(self.b - margins).clamp(min=0.0)
+            return norm + float(self.box_C @ losses), 0.0
         smallest = float((margins / self.b).min())
         return (norm / smallest if smallest > 0 else np.inf), max(1.0 - smallest, 0.0)
 
     def coef(self, V: Tensor, d: Tensor) -> Array:
-        """zeta_g = d_g V_g of the problem as posed, shape (M, D), in units of 1 / scale."""
+        """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
         plain = self._gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
-        return np.asarray(self._root @ self._inputs.expand(plain))
+        expanded = self._inputs.expand(plain)
+        if self._source.rivals is None:
+            return np.asarray(self._problem.root @ expanded)
+        by_class = expanded.reshape(self._problem.classes or 1, -1, self._problem.X.shape[1])
+        return np.stack([np.asarray(self._problem.root @ part) for part in by_class])
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
         """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""
-        dual = (alpha / self.nu).cpu().double().numpy()
-        return Answer(dual, self.coef(V, d) / self.scale, float(beta.sum()))
+        return Answer(self.alpha(alpha), self.coef(V, d) / self.scale, self.intercept(beta))
 
     def tensor(self, values: Array) -> Tensor:
         """Values on the device, in the problem's precision."""
@@ -217,10 +321,12 @@ def peak_memory(
 ) -> int:
     """Bytes that a solve of this many samples with a problem's inputs and gates may take at most.
 
-    ``n_system`` of them are in the linear system, all by default, and ``n_squares`` matrices of
-    that order are held at once: K and Q(d) at least.
+    With many classes they are pairs of samples and rivals. ``n_system`` of them are in the linear
+    system, all by default, and ``n_squares`` matrices of that order are held at once: K and Q(d)
+    at least.
     """
     D, (_, M), G = problem.X.shape[1], problem.plain_gates.shape, problem.n_groups
+    M *= problem.classes or 1
     square = n_squares * (n_samples if n_system is None else n_system) ** 2
     rows = n_samples * (3 * D + 4 * M + 5 * G)  # inputs and gates, products, U, W
     return 8 * (square + rows + 4 * (M + 1) * (D + 1) + G**2)

@@ -68,11 +68,12 @@ def solve(
         The problem.
     solver : str or Solver
         A name: "auto", "interior-point", "feature-space", "working-set", "active-set",
-        "multiprecision", "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where
-        that one fails, another (``stats.detail`` says so), for small problems at last
-        "multiprecision"; the last four go through CVXPY and are slow; OSQP takes hard margins of
-        one group only. Or an object, such as ``InteriorPoint(...)``, whose
-        own options then count, and none of those below but ``start`` and ``on_progress``.
+        "multiprecision", "highs", "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver`
+        and, where that one fails, another (``stats.detail`` says so), for small problems at last
+        "multiprecision". HiGHS takes norms that are sums of maxima, such as l1 and l_inf; the last
+        four go through CVXPY and are slow; OSQP takes hard margins of two classes and one group of
+        Euclidean norm only. Or an object, such as ``InteriorPoint(...)``, whose own options then
+        count, and none of those below but ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -160,7 +161,7 @@ def solve(
         group_scale=graded.group_norms,
         coef=graded.coef,
         intercept=graded.intercept,
-        support=_support(graded),
+        support=_support(problem, graded),
         active=_above_mean(graded.group_norms) > 1.0 - graded.certificate.dual_norms,
         status=graded.status,
         certificate=graded.certificate,
@@ -339,13 +340,19 @@ def _check_start(problem: MarginProblem, start: Start | None) -> None:
 
 
 def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
-    zero = np.zeros((problem.n_gates, problem.X.shape[1]))
-    return Candidate(alpha=conflict.alpha, coef=zero, status=Status.NOT_SEPARABLE, iterations=0)
+    zero = np.zeros(problem.coef_shape)
+    return Candidate(
+        alpha=conflict.alpha,
+        coef=zero,
+        intercept=problem.no_offset,
+        status=Status.NOT_SEPARABLE,
+        iterations=0,
+    )
 
 
-def _support(graded: Graded) -> NDArray[np.int64]:
+def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
     surplus = np.maximum(graded.margins - 1.0, 0.0)
-    return np.flatnonzero(_above_mean(graded.alpha) > surplus)
+    return np.flatnonzero(_above_mean(problem.totals(graded.alpha)) > surplus)
 
 
 def _advice(problem: MarginProblem, attempt: _Attempt) -> str:
@@ -370,7 +377,7 @@ def _separable_with_offset(problem: MarginProblem, tolerances: Tolerances) -> bo
     if find_conflict(posed) is not None:
         return False
     found = make_solver("auto", posed, tolerances=tolerances).run(posed)
-    return bool((problem.y * (problem.decision(found.coef) + found.intercept) > 0).all())
+    return bool((problem.margins(problem.decision(found.coef), found.intercept) > 0).all())
 
 
 def _above_mean(values: Array) -> Array:

@@ -183,7 +183,7 @@ class _Warm:
 
     alpha: Array
     group_scale: Array
-    intercept: float
+    intercept: float | Array
 
 
 def _spread(problem: MarginProblem) -> NDArray[np.int64]:

@@ -23,6 +23,7 @@ from implicit_bias import (
     GatedSVC,
     GLNClassifier,
     HiddenLayerSVC,
+    MaxMarginSVC,
     ReLUClassifier,
     SolveError,
     Status,
@@ -41,6 +42,7 @@ XOR = make_toy("xor", 60, noise=0.05)
 # With a finite C every check passes: then a solution always exists.
 SOFT: list[BinaryClassifier] = [
     GatedSVC(C=10.0),
+    MaxMarginSVC("l2", C=10.0),
     GLNSVC(n_units=5, C=10.0, random_state=0),
     GLNSVC(n_units=5, norm="l2", C=10.0, random_state=0),
     GLNSVC(n_units=1, n_hyperplanes=3, C=10.0, random_state=0),

@@ -190,7 +190,7 @@ def test_comparison_and_grades_know_the_intercept() -> None:
 def test_lines_in_the_plane_are_moved_by_the_intercept() -> None:
     model = GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y)
     plane = Plane.around(MOONS)
-    points = plane.line(model.coef_[0], model.margin_view().offset)
+    points = plane.line(model.coef_[0], float(model.margin_view().offset))
     assert len(points)
     values = plane.inputs(points) @ model.coef_[0] + model.intercept_
     np.testing.assert_allclose(values, 0.0, atol=1e-9)

@@ -135,7 +135,7 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
         _boundary(ax, plane, edges, colors=GREY, linewidths=0.9, linestyles="dashed")
     _samples(ax, subject, name, faint=True)
     for code in cells:
-        line = plane.line(code @ fitted.coef, fitted.offset)
+        line = plane.line(code @ fitted.coef, float(fitted.offset))
         if not len(line):
             continue
         rules = (_gates(fitted, plane.inputs(line)) == code).all(axis=1)

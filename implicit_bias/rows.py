@@ -1,0 +1,323 @@
+r"""The constraints of a margin problem as rows: one a sample, or one a pair of sample and rival.
+
+        y_p (sum_m gates_pm <zeta_m, x_p> + <offsets_p, b>) >= 1   for all rows p
+
+With two classes the rows are the samples. With many classes they are the pairs (n, k), k != y_n,
+with y_p = 1, the input x_n, gates (e_{y_n} - e_k) (x) z(x_n) and offsets e_{y_n} - e_k: a problem
+of two classes again, whose Gram matrix has the mask <e_{y_n} - e_k, e_{y_m} - e_l>. All that
+concerns single constraints alone, proofs of non-separability and the native methods, is written
+for rows.
+
+=========  ===========  ======================================================================
+X          (P, D)       inputs
+y          (P,)         -1 or +1
+gates      (P, M')      plain gates; those of many classes one class after another
+groups     (M',)        group of each of these columns
+offsets    (P, J)       J = 1 and all ones with an intercept, J = K - 1 with many classes, all of
+                        which have samples; J = 0 without an intercept
+samples    (P,)         n
+rivals     (P,)         k; None with two classes
+=========  ===========  ======================================================================
+
+Class weights sum to 0, so that the last class's columns are the negative sum of the others': K - 1
+classes are enough where only V = 0 matters, and for the offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from implicit_bias.norms import GroupNorm, Norm
+from implicit_bias.problem import MarginProblem
+from implicit_bias.validation import Array
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The constraints of a margin problem; see the module's head.
+
+    Attributes
+    ----------
+    alpha_shape : tuple of int
+        Shape of the problem's dual variables.
+    offset_classes : ndarray of int, shape (J,)
+        The classes whose offsets the columns of ``offsets`` are, with many classes; those of the
+        others are 0.
+    """
+
+    X: Array
+    y: Array
+    gates: sp.csr_array
+    groups: Integers
+    offsets: Array
+    samples: Integers
+    rivals: Integers | None
+    alpha_shape: tuple[int, ...]
+    offset_classes: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        """P."""
+        return len(self.y)
+
+    @property
+    def n_offsets(self) -> int:
+        """J."""
+        return self.offsets.shape[1]
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return int(self.groups.max()) + 1
+
+    @cached_property
+    def feature_norms(self) -> Array:
+        """Norm of the features of each row, shape (P,)."""
+        gate_squares = np.asarray(self.gates.multiply(self.gates).sum(axis=1)).reshape(-1)
+        return np.sqrt(gate_squares * np.einsum("nd,nd->n", self.X, self.X))
+
+    @cached_property
+    def zero_features(self) -> NDArray[np.bool_]:
+        """Rows whose features are all 0, shape (P,)."""
+        no_gate = np.abs(self.gates).max(axis=1).toarray().reshape(-1) == 0
+        zero: NDArray[np.bool_] = no_gate | (np.abs(self.X).max(axis=1) == 0)
+        return zero
+
+    def values(self, alpha: Array) -> Array:
+        """Dual variables of the rows, shape (P,), from those of the problem."""
+        return alpha[self._places]
+
+    def alpha(self, values: Array) -> Array:
+        """Dual variables of the problem, (N,) or (N, K), from those of the rows; 0 elsewhere."""
+        alpha = np.zeros(self.alpha_shape)
+        alpha[self._places] = values
+        return alpha
+
+    def subset(self, index: Integers) -> Rows:
+        """Return some of the rows."""
+        return replace(
+            self,
+            X=self.X[index],
+            y=self.y[index],
+            gates=self.gates[index],
+            offsets=self.offsets[index],
+            samples=self.samples[index],
+            rivals=None if self.rivals is None else self.rivals[index],
+        )
+
+    @property
+    def _places(self) -> tuple[Integers, ...]:
+        return (self.samples,) if self.rivals is None else (self.samples, self.rivals)
+
+
+def rows_of(problem: MarginProblem) -> Rows:
+    """Return all constraints of a problem; with K classes, those of K - 1 of them as columns.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem, of any norm.
+    """
+    if problem.classes is None:
+        return Rows(
+            X=problem.X,
+            y=problem.y,
+            gates=problem.plain_gates,
+            groups=problem.plain_groups,
+            offsets=np.ones((problem.n_samples, int(problem.intercept))),
+            samples=np.arange(problem.n_samples),
+            rivals=None,
+            alpha_shape=problem.alpha_shape,
+        )
+    samples, rivals = all_pairs(problem)
+    reduced = problem.classes - 1
+    groups = problem.plain_groups
+    apart = np.repeat(np.arange(reduced) * (int(groups.max()) + 1), len(groups))
+    return pair_rows(problem, samples, rivals, reduced, np.tile(groups, reduced) + apart)
+
+
+def all_pairs(problem: MarginProblem) -> tuple[Integers, Integers]:
+    """Return all pairs (n, k), k != y_n, of a problem with many classes, by samples."""
+    others = np.ones(problem.alpha_shape, dtype=bool)
+    others[np.arange(problem.n_samples), problem.owners] = False
+    samples, rivals = np.nonzero(others)
+    return samples, rivals
+
+
+def row_index(problem: MarginProblem) -> tuple[Integers, Integers]:
+    """Return samples and rivals of all constraints of a problem with many classes.
+
+    Pairs whose rival has no samples are left out where an offset separates them.
+    """
+    samples, rivals = all_pairs(problem)
+    if not problem.intercept:
+        return samples, rivals
+    kept = np.isin(rivals, problem.owners)
+    return samples[kept], rivals[kept]
+
+
+def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
+    """Return the rows of the smallest margins, in order: first one a sample, at most so many.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (P,)
+        Margins of all rows.
+    samples : ndarray of int, shape (P,)
+        Their samples.
+    below : float
+        Rows of this margin or more are none.
+    count : int
+        How many to return at most.
+    """
+    order = np.argsort(margins, kind="stable")
+    order = order[margins[order] < below]
+    first = np.sort(np.unique(samples[order], return_index=True)[1])
+    ranked = np.concatenate([order[first], np.delete(order, first)])
+    return np.sort(ranked[:count])
+
+
+def equal_alpha(problem: MarginProblem) -> Array:
+    """Return equal dual variables, of sum 1 for each sample."""
+    if problem.classes is None:
+        return np.ones(problem.n_samples)
+    alpha = np.full(problem.alpha_shape, 1.0 / (problem.classes - 1))
+    alpha[np.arange(problem.n_samples), problem.owners] = 0.0
+    return alpha
+
+
+def grouped_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None) -> Rows:
+    """Return the constraints with the columns of all classes, in groups of Euclidean norms.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    pairs : tuple of two ndarrays of int, optional
+        With many classes, the samples and rivals to take; all of `row_index` by default.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
+    """
+    if problem.classes is None:
+        return rows_of(group_form(problem))
+    gates, norm = problem.plain_gates, problem.norm
+    if problem.metric is not None:
+        norm = GroupNorm(problem.plain_groups, apart=problem.gate_norm.apart)
+    shape = (problem.classes, gates.shape[1], problem.X.shape[1])
+    groups = _euclidean_groups(norm, shape)
+    samples, rivals = row_index(problem) if pairs is None else pairs
+    if (groups == groups[..., :1]).all():
+        return pair_rows(problem, samples, rivals, problem.classes, groups[..., 0].ravel())
+    # Features take the place of gates, and the inputs are the constant 1.
+    rows = pair_rows(problem, samples, rivals, problem.classes, groups.ravel(), _features(problem))
+    return replace(rows, X=np.ones((len(rows), 1)))
+
+
+def all_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None) -> Rows:
+    """Return pairs as rows for a norm without groups, with the columns of all classes in one."""
+    samples, rivals = row_index(problem) if pairs is None else pairs
+    n_classes = problem.classes or 2
+    groups = np.zeros(n_classes * problem.plain_gates.shape[1], dtype=np.int64)
+    return pair_rows(problem, samples, rivals, n_classes, groups)
+
+
+def group_form(problem: MarginProblem) -> MarginProblem:
+    """Return a problem of two classes under a group norm that is the same program.
+
+    Its coefficients, reshaped to those of the problem, are the problem's.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
+    """
+    if problem.norm is problem.gate_norm:
+        return problem
+    groups = _euclidean_groups(problem.norm, problem.norm_shape)[0]
+    y, C, intercept = problem.y, problem.C, problem.intercept
+    if (groups == groups[:, :1]).all():
+        return MarginProblem(problem.X, y, problem.gates, groups[:, 0], C=C, intercept=intercept)
+    ones = np.ones((problem.n_samples, 1))
+    return MarginProblem(ones, y, _features(problem), groups.ravel(), C=C, intercept=intercept)
+
+
+def _euclidean_groups(norm: Norm, shape: tuple[int, ...]) -> Integers:
+    found = norm.partition(shape)
+    if found is None or found.inner != "l2":
+        raise ValueError(
+            f"this solver takes norms that are sums of Euclidean norms over groups, not {norm!r}: "
+            "choose solver='auto'"
+        )
+    return found.groups
+
+
+def _features(problem: MarginProblem) -> sp.csr_array:
+    """z_m(x_n) x_n of all gates, (N, M' D), m first."""
+    parts = [problem.plain_gates[:, [m]].toarray() * problem.X for m in range(problem.n_gates)]
+    return sp.csr_array(np.hstack(parts))
+
+
+def pair_rows(
+    problem: MarginProblem,
+    samples: Integers,
+    rivals: Integers,
+    n_blocks: int,
+    groups: Integers,
+    gates: sp.csr_array | None = None,
+) -> Rows:
+    """Return pairs (P,) of samples and rivals as rows, with the columns of the first classes.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        A problem with many classes.
+    samples, rivals : ndarray of int, shape (P,)
+        The pairs.
+    n_blocks : int
+        Classes whose columns are kept: K, or K - 1.
+    groups : ndarray of int, shape (n_blocks M',)
+        Group of each column.
+    gates : csr_array of shape (N, M'), optional
+        The plain gates by default.
+    """
+    plain = problem.plain_gates if gates is None else gates
+    owners = problem.owners[samples]
+    # One class's offset is 0, since only differences count; one without samples has none.
+    present = np.unique(problem.owners)[:-1] if problem.intercept else np.zeros(0, dtype=np.int64)
+    offsets = (owners[:, None] == present).astype(np.float64) - (rivals[:, None] == present)
+    return Rows(
+        X=problem.X[samples],
+        y=np.ones(len(samples)),
+        gates=class_gates(plain[samples], owners, rivals, n_blocks),
+        groups=groups,
+        offsets=offsets,
+        samples=samples,
+        rivals=rivals,
+        alpha_shape=problem.alpha_shape,
+        offset_classes=present,
+    )
+
+
+def class_gates(
+    gates: sp.csr_array, owners: Integers, rivals: Integers, n_blocks: int
+) -> sp.csr_array:
+    """(e_owner - e_rival) (x) gates, shape (P, n_blocks M), without the blocks of later classes."""
+    n_rows, width = gates.shape
+    place = np.repeat(np.arange(n_rows), np.diff(gates.indptr))
+    rows = np.concatenate([place, place])
+    columns = np.concatenate(
+        [gates.indices + width * owners[place], gates.indices + width * rivals[place]]
+    )
+    data = np.concatenate([gates.data, -gates.data])
+    kept = columns < n_blocks * width
+    shape = (n_rows, n_blocks * width)
+    return sp.csr_array((data[kept], (rows[kept], columns[kept])), shape=shape)

@@ -1,0 +1,307 @@
+r"""Linear programs by HiGHS, on a working set: norms that are sums of maxima, as l1 and l_inf.
+
+Primal  minimise  sum_g t_g + C sum_n xi_n
+        subject to  A zeta + E b + xi >= 1,   xi >= 0,   |zeta_j| <= t_g for all j in group g
+
+Dual    maximise  sum_p alpha_p
+        subject to  alpha >= 0,  E' alpha = 0,  sum of alpha over a sample's rows <= C,
+                    sum_(j in g) |V_j| <= 1 for all g,   V = A' alpha
+
+l1 has one group an entry, l_inf one group of all. The variables are p_j, m_j >= 0 with
+zeta_j = p_j - m_j in a group of one entry, and else w_j = zeta_j + t_g, 0 <= w_j <= 2 t_g.
+
+======  =========  =========================================================================
+A       (P, J)     features of the rows: pairs of samples and rivals, or samples (`rows`)
+E       (P, k)     their offsets
+xi      (N,)       hinge losses, one a sample (soft margin only)
+alpha   (P,)       multipliers of the margins
+======  =========  =========================================================================
+
+At a vertex few rows are tight, and with l1 few entries are not 0. So each round solves the program
+on some rows, and on some columns where each entry is a group of its own, and
+
+1. computes the margins of its solution on all rows (their smallest one: the global upper bound),
+2. computes V of its multipliers, padded with zeros, on all columns (the global lower bound),
+3. adds each sample's worst rows that are violated, and the columns with |V_j| > 1.
+
+If the rows of a round are not separable with all columns, neither are all: then the largest
+margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from implicit_bias.certificate import Status, certify, primal_bound
+from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import Rows, equal_alpha, pair_rows, row_index, rows_of, worst_rows
+from implicit_bias.solvers.base import (
+    BoundsAt,
+    Candidate,
+    OnProgress,
+    Solver,
+    Start,
+    no_report,
+)
+from implicit_bias.validation import Array
+
+MAX_ROUNDS = 100
+# Rows of the first round, at most; later rounds may double them.
+FIRST_ROWS = 400
+# Columns of the first round, as a multiple of its rows, where columns are generated.
+FIRST_COLUMNS = 2.0
+# HiGHS's own tolerances: its smallest ones.
+TOLERANCE = 1e-10
+# A row is violated, and a column missing, beyond this share of the gap tolerance.
+SLACK_SHARE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearProgram(Solver):
+    """HiGHS on a working set; ``max_iterations`` counts rounds."""
+
+    @property
+    def name(self) -> str:
+        """What `solve` calls it."""
+        return "highs"
+
+    def run(
+        self,
+        problem: MarginProblem,
+        on_progress: OnProgress = no_report,
+        start: Start | None = None,
+    ) -> Candidate:
+        """Solve, reporting the global bounds of each round; ``start`` is not used.
+
+        Raises
+        ------
+        ValueError
+            A norm that is no sum of maxima over groups.
+        """
+        run = _Rounds(problem)
+        history: list[BoundsAt] = []
+        status, limit = Status.ITERATION_LIMIT, self.max_iterations or MAX_ROUNDS
+        slack = SLACK_SHARE * self.tolerances.gap
+        try:
+            while len(history) < limit:
+                solved = run.solve()
+                if solved is not None:
+                    status = solved
+                    break
+                history.append(BoundsAt(1 + len(history), run.lower, run.upper))
+                on_progress(history[-1])
+                if run.upper - run.lower <= self.tolerances.gap * run.lower:
+                    status = Status.OPTIMAL
+                    break
+                if not run.grow(slack):
+                    status = Status.NUMERICAL_TROUBLE
+                    break
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        return Candidate(
+            alpha=run.alpha,
+            coef=run.coef,
+            intercept=run.intercept,
+            status=status,
+            iterations=max(1, len(history)),
+            history=tuple(history),
+            detail=f"{len(run.rows)} rows, {len(run.columns)} columns in the last program",
+        )
+
+
+class _Rounds:
+    """The working set, and the best bounds so far with what attains them."""
+
+    def __init__(self, problem: MarginProblem) -> None:
+        self.problem = problem
+        found = problem.norm.partition(problem.norm_shape)
+        if found is None or found.inner != "linf":
+            raise ValueError(
+                f"HiGHS takes norms that are sums of maxima, such as l1 and linf, not "
+                f"{problem.norm!r}: choose solver='auto'"
+            )
+        self.groups = found.groups.ravel()
+        sizes = np.bincount(self.groups)
+        self.single = bool((sizes == 1).all())
+        self.lower, self.upper = 0.0, np.inf
+        self.alpha, self.coef = np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape)
+        self.intercept = problem.no_offset
+        self.samples: NDArray[np.int64] = np.arange(problem.n_samples)
+        self.rivals: NDArray[np.int64] | None = None
+        if problem.classes is not None:
+            self.samples, self.rivals = row_index(problem)
+        # The first rows: those that the mean of the classes' features separates worst.
+        V = problem.dual_vectors(equal_alpha(problem))
+        self._margins = self._margins_of(V, problem.no_offset)
+        self.rows = worst_rows(self._margins, self.samples, np.inf, FIRST_ROWS)
+        self.columns = np.arange(len(self.groups))
+        if self.single:
+            count = max(1, min(len(self.groups), int(FIRST_COLUMNS * len(self.rows))))
+            self.columns = np.sort(np.argsort(-np.abs(V).ravel(), kind="stable")[:count])
+        self._V = V.ravel()
+
+    def solve(self) -> Status | None:
+        """Solve on the working set: None, or how all ends."""
+        while True:
+            status, found = self._program()
+            if status == 0:
+                break
+            if status != 2:
+                return Status.NUMERICAL_TROUBLE
+            if len(self.columns) < len(self.groups):  # infeasible perhaps for want of columns
+                self._add_columns(2 * len(self.columns))
+                continue
+            self.alpha = self._gordan()
+            self.coef, self.intercept = 0.0 * self.coef, self.problem.no_offset
+            return Status.NOT_SEPARABLE
+        alpha, coef, intercept = found
+        lower = certify(self.problem, alpha=alpha).lower
+        if lower >= self.lower:
+            self.lower, self.alpha = lower, alpha
+        self._margins = self._margins_of(coef, intercept)
+        smallest = np.full(self.problem.n_samples, np.inf)
+        np.minimum.at(smallest, self.samples, self._margins)
+        upper = primal_bound(self.problem, coef, smallest)
+        if upper <= self.upper:
+            self.upper, self.coef, self.intercept = upper, coef, intercept
+        self._V = self.problem.dual_vectors(alpha).ravel()
+        return None
+
+    def grow(self, slack: float) -> bool:
+        """Add violated rows and missing columns: whether there are any."""
+        before = len(self.rows), len(self.columns)
+        room = max(FIRST_ROWS, len(self.rows))
+        worst = worst_rows(self._margins, self.samples, 1.0 - slack, room)
+        self.rows = np.union1d(self.rows, worst)
+        if self.single:
+            missing = np.flatnonzero(np.abs(self._V) > 1.0 + slack)
+            room = max(FIRST_ROWS, len(self.columns))
+            missing = missing[np.argsort(-np.abs(self._V[missing]), kind="stable")[:room]]
+            self.columns = np.union1d(self.columns, missing)
+        return before != (len(self.rows), len(self.columns))
+
+    def _add_columns(self, count: int) -> None:
+        others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
+        order = np.argsort(-np.abs(self._V[others]), kind="stable")[:count]
+        self.columns = np.union1d(self.columns, others[order])
+
+    def _margins_of(self, coef: Array, intercept: float | Array) -> Array:
+        """Margins of all rows, (P,)."""
+        problem = self.problem
+        decision = problem.decision(coef)
+        if self.rivals is None:
+            return problem.margins(decision, intercept)
+        return problem.pair_margins(decision, intercept)[self.samples, self.rivals]
+
+    def _program(self) -> tuple[int, tuple[Array, Array, float | Array]]:
+        """Solve the program on the working set: HiGHS's status; alpha, coef and intercept."""
+        problem, rows = self.problem, self._working_rows()
+        unit = problem.scale
+        A = _features(rows, problem)[:, self.columns] / unit
+        groups = np.unique(self.groups[self.columns], return_inverse=True)[1]
+        n_groups, n_columns = int(groups.max()) + 1, len(self.columns)
+        bounds: list[tuple[float | None, float | None]]
+        limits: list[Any] = []
+        if self.single:
+            parts, costs = [A, -A], [np.ones(n_columns), np.ones(n_columns)]
+            bounds = [(0, None)] * (2 * n_columns)
+        else:
+            member = sp.csr_array((np.ones(n_columns), (np.arange(n_columns), groups)))
+            parts, costs = [A, -(A @ member)], [np.zeros(n_columns), np.ones(n_groups)]
+            bounds = [(0, None)] * (n_columns + n_groups)
+            limits = [sp.eye_array(n_columns), -2.0 * member]
+        soft = not problem.hard_margin
+        if soft:
+            _, index = np.unique(rows.samples, return_inverse=True)
+            parts.append(sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index))))
+            costs.append(np.full(index.max() + 1, problem.C * unit))
+            bounds += [(0, None)] * (int(index.max()) + 1)
+        if rows.n_offsets:
+            parts.append(sp.csr_array(rows.offsets * rows.y[:, None]))
+            costs.append(np.zeros(rows.n_offsets))
+            bounds += [(None, None)] * rows.n_offsets
+        cost = np.concatenate(costs)
+        margins = -sp.hstack(parts, format="csr")
+        right = -np.ones(len(rows))
+        if limits:
+            padding = sp.csr_array((n_columns, len(cost) - n_columns - n_groups))
+            margins = sp.vstack([margins, sp.hstack([*limits, padding])], format="csr")
+            right = np.append(right, np.zeros(n_columns))
+        found = scipy.optimize.linprog(
+            cost,
+            margins,
+            right,
+            bounds=bounds,
+            method="highs",
+            options={
+                "primal_feasibility_tolerance": TOLERANCE,
+                "dual_feasibility_tolerance": TOLERANCE,
+            },
+        )
+        if found.status != 0:
+            return int(found.status), (self.alpha, self.coef, self.intercept)
+        x = found.x
+        if self.single:
+            zeta = x[:n_columns] - x[n_columns : 2 * n_columns]
+        else:
+            zeta = x[:n_columns] - x[n_columns : n_columns + n_groups][groups]
+        coef = np.zeros(len(self.groups))
+        coef[self.columns] = zeta / unit
+        multipliers = np.maximum(-found.ineqlin.marginals[: len(rows)], 0.0) / unit
+        alpha = rows.alpha(multipliers)
+        b = x[len(x) - rows.n_offsets :] if rows.n_offsets else np.zeros(0)
+        intercept = _intercept(rows, problem, b)
+        return 0, (alpha, coef.reshape(problem.coef_shape), intercept)
+
+    def _gordan(self) -> Array:
+        """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on the working set."""
+        problem, rows = self.problem, self._working_rows()
+        A = _features(rows, problem) / problem.scale
+        n_columns = A.shape[1]
+        E = sp.csr_array(rows.offsets * rows.y[:, None])
+        # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha.
+        ones = sp.csr_array(np.ones((len(rows), 1)))
+        found = scipy.optimize.linprog(
+            np.append(np.zeros(n_columns + rows.n_offsets), -1.0),
+            sp.hstack([-A, -E, ones], format="csr"),
+            np.zeros(len(rows)),
+            bounds=[(-1, 1)] * n_columns + [(None, None)] * rows.n_offsets + [(None, None)],
+            method="highs",
+        )
+        if found.status != 0:
+            return np.zeros(problem.alpha_shape)
+        return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0))
+
+    def _working_rows(self) -> Rows:
+        problem = self.problem
+        if self.rivals is None:
+            return rows_of(problem).subset(self.rows)
+        groups = np.zeros((problem.classes or 1) * problem.n_gates, dtype=np.int64)
+        samples, rivals = self.samples[self.rows], self.rivals[self.rows]
+        return pair_rows(problem, samples, rivals, problem.classes or 1, groups)
+
+
+def _features(rows: Rows, problem: MarginProblem) -> sp.csr_array:
+    """y_p gates_pm X_pd, shape (P, M' D), m first."""
+    D = problem.X.shape[1]
+    gates = rows.gates.tocoo()
+    place = np.repeat(gates.row, D)
+    columns = (gates.col[:, None] * D + np.arange(D)).ravel()
+    data = (gates.data[:, None] * (rows.X * rows.y[:, None])[gates.row]).ravel()
+    kept = data != 0
+    shape = (len(rows), rows.gates.shape[1] * D)
+    return sp.csr_array((data[kept], (place[kept], columns[kept])), shape=shape)
+
+
+def _intercept(rows: Rows, problem: MarginProblem, b: Array) -> float | Array:
+    if problem.classes is None:
+        return float(b.sum())
+    whole = np.zeros(problem.classes)
+    whole[rows.offset_classes] = b
+    return whole

@@ -1,0 +1,123 @@
+"""Classifiers with many classes and under any norm."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+from implicit_bias import (
+    GLNSVC,
+    GatedReLUSVC,
+    GatedSVC,
+    MaxMarginSVC,
+    Status,
+    certify,
+    max_margin,
+    solve,
+)
+from implicit_bias.estimators.svm import MarginSVC
+from implicit_bias.norms import GroupNorm, Lp, Nuclear
+from implicit_bias.saved_models import load_model, save_model
+from implicit_bias.validation import Array
+
+NAMES = np.array(["ant", "bee", "cow"])
+
+
+def clusters() -> tuple[Array, Any]:
+    rng = np.random.default_rng(0)
+    y = np.arange(36) % 3
+    return 3.0 * rng.normal(size=(3, 4))[y] + 0.5 * rng.normal(size=(36, 4)), y
+
+
+X, Y = clusters()
+MODELS: dict[str, MarginSVC] = {
+    "l1": MaxMarginSVC("l1"),
+    "l2": MaxMarginSVC("l2"),
+    "linf": MaxMarginSVC("linf", fit_intercept=False),
+    "lasso": MaxMarginSVC("l2", groups=[0, 0, 1, 1]),
+    "l3": MaxMarginSVC(Lp(3.0), tol=1e-4),
+    "nuclear": MaxMarginSVC(Nuclear(), tol=1e-4, C=1.0),
+    "linear": GatedSVC(),
+    "gln": GLNSVC(3, random_state=0),
+    "svm-l2": GLNSVC(3, norm="l2", random_state=0),
+    "gated-relu": GatedReLUSVC(4, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_three_classes(name: str, tmp_path: Path) -> None:
+    model = clone(MODELS[name]).fit(X, NAMES[Y])
+    assert model.solution_.status is Status.OPTIMAL
+    assert model.classes_.tolist() == NAMES.tolist()
+    decision = model.decision_function(X)
+    assert decision.shape == (36, 3)
+    assert model.predict(X).tolist() == NAMES[decision.argmax(axis=1)].tolist()
+    assert (model.predict(X) == NAMES[Y]).all()
+    assert model.coef_.shape[0] == 3
+    assert model.intercept_.shape == (3,)
+    assert model.dual_coef_.shape == (3, len(model.support_))
+    np.testing.assert_allclose(model.dual_coef_.sum(axis=0), 0, atol=1e-9)
+    view = model.margin_view()
+    problem = view.problem(X, model.signs(NAMES[Y]))
+    assert problem is model.solution_.problem
+    found = certify(problem, model.coef_, view.alpha(problem), view.intercept)
+    assert found.gap <= 1e-3
+    some = view.problem(X[Y < 2], model.signs(NAMES[Y[Y < 2]]))
+    assert some.classes == 3
+    save_model(tmp_path / "model.safetensors", model)
+    again = load_model(tmp_path / "model.safetensors").model
+    np.testing.assert_array_equal(again.decision_function(X), decision)
+
+
+def test_one_network_a_class() -> None:
+    """SVM-GLN sums norms over classes and units, SVM-L2 over all classes in one."""
+    gln = GLNSVC(3, random_state=0).fit(X, Y)
+    assert len(gln.group_norms_) == 9
+    by_hand = np.linalg.norm(gln.coef_.reshape(3, 3, -1), axis=2).ravel()
+    np.testing.assert_allclose(gln.group_norms_, by_hand, rtol=1e-9)
+    assert isinstance(gln.solution_.problem, object)
+    together = GLNSVC(3, norm="l2", random_state=0).fit(X, Y)
+    assert len(together.group_norms_) == 1
+    assert len(GatedSVC().fit(X, Y).group_norms_) == 1
+
+
+@pytest.mark.parametrize("name", ["l1", "l2", "linf"])
+def test_the_estimator_solves_the_posed_problem(name: str) -> None:
+    model = MaxMarginSVC(name, fit_intercept=True, tol=1e-8).fit(X, Y)
+    posed = solve(max_margin(X, Y, name, intercept=True), tol=1e-8)
+    assert model.solution_.certificate.upper == pytest.approx(posed.certificate.upper, rel=1e-7)
+    two = MaxMarginSVC(name, fit_intercept=False, tol=1e-8).fit(X[Y < 2], NAMES[Y[Y < 2]])
+    assert two.decision_function(X).shape == (36,)
+    binary = solve(max_margin(X[Y < 2], 2 * Y[Y < 2] - 1, name), tol=1e-8)
+    assert two.solution_.certificate.upper == pytest.approx(binary.certificate.upper, rel=1e-7)
+
+
+def test_classes_that_are_not_separable_can_be_relaxed() -> None:
+    labels = Y.copy()
+    twice = np.vstack([X, X[:1]])
+    labels = np.append(labels, 1)
+    model = MaxMarginSVC(on_failure="drop")
+    with pytest.warns(Warning, match="classes 0 and 1"):
+        model.fit(twice, labels)
+    assert model.dropped_.tolist() in ([0], [36])
+    assert model.solution_.alpha.shape == (37, 3)
+
+
+def test_unknown_norms_and_labels_are_refused() -> None:
+    with pytest.raises(ValueError, match="norm"):
+        MaxMarginSVC("l7").fit(X, Y)
+    with pytest.raises(ValueError, match="GroupNorm"):
+        MaxMarginSVC(GroupNorm(np.zeros(1, dtype=int)), groups=[0, 0, 1, 1]).fit(X, Y)
+    model = MaxMarginSVC().fit(X, Y)
+    with pytest.raises(ValueError, match="among"):
+        model.signs([0, 7])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize("norm", ["linf", "l1"])
+def test_check_estimator(norm: str) -> None:
+    check_estimator(MaxMarginSVC(norm, C=1.0), on_skip=None)

@@ -1,0 +1,285 @@
+"""Every solver on many classes and all norms: its answer, certified, against CVXPY's optimum."""
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from implicit_bias import Status, max_margin, solve
+from implicit_bias.norms import L1, L2, GroupNorm, LInf, Lp, Norm, Nuclear, Spectral, SumOverGroups
+from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import class_gates, equal_alpha, grouped_rows, worst_rows
+from implicit_bias.solvers.choice import choose_solver
+from implicit_bias.solvers.scaled_problem import Boxes
+from implicit_bias.validation import Array
+
+DATA = Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"
+FEATURES = np.array([0, 0, 1, 2, 1])
+GATES = np.array([0, 1, 0])
+HARD, SOFT = math.inf, 0.05
+
+
+def clusters(n: int = 45, d: int = 5, k: int = 3, spread: float = 0.5) -> tuple[Array, Any]:
+    rng = np.random.default_rng(1)
+    y = np.arange(n) % k
+    return 2.0 * rng.normal(size=(k, d))[y] + spread * rng.normal(size=(n, d)), y
+
+
+def linear(norm: Norm, C: float = HARD, *, intercept: bool = False, k: int = 3) -> MarginProblem:
+    X, y = clusters(k=k)
+    labels = 2 * y - 1 if k == 2 else y
+    return max_margin(X, labels, norm, C=C, intercept=intercept)
+
+
+def gated(C: float = HARD, *, apart: bool = False) -> MarginProblem:
+    X, y = clusters()
+    gates = (np.random.default_rng(2).random((45, 3)) < 0.7) + 0.1
+    norm = GroupNorm(GATES, apart=apart)
+    return MarginProblem(X, y, gates, GATES, C=C, norm=norm)
+
+
+NATIVE: dict[str, MarginProblem] = {
+    "l2": linear(L2()),
+    "l2-intercept": linear(L2(), intercept=True),
+    "l2-soft": linear(L2(), SOFT),
+    "l2-soft-intercept": linear(L2(), SOFT, intercept=True),
+    "features": linear(SumOverGroups(L2(), FEATURES, axis=-1)),
+    "gated": gated(),
+    "gated-apart": gated(apart=True),
+    "gated-soft": gated(SOFT, apart=True),
+}
+TWO = {
+    "features": linear(SumOverGroups(L2(), FEATURES, axis=-1), k=2),
+    "l2": linear(L2(), SOFT, intercept=True, k=2),
+    "spectral": linear(Spectral(), k=2),
+}
+LINEAR: dict[str, MarginProblem] = {
+    "l1": linear(L1()),
+    "l1-soft": linear(L1(), SOFT, intercept=True),
+    "linf": linear(LInf()),
+    "linf-intercept": linear(LInf(), intercept=True),
+    "linf-soft": linear(LInf(), SOFT),
+    "linf-of-features": linear(SumOverGroups(LInf(), FEATURES, axis=-1)),
+    "l1-two": linear(L1(), k=2, intercept=True),
+    "linf-two": linear(LInf(), SOFT, k=2),
+}
+NUCLEAR: dict[str, MarginProblem] = {
+    "nuclear": linear(Nuclear()),
+    "nuclear-intercept": linear(Nuclear(), intercept=True),
+    "nuclear-two": replace(linear(Nuclear(), k=2), y=clusters(k=2)[1], classes=2),
+    "nuclear-gated": replace(gated(), norm=Nuclear()),
+}
+CONIC: dict[str, MarginProblem] = {
+    "nuclear-soft": linear(Nuclear(), SOFT, intercept=True),
+    "spectral": linear(Spectral(), intercept=True),
+    "l3": linear(Lp(3.0)),
+    "l3-two": linear(Lp(3.0), k=2),
+}
+
+
+def agrees(problem: MarginProblem, solver: str, tol: float = 1e-8) -> None:
+    reference = solve(problem, "clarabel", 1e-6)
+    assert reference.certificate.gap <= 1e-4, reference.message
+    found = solve(problem, solver, tol)
+    assert found.status is Status.OPTIMAL, found.message
+    assert found.certificate.lower <= reference.certificate.upper * (1 + 1e-12)
+    assert found.certificate.upper >= reference.certificate.lower * (1 - 1e-12)
+    assert found.coef.shape == problem.coef_shape
+    assert found.alpha.shape == problem.alpha_shape
+    margins = problem.margins(problem.decision(found.coef), found.intercept)
+    assert set(np.flatnonzero(margins < 1 - 1e-6)) <= set(found.support)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_interior_point(name: str) -> None:
+    agrees(NATIVE[name], "interior-point")
+
+
+@pytest.mark.parametrize("name", ["l2", "l2-soft-intercept", "gated-apart"])
+def test_working_set_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
+    agrees(NATIVE[name], "working-set", 1e-7)
+
+
+@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("solver", ["auto", "interior-point"])
+def test_two_classes_under_sums_of_euclidean_norms(name: str, solver: str) -> None:
+    agrees(TWO[name], solver)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicit_bias.solvers.linear_program.FIRST_ROWS", 12)
+    monkeypatch.setattr("implicit_bias.solvers.linear_program.FIRST_COLUMNS", 0.2)
+    agrees(LINEAR[name], "auto")
+
+
+@pytest.mark.parametrize("name", CONIC)
+def test_other_norms_are_solved_by_default(name: str) -> None:
+    found = solve(CONIC[name], tol=1e-5)
+    assert found.status is Status.OPTIMAL, found.message
+
+
+def test_scs_takes_any_norm() -> None:
+    agrees(NUCLEAR["nuclear"], "scs", 1e-4)
+
+
+@pytest.mark.parametrize("solver", ["interior-point", "auto"])
+@pytest.mark.parametrize("name", NUCLEAR)
+def test_nuclear(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
+    agrees(NUCLEAR[name], solver, 1e-7)
+
+
+def test_nuclear_of_samples_that_are_not_separable() -> None:
+    X, y = clusters()
+    X = np.round(8 * X)
+    X[[0, 3]] = 2 * np.round(X[[0, 3]] / 2)
+    X[1] = (X[0] + X[3]) / 2
+    found = solve(max_margin(X, y, "nuclear"), "interior-point")
+    assert found.status is Status.NOT_SEPARABLE, found.message
+
+
+def test_choices() -> None:
+    assert choose_solver(LINEAR["l1"]) == "highs"
+    assert choose_solver(CONIC["l3"]) == "clarabel"
+    assert choose_solver(CONIC["nuclear-soft"]) == "clarabel"
+    assert choose_solver(NUCLEAR["nuclear"]) == "working-set"
+    assert choose_solver(NATIVE["l2"]) == "interior-point"
+    many = max_margin(*clusters(600))
+    assert choose_solver(many) == "working-set"
+    for problem, solver in [(CONIC["l3"], "interior-point"), (NATIVE["l2"], "highs")]:
+        with pytest.raises(ValueError, match="norm"):
+            solve(problem, solver)
+
+
+@pytest.mark.parametrize("solver", ["feature-space", "active-set", "multiprecision", "osqp"])
+def test_methods_for_two_classes_refuse_more(solver: str) -> None:
+    with pytest.raises(ValueError, match="two classes|quadratic"):
+        solve(NATIVE["l2"], solver)
+
+
+@pytest.mark.parametrize("solver", ["interior-point", "working-set", "highs", "clarabel"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_classes_that_are_not_separable_are_proven(solver: str, intercept: bool) -> None:
+    X, y = clusters()
+    X = np.round(8 * X)
+    X[[0, 3]] = 2 * np.round(X[[0, 3]] / 2)
+    X[1] = (X[0] + X[3]) / 2  # amid two samples of class 0
+    norm = "l1" if solver == "highs" else "l2"
+    found = solve(max_margin(X, y, norm, intercept=intercept), solver)
+    assert found.status is Status.NOT_SEPARABLE, found.message
+    assert found.certificate.lower == math.inf
+    assert found.alpha.sum() == pytest.approx(1)
+
+
+def test_a_class_without_samples_never_wins() -> None:
+    X, y = clusters()
+    for C in (HARD, SOFT):
+        whole = max_margin(X, np.where(y == 1, 3, y), C=C, intercept=True)  # no class 1
+        found = solve(whole, "interior-point")
+        same = solve(max_margin(X, np.where(y == 1, 1, y), C=C, intercept=True), "interior-point")
+        assert found.certificate.upper == pytest.approx(same.certificate.upper, rel=1e-5)
+
+
+def test_equivalent_problems_have_one_optimum() -> None:
+    X, y = clusters()
+    plain = solve(max_margin(X, y), tol=1e-9).certificate.upper
+    assert solve(max_margin(3.0 * X, y), tol=1e-9).certificate.upper == pytest.approx(plain / 3)
+    twice = np.repeat(np.arange(45), 2)
+    assert solve(max_margin(X[twice], y[twice]), tol=1e-9).certificate.upper == pytest.approx(plain)
+    order = np.array([2, 0, 1])
+    assert solve(max_margin(X, order[y]), tol=1e-9).certificate.upper == pytest.approx(plain)
+    binary = 2 * (y > 0) - 1
+    for norm, factor in [("l2", 2**-0.5), ("l1", 1.0), ("linf", 0.5)]:
+        two = solve(max_margin(X, binary, norm), tol=1e-9).certificate.upper
+        ones, zero = np.ones((45, 1)), np.zeros(1, dtype=int)
+        labels: Any = (binary > 0).astype(int)
+        posed = MarginProblem(X, labels, ones, zero, norm=max_margin(X, y, norm).norm, classes=2)
+        assert solve(posed, tol=1e-9).certificate.upper == pytest.approx(factor * two)
+
+
+# --- the parts -------------------------------------------------------------------------------
+
+
+def test_boxes_against_loops() -> None:
+    import torch
+
+    index = [0, 0, 1, 2, 2, 2]
+    boxes = Boxes(torch.tensor(index))
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0, 5.0])
+    weights = torch.tensor([1.0, 10.0, 100.0])
+    assert boxes.pool(values).tolist() == [3, 3, 15]
+    assert boxes.largest(values).tolist() == [2, 3, 6]
+    assert torch.as_tensor(boxes.lift(weights)).tolist() == [1, 1, 10, 100, 100, 100]
+    A = boxes.added_to(torch.zeros(6, 6), weights)
+    for i in range(6):
+        for j in range(6):
+            assert A[i, j] == (weights[index[i]] if index[i] == index[j] else 0)
+
+
+def test_class_gates_against_loops() -> None:
+    import scipy.sparse as sp
+
+    Z = np.random.default_rng(3).normal(size=(4, 2))
+    owners, rivals = np.array([0, 1, 2, 1]), np.array([2, 0, 1, 2])
+    for blocks in (2, 3):
+        found = class_gates(sp.csr_array(Z), owners, rivals, blocks).toarray()
+        for p in range(4):
+            unit = np.eye(3)[owners[p]] - np.eye(3)[rivals[p]]
+            np.testing.assert_array_equal(found[p], np.outer(unit, Z[p])[:blocks].ravel())
+
+
+def test_the_class_mask_on_one_gram_matrix() -> None:
+    """Q[(n,k),(m,l)] = <e_yn - e_k, e_ym - e_l> (Z Z')_nm (X X')_nm."""
+    problem = gated()
+    rows = grouped_rows(problem)
+    Z, X, K = np.asarray(problem.gates), problem.X, np.eye(3)
+    found = (rows.gates @ rows.gates.T).toarray() * (rows.X @ rows.X.T)
+    pairs = list(zip(rows.samples, rows.rivals, strict=True))  # type: ignore[arg-type]
+    for p, (n, k) in enumerate(pairs[:20]):
+        for q, (m, j) in enumerate(pairs[:20]):
+            mask = (K[problem.owners[n]] - K[k]) @ (K[problem.owners[m]] - K[j])
+            assert found[p, q] == pytest.approx(mask * (Z[n] @ Z[m]) * (X[n] @ X[m]))
+
+
+def test_worst_rows_take_one_a_sample_first() -> None:
+    margins = np.array([0.1, 0.2, 0.9, 0.3, 2.0, 0.4])
+    samples = np.array([0, 0, 1, 1, 2, 2])
+    assert worst_rows(margins, samples, 1.0, 3).tolist() == [0, 3, 5]
+    assert worst_rows(margins, samples, 1.0, 4).tolist() == [0, 1, 3, 5]
+    assert worst_rows(margins, samples, 0.15, 9).tolist() == [0]
+    assert equal_alpha(linear(L2())).sum() == pytest.approx(45)
+
+
+# --- published sets --------------------------------------------------------------------------
+
+STORED = [
+    (name, norm)
+    for name, norms in [
+        ("k10-sigma1", ("l2", "linf", "nuclear")),
+        ("k10-sigma01", ("l2", "linf")),
+        ("k15-sigma01", ("l2", "linf", "nuclear")),
+    ]
+    for norm in norms
+]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.exists(), reason="the published sets are not here")
+@pytest.mark.parametrize(("name", "norm"), STORED)
+def test_stored_margins(name: str, norm: str) -> None:
+    """All stored margins are right to 1e-5 but one, which is not the maximum."""
+    stored = np.load(DATA / f"{name}.npz")
+    found = solve(max_margin(stored["X"], stored["y"], norm), tol=1e-7)
+    assert found.status is Status.OPTIMAL
+    margin = float(stored[f"margin_{norm}"])
+    if (name, norm) == ("k10-sigma01", "linf"):
+        assert 1 / found.certificate.upper == pytest.approx(14.708888, rel=1e-6)
+        assert margin < 0.1 / found.certificate.upper
+    else:
+        assert 1 / found.certificate.upper == pytest.approx(margin, rel=1e-5)
