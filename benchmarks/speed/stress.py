@@ -375,7 +375,7 @@ EXPERIMENT = Experiment(
     "`Solution.exact` do, and are what is graded. The table that is kept was measured once, on two "
     "shared cores beside other work, but for 34 problems: those that the version of that hour left "
     "without an answer (an intercept's equation, repaired in float64, rounded away the small "
-    "weights of a proof; numbers beyond float32; a limit of the multiple precision that took an enormous "
-    "separator for none) were answered again after the repairs.",
+    "weights of a proof; numbers beyond float32; a limit of the multiple precision that took an "
+    "enormous separator for none) were answered again after the repairs.",
     options=StressOptions,
 )

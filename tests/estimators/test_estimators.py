@@ -346,7 +346,6 @@ def test_half_a_unit(network: type[GLNClassifier | ReLUClassifier]) -> None:
     [
         (np.ones(60), "one class only, 1.0:"),
         (np.full(60, "a"), "one class only, 'a':"),
-        (np.arange(60) % 3, "Only binary classification"),
         (np.linspace(0, 1, 60), "continuous"),
         (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),
     ],
@@ -354,6 +353,11 @@ def test_half_a_unit(network: type[GLNClassifier | ReLUClassifier]) -> None:
 def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GLNSVC(n_units=3, random_state=0).fit(MOONS.X, y)
+
+
+def test_networks_take_two_classes() -> None:
+    with pytest.raises(ValueError, match="Only binary classification"):
+        GLNClassifier(n_units=3, random_state=0).fit(MOONS.X, np.arange(60) % 3)
 
 
 @pytest.mark.parametrize(

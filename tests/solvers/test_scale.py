@@ -314,10 +314,10 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found in float32 is kept."""
 
-    def press(problem: MarginProblem, *arguments: Any) -> ScaledProblem:
+    def press(problem: MarginProblem, *arguments: Any, **named: Any) -> ScaledProblem:
         if len(arguments) == 1:  # no dtype: float64
             raise KeyboardInterrupt
-        return ScaledProblem(problem, *arguments)
+        return ScaledProblem(problem, *arguments, **named)
 
     monkeypatch.setattr(interior_point, "ScaledProblem", press)
     problem, lines = separable("gln-circles"), list[BoundsAt]()
