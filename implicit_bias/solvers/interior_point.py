@@ -161,8 +161,9 @@ class _InteriorPointRun(Run):
             point = path.point.to(torch.float64) if reached else None
             self._settled, self._current = self.answer(), None
             del path
+        layout = scaled.layout
         del scaled  # its memory is needed
-        scaled = ScaledProblem(self._problem, self._device, rows=self._rows)
+        scaled = ScaledProblem(self._problem, self._device, layout=layout)
         path = yield from self._follow(scaled, point or _first(scaled, self._start), fine)
         if path.status is Status.NUMERICAL_TROUBLE:
             cold = _cold(scaled)

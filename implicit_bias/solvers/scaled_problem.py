@@ -29,6 +29,7 @@ a sample (`Boxes`).
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -183,7 +184,10 @@ class Boxes:
 
 
 class ScaledProblem:
-    """The scaled problem: what the interior point knows of the data."""
+    """The scaled problem: what the interior point knows of the data.
+
+    ``layout`` is that of the same problem in another precision, which saves finding it again.
+    """
 
     def __init__(
         self,
@@ -191,9 +195,11 @@ class ScaledProblem:
         device: torch.device,
         dtype: torch.dtype = torch.float64,
         rows: Rows | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.dtype, self.device = dtype, device
-        rows = grouped_rows(problem) if rows is None else rows
+        self.layout = layout or Layout.of(grouped_rows(problem) if rows is None else rows)
+        rows, self._inputs, self._gates = self.layout
         norms = rows.feature_norms
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))  # (N,)
@@ -211,8 +217,6 @@ class ScaledProblem:
         self.n_boxes = len(self.box_C) * self.soft
         self.n_pairs = self.n_samples + self.n_boxes + self.n_groups
         self._problem, self._source = problem, rows
-        self._inputs = MergedInputs(rows.X)
-        self._gates = _Gates(rows.gates, rows.groups)
         yX = self.tensor(self._inputs.of(rows.X)) * self.tensor(rows.y)[:, None]
         self.rows = ScaledSamples(
             yX / self.nu[:, None],
@@ -355,6 +359,19 @@ class MergedInputs:
         if self.norm > 0:
             full[:, self._constant] = V[:, -1:] * (self._values / self.norm)
         return full
+
+
+class Layout(NamedTuple):
+    """The rows of a problem, their merged inputs and their rotated gates, in no precision yet."""
+
+    rows: Rows
+    inputs: MergedInputs
+    gates: _Gates
+
+    @classmethod
+    def of(cls, rows: Rows) -> Layout:
+        """Find those of rows."""
+        return cls(rows, MergedInputs(rows.X), _Gates(rows.gates, rows.groups))
 
 
 class _Gates:
