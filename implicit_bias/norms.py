@@ -387,7 +387,7 @@ class Lp(_Conjugated):
         return self.value(A.magnitude) * (1.0 + _power_rounding(A.value.size, self.p))
 
     def maximiser(self, V: Array) -> Array:
-        """Return sign(V) |V|^(q - 1), q = p / (p - 1), over its norm."""
+        """Return sign(V) abs(V)^(q - 1), q = p / (p - 1), over its norm."""
         if self.p == 1 or math.isinf(self.p):
             return _extreme(self.p).maximiser(V)
         size = np.abs(V) / (LInf().value(V) or 1.0)

@@ -45,7 +45,7 @@ FULL = Sizes(
     samples=4000,
     units=512,
 )
-QUICK = Sizes(bits={3: (11, 21), 7: (21,)}, samples=500, units=64)
+QUICK = Sizes(bits={3: (11, 21), 7: (21, 31)}, samples=500, units=64)
 
 
 def measure(quick: bool) -> pd.DataFrame:

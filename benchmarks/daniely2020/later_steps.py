@@ -43,7 +43,7 @@ class Sizes:
 FULL = Sizes(
     starts=((11, 0), (11, 1), (13, 0)), k=3, pairs=100, steps=400, own_step=0.5, own_steps=1000
 )
-QUICK = Sizes(starts=((7, 0),), k=3, pairs=100, steps=50, own_step=0.5, own_steps=1000)
+QUICK = Sizes(starts=((7, 0),), k=3, pairs=100, steps=100, own_step=0.5, own_steps=1000)
 
 
 def measure(quick: bool) -> pd.DataFrame:
