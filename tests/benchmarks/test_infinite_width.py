@@ -24,6 +24,7 @@ from implicit_bias.validation import Array
 STUDY = catalogue.study("infinite_width")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [entry.name for entry in STUDY.experiments])
 def test_quick_version(name: str, tmp_path: Path) -> None:
     entry = STUDY.entry(name)
@@ -43,6 +44,7 @@ def test_kept_tables_are_of_the_default_sizes() -> None:
         assert attrs["done"] == attrs["settings"] == len(module.settings(module.WHOLE))
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     """What is kept of some settings comes first; other sizes start anew."""
     entry = STUDY.entry("neurons")
@@ -154,6 +156,7 @@ def test_a_plane_is_read_back_as_it_was() -> None:
     np.testing.assert_array_equal(again.values, plane.values)
 
 
+@pytest.mark.slow
 def test_the_oracle_through_a_point_does_not_exceed_the_oracle() -> None:
     X, y = clusters(2, 24, 0)
     trained = train(X[None], y[None], 6, 500)
@@ -162,6 +165,7 @@ def test_the_oracle_through_a_point_does_not_exceed_the_oracle() -> None:
     assert 0.9 * grade.escape_value < through.max() <= grade.escape_value * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_statuses_of_degenerate_sets() -> None:
     for case in certified.degenerate():
         row = next(certified.rows(certified.QUICK, case))

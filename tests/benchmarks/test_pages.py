@@ -28,6 +28,7 @@ def test_the_page_is_of_the_tables_that_are_kept(name: str) -> None:
         assert study.picture(entry).is_file() == drawn
 
 
+@pytest.mark.slow
 def test_the_replication_is_of_the_tables_that_are_kept() -> None:
     study = catalogue.study("lippl2022")
     tables = values.Tables.read(catalogue.HOME / "results" / study.name)

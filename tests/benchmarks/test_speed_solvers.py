@@ -38,6 +38,7 @@ def run_grid(
     return (grown[-1] if grown else rows), len(grown)
 
 
+@pytest.mark.slow
 def test_a_peer_that_hits_the_limit_is_recorded_as_such() -> None:
     cells = [cell(), cell(N=100)]
     rows, measured = run_grid([], cells, 1e-6)

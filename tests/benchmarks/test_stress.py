@@ -156,13 +156,17 @@ def test_weights_of_a_proof_that_differ_by_20_digits(index: int) -> None:
     assert (row["status"], row["lies"]) == ("NOT_SEPARABLE", "")
 
 
+@pytest.mark.slow
 def test_numbers_beyond_float32_and_enormous_separators() -> None:
     for index, status in [(16775, "NOT_SEPARABLE"), (17434, "OPTIMAL"), (17703, "OPTIMAL")]:
         row = stress.answer(stress.draw(index), "auto", TOL)
         assert (row["status"], row["lies"]) == (status, "")
 
 
-@pytest.mark.parametrize("index", [18, 70, 117, 194, 213, 275, 325, 473])
+@pytest.mark.parametrize(
+    "index",
+    [18, 70, *(pytest.param(i, marks=pytest.mark.slow) for i in (117, 194, 213, 275, 325, 473))],
+)
 def test_answers_in_more_digits_than_float64(index: int) -> None:
     """Problems at which every solver in float64 fails."""
     row = stress.answer(stress.draw(index), "auto", TOL)

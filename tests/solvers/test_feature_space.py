@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer
 from cases import (
     DECISION_ATOL,
     GAP_LIMIT,
+    HANDFUL,
     HARD,
     OBJECTIVE_RTOL,
     PROOF_LIMIT,
@@ -41,6 +42,8 @@ from implicit_bias.solvers.feature_space import FeatureSpace, peak_memory
 from implicit_bias.validation import Array
 
 GIB = 2**30
+# The slow run has all of the case table.
+MOST = [pytest.param(name, marks=() if name in HANDFUL else pytest.mark.slow) for name in SEPARABLE]
 
 
 def solved(problem: MarginProblem, tol: float = GAP_LIMIT) -> Solution:
@@ -76,7 +79,7 @@ def test_objective_agrees_with_clarabel(name: str) -> None:
     assert loop_dual_norms(problem, found.alpha).max() <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", MOST)
 def test_agrees_with_the_interior_point(name: str) -> None:
     problem = separable(name)
     # A gap of 1e-12 leaves decisions 1e-6 of the coefficients' norm.
@@ -85,7 +88,7 @@ def test_agrees_with_the_interior_point(name: str) -> None:
     np.testing.assert_allclose(*decisions, atol=DECISION_ATOL)
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", MOST)
 def test_stationarity(name: str) -> None:
     """zeta_g = d_g P_g V_g."""
     problem = separable(name)

@@ -319,6 +319,7 @@ def test_rank_four() -> None:
     assert attack(function, 20_000, 0) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_higher_ranks_are_bounded_not_optimal() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 9)), rng.choice([-1.0, 1.0], 30)
@@ -340,6 +341,7 @@ def test_higher_ranks_are_bounded_not_optimal() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [np.inf, 0.5])
 def test_bounds_beyond_rank_five_contain_the_optimum_of_rank_three(C: float) -> None:
     """Data of rank 3 and a sixth direction in which nothing happens, nearly: the same optimum."""
