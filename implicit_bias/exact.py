@@ -56,7 +56,8 @@ class ExactAnswer:
 
     def margins(self, problem: MarginProblem) -> Array:
         """Return y_n (f(x_n) + b), shape (N,), rounded to float64."""
-        return _margins(problem, self).astype(np.float64)
+        gates, coef = rationals(problem.plain_gates.toarray()), rationals(self.plain_coef)
+        return _margins(problem, gates, rationals(problem.X), coef, self).astype(np.float64)
 
 
 def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
@@ -107,9 +108,10 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     if (alpha < 0).any():
         raise ValueError(f"alpha must not be negative, got {float(min(alpha)):.3g}: clip it at 0")
     gates, signs = rationals(problem.plain_gates.toarray()), rationals(problem.y)
-    V = (gates * (alpha * signs)[:, None]).T @ rationals(problem.X)
+    X = rationals(problem.X)
+    V = (gates * (alpha * signs)[:, None]).T @ X
     norms = [_root_above(square) for square in _group_squares(problem, V)]
-    margins = _margins(problem, answer)
+    margins = _margins(problem, gates, X, coef, answer)
     size = sum((_root_above(square) for square in _group_squares(problem, coef)), gmpy2.mpq(0))
     lower, upper = _lower(problem, alpha, signs, max(norms)), _upper(problem, size, margins)
     return Certificate(
@@ -126,9 +128,10 @@ def rationals(values: Array | Rationals) -> Rationals:
     return np.asarray(np.frompyfunc(gmpy2.mpq, 1, 1)(values), dtype=object)
 
 
-def _margins(problem: MarginProblem, answer: ExactAnswer) -> Rationals:
-    gates, coef = rationals(problem.plain_gates.toarray()), rationals(answer.plain_coef)
-    f = ((rationals(problem.X) @ coef.T) * gates).sum(axis=1)
+def _margins(
+    problem: MarginProblem, gates: Rationals, X: Rationals, coef: Rationals, answer: ExactAnswer
+) -> Rationals:
+    f = ((X @ coef.T) * gates).sum(axis=1)
     return np.asarray(rationals(problem.y) * (f + gmpy2.mpq(answer.intercept)))
 
 

@@ -214,6 +214,15 @@ class Start(Protocol):
         """The free offset; 0 where the problem has none."""
 
 
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """A `Start` made of arrays: where the next round of a working set begins."""
+
+    alpha: Array
+    group_scale: Array
+    intercept: float | Array
+
+
 OnProgress: TypeAlias = Callable[[BoundsAt], None]
 
 

@@ -100,7 +100,8 @@ class MultiPrecision(NativeSolver):
 
     bits: int = BITS
 
-    first_iteration: ClassVar[int] = 0
+    name: ClassVar[str] = "multiprecision"
+    own_limit: ClassVar[int] = MOST_STEPS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,16 +109,6 @@ class MultiPrecision(NativeSolver):
             raise ValueError(f"bits must be at least 128, got {self.bits}")
         if self.device != "cpu":
             raise ValueError(f"multiprecision computes on the CPU only, got {self.device!r}")
-
-    @property
-    def name(self) -> str:
-        """What `solve` calls it."""
-        return "multiprecision"
-
-    @property
-    def own_limit(self) -> int:
-        """Iterations that are allowed where ``max_iterations`` sets no limit."""
-        return MOST_STEPS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Set up a run; a start is not used."""

@@ -23,15 +23,14 @@ import numpy as np
 from implicit_bias.certificate import Status, certify, primal_bound
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import all_rows, equal_alpha, grouped_rows, row_index, worst_rows
-from implicit_bias.solvers.base import Candidate, Start, Tolerances
+from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
-from implicit_bias.solvers.scaled_problem import peak_memory
+from implicit_bias.solvers.scaled_problem import TINY, peak_memory
 from implicit_bias.validation import Array
 
 MAX_ROUNDS = 100
-TINY = float(np.finfo(np.float64).tiny)
 FIRST_SIZE = 800
 # In one round S gains at most this share of its size, or FIRST_SIZE if that is more.
 GROWTH = 0.5
@@ -50,15 +49,8 @@ class PairSet(NativeSolver):
     first_iteration: ClassVar[int] = 1
     takes_classes: ClassVar[bool] = True
 
-    @property
-    def name(self) -> str:
-        """What `solve` calls it."""
-        return "working-set"
-
-    @property
-    def own_limit(self) -> int:
-        """Rounds, at most."""
-        return MAX_ROUNDS
+    name: ClassVar[str] = "working-set"
+    own_limit: ClassVar[int] = MAX_ROUNDS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits.
@@ -142,7 +134,7 @@ class _PairSetRun(Run):
         scale = inside if problem.hard_margin and inside > 0 else 1.0
         self._margins = self._margins / scale
         norms = problem.group_norms(candidate.coef) / scale
-        self.warm = _Warm(candidate.alpha, norms, np.asarray(candidate.intercept) / scale)
+        self.warm = WarmStart(candidate.alpha, norms, np.asarray(candidate.intercept) / scale)
 
     def advance(self, alpha: Array) -> bool:
         """Choose the next working set, from alpha of all pairs: whether it is another one."""
@@ -172,12 +164,3 @@ class _PairSetRun(Run):
     def _margins_of(self, coef: Array, intercept: float | Array) -> Array:
         margins = self.problem.pair_margins(self.problem.decision(coef), intercept)
         return np.asarray(margins[self.samples, self.rivals])
-
-
-@dataclass(frozen=True, eq=False)
-class _Warm:
-    """Where the next round starts."""
-
-    alpha: Array
-    group_scale: Array
-    intercept: Array

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, certify, primal_bound
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import Candidate, Start
+from implicit_bias.solvers.base import Candidate, Start, WarmStart
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import TINY, peak_memory
-from implicit_bias.validation import Array
 
 MAX_ROUNDS = 100
 FIRST_SIZE = 1000
@@ -172,18 +171,9 @@ class _WorkingSetRun(Run):
         self.samples = np.sort(samples)
         self._stays[worst] = self._has_left[worst]
         self._has_left[np.setdiff1d(old, keep)] = True
-        self.warm = _Warm(self._alpha[self.samples], self._group_norms, self._intercept)
+        self.warm = WarmStart(self._alpha[self.samples], self._group_norms, self._intercept)
         complete = len(worst) == len(violators) or room > 0
         return not np.array_equal(old, self.samples), complete
-
-
-@dataclass(frozen=True, eq=False)
-class _Warm:
-    """Where the next round starts."""
-
-    alpha: Array
-    group_scale: Array
-    intercept: float | Array
 
 
 def _spread(problem: MarginProblem) -> NDArray[np.int64]:
