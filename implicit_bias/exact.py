@@ -93,7 +93,7 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     >>> bounds.lower, bounds.upper
     (1.0, 1.0)
     """
-    if problem.classes is not None or problem.norm is not problem.gate_norm:
+    if not problem.is_binary_group_lasso:
         raise ValueError(
             "bounds in rational numbers are those of two classes and of the group norm of gate "
             "columns: use certify"

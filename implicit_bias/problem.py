@@ -253,6 +253,11 @@ class MarginProblem:
         return shape if self.classes is None else (self.classes, *shape)
 
     @property
+    def is_binary_group_lasso(self) -> bool:
+        """Whether there are two classes, and the norm is that of groups of gate columns."""
+        return self.classes is None and self.norm is self.gate_norm
+
+    @property
     def alpha_shape(self) -> tuple[int, ...]:
         """Shape of dual variables: (N,), or (N, K) with many classes."""
         return (self.n_samples,) if self.classes is None else (self.n_samples, self.classes)

@@ -56,7 +56,7 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     >>> choose_solver(problem)
     'interior-point'
     """
-    if problem.classes is not None or problem.norm is not problem.gate_norm:
+    if not problem.is_binary_group_lasso:
         return _choose_for_norm(problem)
     if start is not None:
         return "active-set"
@@ -94,7 +94,7 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     precision all digits of small problems. CVXPY's solvers are the last resort for larger ones, if
     they solve them in seconds.
     """
-    if problem.classes is not None or problem.norm is not problem.gate_norm:
+    if not problem.is_binary_group_lasso:
         last: tuple[SolverName, ...] = ("clarabel", "scs")
         return tuple(name for name in last if name != failed)
     features, samples = count_features(problem), problem.n_samples

@@ -135,13 +135,13 @@ class CvxpySolver(Solver):
                 "brings ECOS, and the others come with cvxpy"
             )
         quadratic = problem.hard_margin and problem.n_groups == 1
-        quadratic = quadratic and problem.classes is None and problem.norm is problem.gate_norm
+        quadratic = quadratic and problem.is_binary_group_lasso
         if not (quadratic or backend.cones):
             raise ValueError(
                 "OSQP solves quadratic programs only: one group and a hard margin (C=inf); "
                 "choose another solver for this problem"
             )
-        if problem.classes is not None or problem.norm is not problem.gate_norm:
+        if not problem.is_binary_group_lasso:
             return self._any_norm(problem, backend)
         factor, pose = FORMULATIONS[self.formulation]
         factors = [factor(problem, g) for g in range(problem.n_groups)]

@@ -31,7 +31,7 @@ margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
@@ -66,10 +66,7 @@ SLACK_SHARE = 0.1
 class LinearProgram(Solver):
     """HiGHS on a working set; ``max_iterations`` counts rounds."""
 
-    @property
-    def name(self) -> str:
-        """What `solve` calls it."""
-        return "highs"
+    name: ClassVar[str] = "highs"
 
     def run(
         self,

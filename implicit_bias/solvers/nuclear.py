@@ -76,15 +76,8 @@ class NuclearInteriorPoint(NativeSolver):
 
     rows: Rows | None = None
 
-    @property
-    def name(self) -> str:
-        """What `solve` calls it."""
-        return "interior-point"
-
-    @property
-    def own_limit(self) -> int:
-        """Newton steps, at most."""
-        return MAX_ITERATIONS
+    name: ClassVar[str] = "interior-point"
+    own_limit: ClassVar[int] = MAX_ITERATIONS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the matrices of order P.
