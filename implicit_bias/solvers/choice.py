@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from implicit_bias.norms import Nuclear
+from implicit_bias.norms import Nuclear, Spectral
 from implicit_bias.options import SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
@@ -22,6 +22,8 @@ INTERIOR_POINT_LIMIT = 3000
 FEW_PAIRS = 1000
 # With this many samples, and this many of them a feature, factors of the features are cheaper.
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
+# With classes and a norm of matrices, factors of the features are cheaper up to so many of them.
+MATRIX_FEATURES = 1500
 # Where a method failed, others are tried up to this many features, and entries of the features.
 MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
 # In multiple precision up to this many entries, and this many of samples or features.
@@ -71,13 +73,18 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     groups = problem.norm.partition(problem.norm_shape)
     euclidean = problem.metric is not None or (groups is not None and groups.inner == "l2")
     if not euclidean:
-        if problem.norm == Nuclear() and problem.classes is not None and problem.hard_margin:
-            return "working-set"
+        if problem.classes is not None and problem.norm in (Nuclear(), Spectral()):
+            return "feature-space" if _matrix_features(problem) <= MATRIX_FEATURES else "working-set"
         return "clarabel" if groups is None else "highs"
     if problem.classes is None:
         return choose_solver(group_form(problem))
     n_pairs = problem.n_samples * (problem.classes - 1)
     return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
+
+
+def _matrix_features(problem: MarginProblem) -> int:
+    """Order of the system in the space of the features, with many classes: (K - 1) M' D."""
+    return ((problem.classes or 2) - 1) * problem.plain_gates.shape[1] * problem.X.shape[1]
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -95,6 +102,7 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     they solve them in seconds.
     """
     if not problem.is_binary_group_lasso:
+        native: tuple[SolverName, ...] = ("feature-space", "working-set")
         last: tuple[SolverName, ...] = ("clarabel", "scs")
         return tuple(name for name in last if name != failed)
     features, samples = count_features(problem), problem.n_samples

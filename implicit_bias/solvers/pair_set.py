@@ -21,12 +21,13 @@ from typing import ClassVar
 import numpy as np
 
 from implicit_bias.certificate import Status, certify, primal_bound
+from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import all_rows, equal_alpha, grouped_rows, row_index, worst_rows
+from implicit_bias.rows import equal_alpha, grouped_rows, row_index, worst_rows
 from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
+from implicit_bias.solvers.matrix_norms import PairSpace, is_matrix_norm, matrix_features
 from implicit_bias.solvers.scaled_problem import TINY, peak_memory
 from implicit_bias.validation import Array
 
@@ -81,8 +82,31 @@ class _PairSetRun(Run):
             alpha[: len(start.alpha)] = start.alpha
         self._margins = self._margins_of(problem.dual_vectors(alpha), problem.no_offset)
         self.pairs = worst_rows(self._margins, self.samples, np.inf, FIRST_SIZE)
+        self._near: Answer | None = None
+        if is_matrix_norm(problem):
+            self._begin_with_euclidean()
         self._has_left = np.zeros(len(self.samples), dtype=bool)
         self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
+
+    def _begin_with_euclidean(self) -> None:
+        """Take the pairs that are near the margin of the Euclidean norm, which is solved faster.
+
+        Nearly all support vectors of the nuclear and the spectral norm are among them.
+        """
+        posed = replace(self.problem, norm=L2())
+        tolerances = replace(self._tolerances, gap=max(COARSE_GAP, self._tolerances.gap))
+        found = replace(self._solver, tolerances=tolerances, max_iterations=None).run(posed)
+        margins = self._margins_of(found.coef, found.intercept)
+        smallest = float(margins.min())
+        if self.problem.hard_margin and smallest > 0:
+            margins = margins / smallest
+        elif self.problem.hard_margin:
+            return
+        self._margins = margins
+        # There are hardly more support vectors than features.
+        room = max(FIRST_SIZE, matrix_features(self.problem))
+        near = worst_rows(margins, self.samples, 1.0 + CLEAR_MARGIN, room)
+        self.pairs = near if len(near) else self.pairs
 
     def answer(self) -> Answer:
         """Return what attains the best bounds."""
@@ -134,7 +158,9 @@ class _PairSetRun(Run):
         scale = inside if problem.hard_margin and inside > 0 else 1.0
         self._margins = self._margins / scale
         norms = problem.group_norms(candidate.coef) / scale
-        self.warm = WarmStart(candidate.alpha, norms, np.asarray(candidate.intercept) / scale)
+        intercept = np.asarray(candidate.intercept) / scale
+        self.warm = WarmStart(candidate.alpha, norms, intercept)
+        self._near = Answer(candidate.alpha, candidate.coef / scale, intercept)
 
     def advance(self, alpha: Array) -> bool:
         """Choose the next working set, from alpha of all pairs: whether it is another one."""
@@ -153,10 +179,11 @@ class _PairSetRun(Run):
 
     def _inner(self, tolerances: Tolerances) -> Candidate:
         pairs, device = (self.samples[self.pairs], self.rivals[self.pairs]), self._solver.device
-        if is_nuclear(self.problem):
-            rows = all_rows(self.problem, pairs)
-            nuclear = NuclearInteriorPoint(tolerances=tolerances, device=device, rows=rows)
-            return nuclear.run(self.problem)
+        if is_matrix_norm(self.problem):
+            matrices = PairSpace(
+                tolerances=tolerances, device=device, pairs=pairs, near=self._near
+            )
+            return matrices.run(self.problem)
         rows = grouped_rows(self.problem, pairs)
         inner = InteriorPoint(tolerances=tolerances, device=device, rows=rows)
         return inner.run(self.problem, start=self.warm)
