@@ -43,8 +43,10 @@ Mehrotra's predictor sets the centring; its second-order terms enter the correct
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -53,7 +55,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.certificate import Status, balanced_flow
-from implicit_bias.norms import L2, Nuclear, Spectral
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import row_index
 from implicit_bias.solvers.base import Start
@@ -63,6 +65,7 @@ from implicit_bias.solvers.scaled_problem import Boxes, lift, peak_memory
 from implicit_bias.validation import Array
 
 Integers = NDArray[np.int64]
+_NormOf: TypeAlias = Callable[[Tensor], float]
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.
@@ -89,8 +92,9 @@ RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12)
 
 
 def is_matrix_norm(problem: MarginProblem) -> bool:
-    """Whether these methods take a problem: many classes, the nuclear or the spectral norm."""
-    return problem.classes is not None and problem.norm in (Nuclear(), Spectral())
+    """Whether the space of pairs takes a problem: many classes, one of four norms."""
+    known = (Nuclear(), Spectral(), L1(), LInf())
+    return problem.classes is not None and problem.norm in known
 
 
 def is_one_ball(problem: MarginProblem) -> bool:
@@ -281,15 +285,20 @@ class _Data:
             return torch.tensor(values, device=device)
 
         # Columns orthonormal and orthogonal to 1: coordinates of what sums to 0 over the classes.
-        self.basis = tensor(scipy.linalg.helmert(self.K).T)  # (K, r)
+        # The norms of entries have the classes themselves as coordinates.
+        self.entries = problem.norm in (L1(), LInf())
+        basis = np.eye(self.K) if self.entries else scipy.linalg.helmert(self.K).T
+        self.basis = tensor(basis)  # (K, r)
         self.X = tensor(X) / self.scale
         self.owners, self.place, self.rivals = index(owners), index(place), index(rivals)
         # Places of own class and rival in an array (n, K).
         self._own = self.place * self.K + self.owners[self.place]
         self._rival = self.place * self.K + self.rivals
-        self.spectral = problem.norm == Spectral()
-        r, F = self.K - 1, X.shape[1]
-        self.shape, self.ball_shape = (r, F), (r, F) if is_matrix_norm(problem) else (1, r * F)
+        self.free_t = problem.norm in (Spectral(), LInf())
+        self.norm, self.dual_norm = _norms(problem)
+        r, F = self.basis.shape[1], X.shape[1]
+        self.shape = (r, F)
+        self.ball_shape = (1, r * F) if problem.norm == L2() else (r, F)
         # One class's offset is 0, since only differences count; one without samples has none.
         present = np.unique(problem.owners)[: -1 if problem.intercept else 0]
         self._offset_classes = present
@@ -301,6 +310,7 @@ class _Data:
         self.boxes = Boxes() if problem.hard_margin else Boxes(self.place)
         self.n_boxes = 0 if problem.hard_margin else len(used)
         self._gram: Tensor | None = None
+        self._touching: list[tuple[Tensor, Tensor, Tensor, Tensor]] | None = None
         self._members = [torch.nonzero(self.owners == k)[:, 0] for k in range(self.K)]
 
     @property
@@ -328,6 +338,40 @@ class _Data:
         """Phi zeta, (P,)."""
         scores = (self.X @ (self.basis @ zeta.reshape(self.shape)).T).reshape(-1)
         return scores[self._own] - scores[self._rival]
+
+    def multipliers(self, X: Tensor, t: Tensor, other: Tensor, mu: float) -> tuple[Tensor, Tensor]:
+        """Return R and T near the boundary of the ball, where R takes X / t to the other matrix."""
+        if self.entries:
+            T = torch.stack([t - X, t + X])
+            parts = torch.stack([other.clamp(min=0.0), (-other).clamp(min=0.0)])
+            return parts + mu / T, T
+        T = t * torch.eye(len(X)).to(X) - X @ X.T / t
+        size, turned = torch.linalg.eigh(other @ other.T)
+        root = size.clamp(min=0.0).sqrt()
+        root = root / root.sum() if self.free_t else root
+        R = (turned * root) @ turned.T + mu * torch.linalg.inv(T)
+        return _symmetric(R), _symmetric(T)
+
+    def ball(self, point: _Point) -> _Ball:
+        """Return the ball of the norm at an iterate."""
+        return _EntryBall(point) if self.entries else _MatrixBall(point)
+
+    def masked(self, k: Tensor) -> Tensor:
+        """Phi diag(k) Phi', (P, P), of k (K, F): class by class, of the pairs that touch it."""
+        if self._touching is None:
+            self._touching = []
+            for c in range(self.K):
+                own = self.owners[self.place] == c
+                index = torch.nonzero(own | (self.rivals == c))[:, 0]
+                sign = torch.where(own[index], 1.0, -1.0).to(k)
+                samples, place = torch.unique(self.place[index], return_inverse=True)
+                self._touching.append((index, sign, samples, place))
+        whole = k.new_zeros(len(self.place), len(self.place))
+        for of_class, (index, sign, samples, place) in zip(k, self._touching, strict=True):
+            X = self.X[samples] * of_class.sqrt()
+            gram = (X @ X.T)[place[:, None], place] * (sign[:, None] * sign)
+            whole[index[:, None], index] += gram
+        return whole
 
     def products(self, V: Tensor) -> Tensor:
         """V x_p, (P, r)."""
@@ -392,6 +436,38 @@ class _Data:
         return found
 
 
+def _norms(problem: MarginProblem) -> tuple[_NormOf, _NormOf]:
+    """Return Omega and Omega_* of matrices in the shape of the ball."""
+    kinds: dict[Norm, tuple[_NormOf, _NormOf]] = {
+        L1(): (_total, _largest),
+        LInf(): (_largest, _total),
+        L2(): (_euclidean, _euclidean),
+        Nuclear(): (_nuclear, _spectral),
+        Spectral(): (_spectral, _nuclear),
+    }
+    return kinds[problem.norm]
+
+
+def _total(A: Tensor) -> float:
+    return float(A.abs().sum())
+
+
+def _largest(A: Tensor) -> float:
+    return float(A.abs().max())
+
+
+def _euclidean(A: Tensor) -> float:
+    return float(A.norm())
+
+
+def _nuclear(A: Tensor) -> float:
+    return float(torch.linalg.matrix_norm(A, "nuc"))
+
+
+def _spectral(A: Tensor) -> float:
+    return float(torch.linalg.matrix_norm(A, 2))
+
+
 def _weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
     """X' diag(w) X for each column w of weights (n, k): (k, F, F)."""
     n, F = X.shape
@@ -414,7 +490,7 @@ class _Point:
 
     @property
     def n_pairs(self) -> int:
-        return len(self.alpha) + len(self.w) + len(self.R)
+        return len(self.alpha) + len(self.w) + (len(self.R) if self.R.ndim == 2 else self.R.numel())
 
     def complementarity(self) -> float:
         """Mean of the eigenvalues of the complementary products, mu."""
@@ -435,6 +511,9 @@ class _Point:
             if len(x)
         ]
         for X, dX in ((self.R, step.R), (self.T, step.T)):
+            if X.ndim > 2:
+                rates.append(float((-dX / X).max()))
+                continue
             L = _cholesky(X)
             half = torch.linalg.solve_triangular(L, dX, upper=False)
             whole = torch.linalg.solve_triangular(L, half.T, upper=False)
@@ -453,23 +532,30 @@ def _cold(data: _Data) -> _Point:
     """Equal alpha, with V half way to the boundary (and to C)."""
     alpha = data.X.new_ones(len(data.place))
     V = data.dual_vectors(alpha)
-    kind = "nuc" if data.spectral else 2
-    largest = float(torch.linalg.matrix_norm(V, kind))
+    largest = data.dual_norm(V)
     level = 0.5 / largest if largest > 0 else 1.0
     if data.n_boxes:
         level = min(level, 0.5 * data.C / float(data.boxes.pool(alpha).max()))
     alpha, V = level * alpha, level * V
     total = 10.0 * float(alpha.sum())
-    eye = torch.eye(len(V)).to(V)
     one = data.X.new_ones(1)
     w = (data.C - data.boxes.pool(alpha))[: data.n_boxes]
-    if data.spectral:
-        largest = float(torch.linalg.matrix_norm(V, 2))
-        Y = V * (0.5 / largest if largest > 0 else 0.0)
-        R = 2.0 * eye / (len(eye) + float((Y * Y).sum()))
-        X, t, T = total * Y, total * one, total * (eye - Y @ Y.T)
+    X, t = V, one
+    if data.free_t:
+        largest = data.norm(V)
+        X, t = V * (0.5 * total / largest if largest > 0 else 0.0), total * one
+    if data.entries:
+        T = torch.stack([t - X, t + X])
+        R = torch.full_like(T, total / X.numel())
+        if data.free_t:  # V = R_0 - R_1 and sum of R = 1
+            share = 0.5 * (1.0 - data.dual_norm(V)) / X.numel()
+            R = torch.stack([V.clamp(min=0.0), (-V).clamp(min=0.0)]) + share
     else:
-        X, t, T, R = V, one, eye - V @ V.T, total / len(eye) * eye
+        eye = torch.eye(len(V)).to(V)
+        T = t * eye - X @ X.T / t
+        R = total / len(eye) * eye
+        if data.free_t:
+            R = 2.0 * eye / (len(eye) + float((X * X).sum() / t**2))
     return _Point(
         alpha=alpha,
         s=torch.ones_like(alpha),
@@ -486,37 +572,29 @@ def _cold(data: _Data) -> _Point:
 def _warm(data: _Data, near: Answer) -> _Point:
     """Move the answer of a similar problem into the interior, on the central path of its gap."""
     alpha, zeta, b = data.of_answer(near)
-    kinds = ("nuc", 2) if data.spectral else (2, "nuc")
 
     def inside(alpha: Tensor) -> Tensor:
-        V = data.dual_vectors(alpha)
-        largest = float(torch.linalg.matrix_norm(V, kinds[0]))
+        largest = data.dual_norm(data.dual_vectors(alpha))
         if data.n_boxes:
             largest = max(largest, float(data.boxes.pool(alpha).max()) / data.C)
         return alpha * (WARM_SHARE / largest) if largest > 0 else alpha
 
     alpha = inside(alpha)
     excess = data.margins(zeta) + data.E @ b - 1.0
-    lower, norm = float(alpha.sum()), float(torch.linalg.matrix_norm(zeta, kinds[1]))
+    lower, norm = float(alpha.sum()), data.norm(zeta)
     if not (lower > 0 and norm > 0):
         return _cold(data)
     # What violations cost, at the price of the dearest pair.
     upper = norm + float(alpha.max()) * float((-excess).clamp(min=0.0).sum())
     gap = min(max(upper / lower - 1.0, LEAST_WARM), 1.0)
-    mu = gap * lower / (len(alpha) + data.n_boxes + len(zeta))
+    mu = gap * lower / (len(alpha) + data.n_boxes + (2 * zeta.numel() if data.entries else len(zeta)))
     floor = float(alpha.mean()) * gap
     alpha = inside(torch.maximum(alpha, mu / excess.clamp(min=mu / floor)))
     w = (data.C - data.boxes.pool(alpha))[: data.n_boxes]
     V, one = data.dual_vectors(alpha), alpha.new_ones(1)
-    # Of the two matrices the one outside of the ball is R times the other, on the ball's boundary.
-    X, other = (zeta, V) if data.spectral else (V, zeta)
-    t = one * norm / WARM_SHARE if data.spectral else one
-    T = t * torch.eye(len(X)).to(X) - X @ X.T / t
-    size, turned = torch.linalg.eigh(other @ other.T)
-    root = size.clamp(min=0.0).sqrt()
-    if data.spectral:
-        root = root / root.sum()
-    R = (turned * root) @ turned.T + mu * torch.linalg.inv(T)
+    X, other = (zeta, V) if data.free_t else (V, zeta)
+    t = one * norm / WARM_SHARE if data.free_t else one
+    R, T = data.multipliers(X, t, other, mu)
     return _Point(
         alpha=alpha,
         s=torch.maximum(excess, mu / alpha),
@@ -524,8 +602,8 @@ def _warm(data: _Data, near: Answer) -> _Point:
         xi=torch.maximum(data.boxes.largest(-excess)[: len(w)], mu / w),
         X=X,
         t=t,
-        R=_symmetric(R),
-        T=_symmetric(T),
+        R=R,
+        T=T,
         b=b,
     )
 
@@ -543,13 +621,11 @@ class _View:
         if balanced and len(self.imbalance):
             self.alpha = data.balanced(p.alpha)
             of_bound = data.dual_vectors(self.alpha)
-        self.zeta = p.X if data.spectral else p.R @ p.X
+        self.zeta = p.X if data.free_t else data.ball(p).value
         margins = data.margins(self.zeta) + data.E @ p.b
         self.residual = 1.0 + p.s - data.boxes.lift(p.xi) - margins
         total = float(self.alpha.sum())
-        kinds = ("nuc", 2) if data.spectral else (2, "nuc")
-        largest = float(torch.linalg.matrix_norm(of_bound, kinds[0]))
-        norm = float(torch.linalg.matrix_norm(self.zeta, kinds[1]))
+        largest, norm = data.dual_norm(of_bound), data.norm(self.zeta)
         growth = 1.0 / largest if largest > 0 else np.inf
         self.gordan_ratio = float(self.alpha @ data.norms) * growth if balanced else 0.0
         if data.n_boxes:
@@ -571,20 +647,101 @@ class _Direction:
     U: Tensor
 
 
-class _Ball:
-    """The slack T = t I - X X' / t and its multiplier R at one iterate, with their scaling."""
+@dataclass(frozen=True)
+class _Terms:
+    """Right-hand sides of a ball: what the other matrix and t's equation change by without U, t."""
+
+    other: Tensor
+    of_t: float
+    slack: Tensor
+    fixed: Tensor
+
+
+class _Ball(ABC):
+    """The ball around X of radius t at one iterate, with its multiplier R.
+
+    Attributes
+    ----------
+    Y : Tensor of shape (r, F)
+        Of dX = U + Y dt.
+    pull : Tensor of shape (r, F)
+        The other matrix changes by K U - pull dt.
+    value : Tensor of shape (r, F)
+        The other matrix.
+    tau : float
+        The curvature in t.
+    """
+
+    Y: Tensor
+    pull: Tensor
+    value: Tensor
+    tau: float
+
+    @abstractmethod
+    def other(self, U: Tensor) -> Tensor:
+        """K U."""
+
+    @abstractmethod
+    def matrix(self) -> Tensor:
+        """K, for U in C order: (r F, r F)."""
+
+    @abstractmethod
+    def in_pairs(self, data: _Data) -> tuple[Tensor, Tensor, Tensor]:
+        """What K, or K^-1 with a free t, is for pairs: a matrix, border (P, q) and its slack (q,).
+
+        Phi K Phi' is the matrix plus border diag(1 / slack) border'. With a free t the slack is
+        that of t, and the border is left to the caller.
+        """
+
+    @abstractmethod
+    def compliance(self, pull: Tensor) -> Tensor:
+        """K^-1 of (r, F), after `in_pairs`."""
+
+    @abstractmethod
+    def terms(self, mu: float, predictor: _Direction | None) -> _Terms:
+        """Right-hand sides of a step to mu, with the predictor's second-order terms."""
+
+    @abstractmethod
+    def change(self, terms: _Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+        """Changes of R and T."""
+
+
+class _MatrixBall(_Ball):
+    """T = t I - X X' / t and R of order r; see the module's head."""
 
     def __init__(self, point: _Point) -> None:
-        left, right = _cholesky(point.R), _cholesky(point.T)
-        self.inverse = torch.cholesky_inverse(right)  # of T
+        self.point = point
+        self.R, self.X, self.t, self.T = point.R, point.X, float(point.t), point.T
+        self.Y = point.X / self.t
+        self.value = self.R @ self.Y
+
+    @cached_property
+    def G(self) -> Tensor:
+        left, right = _cholesky(self.R), _cholesky(self.T)
         _, size, turn = torch.linalg.svd(right.T @ left)
         half = left @ turn.T / size.sqrt()
-        self.G = half @ half.T
-        self.R, self.t, self.T = point.R, float(point.t), point.T
-        self.Y = point.X / self.t
-        self.GY = self.G @ self.Y
-        self.rest = torch.eye(len(self.R)).to(self.R) - self.Y @ self.Y.T
-        self.with_t = self.G @ self.rest @ self.G
+        return half @ half.T
+
+    @cached_property
+    def GY(self) -> Tensor:
+        return self.G @ self.Y
+
+    @cached_property
+    def rest(self) -> Tensor:
+        """I - Y Y'."""
+        return torch.eye(len(self.R)).to(self.R) - self.Y @ self.Y.T
+
+    @cached_property
+    def with_t(self) -> Tensor:
+        return self.G @ self.rest @ self.G
+
+    @cached_property
+    def pull(self) -> Tensor:  # type: ignore[override]
+        return self.with_t @ self.Y
+
+    @cached_property
+    def tau(self) -> float:  # type: ignore[override]
+        return 0.5 * float((self.with_t * self.rest).sum())
 
     def sides(self, U: Tensor) -> Tensor:
         """U Y' + Y U'."""
@@ -592,17 +749,101 @@ class _Ball:
         return product + product.T
 
     def other(self, U: Tensor) -> Tensor:
-        """K U."""
         return self.R @ U / self.t + self.G @ self.sides(U) @ self.GY
 
     def matrix(self) -> Tensor:
-        """K, for U in C order: (b F, b F)."""
         b, F = self.Y.shape
         whole = torch.einsum("ij,fg->ifjg", self.G, self.Y.T @ self.GY)
         whole = whole + torch.einsum("ig,jf->ifjg", self.GY, self.GY)
         whole = whole.reshape(b * F, b * F)
         torch.einsum("ifjf->ijf", whole.view(b, F, b, F)).add_((self.R / self.t)[:, :, None])
-        return 0.5 * (whole + whole.T)
+        return _symmetric(whole)
+
+    def in_pairs(self, data: _Data) -> tuple[Tensor, Tensor, Tensor]:
+        a = data.a
+        if not data.free_t:
+            g, turned = torch.linalg.eigh(self.G)
+            i, j = torch.triu_indices(len(g), len(g)).to(g.device)
+            twice = torch.where(i == j, 1.0, 2.0**0.5).to(g)
+            b, v = a @ turned, data.products(self.Y) @ turned
+            border = (b[:, i] * v[:, j] + b[:, j] * v[:, i]) * twice  # (P, r (r + 1) / 2)
+            return data.gram * (a @ self.R @ a.T), border, 2.0 / (g[i] * g[j])
+        self.W = torch.linalg.svd(self.Y, full_matrices=False)[2].T  # (F, q): its row space
+        small = _MatrixBall(replace(self.point, X=self.X @ self.W))
+        self.inner = _cholesky(small.matrix())
+        self.outer = self.t * torch.cholesky_inverse(_cholesky(self.R))
+        x = (data.X @ self.W)[data.place]
+        features = (a[:, :, None] * x[:, None, :]).reshape(len(a), -1)
+        half = torch.linalg.solve_triangular(self.inner, features.T, upper=False)
+        A = (data.gram - x @ x.T) * (a @ self.outer @ a.T) + half.T @ half
+        eps = self.tau - float((self.pull * self.compliance(self.pull)).sum())
+        return A, a[:, :0], A.new_full((1,), max(eps, 0.0))
+
+    def compliance(self, pull: Tensor) -> Tensor:
+        inner = pull @ self.W
+        solved = torch.cholesky_solve(inner.reshape(-1, 1), self.inner).reshape(inner.shape)
+        return self.outer @ (pull - inner @ self.W.T) + solved @ self.W.T
+
+    def terms(self, mu: float, predictor: _Direction | None) -> _Terms:
+        t, R, eye = self.t, self.R, torch.eye(len(self.R)).to(self.R)
+        slack = t * self.rest - self.T
+        second, along = torch.zeros_like(self.Y), 0.0
+        if predictor is not None:
+            change, U = predictor.change, predictor.U
+            slack = slack - U @ U.T / t
+            second = (change.R @ U - R @ U * (change.t / t)) / t
+            along = -0.5 * float((R * (U @ U.T)).sum()) / t**2
+        inverse = torch.cholesky_inverse(_cholesky(self.T))
+        fixed = mu * inverse - R - self.G @ slack @ self.G
+        of_t = 0.5 * float((R * (2.0 * eye - self.rest)).sum()) - 1.0
+        of_t += 0.5 * float((fixed * self.rest).sum()) - along
+        return _Terms(fixed @ self.Y + second, of_t, slack, fixed)
+
+    def change(self, terms: _Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+        sides = self.sides(U)
+        R = terms.fixed - dt * self.with_t + self.G @ sides @ self.G
+        return _symmetric(R), _symmetric(terms.slack + dt * self.rest - sides)
+
+
+class _EntryBall(_Ball):
+    """T = (t - X, t + X) and R entry by entry: the other matrix is R_0 - R_1."""
+
+    def __init__(self, point: _Point) -> None:
+        self.R, self.T = point.R, point.T
+        self.exact = torch.stack([point.t - point.X, point.t + point.X])
+        self.value = self.R[0] - self.R[1]
+        self.Y = torch.zeros_like(self.value)
+        ratio = self.R / self.T
+        self.k, self.pull = ratio[0] + ratio[1], ratio[0] - ratio[1]
+        self.tau = float(self.k.sum())
+        # Of t, once U is eliminated.
+        self.eps = float((4.0 * ratio[0] * ratio[1] / self.k).sum())
+
+    def other(self, U: Tensor) -> Tensor:
+        return self.k * U
+
+    def matrix(self) -> Tensor:
+        return torch.diag(self.k.reshape(-1))
+
+    def in_pairs(self, data: _Data) -> tuple[Tensor, Tensor, Tensor]:
+        A = data.masked(1.0 / self.k if data.free_t else self.k)
+        return A, A[:, :0], self.k.new_full((int(data.free_t),), self.eps)
+
+    def compliance(self, pull: Tensor) -> Tensor:
+        return pull / self.k
+
+    def terms(self, mu: float, predictor: _Direction | None) -> _Terms:
+        at = mu - self.R * self.T
+        if predictor is not None:
+            at = at - predictor.change.R * predictor.change.T
+        slack = self.exact - self.T
+        fixed = (at - self.R * slack) / self.T
+        of_t = float(fixed.sum() + self.R.sum()) - 1.0
+        return _Terms(fixed[0] - fixed[1], of_t, slack, fixed)
+
+    def change(self, terms: _Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+        moved = torch.stack([dt - U, dt + U])
+        return terms.fixed - self.R / self.T * moved, terms.slack + moved
 
 
 class _Newton(ABC):
@@ -610,7 +851,7 @@ class _Newton(ABC):
 
     def __init__(self, data: _Data, point: _Point, view: _View) -> None:
         self.data, self.point, self.view = data, point, view
-        self.ball = _Ball(point)
+        self.ball = data.ball(point)
         self.factor()
 
     @abstractmethod
@@ -618,7 +859,7 @@ class _Newton(ABC):
         """Factorise the system."""
 
     @abstractmethod
-    def nuclear(
+    def of_V(
         self, right: Tensor, fixed: Tensor, missing: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Solve for dalpha, U and db.
@@ -627,45 +868,32 @@ class _Newton(ABC):
         """
 
     @abstractmethod
-    def spectral(
-        self, right: Tensor, of_V: Tensor, of_t: float
+    def of_zeta(
+        self, right: Tensor, first: Tensor, of_t: float
     ) -> tuple[Tensor, Tensor, float, Tensor]:
         """Solve for dalpha, U, dt and db.
 
-        D dalpha + Phi (U + Y dt) + E db = right, K U - with_t Y dt - Phi' dalpha = of_V, and
-        tau dt - <with_t Y, U> - <Y, Phi' dalpha> = of_t.
+        D dalpha + Phi (U + Y dt) + E db = right, K U - pull dt - Phi' dalpha = first, and
+        tau dt - <pull, U> - <Y, Phi' dalpha> = of_t.
         """
-
-    @property
-    def tau(self) -> float:
-        """The curvature in t alone."""
-        return 0.5 * float((self.ball.with_t * self.ball.rest).sum())
 
     def direction(self, mu: float, predictor: _Direction | None = None) -> _Direction:
         """Step towards the central path at mu, with the predictor's second-order terms."""
         data, p, ball, view = self.data, self.point, self.ball, self.view
         at_alpha, at_w = mu - p.alpha * p.s, mu - p.w * p.xi
-        slack = p.t * torch.eye(len(p.R)).to(p.R) - p.X @ p.X.T / p.t - p.T
-        second, along = torch.zeros_like(p.X), 0.0
         if predictor is not None:
-            change, U = predictor.change, predictor.U
-            at_alpha = at_alpha - change.alpha * change.s
-            at_w = at_w - change.w * change.xi
-            slack = slack - U @ U.T / p.t
-            second = (change.R @ U - p.R @ U * (change.t / p.t)) / p.t
-            along = -0.5 * float((p.R * (U @ U.T)).sum()) / ball.t**2
-        fixed = mu * ball.inverse - p.R - ball.G @ slack @ ball.G  # dR without that of U and t
+            at_alpha = at_alpha - predictor.change.alpha * predictor.change.s
+            at_w = at_w - predictor.change.w * predictor.change.xi
+        terms = ball.terms(mu, predictor)
         right = view.residual + at_alpha / p.alpha - data.boxes.lift(at_w / p.w)
-        if data.spectral:
-            missing = view.V - p.R @ ball.Y
-            of_V = missing - fixed @ ball.Y - second
-            of_t = 0.5 * float((p.R * (2.0 * torch.eye(len(p.R)).to(p.R) - ball.rest)).sum()) - 1.0
-            of_t += float((missing * ball.Y).sum()) + 0.5 * float((fixed * ball.rest).sum()) - along
-            alpha, U, dt, b = self.spectral(right, of_V, of_t)
+        if data.free_t:
+            missing = view.V - ball.value
+            of_t = terms.of_t + float((missing * ball.Y).sum())
+            alpha, U, dt, b = self.of_zeta(right, missing - terms.other, of_t)
         else:
-            alpha, U, b = self.nuclear(right, fixed @ ball.Y + second, view.V - p.X)
+            alpha, U, b = self.of_V(right, terms.other, view.V - p.X)
             dt = 0.0
-        sides = ball.sides(U)
+        R, T = ball.change(terms, U, dt)
         pooled = data.boxes.pool(alpha)[: len(p.w)]
         change = _Point(
             alpha=alpha,
@@ -674,8 +902,8 @@ class _Newton(ABC):
             xi=(at_w + p.xi * pooled) / p.w,
             X=U + ball.Y * dt,
             t=torch.full_like(p.t, dt),
-            R=_symmetric(fixed - dt * ball.with_t + ball.G @ sides @ ball.G),
-            T=_symmetric(slack + dt * ball.rest - sides),
+            R=R,
+            T=T,
             b=b,
         )
         return _Direction(change, U)
@@ -686,40 +914,20 @@ class _PairNewton(_Newton):
 
     def factor(self) -> None:
         data, p, ball = self.data, self.point, self.ball
-        a = data.a
-        if data.spectral:
-            W = torch.linalg.svd(ball.Y, full_matrices=False)[2].T  # (F, r): the row space of Y
-            inner = ball.Y @ W
-            self.W, r = W, len(inner)
-            small = replace(p, X=inner * ball.t)
-            self.inner = _cholesky(_Ball(small).matrix())
-            self.outer = ball.t * torch.cholesky_inverse(_cholesky(ball.R))
-            x = (data.X @ W)[data.place]
-            features = (a[:, :, None] * x[:, None, :]).reshape(len(a), r * r)
-            half = torch.linalg.solve_triangular(self.inner, features.T, upper=False)
-            A = (data.gram - x @ x.T) * (a @ self.outer @ a.T) + half.T @ half
-            of_t = self._compliance(ball.with_t @ ball.Y)
-            eps = self.tau - float((ball.with_t @ ball.Y * of_t).sum())
-            self.of_t = data.margins(of_t + ball.Y)
-            border, slack = torch.hstack([self.of_t[:, None], data.E]), [max(eps, 0.0)]
-        else:
-            g, turned = torch.linalg.eigh(ball.G)
-            i, j = torch.triu_indices(len(g), len(g)).to(g.device)
-            twice = torch.where(i == j, 1.0, 2.0**0.5).to(g)
-            b, v = a @ turned, data.products(p.X) @ turned
-            B = (b[:, i] * v[:, j] + b[:, j] * v[:, i]) * twice  # (P, r (r + 1) / 2)
-            A = data.gram * (a @ ball.R @ a.T)
-            border, slack = torch.hstack([B, data.E]), (2.0 / (g[i] * g[j])).tolist()
+        A, border, slack = ball.in_pairs(data)
+        if data.free_t:
+            self.of_pull = ball.compliance(ball.pull)
+            border = data.margins(self.of_pull + ball.Y)[:, None]
         A.diagonal().add_(p.s / p.alpha)
         if data.n_boxes:
             A = data.boxes.added_to(A, p.xi / p.w)
-        self.L, self.border = _cholesky(A), border
-        self.H = torch.linalg.solve_triangular(self.L, border, upper=False)
+        self.L, self.border = _cholesky(A), torch.hstack([border, data.E])
+        self.H = torch.linalg.solve_triangular(self.L, self.border, upper=False)
         schur = self.H.T @ self.H
-        schur.diagonal()[: len(slack)] += schur.new_tensor(slack)
+        schur.diagonal()[: len(slack)] += slack
         self.schur = _cholesky(schur) if len(schur) else schur
 
-    def nuclear(
+    def of_V(
         self, right: Tensor, fixed: Tensor, missing: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         n = self.border.shape[1] - self.data.E.shape[1]
@@ -728,23 +936,17 @@ class _PairNewton(_Newton):
         alpha, y = self._solve(right - self.data.margins(fixed), c)
         return alpha, self.data.dual_vectors(alpha) + missing, y[n:]
 
-    def spectral(
-        self, right: Tensor, of_V: Tensor, of_t: float
+    def of_zeta(
+        self, right: Tensor, first: Tensor, of_t: float
     ) -> tuple[Tensor, Tensor, float, Tensor]:
         data, ball = self.data, self.ball
-        moved = self._compliance(of_V)
-        along = of_t + float((ball.with_t @ ball.Y * moved).sum())
+        moved = ball.compliance(first)
+        along = of_t + float((ball.pull * moved).sum())
         c = torch.cat([right.new_full((1,), -along), self.view.imbalance])
         alpha, y = self._solve(right - data.margins(moved), c)
         dt = float(y[0])
-        pull = data.dual_vectors(alpha) + dt * (ball.with_t @ ball.Y) + of_V
-        return alpha, self._compliance(pull), dt, y[1:]
-
-    def _compliance(self, pull: Tensor) -> Tensor:
-        """K^-1 of a matrix (r, F)."""
-        inner = pull @ self.W
-        solved = torch.cholesky_solve(inner.reshape(-1, 1), self.inner).reshape(inner.shape)
-        return self.outer @ (pull - inner @ self.W.T) + solved @ self.W.T
+        pull = data.dual_vectors(alpha) + dt * ball.pull + first
+        return alpha, ball.compliance(pull), dt, y[1:]
 
     def _solve(self, right: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """A dalpha + border y = right, border' dalpha - slack y = c."""
@@ -766,7 +968,7 @@ class _FeatureNewton(_Newton):
         if data.n_boxes:
             self.shares = 1.0 / (p.w / p.xi + data.boxes.pool(self.h))
         self.extra = data.E
-        if data.spectral:
+        if data.free_t:
             self.extra = torch.hstack([data.margins(ball.Y)[:, None], data.E])
             inner = ball.matrix()
         else:
@@ -775,10 +977,9 @@ class _FeatureNewton(_Newton):
         n, q = len(inner), self.extra.shape[1]
         self.stiffness = inner.new_zeros(n + q, n + q)  # of (U, t, b) or (zeta, b)
         self.stiffness[:n, :n] = inner
-        if data.spectral:
-            pull = (ball.with_t @ ball.Y).reshape(-1)
-            self.stiffness[:n, n] = self.stiffness[n, :n] = -pull
-            self.stiffness[n, n] = self.tau
+        if data.free_t:
+            self.stiffness[:n, n] = self.stiffness[n, :n] = -ball.pull.reshape(-1)
+            self.stiffness[n, n] = ball.tau
         H = self.stiffness.clone()
         H[:n, :n] += data.normal_matrix(self.h, self.shares)
         for k, column in enumerate(self.extra.T):
@@ -789,19 +990,19 @@ class _FeatureNewton(_Newton):
             H[n:, n + k] += self.extra.T @ weighted
         self.L = _cholesky(H)
 
-    def nuclear(
+    def of_V(
         self, right: Tensor, fixed: Tensor, missing: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         first = missing.reshape(-1) + self._over_K(fixed)
         alpha, zeta, b = self._solve(right, first, -self.view.imbalance)
         return alpha, self._over_K(zeta.reshape(fixed.shape) - fixed).reshape(fixed.shape), b
 
-    def spectral(
-        self, right: Tensor, of_V: Tensor, of_t: float
+    def of_zeta(
+        self, right: Tensor, first: Tensor, of_t: float
     ) -> tuple[Tensor, Tensor, float, Tensor]:
         more = torch.cat([right.new_full((1,), of_t), -self.view.imbalance])
-        alpha, U, y = self._solve(right, of_V.reshape(-1), more)
-        return alpha, U.reshape(of_V.shape), float(y[0]), y[1:]
+        alpha, U, y = self._solve(right, first.reshape(-1), more)
+        return alpha, U.reshape(first.shape), float(y[0]), y[1:]
 
     def _over_K(self, values: Tensor) -> Tensor:
         return torch.cholesky_solve(values.reshape(-1, 1), self.K)[:, 0]
