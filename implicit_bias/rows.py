@@ -222,14 +222,6 @@ def grouped_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None
     return replace(rows, X=np.ones((len(rows), 1)))
 
 
-def all_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None) -> Rows:
-    """Return pairs as rows for a norm without groups, with the columns of all classes in one."""
-    samples, rivals = row_index(problem) if pairs is None else pairs
-    n_classes = problem.classes or 2
-    groups = np.zeros(n_classes * problem.plain_gates.shape[1], dtype=np.int64)
-    return pair_rows(problem, samples, rivals, n_classes, groups)
-
-
 def group_form(problem: MarginProblem) -> MarginProblem:
     """Return a problem of two classes under a group norm that is the same program.
 

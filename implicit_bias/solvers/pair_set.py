@@ -27,7 +27,7 @@ from implicit_bias.rows import equal_alpha, grouped_rows, row_index, worst_rows
 from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.matrix_norms import PairSpace, is_matrix_norm, matrix_features
+from implicit_bias.solvers.norm_path import NormInteriorPoint, class_features, has_ball
 from implicit_bias.solvers.scaled_problem import TINY, peak_memory
 from implicit_bias.validation import Array
 
@@ -83,7 +83,7 @@ class _PairSetRun(Run):
         self._margins = self._margins_of(problem.dual_vectors(alpha), problem.no_offset)
         self.pairs = worst_rows(self._margins, self.samples, np.inf, FIRST_SIZE)
         self._near: Answer | None = None
-        if is_matrix_norm(problem):
+        if has_ball(problem):
             self._begin_with_euclidean()
         self._has_left = np.zeros(len(self.samples), dtype=bool)
         self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
@@ -104,7 +104,7 @@ class _PairSetRun(Run):
             return
         self._margins = margins
         # There are hardly more support vectors than features.
-        room = max(FIRST_SIZE, matrix_features(self.problem))
+        room = max(FIRST_SIZE, class_features(self.problem))
         near = worst_rows(margins, self.samples, 1.0 + CLEAR_MARGIN, room)
         self.pairs = near if len(near) else self.pairs
 
@@ -179,8 +179,8 @@ class _PairSetRun(Run):
 
     def _inner(self, tolerances: Tolerances) -> Candidate:
         pairs, device = (self.samples[self.pairs], self.rivals[self.pairs]), self._solver.device
-        if is_matrix_norm(self.problem):
-            matrices = PairSpace(
+        if has_ball(self.problem):
+            matrices = NormInteriorPoint(
                 tolerances=tolerances, device=device, pairs=pairs, near=self._near
             )
             return matrices.run(self.problem)
