@@ -138,8 +138,8 @@ class Ball(ABC):
     def in_pairs(self, data: ClassPairs) -> tuple[Tensor, Tensor, Tensor]:
         """Return K, or K^-1 with a free t, as pairs see it: a matrix, a border and its slack.
 
-        Phi K Phi' is the matrix (P, P) plus border (P, q) diag(1 / slack) border'. With a free t the slack is
-        that of t, and the border is left to the caller.
+        Phi K Phi' is the matrix (P, P) plus border (P, q) diag(1 / slack) border'. With a free t
+        the slack is that of t, and the border is left to the caller.
         """
 
     @abstractmethod

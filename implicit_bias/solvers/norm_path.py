@@ -36,10 +36,10 @@ With U = dX - Y dt the other matrix changes by
 
 and D = diag(s / alpha) + the blocks xi / w of the samples takes dalpha to changes of the margins.
 So a Newton step needs D + Phi K Phi' (X = V) or D + Phi K^-1 Phi' (X = zeta) in the space of the
-pairs, and K^-1 + Phi' D^-1 Phi or K + Phi' D^-1 Phi in that of the features: whichever is smaller. In the
-space of the pairs Phi (A (x) I) Phi' is the mask (a A a') o (x x'), and what K adds to it has the
-rank r (r + 1) / 2 (a border of the system, because it grows like 1 / mu) or, inverted, r^2: K
-differs from R / t only in the row space of Y.
+pairs, and K^-1 + Phi' D^-1 Phi or K + Phi' D^-1 Phi in that of the features: whichever is smaller.
+There Phi (A (x) I) Phi' is the mask (a A a') o (x x') in the space of the pairs; what K adds has
+the rank r (r + 1) / 2 (a border of the system, because it grows like 1 / mu) or, inverted, r^2: K
+differs from R / t only in the row space of Y. With l1 and l_inf K is diagonal.
 
 Mehrotra's predictor sets the centring; its second-order terms enter the corrector.
 """
@@ -86,6 +86,8 @@ CENTRING_FLOOR = 0.2
 AIM = 0.9
 # After this many steps without progress in the gap, stagnation is attributed to rounding.
 PATIENCE = 12
+# Up to so many pairs the Euclidean norm is asked whether they are separable.
+MOST_PAIRS = 3000
 # Alpha are repaired, to obey E' alpha = 0 exactly, where they lack no more than this share.
 BALANCE = 1e-3
 # Times that a solution in the space of the features is computed again from what it lacks.
@@ -163,8 +165,8 @@ class NormFeatureSpace(NativeSolver):
         euclidean = problem.classes is not None and problem.norm == L2()
         if not (euclidean or has_ball(problem)):
             raise ValueError(
-                "this method takes many classes under the nuclear or spectral norm, l1, l2 or linf, "
-                f"not {problem.norm!r}: choose solver='auto'"
+                "this method takes many classes under the nuclear or spectral norm, l1, l2 or "
+                f"linf, not {problem.norm!r}: choose solver='auto'"
             )
         order, K = class_features(problem), problem.classes or 2
         self.check_memory(8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K)))
@@ -238,6 +240,8 @@ class _CentralPath(Run):
 
     def _by_another_norm(self) -> Status:
         """Ask with the Euclidean norm whether the pairs are separable: no norm changes that."""
+        if len(self._pairs[0]) > MOST_PAIRS:  # a working set of pairs asks first
+            return Status.NUMERICAL_TROUBLE
         posed = replace(self._problem, norm=L2())
         inner = InteriorPoint(
             tolerances=self._tolerances,

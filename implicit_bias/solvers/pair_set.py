@@ -83,30 +83,34 @@ class _PairSetRun(Run):
         self._margins = self._margins_of(problem.dual_vectors(alpha), problem.no_offset)
         self.pairs = worst_rows(self._margins, self.samples, np.inf, FIRST_SIZE)
         self._near: Answer | None = None
-        if has_ball(problem):
-            self._begin_with_euclidean()
+        self._separable = not has_ball(problem) or self._begin_with_euclidean()
         self._has_left = np.zeros(len(self.samples), dtype=bool)
         self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
 
-    def _begin_with_euclidean(self) -> None:
+    def _begin_with_euclidean(self) -> bool:
         """Take the pairs that are near the margin of the Euclidean norm, which is solved faster.
 
-        Nearly all support vectors of the nuclear and the spectral norm are among them.
+        Nearly all support vectors of the other norms are among them. Returns whether the pairs may
+        be separable, which no norm changes.
         """
         posed = replace(self.problem, norm=L2())
         tolerances = replace(self._tolerances, gap=max(COARSE_GAP, self._tolerances.gap))
         found = replace(self._solver, tolerances=tolerances, max_iterations=None).run(posed)
+        if found.status is Status.NOT_SEPARABLE:
+            self.best = replace(self.best, alpha=found.alpha)
+            return False
         margins = self._margins_of(found.coef, found.intercept)
         smallest = float(margins.min())
         if self.problem.hard_margin and smallest > 0:
             margins = margins / smallest
         elif self.problem.hard_margin:
-            return
+            return True
         self._margins = margins
         # There are hardly more support vectors than features.
         room = max(FIRST_SIZE, class_features(self.problem))
         near = worst_rows(margins, self.samples, 1.0 + CLEAR_MARGIN, room)
         self.pairs = near if len(near) else self.pairs
+        return True
 
     def answer(self) -> Answer:
         """Return what attains the best bounds."""
@@ -116,6 +120,8 @@ class _PairSetRun(Run):
         """Solve on the working set, and choose the next one, round by round."""
         final = INNER_SHARE * self._tolerances.gap
         inner_gap = max(COARSE_GAP, final)
+        if not self._separable:
+            return Status.NOT_SEPARABLE
         while True:
             feasibility = max(inner_gap, self._tolerances.feasibility)
             tolerances = replace(self._tolerances, gap=inner_gap, feasibility=feasibility)

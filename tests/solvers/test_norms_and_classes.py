@@ -193,7 +193,7 @@ def test_balls_of_samples_that_are_not_separable(norm: str, solver: str) -> None
 @pytest.mark.slow
 @given(
     norm=st.sampled_from(["nuclear", "spectral", "l1", "linf", "l2"]),
-    solver=st.sampled_from(["feature-space", "working-set"]),
+    solver=st.sampled_from(["feature-space", "working-set", "auto"]),
     K=st.integers(2, 5),
     D=st.integers(1, 6),
     soft=st.booleans(),
@@ -212,7 +212,8 @@ def test_balls_of_random_problems(
     posed = max_margin(X, np.arange(20) % 3, norm).norm
     problem = MarginProblem(X, y, ones, zero, C=C, norm=posed, intercept=intercept, classes=K)
     found, known = solve(problem, solver), solve(problem, "clarabel")
-    assert found.status in (Status.OPTIMAL, Status.NOT_SEPARABLE), found.message
+    if solver == "auto" or known.status is Status.OPTIMAL:
+        assert found.status in (Status.OPTIMAL, Status.NOT_SEPARABLE), found.message
     assert found.certificate.lower <= known.certificate.upper * (1 + 1e-12)
     assert found.certificate.upper >= known.certificate.lower * (1 - 1e-12)
 
