@@ -20,6 +20,8 @@ from implicit_bias.validation import as_device
 INTERIOR_POINT_LIMIT = 3000
 # Most pairs are no support vectors, so that a working set of them is smaller early.
 FEW_PAIRS = 1000
+# With so many and a hard margin, passes over all pairs are dear, and few of them matter.
+MANY_PAIRS = 50_000
 # With this many samples, and this many of them a feature, factors of the features are cheaper.
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
 # With many classes and one of these norms, factors of the features are cheaper up to so many.
@@ -80,6 +82,9 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
         return "clarabel" if groups is None else "highs"
     n_pairs = problem.n_samples * (problem.classes - 1)
     features = problem.classes * problem.plain_gates.shape[1] * problem.X.shape[1]
+    if problem.hard_margin and n_pairs > MANY_PAIRS:
+        if euclidean or problem.norm in BALLS:
+            return "working-set"
     if problem.norm == L2() and n_pairs > FEW_PAIRS:
         if features <= min(n_pairs // SAMPLES_A_FEATURE, FEW_FEATURES):
             return "feature-space"

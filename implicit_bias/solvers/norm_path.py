@@ -105,8 +105,8 @@ def class_features(problem: MarginProblem) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormInteriorPoint(NativeSolver):
-    """The native solver of nuclear and spectral norms, l1 and l_inf in the space of the pairs.
+class _NormPath(NativeSolver):
+    """The central path of these norms.
 
     Parameters
     ----------
@@ -121,8 +121,14 @@ class NormInteriorPoint(NativeSolver):
     pairs: tuple[Integers, Integers] | None = None
     near: Answer | None = None
 
-    name: ClassVar[str] = "interior-point"
     own_limit: ClassVar[int] = MAX_ITERATIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormInteriorPoint(_NormPath):
+    """The native solver of nuclear and spectral norms, l1 and l_inf in the space of the pairs."""
+
+    name: ClassVar[str] = "interior-point"
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the matrices of order P.
@@ -139,20 +145,17 @@ class NormInteriorPoint(NativeSolver):
             )
         pairs = row_index(problem) if self.pairs is None else self.pairs
         self.check_memory(peak_memory(len(pairs[0]), problem))
-        return _CentralPath(self, problem, pairs, _PairNewton, self.near)
+        return _CentralPath(self, problem, pairs, _PairNewton)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormFeatureSpace(NativeSolver):
+class NormFeatureSpace(_NormPath):
     """The native solver of those norms and l2 in the space of the features.
 
     Time is linear in the samples: O(N K F^2) a step, and O((K F)^3).
     """
 
-    takes_classes: ClassVar[bool] = True
-
     name: ClassVar[str] = "feature-space"
-    own_limit: ClassVar[int] = MAX_ITERATIONS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features and for matrices of their order.
@@ -170,7 +173,8 @@ class NormFeatureSpace(NativeSolver):
             )
         order, K = class_features(problem), problem.classes or 2
         self.check_memory(8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K)))
-        return _CentralPath(self, problem, row_index(problem), _FeatureNewton)
+        pairs = row_index(problem) if self.pairs is None else self.pairs
+        return _CentralPath(self, problem, pairs, _FeatureNewton)
 
 
 class _CentralPath(Run):
@@ -178,15 +182,15 @@ class _CentralPath(Run):
 
     def __init__(
         self,
-        solver: NormInteriorPoint | NormFeatureSpace,
+        solver: _NormPath,
         problem: MarginProblem,
         pairs: tuple[Integers, Integers],
         newton: type[_Newton],
-        near: Answer | None = None,
     ) -> None:
         self._problem, self._pairs, self._tolerances = problem, pairs, solver.tolerances
         self._best, self._newton = nothing_yet(problem), newton
         self._data = ClassPairs(problem, pairs, torch.device(solver.device))
+        near = solver.near
         self._first = _cold(self._data) if near is None else _warm(self._data, near)
 
     def answer(self) -> Answer:

@@ -15,6 +15,7 @@ early rounds are solved loosely, no pair leaves twice, and the rounds end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -27,7 +28,12 @@ from implicit_bias.rows import equal_alpha, grouped_rows, row_index, worst_rows
 from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.norm_path import NormInteriorPoint, class_features, has_ball
+from implicit_bias.solvers.norm_path import (
+    NormFeatureSpace,
+    NormInteriorPoint,
+    class_features,
+    has_ball,
+)
 from implicit_bias.solvers.scaled_problem import TINY, peak_memory
 from implicit_bias.validation import Array
 
@@ -186,10 +192,10 @@ class _PairSetRun(Run):
     def _inner(self, tolerances: Tolerances) -> Candidate:
         pairs, device = (self.samples[self.pairs], self.rivals[self.pairs]), self._solver.device
         if has_ball(self.problem):
-            matrices = NormInteriorPoint(
-                tolerances=tolerances, device=device, pairs=pairs, near=self._near
-            )
-            return matrices.run(self.problem)
+            few = class_features(self.problem) <= len(self.pairs)
+            method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
+            inside = method(tolerances=tolerances, device=device, pairs=pairs, near=self._near)
+            return inside.run(self.problem)
         rows = grouped_rows(self.problem, pairs)
         inner = InteriorPoint(tolerances=tolerances, device=device, rows=rows)
         return inner.run(self.problem, start=self.warm)
