@@ -208,6 +208,8 @@ def solvers_of(case: Case) -> Iterator[str]:
 
 def answer_of(solver: str, problem: MarginProblem, norm: str, tol: float) -> Row:
     """Return what a solver finds: status, bounds and the method."""
+    coef: Array
+    alpha: Array | None
     match solver:
         case "highs":
             coef, alpha = whole_linear_program(problem, norm)
@@ -250,11 +252,11 @@ def whole_linear_program(problem: MarginProblem, norm: str) -> tuple[Array, Arra
     assert problem.classes is not None
     samples, rivals = row_index(problem)
     P, (N, D), K = len(samples), problem.X.shape, problem.classes
-    A = np.zeros((P, K, D))
+    by_class = np.zeros((P, K, D))
     X = problem.X[samples] / problem.scale
-    A[np.arange(P), problem.owners[samples]] = X
-    A[np.arange(P), rivals] = -X
-    A = A.reshape(P, K * D)
+    by_class[np.arange(P), problem.owners[samples]] = X
+    by_class[np.arange(P), rivals] = -X
+    A: Array = by_class.reshape(P, K * D)
     if norm == "l1":  # zeta = p - m
         A, cost = np.hstack([A, -A]), np.ones(2 * K * D)
         limits, right = A[:0], np.zeros(0)

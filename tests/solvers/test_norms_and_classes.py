@@ -205,7 +205,7 @@ def test_balls_of_random_problems(
     norm: str, solver: str, K: int, D: int, soft: bool, intercept: bool, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    y = np.arange(20) % K
+    y: Any = np.arange(20) % K
     X = 3.0 * rng.normal(size=(K, D))[y] + rng.normal(size=(20, D))
     C = 10.0 ** rng.uniform(-2, 1) if soft else HARD
     ones, zero = np.ones((20, 1)), np.zeros(1, dtype=int)
