@@ -145,7 +145,6 @@ def make_solver(
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
-    from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: NativeSolver) -> NativeSolver:
@@ -166,7 +165,7 @@ def make_solver(
         case "feature-space":
             return native(FeatureSpace)
         case "working-set":
-            return native(WorkingSet if problem.classes is None else PairSet)
+            return native(WorkingSet)
         case "multiprecision":
             return MultiPrecision(
                 tolerances=tolerances, max_iterations=max_iterations, max_memory=max_memory

@@ -8,7 +8,7 @@ iterations, Ctrl-C and the history are the same for all methods.
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias, final
 
 import numpy as np
@@ -65,6 +65,41 @@ class Run(ABC):
         """Return what attains the bounds so far."""
 
 
+def drive(run: Run, limit: int, on_progress: OnProgress, first_iteration: int = 1) -> Candidate:
+    """Run the steps of a method up to a limit, or to Ctrl-C, and return its answer.
+
+    Parameters
+    ----------
+    run : Run
+        The method.
+    limit : int
+        Iterations that are allowed.
+    on_progress : callable
+        Called with the bounds of each iteration.
+    first_iteration : int
+        The number of the first one.
+    """
+    history: list[BoundsAt] = []
+    status = Status.ITERATION_LIMIT
+    steps = run.steps()
+    try:
+        while len(history) < limit:
+            lower, upper = next(steps)
+            history.append(BoundsAt(first_iteration + len(history), lower, upper))
+            on_progress(history[-1])
+    except StopIteration as end:
+        status = end.value
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return Candidate(
+        **vars(run.answer()),
+        status=status,
+        iterations=len(history),
+        history=tuple(history),
+        detail=run.detail,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class NativeSolver(Solver):
     """A solver of this package.
@@ -117,32 +152,12 @@ class NativeSolver(Solver):
                 f"{self.name} takes two classes only: choose solver='auto' for {problem.classes}"
             )
         posed = problem if problem.classes is not None else group_form(problem)
-        run = self.prepare(posed, start)
-        history: list[BoundsAt] = []
-        status = Status.ITERATION_LIMIT
-        steps = run.steps()
-        try:
-            while len(history) < self.limit:
-                lower, upper = next(steps)
-                history.append(BoundsAt(self.first_iteration + len(history), lower, upper))
-                on_progress(history[-1])
-        except StopIteration as end:
-            status = end.value
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        answer = run.answer()
-        if not (np.isfinite(answer.coef).all() and np.isfinite(answer.alpha).all()):
-            answer, status = nothing_yet(problem), Status.NUMERICAL_TROUBLE
-        return Candidate(
-            alpha=answer.alpha,
-            coef=answer.coef.reshape(problem.coef_shape),
-            intercept=answer.intercept,
-            status=status,
-            iterations=len(history),
-            history=tuple(history),
-            detail=run.detail,
-            exact=answer.exact if posed is problem else None,
-        )
+        found = drive(self.prepare(posed, start), self.limit, on_progress, self.first_iteration)
+        if not (np.isfinite(found.coef).all() and np.isfinite(found.alpha).all()):
+            nothing = vars(nothing_yet(problem))
+            return replace(found, status=Status.NUMERICAL_TROUBLE, **nothing)
+        coef = found.coef.reshape(problem.coef_shape)
+        return replace(found, coef=coef, exact=found.exact if posed is problem else None)
 
     @property
     def limit(self) -> int:

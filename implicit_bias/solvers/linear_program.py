@@ -30,25 +30,19 @@ margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status, certify, primal_bound
+from implicit_bias.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, equal_alpha, pair_rows, row_index, rows_of, worst_rows
-from implicit_bias.solvers.base import (
-    BoundsAt,
-    Candidate,
-    OnProgress,
-    Solver,
-    Start,
-    no_report,
-)
+from implicit_bias.rows import Rows, equal_alpha, pair_rows, rows_of, worst_rows
+from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.iteration import Steps, drive
+from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.validation import Array
 
 MAX_ROUNDS = 100
@@ -56,6 +50,8 @@ MAX_ROUNDS = 100
 FIRST_ROWS = 400
 # Columns of the first round, as a multiple of its rows, where columns are generated.
 FIRST_COLUMNS = 2.0
+# What HiGHS calls a program without feasible points.
+INFEASIBLE = 2
 # HiGHS's own tolerances: its smallest ones.
 TOLERANCE = 1e-10
 # A row is violated, and a column missing, beyond this share of the gap tolerance.
@@ -81,42 +77,17 @@ class LinearProgram(Solver):
         ValueError
             A norm that is no sum of maxima over groups.
         """
-        run = _Rounds(problem)
-        history: list[BoundsAt] = []
-        status, limit = Status.ITERATION_LIMIT, self.max_iterations or MAX_ROUNDS
-        slack = SLACK_SHARE * self.tolerances.gap
-        try:
-            while len(history) < limit:
-                solved = run.solve()
-                if solved is not None:
-                    status = solved
-                    break
-                history.append(BoundsAt(1 + len(history), run.lower, run.upper))
-                on_progress(history[-1])
-                if run.upper - run.lower <= self.tolerances.gap * run.lower:
-                    status = Status.OPTIMAL
-                    break
-                if not run.grow(slack):
-                    status = Status.NUMERICAL_TROUBLE
-                    break
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        return Candidate(
-            alpha=run.alpha,
-            coef=run.coef,
-            intercept=run.intercept,
-            status=status,
-            iterations=max(1, len(history)),
-            history=tuple(history),
-            detail=f"{len(run.rows)} rows, {len(run.columns)} columns in the last program",
-        )
+        run = _WorkingProgram(problem, self.tolerances.gap)
+        found = drive(run, self.max_iterations or MAX_ROUNDS, on_progress)
+        return replace(found, iterations=max(1, found.iterations))
 
 
-class _Rounds:
-    """The working set, and the best bounds so far with what attains them."""
+class _WorkingProgram(Rounds):
+    """The program on a working set of rows and columns."""
 
-    def __init__(self, problem: MarginProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: MarginProblem, gap: float) -> None:
+        super().__init__(problem)
+        self.tolerance, self.slack = gap, SLACK_SHARE * gap
         found = problem.norm.partition(problem.norm_shape)
         if found is None or found.inner != "linf":
             raise ValueError(
@@ -126,58 +97,47 @@ class _Rounds:
         self.groups = found.groups.ravel()
         sizes = np.bincount(self.groups)
         self.single = bool((sizes == 1).all())
-        self.lower, self.upper = 0.0, np.inf
-        self.alpha, self.coef = np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape)
-        self.intercept = problem.no_offset
-        self.samples: NDArray[np.int64] = np.arange(problem.n_samples)
-        self.rivals: NDArray[np.int64] | None = None
-        if problem.classes is not None:
-            self.samples, self.rivals = row_index(problem)
         # The first rows: those that the mean of the classes' features separates worst.
         V = problem.dual_vectors(equal_alpha(problem))
-        self._margins = self._margins_of(V, problem.no_offset)
-        self.rows = worst_rows(self._margins, self.samples, np.inf, FIRST_ROWS)
+        self.margins = self.margins_of(V, problem.no_offset)
+        self.rows = worst_rows(self.margins, self.samples, np.inf, FIRST_ROWS)
         self.columns = np.arange(len(self.groups))
         if self.single:
             count = max(1, min(len(self.groups), int(FIRST_COLUMNS * len(self.rows))))
             self.columns = np.sort(np.argsort(-np.abs(V).ravel(), kind="stable")[:count])
         self._V = V.ravel()
 
-    def solve(self) -> Status | None:
-        """Solve on the working set: None, or how all ends."""
+    def steps(self) -> Steps:
+        """Solve the program, and add to it, round by round."""
         while True:
+            size = f"{len(self.rows)} rows, {len(self.columns)} columns"
+            self.detail = f"{size} in the last program"
             status, found = self._program()
-            if status == 0:
-                break
-            if status != 2:
-                return Status.NUMERICAL_TROUBLE
-            if len(self.columns) < len(self.groups):  # infeasible perhaps for want of columns
-                self._add_columns(2 * len(self.columns))
+            if status == INFEASIBLE and len(self.columns) < len(self.groups):
+                self._add_columns(2 * len(self.columns))  # it may be so for want of columns
                 continue
-            self.alpha = self._gordan()
-            self.coef, self.intercept = 0.0 * self.coef, self.problem.no_offset
-            return Status.NOT_SEPARABLE
-        alpha, coef, intercept = found
-        lower = certify(self.problem, alpha=alpha).lower
-        if lower >= self.lower:
-            self.lower, self.alpha = lower, alpha
-        self._margins = self._margins_of(coef, intercept)
-        smallest = np.full(self.problem.n_samples, np.inf)
-        np.minimum.at(smallest, self.samples, self._margins)
-        upper = primal_bound(self.problem, coef, smallest)
-        if upper <= self.upper:
-            self.upper, self.coef, self.intercept = upper, coef, intercept
-        self._V = self.problem.dual_vectors(alpha).ravel()
-        return None
+            if status == INFEASIBLE:
+                self.best = replace(self.best, alpha=self._gordan())
+                return Status.NOT_SEPARABLE
+            if found is None:
+                return Status.NUMERICAL_TROUBLE
+            alpha = found[0]
+            self.take(certify(self.problem, alpha=alpha).lower, *found)
+            self._V = self.problem.dual_vectors(alpha).ravel()
+            yield self.lower, self.upper
+            if self.gap <= self.tolerance:
+                return Status.OPTIMAL
+            if not self.grow():
+                return Status.NUMERICAL_TROUBLE
 
-    def grow(self, slack: float) -> bool:
+    def grow(self) -> bool:
         """Add violated rows and missing columns: whether there are any."""
         before = len(self.rows), len(self.columns)
         room = max(FIRST_ROWS, len(self.rows))
-        worst = worst_rows(self._margins, self.samples, 1.0 - slack, room)
+        worst = worst_rows(self.margins, self.samples, 1.0 - self.slack, room)
         self.rows = np.union1d(self.rows, worst)
         if self.single:
-            missing = np.flatnonzero(np.abs(self._V) > 1.0 + slack)
+            missing = np.flatnonzero(np.abs(self._V) > 1.0 + self.slack)
             room = max(FIRST_ROWS, len(self.columns))
             missing = missing[np.argsort(-np.abs(self._V[missing]), kind="stable")[:room]]
             self.columns = np.union1d(self.columns, missing)
@@ -188,15 +148,7 @@ class _Rounds:
         order = np.argsort(-np.abs(self._V[others]), kind="stable")[:count]
         self.columns = np.union1d(self.columns, others[order])
 
-    def _margins_of(self, coef: Array, intercept: float | Array) -> Array:
-        """Margins of all rows, (P,)."""
-        problem = self.problem
-        decision = problem.decision(coef)
-        if self.rivals is None:
-            return problem.margins(decision, intercept)
-        return problem.pair_margins(decision, intercept)[self.samples, self.rivals]
-
-    def _program(self) -> tuple[int, tuple[Array, Array, float | Array]]:
+    def _program(self) -> tuple[int, tuple[Array, Array, float | Array] | None]:
         """Solve the program on the working set: HiGHS's status; alpha, coef and intercept."""
         problem, rows = self.problem, self._working_rows()
         unit = problem.scale
@@ -242,7 +194,7 @@ class _Rounds:
             },
         )
         if found.status != 0:
-            return int(found.status), (self.alpha, self.coef, self.intercept)
+            return int(found.status), None
         x = found.x
         if self.single:
             zeta = x[:n_columns] - x[n_columns : 2 * n_columns]
@@ -280,8 +232,7 @@ class _Rounds:
         if self.rivals is None:
             return rows_of(problem).subset(self.rows)
         groups = np.zeros((problem.classes or 1) * problem.n_gates, dtype=np.int64)
-        samples, rivals = self.samples[self.rows], self.rivals[self.rows]
-        return pair_rows(problem, samples, rivals, problem.classes or 1, groups)
+        return pair_rows(problem, *self.pairs, problem.classes or 1, groups)
 
 
 def _features(rows: Rows, problem: MarginProblem) -> sp.csr_array:
