@@ -36,6 +36,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
@@ -114,7 +115,8 @@ class _WorkingProgram(Rounds):
             self.detail = f"{size} in the last program"
             status, found = self._program()
             if status == INFEASIBLE and len(self.columns) < len(self.groups):
-                self._add_columns(2 * len(self.columns))  # it may be so for want of columns
+                others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
+                self._add_columns(others, 2 * len(self.columns))  # perhaps for want of columns
                 continue
             if status == INFEASIBLE:
                 self.best = replace(self.best, alpha=self._gordan())
@@ -138,15 +140,13 @@ class _WorkingProgram(Rounds):
         self.rows = np.union1d(self.rows, worst)
         if self.single:
             missing = np.flatnonzero(np.abs(self._V) > 1.0 + self.slack)
-            room = max(FIRST_ROWS, len(self.columns))
-            missing = missing[np.argsort(-np.abs(self._V[missing]), kind="stable")[:room]]
-            self.columns = np.union1d(self.columns, missing)
+            self._add_columns(missing, max(FIRST_ROWS, len(self.columns)))
         return before != (len(self.rows), len(self.columns))
 
-    def _add_columns(self, count: int) -> None:
-        others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
-        order = np.argsort(-np.abs(self._V[others]), kind="stable")[:count]
-        self.columns = np.union1d(self.columns, others[order])
+    def _add_columns(self, wanted: NDArray[np.int64], count: int) -> None:
+        """Add the columns with the largest |V_j| of some, at most so many."""
+        order = np.argsort(-np.abs(self._V[wanted]), kind="stable")[:count]
+        self.columns = np.union1d(self.columns, wanted[order])
 
     def _program(self) -> tuple[int, tuple[Array, Array, float | Array] | None]:
         """Solve the program on the working set: HiGHS's status; alpha, coef and intercept."""
