@@ -58,7 +58,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.rounding import SAFETY, Enclosure, gamma, root_sums, row_norms
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.validation import Array, as_finite, check_choice
 
 # Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
 RANK_TOLERANCE = 1e-12
@@ -178,18 +178,20 @@ class HasAtom(Protocol):
         """As in `Norm.atom`."""
 
 
-def as_norm(norm: Norm | HasValueAndDual | str) -> Norm:
+def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None) -> Norm:
     """Return a norm from an object or a name.
 
     Parameters
     ----------
     norm : Norm, str, or object with ``value`` and ``dual``
         Names are "l1", "l2", "linf", "spectral" and "nuclear".
+    groups : array_like of int, shape (D,), optional
+        Group of each feature: the sum of the norm over these groups.
 
     Raises
     ------
     ValueError
-        No such name.
+        No such name, or groups for a norm that is a sum already, or somebody else's.
     TypeError
         Neither a name, nor a norm.
 
@@ -198,11 +200,10 @@ def as_norm(norm: Norm | HasValueAndDual | str) -> Norm:
     >>> as_norm("linf").dual(np.array([[3.0, -4.0]]))
     7.0
     """
+    if groups is not None:
+        return SumOverGroups(cast(_Conjugated, as_norm(norm)), np.asarray(groups), axis=-1)
     if isinstance(norm, str):
-        if norm not in NAMES:
-            raise ValueError(
-                f"norm must be one of {', '.join(NAMES)}, or an object such as Lp(3), got {norm!r}"
-            )
+        check_choice(norm, "norm", NAMES, "an object such as Lp(3)")
         return NAMES[norm]
     if isinstance(norm, Norm):
         return norm
@@ -773,18 +774,6 @@ def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norm
     return SumOverGroups(L2(), np.asarray(groups), axis=-1)
 
 
-def over_features(norm: Norm, groups: ArrayLike) -> SumOverGroups:
-    """Return the sum of a norm over groups of features (D,).
-
-    Raises
-    ------
-    ValueError
-        A norm that is a sum already, or somebody else's.
-    """
-    _check_parts(norm, -1)
-    return SumOverGroups(cast(_Conjugated, norm), np.asarray(groups), axis=-1)
-
-
 def _check_parts(norm: object, axis: int) -> None:
     if not isinstance(norm, _Conjugated):
         raise ValueError(
@@ -974,9 +963,13 @@ class GroupNorm(_Sum):
             cp.norm(zeta[places[groups == g].ravel()], 2) for g in range(int(groups.max()) + 1)
         )
 
+    def of_plain(self, coef: Array) -> Array:
+        """Return the coefficients R u of u (M', D) or (K, M', D)."""
+        return _times(self.root, coef)
+
     def projected(self, coef: Array) -> Array:
         """Coefficients without what rounding put outside the ranges of the P_g."""
-        return coef if self.metric is None else _times(self.root, self.plain_coef(coef))
+        return coef if self.metric is None else self.of_plain(self.plain_coef(coef))
 
     def aligned(self, V: Array, group_scale: Array) -> Array:
         """zeta_g = d_g P_g V_g, of the shape of V, of V and d (G,), by KKT."""

@@ -37,7 +37,7 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.norms import HasValueAndDual, Norm, as_norm, over_features
+from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.options import TOLERANCE, OnFailure, SolverOptions
 from implicit_bias.problem import Architecture, HasHiddenLayer
 from implicit_bias.solvers import Solution, solve_relaxed
@@ -258,10 +258,7 @@ class MaxMarginSVC(MarginSVC):
     fit_intercept: bool | None = True
 
     def _architecture(self, X: Array) -> Architecture:
-        norm = as_norm(self.norm)
-        if self.groups is not None:
-            norm = over_features(norm, self.groups)
-        return Architecture(NoGates(X.shape[1]), norm=norm)
+        return Architecture(NoGates(X.shape[1]), norm=as_norm(self.norm, self.groups))
 
 
 @dataclass(eq=False, repr=False)

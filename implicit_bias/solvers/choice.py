@@ -17,7 +17,7 @@ from implicit_bias.solvers.base import Solver, Start, Tolerances
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
 from implicit_bias.storage.strict_json import attributes
-from implicit_bias.validation import as_device
+from implicit_bias.validation import as_device, check_choice
 
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000
@@ -136,8 +136,7 @@ def make_solver(
     """
     as_device(options.device)
     common: dict[str, Any] = attributes(options, "tolerances", "max_iterations")
-    if name not in SOLVER_NAMES:
-        raise ValueError(f"solver must be one of {', '.join(SOLVER_NAMES)}; got {name!r}")
+    check_choice(name, "solver", SOLVER_NAMES)
     if name == "auto":
         name = choose_solver(problem, start)
     if name == "highs":

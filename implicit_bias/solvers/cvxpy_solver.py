@@ -47,13 +47,12 @@ import cvxpy as cp
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
 from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, rows_of
+from implicit_bias.rows import rows_of
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
 from implicit_bias.solvers.iteration import Answer, nothing_yet
 from implicit_bias.validation import Array
@@ -167,7 +166,8 @@ class CvxpySolver(Solver):
         rows = rows_of(problem)
         groups = rows.groups if problem.is_binary_group_lasso else np.zeros_like(rows.groups)
         # Of the features themselves: a Cholesky factor is off by the root of the rounding error.
-        blocks = [_features(rows, groups == g, problem.scale) for g in range(int(groups.max()) + 1)]
+        scaled = replace(rows, X=rows.X / problem.scale)
+        blocks = [scaled.features(groups == g).tocsc() for g in range(int(groups.max()) + 1)]
         alpha = cp.Variable(len(rows), nonneg=True)
         if backend.cones:
             largest = cp.maximum(*[cp.norm(B.T @ alpha) for B in blocks], 0.0)
@@ -225,17 +225,11 @@ class Factor:
     lift: Callable[[Array], Array]
 
 
-def _features(rows: Rows, columns: NDArray[np.bool_], scale: float) -> sp.csc_array:
-    """Signed features y_p z_mp x_p / scale of some columns, row-major in (m, d)."""
-    Z = rows.gates[:, np.flatnonzero(columns)].toarray()
-    yX = rows.y[:, None] * rows.X / scale
-    return sp.hstack([sp.csc_array(Z[:, [m]] * yX) for m in range(Z.shape[1])], format="csc")
-
-
 def _plain(problem: MarginProblem, group: int) -> Factor:
     """Take the features of a group themselves: u is zeta_g."""
     columns = problem.plain_groups == group
-    B = _features(rows_of(problem), columns, problem.scale)
+    rows = rows_of(problem)
+    B = replace(rows, X=rows.X / problem.scale).features(columns).tocsc()
     return Factor(B, lambda u: u.reshape(int(columns.sum()), -1))
 
 
@@ -295,7 +289,7 @@ def _in_groups(problem: MarginProblem, formulation: Formulation, quadratic: bool
         plain = np.zeros((len(problem.plain_groups), problem.X.shape[1]))
         for g, (group, u) in enumerate(zip(factors, coordinates, strict=True)):
             plain[problem.plain_groups == g] = group.lift(u)
-        coef = np.asarray(problem.root @ plain) / problem.scale
+        coef = problem.of_plain(plain) / problem.scale
         return Answer(np.maximum(alpha, 0.0) / problem.scale, coef, float(beta.sum()))
 
     return Posed(program, answer)
@@ -399,7 +393,7 @@ def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
     def read() -> Answer:
         alpha = np.maximum(reached.dual_value, 0.0).reshape(N, K) / scale
         by_class = zeta.value.reshape(K, Z.shape[1], X.shape[1]) / scale
-        coef = np.stack([np.asarray(problem.root @ part) for part in by_class])
+        coef = problem.of_plain(by_class)
         offsets = b.value.ravel() * problem.intercept
         intercept = float(offsets[0]) if problem.classes is None else offsets
         shapes = problem.alpha_shape, problem.coef_shape

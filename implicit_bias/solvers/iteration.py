@@ -9,7 +9,7 @@ iterations, Ctrl-C and the history are the same for all methods.
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias, final
+from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 
@@ -44,6 +44,15 @@ class Answer:
     coef: Array
     intercept: float | Array = 0.0
     exact: ExactAnswer | None = None
+
+
+class Point:
+    """An iterate, or a direction: base of dataclasses of arrays, tensors or numbers."""
+
+    def moved(self, step: Self, length: Any) -> Self:
+        """Return the point at this length of a step."""
+        along = vars(step)
+        return type(self)(**{name: x + length * along[name] for name, x in vars(self).items()})
 
 
 def nothing_yet(problem: MarginProblem) -> Answer:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, equal_alpha, pair_rows, rows_of, worst_rows
+from implicit_bias.rows import Rows, all_rows, equal_alpha, rows_of, worst_rows
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
 from implicit_bias.solvers.iteration import Steps, drive
 from implicit_bias.solvers.rounds import Rounds
@@ -152,31 +152,28 @@ class _WorkingProgram(Rounds):
         """Solve the program on the working set: HiGHS's status; alpha, coef and intercept."""
         problem, rows = self.problem, self._working_rows()
         unit = problem.scale
-        A = _features(rows, problem)[:, self.columns] / unit
+        A = rows.features()[:, self.columns] / unit
         groups = np.unique(self.groups[self.columns], return_inverse=True)[1]
         n_groups, n_columns = int(groups.max()) + 1, len(self.columns)
-        bounds: list[tuple[float | None, float | None]]
+        # The variables in blocks: columns of the margins, cost of each, and lower bound.
+        blocks: list[tuple[Any, Array, int | None]]
         limits: list[Any] = []
         if self.single:
-            parts, costs = [A, -A], [np.ones(n_columns), np.ones(n_columns)]
-            bounds = [(0, None)] * (2 * n_columns)
+            blocks = [(A, np.ones(n_columns), 0), (-A, np.ones(n_columns), 0)]
         else:
             member = sp.csr_array((np.ones(n_columns), (np.arange(n_columns), groups)))
-            parts, costs = [A, -(A @ member)], [np.zeros(n_columns), np.ones(n_groups)]
-            bounds = [(0, None)] * (n_columns + n_groups)
+            blocks = [(A, np.zeros(n_columns), 0), (-(A @ member), np.ones(n_groups), 0)]
             limits = [sp.eye_array(n_columns), -2.0 * member]
-        soft = not problem.hard_margin
-        if soft:
+        if not problem.hard_margin:
             _, index = np.unique(rows.samples, return_inverse=True)
-            parts.append(sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index))))
-            costs.append(np.full(index.max() + 1, problem.C * unit))
-            bounds += [(0, None)] * (int(index.max()) + 1)
+            losses = sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index)))
+            blocks.append((losses, np.full(losses.shape[1], problem.C * unit), 0))
         if rows.n_offsets:
-            parts.append(sp.csr_array(rows.offsets * rows.y[:, None]))
-            costs.append(np.zeros(rows.n_offsets))
-            bounds += [(None, None)] * rows.n_offsets
-        cost = np.concatenate(costs)
-        margins = -sp.hstack(parts, format="csr")
+            E = sp.csr_array(rows.offsets * rows.y[:, None])
+            blocks.append((E, np.zeros(rows.n_offsets), None))
+        cost = np.concatenate([costs for _, costs, _ in blocks])
+        bounds = [(least, None) for _, costs, least in blocks for _ in costs]
+        margins = -sp.hstack([part for part, _, _ in blocks], format="csr")
         right = -np.ones(len(rows))
         if limits:
             padding = sp.csr_array((n_columns, len(cost) - n_columns - n_groups))
@@ -205,13 +202,12 @@ class _WorkingProgram(Rounds):
         multipliers = np.maximum(-found.ineqlin.marginals[: len(rows)], 0.0) / unit
         alpha = rows.alpha(multipliers)
         b = x[len(x) - rows.n_offsets :] if rows.n_offsets else np.zeros(0)
-        intercept = _intercept(rows, problem, b)
-        return 0, (alpha, coef.reshape(problem.coef_shape), intercept)
+        return 0, (alpha, coef.reshape(problem.coef_shape), rows.intercept(b))
 
     def _gordan(self) -> Array:
         """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on the working set."""
         problem, rows = self.problem, self._working_rows()
-        A = _features(rows, problem) / problem.scale
+        A = rows.features() / problem.scale
         n_columns = A.shape[1]
         E = sp.csr_array(rows.offsets * rows.y[:, None])
         # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha.
@@ -231,25 +227,4 @@ class _WorkingProgram(Rounds):
         problem = self.problem
         if self.rivals is None:
             return rows_of(problem).subset(self.rows)
-        groups = np.zeros((problem.classes or 1) * problem.n_gates, dtype=np.int64)
-        return pair_rows(problem, *self.pairs, problem.classes or 1, groups)
-
-
-def _features(rows: Rows, problem: MarginProblem) -> sp.csr_array:
-    """y_p gates_pm X_pd, shape (P, M' D), m first."""
-    D = problem.X.shape[1]
-    gates = rows.gates.tocoo()
-    place = np.repeat(gates.row, D)
-    columns = (gates.col[:, None] * D + np.arange(D)).ravel()
-    data = (gates.data[:, None] * (rows.X * rows.y[:, None])[gates.row]).ravel()
-    kept = data != 0
-    shape = (len(rows), rows.gates.shape[1] * D)
-    return sp.csr_array((data[kept], (place[kept], columns[kept])), shape=shape)
-
-
-def _intercept(rows: Rows, problem: MarginProblem, b: Array) -> float | Array:
-    if problem.classes is None:
-        return float(b.sum())
-    whole = np.zeros(problem.classes)
-    whole[rows.offset_classes] = b
-    return whole
+        return all_rows(problem, self.pairs)

@@ -348,6 +348,30 @@ def gradient_descent(
     return losses
 
 
+def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:
+    """Return the eigenvalues of a Gram matrix, and the loss of a residual along each of its modes.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+        The Gram matrix.
+    residual : array_like of shape (n,)
+        Targets minus outputs; their mean square is the sum of the losses.
+
+    Raises
+    ------
+    ValueError
+        Not one entry a sample.
+    """
+    residual = as_finite(residual, "residual", 1)
+    if len(residual) != len(gram):
+        raise ValueError(
+            f"residual has {len(residual)} entries for {len(gram)} samples of the Gram matrix"
+        )
+    values, vectors = scipy.linalg.eigh(gram)
+    return values, (vectors.T @ residual) ** 2 / len(residual)
+
+
 def predicted_losses(
     gram: Array, residual: ArrayLike, *, step_size: float, steps: NDArray[np.int64]
 ) -> Array:
@@ -378,17 +402,11 @@ def predicted_losses(
     ValueError
         A step size that is too long to descend, or a residual that does not fit K.
     """
-    residual = as_finite(residual, "residual", 1)
-    if len(residual) != len(gram):
-        raise ValueError(
-            f"residual has {len(residual)} entries for {len(gram)} samples of the Gram matrix"
-        )
-    values, vectors = scipy.linalg.eigh(gram)
+    values, energy = modes(gram, residual)
     if not 0 < step_size < 2 / values[-1]:
         raise ValueError(
             f"step_size must be in (0, 2 / l_max) = (0, {2 / values[-1]:.3g}), got {step_size}"
         )
-    energy = (vectors.T @ residual) ** 2 / len(residual)
     factors = np.abs(1.0 - step_size * values)[None, :] ** (2 * steps[:, None])
     return np.asarray(factors @ energy)
 
