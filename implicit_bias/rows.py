@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -119,9 +120,10 @@ class Rows:
 
     def subset(self, index: Integers) -> Rows:
         """Return some of the rows."""
-        of_rows = ("X", "y", "gates", "offsets", "samples", "rivals")
-        given = {name: getattr(self, name) for name in of_rows}
-        taken = {name: None if values is None else values[index] for name, values in given.items()}
+        taken: dict[str, Any] = {}
+        for name in ("X", "y", "gates", "offsets", "samples", "rivals"):
+            values = getattr(self, name)
+            taken[name] = None if values is None else values[index]
         return replace(self, **taken)
 
     @property

@@ -170,7 +170,7 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         self.classes_ = classes_of(y)
-        targets = np.where(y[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
+        targets = np.where(np.asarray(y)[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
         self._fit_targets(np.asarray(X), targets[:, 1] if len(self.classes_) == 2 else targets)
         return self
 

@@ -257,15 +257,8 @@ class _Program:
 
     def start(self) -> _Iterate:
         """Return the identity of the cone."""
-        one, zero = gmpy2.mpfr(1), gmpy2.mpfr(0)
-        return _Iterate(
-            self.cone.identity(),
-            self.cone.identity(),
-            _numbers(np.zeros(len(self.r))),
-            zero,
-            one,
-            one,
-        )
+        one, zero, identity = gmpy2.mpfr(1), gmpy2.mpfr(0), self.cone.identity()
+        return _Iterate(identity, identity, _numbers(np.zeros(len(self.r))), zero, one, one)
 
     def forward(self, x: Vector) -> Vector:
         """Return A x, shape (N,)."""

@@ -43,6 +43,7 @@ from implicit_bias.solvers.choice import (
     alternatives,
     make_solver,
 )
+from implicit_bias.solvers.iteration import nothing_yet
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
 from implicit_bias.validation import Array
 
@@ -322,14 +323,8 @@ def _check_start(problem: MarginProblem, start: Start | None) -> None:
 
 
 def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
-    zero = np.zeros(problem.coef_shape)
-    return Candidate(
-        alpha=conflict.alpha,
-        coef=zero,
-        intercept=problem.no_offset,
-        status=Status.NOT_SEPARABLE,
-        iterations=0,
-    )
+    answer = replace(nothing_yet(problem), alpha=conflict.alpha)
+    return Candidate(**vars(answer), status=Status.NOT_SEPARABLE, iterations=0)
 
 
 def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:

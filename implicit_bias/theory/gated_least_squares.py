@@ -53,7 +53,12 @@ from implicit_bias.least_squares import gated_gram as gated_gram
 from implicit_bias.least_squares import least_squares as least_squares
 from implicit_bias.least_squares import positive_eigen as positive_eigen
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.theory.dual_kernels import arc_cosine_kernel, gradient_kernel
+from implicit_bias.theory.dual_kernels import (
+    NEARLY_UNIT,
+    arc_cosine_kernel,
+    gradient_kernel,
+    unit_rows,
+)
 from implicit_bias.validation import Array, as_features, as_finite
 
 # Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
@@ -176,11 +181,8 @@ def coherence_bound(X: ArrayLike) -> float:
 
 
 def _unit_gram(X: ArrayLike) -> Array:
-    X = as_finite(X, "X", 2)
-    gram = X @ X.T
-    if not np.allclose(np.diag(gram), 1.0):
-        raise ValueError("the bound is for rows of norm 1: divide each row of X by its norm")
-    return gram
+    X = unit_rows(X, tolerance=NEARLY_UNIT)
+    return X @ X.T
 
 
 def _smallest(symmetric: Array) -> float:

@@ -74,9 +74,11 @@ from torch.nn import functional
 from implicit_bias._deprecated import renamed
 from implicit_bias.theory.dual_kernels import (
     HERMITE_TERMS,
+    UNIT,
     Dual,
     gradient_kernel,
     hermite_coefficients,
+    unit_rows,
     without_rounding,
 )
 from implicit_bias.validation import Array, as_device, as_finite, check_count
@@ -89,8 +91,6 @@ ROWS, BLOCK = 2**12, 2**20
 ROUNDING = 1e-12
 # Share of the trace below which harmonics are added up as matrices, whose rounding is 1e-16 of it.
 SMALL_SHARE = 1e-8
-# Rows count as unit vectors up to this.
-UNIT = 1e-9
 
 
 # --- activations ---------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def smoothed_points(X: ArrayLike, noise: float, *, seed: int = 0) -> Array:
     ValueError
         Rows that are not of length 1.
     """
-    X = _as_unit(X)
+    X = unit_rows(X)
     basis = _span(X)
     gaussian = np.random.default_rng(seed).standard_normal((len(X), len(basis)))
     return normalise(X + noise * gaussian @ basis)
@@ -346,7 +346,7 @@ def separation(X: ArrayLike) -> float:
     ValueError
         Rows that are not of length 1, or only one.
     """
-    X = _as_unit(X)
+    X = unit_rows(X)
     if len(X) < 2:
         raise ValueError("one sample has no separation: pass at least two")
     rho = X @ X.T
@@ -622,7 +622,7 @@ def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:
     ValueError
         As `infinite_gram`.
     """
-    X = _as_unit(X)
+    X = unit_rows(X)
     rho = X @ X.T
     while True:
         np.fill_diagonal(rho, 1.0)
@@ -779,7 +779,7 @@ def sphere_eigenvalues(X: ArrayLike, activation: Activation) -> Array:
     ValueError
         Rows that are not of length 1, or a phi with a kink.
     """
-    X = _as_unit(X)
+    X = unit_rows(X)
     squares = _fast_squares(activation)
     dimension = max(2, len(_span(X)))
     rho = without_rounding(np.clip(X @ X.T, -1.0, 1.0))
@@ -855,19 +855,6 @@ def _fast_squares(activation: Activation) -> Array:
 def eigenvalues(gram: Array) -> Array:
     """Return the eigenvalues (n,) of a Gram matrix (n, n), largest first."""
     return np.asarray(np.linalg.eigvalsh(gram)[::-1], dtype=np.float64)
-
-
-def _as_unit(X: ArrayLike) -> Array:
-    """Convert to float64 (n, d) and refuse rows that are not of length 1."""
-    X = as_finite(X, "X", 2)
-    norms = np.linalg.norm(X, axis=1)
-    off = np.abs(norms - 1)
-    if len(X) and off.max() > UNIT:
-        raise ValueError(
-            f"row {int(off.argmax())} of X has length {norms[off.argmax()]:.6g}, not 1: pass "
-            "normalise(X) or preprocess(X)"
-        )
-    return X
 
 
 def _span(X: Array) -> Array:
