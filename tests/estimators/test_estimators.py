@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
+from cases import mostly_slow
 from implicit_bias import (
     GLNSVC,
     GatedReLUSVC,
@@ -70,7 +71,7 @@ def name(model: BinaryClassifier) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize("model", SOFT, ids=name)
+@pytest.mark.parametrize("model", mostly_slow(SOFT, SOFT[1:3]), ids=name)
 def test_check_estimator_soft(model: BinaryClassifier) -> None:
     check_estimator(model, on_skip=None)
 
@@ -85,7 +86,7 @@ def test_check_estimator_networks(model: BinaryClassifier) -> None:
         assert type(error).__name__ == "TrainingDiverged"
 
 
-@pytest.mark.parametrize("model", HARD, ids=name)
+@pytest.mark.parametrize("model", mostly_slow(HARD, HARD[-2:]), ids=name)
 def test_check_estimator_hard(model: BinaryClassifier) -> None:
     """Some checks bring data that no hard margin separates, where raising is right.
 
