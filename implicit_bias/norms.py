@@ -58,7 +58,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.rounding import SAFETY, Enclosure, gamma, root_sums, row_norms
-from implicit_bias.validation import Array, as_finite, check_choice
+from implicit_bias.validation import Array, as_finite, check_choice, check_number
 
 # Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
 RANK_TOLERANCE = 1e-12
@@ -411,8 +411,7 @@ class Lp(_Power):
     p: float
 
     def __post_init__(self) -> None:
-        if not self.p >= 1:
-            raise ValueError(f"p must be at least 1, got {self.p!r}")
+        check_number(self.p, "p", "[1, inf]")
 
     @property
     def exponent(self) -> float:

@@ -66,7 +66,7 @@ def case_table(
     ]
 
 
-def mostly_slow(values: Iterable[T], kept: Container[T] = HANDFUL) -> list[ParameterSet]:
+def mostly_slow(values: Iterable[T], kept: Container[object] = HANDFUL) -> list[ParameterSet]:
     """Values as parameters of a test: in the fast run some of them, all in the slow one."""
     return [
         pytest.param(value, marks=() if value in kept else pytest.mark.slow) for value in values

@@ -65,9 +65,7 @@ HOMES = {
     "working_set": ("WorkingSet",),
 }
 _old_names = renamed(
-    __name__,
-    Progress="solvers.base.BoundsAt",
-    PairSet="solvers.working_set.WorkingSet",
+    __name__, Progress="solvers.base.BoundsAt", PairSet="solvers.working_set.WorkingSet"
 )
 
 

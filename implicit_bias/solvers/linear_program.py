@@ -111,8 +111,7 @@ class _WorkingProgram(Rounds):
     def steps(self) -> Steps:
         """Solve the program, and add to it, round by round."""
         while True:
-            size = f"{len(self.rows)} rows, {len(self.columns)} columns"
-            self.detail = f"{size} in the last program"
+            self.detail = f"{len(self.rows)} rows, {len(self.columns)} columns in the last program"
             status, found = self._program()
             if status == INFEASIBLE and len(self.columns) < len(self.groups):
                 others = np.setdiff1d(np.arange(len(self.groups)), self.columns)

@@ -32,6 +32,7 @@ solved by one Cholesky factorisation of A and one of its Schur complement, as in
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -186,14 +187,11 @@ class _Data:
         self.X, self.place = tensor(X), torch.tensor(place, device=device)
         self.E = tensor(rows.offsets)
         self.norms = self.X.norm(dim=1)[self.place]
-        self._gram: Tensor | None = None
 
-    @property
+    @cached_property
     def gram(self) -> Tensor:
         """Inner products of the pairs' features, (P, P)."""
-        if self._gram is None:
-            self._gram = (self.X @ self.X.T)[self.place[:, None], self.place]
-        return self._gram
+        return (self.X @ self.X.T)[self.place[:, None], self.place]
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V (r, F) of alpha (P,)."""

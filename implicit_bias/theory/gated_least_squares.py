@@ -59,7 +59,7 @@ from implicit_bias.theory.dual_kernels import (
     gradient_kernel,
     unit_rows,
 )
-from implicit_bias.validation import Array, as_features, as_finite
+from implicit_bias.validation import Array, as_features, as_finite, check_number
 
 # Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
 # m (e / 2)^(-mean / (2 R)) = m exp(-mean / (R c)), with this c; lemma 1 is printed with 8.
@@ -228,7 +228,7 @@ def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = C
         ``failure`` not in (0, 1), or lambda(X) = 0: see `smallest_eigenvalue`.
     """
     X = as_finite(X, "X", 2)
-    _check_probability(failure)
+    check_number(failure, "failure", "(0, 1)")
     smallest, largest = smallest_eigenvalue(X), spectral_square(X)
     if smallest <= RANK_TOLERANCE * largest:
         raise ValueError(
@@ -258,7 +258,7 @@ def sphere_width(n_samples: int, n_features: int, failure: float, *, c1: float) 
     probability at least 1 - m e^(-g1 sqrt m) - 1/m - (2 m + 1) e^(-g2 d) - failure. The paper
     proves that such constants g1, g2, c1, c2 > 0 exist and gives none of them.
     """
-    _check_probability(failure)
+    check_number(failure, "failure", "(0, 1)")
     ratio = n_samples / n_features
     return math.ceil(64 * math.pi / c1**2 * ratio * math.log(n_samples / failure))
 
@@ -271,14 +271,9 @@ def memorised_samples(
     The Gram matrix of the first m' samples has full rank by lemma 2, so that the expected loss on
     N(0, 1) labels is at most 1 - m'/m, for d <= m' <= c2 d^2.
     """
-    _check_probability(failure)
+    check_number(failure, "failure", "(0, 1)")
     logarithm = math.log(c2 * n_features**2 / failure)
     return math.floor(n_units * n_features * c1**2 / (64 * math.pi) / logarithm)
-
-
-def _check_probability(failure: float) -> None:
-    if not 0 < failure < 1:
-        raise ValueError(f"failure is a probability, in (0, 1), got {failure!r}")
 
 
 def published_step(X: ArrayLike, n_units: int) -> float:

@@ -62,7 +62,7 @@ from implicit_bias.theory.variation_norm import (
     primal_bound,
     without_multiplicities,
 )
-from implicit_bias.validation import Array, as_features, as_finite, check_number
+from implicit_bias.validation import Array, as_features, as_finite, check_count, check_number
 
 if TYPE_CHECKING:
     from implicit_bias.networks import ReLUNetwork
@@ -220,9 +220,7 @@ def solve(
     """Solve a problem; `max_margin` builds it from data."""
     began = time.perf_counter()
     check_number(tol, "tol", "(0, inf)")
-    check_number(max_rounds, "max_rounds")
-    if not (max_rounds >= 1 and max_rounds == int(max_rounds)):
-        raise ValueError(f"max_rounds must be an integer of at least 1, got {max_rounds!r}")
+    check_count(max_rounds, "max_rounds")
     if start is not None:
         start = as_features(start, problem.X.shape[1], "start")
     conflict = find_conflict(problem)
