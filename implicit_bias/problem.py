@@ -43,7 +43,7 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, cast
@@ -97,13 +97,19 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
     """
     values = np.empty(len(X))
     few = are_few(gates)
-    for start in range(0, len(X), BLOCK):
-        rows = slice(start, start + BLOCK)
+    for rows, Z in _blocks(gates):
         if few:
-            values[rows] = np.einsum("nd,nd->n", gates[rows] @ coef, X[rows])
+            values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
         else:
-            values[rows] = np.einsum("nm,nm->n", dense(gates[rows]), X[rows] @ coef.T)
+            values[rows] = np.einsum("nm,nm->n", dense(Z), X[rows] @ coef.T)
     return values
+
+
+def _blocks(gates: GateMatrix) -> Iterator[tuple[slice, GateMatrix]]:
+    """Yield BLOCK rows at a time; one block is no copy, which would take longer than its use."""
+    for start in range(0, gates.shape[0], BLOCK):
+        rows = slice(start, start + BLOCK)
+        yield rows, gates if gates.shape[0] <= BLOCK else gates[rows]
 
 
 def are_few(gates: GateMatrix) -> bool:
@@ -426,9 +432,8 @@ class MarginProblem:
         if are_few(gates):
             return np.asarray(gates.T @ (self.X * weights))
         V = np.zeros((gates.shape[1], self.X.shape[1]))
-        for start in range(0, self.n_samples, BLOCK):
-            rows = slice(start, start + BLOCK)
-            V += dense(gates[rows]).T @ (self.X[rows] * weights[rows])
+        for rows, Z in _blocks(gates):
+            V += dense(Z).T @ (self.X[rows] * weights[rows])
         return V
 
 

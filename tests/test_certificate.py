@@ -269,6 +269,22 @@ def test_duplicates_with_other_gates_are_no_conflict() -> None:
     assert find_conflict(MarginProblem(X, y, gates, np.arange(2))) is None
 
 
+@pytest.mark.parametrize("values", [2, 3, 5])
+def test_conflicts_among_many_samples_are_those_of_a_loop(values: int) -> None:
+    """Small integers, of which float64 uses few bits; copies of the first rows come last."""
+    rng = np.random.default_rng(values)
+    X = rng.integers(1, values + 1, size=(5000, 12)).astype(np.float64)
+    y = np.where(X @ rng.normal(size=12) > 0.3, 1.0, -1.0)  # equal rows have equal labels
+    X[-3:], y[-3:] = X[:3], y[:3]
+    agreeing = MarginProblem(X, y, np.ones((5000, 1)), np.zeros(1, dtype=int))
+    assert find_conflict(agreeing) is None
+    y[-2] *= -1
+    conflict = find_conflict(MarginProblem(X, y, np.ones((5000, 1)), np.zeros(1, dtype=int)))
+    assert conflict is not None
+    same = [n for n in range(5000) if X[n].tolist() == X[1].tolist()]
+    assert conflict.samples.tolist() == [same[0], 4998]
+
+
 def test_agreeing_duplicates_do_not_hide_a_conflict() -> None:
     """Three identical inputs; the first two differ in their gates, the last contradicts one."""
     X, y = cloud(12, 4)
