@@ -26,13 +26,15 @@ BLOCK = 2048
 
 
 class ClassPairs:
-    """Pairs and features on the device; features have a root mean square norm of 1."""
+    """Pairs and features on the device; features have a root mean square norm of about 1."""
 
     def __init__(
         self, problem: MarginProblem, pairs: tuple[Integers, Integers], device: torch.device
     ) -> None:
         self._problem, self._pairs = problem, pairs
-        self.scale, self.K = problem.scale, problem.classes or 2
+        self.K = problem.classes or 2
+        # A power of two: balanced dual variables stay balanced, exactly, in the problem's units.
+        self.scale = float(np.exp2(np.round(np.log2(problem.scale))))
         samples, rivals = pairs
         used, place = np.unique(samples, return_inverse=True)
         owners = problem.owners[used]

@@ -243,12 +243,7 @@ class ScaledProblem:
 
     def intercept(self, beta: Tensor) -> float | Array:
         """Return the offsets (J,) as those of the problem, in its units."""
-        found = beta.cpu().double().numpy()
-        if self._source.rivals is None:
-            return float(found.sum())
-        whole = np.zeros(self._source.alpha_shape[1])
-        whole[self._source.offset_classes] = found
-        return whole
+        return self._source.intercept(beta.cpu().double().numpy())
 
     def alpha(self, values: Tensor) -> Array:
         """Return dual variables of the rows as those of the problem, in its units."""
@@ -296,10 +291,10 @@ class ScaledProblem:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
         plain = self._gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
         expanded = self._inputs.expand(plain)
-        if self._source.rivals is None:
-            return np.asarray(self._problem.root @ expanded)
-        by_class = expanded.reshape(self._problem.classes or 1, -1, self._problem.X.shape[1])
-        return np.stack([np.asarray(self._problem.root @ part) for part in by_class])
+        if self._source.rivals is not None:
+            K, D = self._problem.classes or 1, self._problem.X.shape[1]
+            expanded = expanded.reshape(K, -1, D)
+        return self._problem.of_plain(expanded)
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
         """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""

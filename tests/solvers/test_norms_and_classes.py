@@ -119,7 +119,7 @@ def test_interior_point(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["l2", "l2-soft-intercept", "gated-apart"])
 def test_working_set_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
+    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
     agrees(NATIVE[name], "working-set", 1e-7)
 
 
@@ -149,8 +149,9 @@ def test_scs_takes_any_norm() -> None:
 @pytest.mark.parametrize("solver", ["interior-point", "feature-space", "working-set"])
 @pytest.mark.parametrize("name", BALLS)
 def test_norms_with_a_ball(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
-    agrees(BALLS[name], solver, 1e-7)
+    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
+    # The normal equations of the features lose more digits than those of the pairs.
+    agrees(BALLS[name], solver, 1e-6 if solver == "feature-space" else 1e-7)
 
 
 @pytest.mark.parametrize("name", ["l2", "l2-intercept", "l2-soft", "l2-soft-intercept"])
@@ -223,7 +224,7 @@ def test_parts_of_the_normal_matrix_against_loops() -> None:
     for problem in (BALLS["spectral-soft"], BALLS["l1-soft"]):
         pairs = tuple(part[::3] for part in row_index(problem))
         data = ClassPairs(problem, pairs, torch.device("cpu"))  # type: ignore[arg-type]
-        X, basis = problem.X / problem.scale, data.basis.numpy()
+        X, basis = problem.X / data.scale, data.basis.numpy()
         rows = [
             np.outer(basis[problem.owners[n]] - basis[k], X[n]).ravel()
             for n, k in zip(*pairs, strict=True)
