@@ -503,13 +503,13 @@ CLASSES = Experiment(
     how="Published Gaussian clusters in 25 dimensions (10 and 15 classes) with their stored "
     "margins; MNIST's ten digits in the published order, pixels in [-1, 1] with the constant; one "
     "gated network a class on them; a million Gaussian samples of 5 classes. Gap as asked, "
-    "seconds of the processor, one thread. Peers get the whole problem, within limits of memory and "
-    "of the clock of a busy machine; where these were less than 10 minutes, the table says so. "
+    "seconds of the processor, one thread. Peers get the whole problem, within limits of memory "
+    "and of the clock of a busy machine; where these were less than 10 minutes, the table says so. "
     "LinearSVC has no certificate: its gap in the table is that to the native lower bound.",
     measure=measure,
     found=found,
-    rule="It stands if every problem has a native row with its gap, or a proof, within the seconds that it should "
-    f"take, the published sets take less than {SETS_SECONDS:g} s together, and the stored margins "
+    rule="It stands if every problem has a native row with its gap, or a proof, within the seconds "
+    f"that it should take, the published sets take less than {SETS_SECONDS:g} s together, and the stored margins "
     "that differ are the one that is known to be wrong; in part if most rows have their gap.",
     verdict=verdict,
     tabulate=tabulate,
