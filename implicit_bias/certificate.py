@@ -40,7 +40,7 @@ import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.problem import MarginProblem, are_few, decision, gated_linear
+from implicit_bias.problem import MarginProblem, are_few, check_problem, decision, gated_linear
 from implicit_bias.rounding import (
     SAFETY,
     UNIT,
@@ -210,6 +210,7 @@ def certify(
         Shapes that do not fit, NaN, alpha that is negative or not 0 at a sample's own class, an
         intercept of a problem without one.
     """
+    check_problem(problem, "certify")
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
     primal = None if coef is None else _Primal.of(problem, coef, intercept)
