@@ -50,11 +50,11 @@ def load_data(config: RunConfig) -> Data:
         More training samples than there are; or a file of the user's own that is no data set of
         two classes (see `load_own`).
     """
-    classes = {"positive": config.positive, "negative": config.negative}
+    positive, negative = config.positive, config.negative
     if config.data is None:
-        everything = load(config.dataset, **classes)
+        everything = load(config.dataset, positive=positive, negative=negative)
     else:
-        everything = load_own(config.data, config.target, **classes)
+        everything = load_own(config.data, config.target, positive=positive, negative=negative)
     size = config.train_size
     if size is None:
         size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
