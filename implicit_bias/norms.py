@@ -96,6 +96,16 @@ class Norm(ABC):
     ----------
     by_rows : bool
         Whether the dual norm depends on the norms of the rows of V alone, which cost less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L1, LInf, Norm
+    >>> isinstance(L1(), Norm)
+    True
+    >>> coef = np.array([[3.0, -4.0]])
+    >>> L1().value(coef) == LInf().dual(coef)
+    True
     """
 
     by_rows: ClassVar[bool] = False
@@ -256,7 +266,15 @@ class _Conjugated(Norm):
 
 @dataclass(frozen=True)
 class L1(_Conjugated):
-    """Sum of absolute values; where coordinate descent and boosting go."""
+    """Sum of absolute values; where coordinate descent and boosting go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L1
+    >>> L1().value(np.array([[3.0, -4.0]])), L1().dual(np.array([[3.0, -4.0]]))
+    (7.0, 4.0)
+    """
 
     @property
     def conjugate(self) -> LInf:
@@ -289,7 +307,15 @@ class L1(_Conjugated):
 
 @dataclass(frozen=True)
 class LInf(_Conjugated):
-    """Largest absolute value; where sign descent and Adam go."""
+    """Largest absolute value; where sign descent and Adam go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import LInf
+    >>> LInf().value(np.array([[3.0, -4.0]])), LInf().dual(np.array([[3.0, -4.0]]))
+    (4.0, 7.0)
+    """
 
     @property
     def conjugate(self) -> L1:
@@ -319,7 +345,15 @@ class LInf(_Conjugated):
 
 @dataclass(frozen=True)
 class L2(_Conjugated):
-    """Root of the sum of squares (Frobenius); where gradient descent goes."""
+    """Root of the sum of squares (Frobenius); where gradient descent goes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L2
+    >>> L2().value(np.array([[3.0, -4.0]]))
+    5.0
+    """
 
     @property
     def conjugate(self) -> L2:
@@ -361,6 +395,13 @@ class Lp(_Conjugated):
     ------
     ValueError
         p below 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Lp
+    >>> print(f"{Lp(3.0).value(np.array([[1.0, 1.0]])):.4f}")
+    1.2599
     """
 
     p: float
@@ -462,7 +503,16 @@ def _power_rounding(size: int, p: float) -> float:
 
 @dataclass(frozen=True)
 class Spectral(_Conjugated):
-    """Largest singular value of the matrix K x MD; where spectral descent and Muon go."""
+    """Largest singular value of the matrix K x MD; where spectral descent and Muon go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Spectral
+    >>> coef = np.diag([3.0, 4.0])
+    >>> print(f"{Spectral().value(coef):.4f}, {Spectral().dual(coef):.4f}")
+    4.0000, 7.0000
+    """
 
     @property
     def conjugate(self) -> Nuclear:
@@ -494,7 +544,16 @@ class Spectral(_Conjugated):
 
 @dataclass(frozen=True)
 class Nuclear(_Conjugated):
-    """Sum of singular values of the matrix K x MD."""
+    """Sum of singular values of the matrix K x MD.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Nuclear
+    >>> coef = np.diag([3.0, 4.0])
+    >>> print(f"{Nuclear().value(coef):.4f}, {Nuclear().dual(coef):.4f}")
+    7.0000, 4.0000
+    """
 
     @property
     def conjugate(self) -> Spectral:
@@ -672,6 +731,14 @@ class MaxOverGroups(_Conjugated):
     ----------
     norm, groups, axis
         As in `SumOverGroups`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L2, MaxOverGroups
+    >>> norm = MaxOverGroups(L2(), np.array([0, 0, 1]))
+    >>> print(f"{norm.value(np.array([[3.0], [4.0], [6.0]])):.1f}")
+    6.0
     """
 
     norm: _Conjugated

@@ -119,6 +119,14 @@ class Solution:
     exact : ExactAnswer or None
         Where float64 numbers cannot attain the bounds, the rational numbers that do. Then
         ``coef``, ``alpha`` and ``intercept`` are these rounded, whose own bounds may be far apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import max_margin, solve
+    >>> solution = solve(max_margin(np.array([[2.0], [-1.0]]), np.array([1.0, -1.0])))
+    >>> print(solution.status.label, solution.support, solution.coef.round(4))
+    optimal [1] [[1.]]
     """
 
     problem: MarginProblem | None = field(default=None, compare=False, metadata={"saved": False})
@@ -166,7 +174,18 @@ class Solution:
 
 
 class SolveError(RuntimeError):
-    """A solve that did not end optimal; ``solution`` holds what it found, certified."""
+    """A solve that did not end optimal; ``solution`` holds what it found, certified.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import SolveError, max_margin, solve
+    >>> try:
+    ...     solve(max_margin(np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))).raise_for_status()
+    ... except SolveError as error:
+    ...     print(error.solution.status.label)
+    not separable
+    """
 
     def __init__(self, solution: Solution, advice: str = "") -> None:
         super().__init__(f"{solution.message}; {advice}" if advice else solution.message)
