@@ -253,3 +253,13 @@ def test_a_report_needs_what_was_compared_and_two_classes(tmp_path: Path) -> Non
     many = KNeighborsClassifier(1).fit(TEST.X, labels)
     with pytest.raises(ValueError, match="two classes"):
         compare({"many": many}, TEST.X, labels).report(tmp_path)
+
+
+def test_solutions_and_trainings_show_themselves() -> None:
+    solution, training = MODELS["svm"].solution_, MODELS["network"].training_
+    page = solution._repr_html_()
+    assert solution.status.label in page
+    assert f"{len(solution.support)} of {len(solution.alpha)}" in page
+    assert str(training).splitlines()[0].startswith("step")
+    assert str(training).splitlines()[-1].startswith(f"{training.steps:,}")
+    assert training.ending.message in training._repr_html_()

@@ -16,6 +16,7 @@ from implicit_bias.exact import ExactAnswer
 from implicit_bias.options import TOLERANCE
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array, check_number
+from implicit_bias.wording import html_table, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +145,18 @@ class Solution:
             f"gap {self.certificate.gap:.2g}; {len(self.support)} of {len(self.alpha)} samples "
             f"support it, {int(self.active.sum())} of {len(self.active)} groups are active)"
         )
+
+    def _repr_html_(self) -> str:
+        bounds = self.certificate
+        rows = [
+            ["status", self.status.label],
+            ["optimum", f"{number(bounds.lower, 9)} to {number(bounds.upper, 9)}"],
+            ["relative gap", number(bounds.gap, 2)],
+            ["support vectors", f"{len(self.support):,} of {len(self.alpha):,}"],
+            ["active groups", f"{int(self.active.sum()):,} of {len(self.active):,}"],
+            ["solver", f"{self.stats.solver}, {self.stats.iterations} iterations"],
+        ]
+        return html_table(["solution", ""], rows)
 
     @property
     def message(self) -> str:
