@@ -24,6 +24,7 @@ from cases import (
     separable,
 )
 from implicit_bias.gating import HyperplaneContexts, l2_metric
+from implicit_bias.norms import L1, L2
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
 from implicit_bias.validation import Array
 
@@ -338,10 +339,10 @@ def test_sparse_gates_may_be_repeated_and_read_only() -> None:
 def test_one_group_is_one_problem_by_any_name() -> None:
     """The l2 norm of two classes is the group norm of one group, for every solver."""
     groups = np.array([0, 1, 1])
-    named = MarginProblem(X, Y, np.ones((6, 3)), groups, norm="l2")
+    named = MarginProblem(X, Y, np.ones((6, 3)), groups, norm=L2())
     assert named.is_binary_group_lasso
     np.testing.assert_array_equal(named.groups, [0, 0, 0])
-    assert not MarginProblem(X, Y, np.ones((6, 3)), groups, norm="l1").is_binary_group_lasso
+    assert not MarginProblem(X, Y, np.ones((6, 3)), groups, norm=L1()).is_binary_group_lasso
     coef = np.random.default_rng(0).normal(size=(3, 3))
     assert named.group_norms(coef).sum() == pytest.approx(np.linalg.norm(coef), rel=1e-12)
 
