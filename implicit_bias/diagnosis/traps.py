@@ -221,7 +221,7 @@ def check(
     _check_outputs(gradients)
     excluded = without_gradient(gradients)
     warnings += [
-        f"parameter {name!r} gets no gradient from any sample (a gate's own weights, say), so it "
+        f"parameter {name!r} gets no gradient from any sample (a gate's own weights, or units that are all dead), so it "
         "is not trained and does not count in the norm: freeze it with requires_grad_(False), or "
         "make it a buffer"
         for name in excluded
@@ -302,14 +302,12 @@ def _check_outputs(gradients: MarginGradients) -> None:
 
 
 def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
-    """Names of the parameters in which a random combination of margins has no gradient."""
+    """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
     weights = np.random.default_rng(0).random(len(gradients.pairs))
+    theta = gradients.parameters(gradients.theta)
     v = gradients.parameters(gradients.combine(gradients.theta, weights))
-    return tuple(name for name, part in v.items() if not part.any()) if _any(v) else ()
-
-
-def _any(v: Mapping[str, Tensor]) -> bool:
-    return any(bool(part.any()) for part in v.values())
+    none = tuple(name for name, part in v.items() if theta[name].any() and not part.any())
+    return none if any(part.any() for part in v.values()) else ()
 
 
 def _left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
