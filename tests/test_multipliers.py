@@ -1,5 +1,7 @@
 """Margins as an operator and the best multipliers: all against gradients by brute force."""
 
+from collections.abc import Callable
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -57,7 +59,7 @@ def relu(outputs: int) -> nn.Module:
 
 def scaled(module: nn.Module, degree: float) -> tuple[MarginGradients, Tensor, Array]:
     """Margins with labels that the module gets right, theta at margin 1, and J by brute force."""
-    outputs = module(X)
+    outputs: Tensor = module(X)
     if outputs.shape[1] == 1:
         pairs = Pairs.of(np.where(outputs[:, 0].detach() > 0, 1, -1), N, None)
         margins = torch.tensor(pairs.labels) * outputs[:, 0]
@@ -83,7 +85,7 @@ def scaled(module: nn.Module, degree: float) -> tuple[MarginGradients, Tensor, A
     return gradients, theta, J.numpy() * least ** (-(degree - 1) / degree)
 
 
-CASES = {
+CASES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
     "relu-binary": (2.0, lambda: relu(1)),
     "relu-classes": (2.0, lambda: relu(3)),
     "mixed-binary": (4.0, lambda: seeded(Mixed(1))),

@@ -1,9 +1,9 @@
 """What keeps a module from having a limit that can be measured, each with its name and its cure.
 
-Some traps can be mended here (a module in training mode, parameters that get no gradient): the user
-is warned. Others make the question meaningless (a bias, softmax attention): an error says which part
-of the module it is. All tests are of what the module computes; the module's forward pass is
-watched only to name the culprit.
+Some traps can be mended here (a module in training mode, parameters that get no gradient): the
+user is warned. Others make the question meaningless (a bias, softmax attention): an error says
+which part of the module it is. All tests are of what the module computes; the module's forward
+pass is watched only to name the culprit.
 """
 
 from __future__ import annotations
@@ -221,9 +221,9 @@ def check(
     _check_outputs(gradients)
     excluded = without_gradient(gradients)
     warnings += [
-        f"parameter {name!r} gets no gradient from any sample (a gate's own weights, or units that are all dead), so it "
-        "is not trained and does not count in the norm: freeze it with requires_grad_(False), or "
-        "make it a buffer"
+        f"parameter {name!r} gets no gradient from any sample (a gate's own weights, or units that "
+        "are all dead), so it is not trained and does not count in the norm: freeze it with "
+        "requires_grad_(False), or make it a buffer"
         for name in excluded
     ]
     untouched = _left_out(module, optimizer)
@@ -349,9 +349,9 @@ def _cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> str:
         other = int(np.argmax(degrees))
         return (
             f"samples of different degrees: {least:.4g} at sample {first}, {degrees[other]:.4g} at "
-            f"sample {other}. Only the samples of the least degree keep a share of the gradient, so "
-            "training goes to a KKT point of their program alone: give all contexts paths of the "
-            "same number of layers, or diagnose the samples of one degree"
+            f"sample {other}. Only the samples of the least degree keep a share of the gradient, "
+            "so training goes to a KKT point of their program alone: give all contexts paths of "
+            "the same number of layers, or diagnose the samples of one degree"
         )
     added = added_terms(gradients)
     biases = [name for name in added if len(gradients.shapes[name]) <= 1]
@@ -380,7 +380,7 @@ def _places(names: list[str] | tuple[str, ...]) -> str:
 
 
 def _scaled(gradients: MarginGradients, scale: float, names: Any = None) -> Array:
-    """Outputs with some parameters scaled, by default all."""
+    """Compute the outputs with some parameters scaled, by default all."""
     parts = gradients.parameters(gradients.theta)
     scaled = {
         name: scale * part if names is None or name in names else part

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from implicit_bias import Diagnosis, diagnose, max_margin, solve
+from implicit_bias import Diagnosis, MarginProblem, diagnose, max_margin, solve
 from implicit_bias.diagnosis.function_space import FourierL1
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.gating import HyperplaneContexts, dense
 from implicit_bias.networks import GLN
 from implicit_bias.validation import Array
 
@@ -22,8 +23,8 @@ def two_layers(hidden: Array, readout: Array) -> nn.Module:
         nn.ReLU(),
         nn.Linear(len(hidden), len(readout), bias=False),
     ).double()
-    module[0].weight.data.copy_(torch.tensor(hidden))
-    module[2].weight.data.copy_(torch.tensor(readout))
+    module.get_parameter("0.weight").data.copy_(torch.tensor(hidden))
+    module.get_parameter("2.weight").data.copy_(torch.tensor(readout))
     return module.eval()
 
 
@@ -67,7 +68,7 @@ def test_far_from_a_kkt_point_nobody_asks() -> None:
 # --- function space --------------------------------------------------------------------------
 
 
-def cloud(classes: int = 2) -> tuple[Array, Array]:
+def cloud(classes: int = 2) -> tuple[Array, NDArray[np.int64]]:
     rng = np.random.default_rng(0)
     y = np.arange(12) % classes
     return 3.0 * rng.normal(size=(classes, 4))[y] + 0.3 * rng.normal(size=(12, 4)), y
@@ -147,10 +148,8 @@ def test_the_excess_of_a_gated_network_and_its_dead_units() -> None:
     assert len(used) > 1
     # the optimum of the network with one unit at 0 is a KKT point, but not the optimum
     few = GLN([HyperplaneContexts.random(X, 6, 1, random_state=0)], seed=1)
-    gates = problem.gates.toarray().reshape(20, 6, 2).copy()
+    gates = dense(problem.gates).reshape(20, 6, 2).copy()
     gates[:, used[0]] = 0.0
-    from implicit_bias import MarginProblem
-
     without = solve(
         MarginProblem(X, y, gates.reshape(20, 12), np.repeat(np.arange(6), 2)), tol=1e-10
     )
@@ -193,9 +192,9 @@ def test_the_bounds_of_the_layers_are_their_own_margin_problems() -> None:
     found = own(module, X)
     y = np.where(module(torch.tensor(X)).detach()[:, 0] > 0, 1.0, -1.0)
     scale = found.min_margin**-0.5
-    hidden = np.maximum(X @ (scale * module[0].weight.detach().numpy()).T, 0.0)  # type: ignore[operator]
+    hidden = np.maximum(X @ (scale * module.get_parameter("0.weight").detach().numpy()).T, 0.0)
     readout = solve(max_margin(hidden, y), tol=1e-10).certificate
-    gates = (hidden > 0) * (scale * module[2].weight.detach().numpy())  # type: ignore[operator]
+    gates = (hidden > 0) * (scale * module.get_parameter("2.weight").detach().numpy())
     features = (gates[:, :, None] * X[:, None, :]).reshape(15, -1)
     first = solve(max_margin(features, y), tol=1e-10).certificate
     assert found.bounds["2.weight"][0] == pytest.approx(readout.lower, rel=1e-6)
@@ -231,7 +230,8 @@ def test_the_direction_lowers_the_norm_and_no_margin(norm: str) -> None:
 def test_parameters_that_enter_twice_have_no_bound() -> None:
     found = own(Power(2).eval(), cloud()[0])
     assert [np.isnan(layer.lower) for layer in found.layers] == [True, True]
-    assert found.most_room is found.direction is None
+    assert found.most_room is None
+    assert found.direction is None
 
 
 # --- how it is shown -------------------------------------------------------------------------

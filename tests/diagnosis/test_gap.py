@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from implicit_bias import Diagnosis, diagnose, max_margin, solve
@@ -33,7 +35,7 @@ def samples(n: int = 14, seed: int = 0) -> tuple[Array, Array]:
 X, Y = samples(seed=2)
 
 
-def classes(n: int = 15) -> tuple[Array, Array]:
+def classes(n: int = 15) -> tuple[Array, NDArray[np.int64]]:
     rng = np.random.default_rng(3)
     y = np.arange(n) % K
     centres = 3.0 * rng.normal(size=(K, D))
@@ -49,7 +51,7 @@ def linear(*matrices: Array) -> nn.Sequential:
 
 
 def only_in(
-    own: str, module: nn.Module, inputs: object, labels: Array, also: tuple[str, ...] = ()
+    own: str, module: nn.Module, inputs: object, labels: NDArray[Any], also: tuple[str, ...] = ()
 ) -> Diagnosis:
     """Check that the gap is 0 in one norm only (and in some others); return the diagnosis there."""
     found = {norm: diagnose(module, inputs, labels, norm=norm) for norm in NORMS}  # type: ignore[arg-type]
@@ -180,7 +182,7 @@ def test_limits_of_gradient_descent(name: str) -> None:
     assert found.function_space.excess == pytest.approx(0.0, abs=1e-5)
 
 
-def frozen_readout(name: str) -> tuple[nn.Module, object, Array]:
+def frozen_readout(name: str) -> tuple[nn.Module, object, NDArray[Any]]:
     """Modules that are linear in what is trained, with data that they separate."""
     if name == "gated":
         network = GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2)
@@ -189,7 +191,8 @@ def frozen_readout(name: str) -> tuple[nn.Module, object, Array]:
     inputs, labels = classes()
     generator = torch.Generator().manual_seed(4)
     first: nn.Module = nn.Linear(D, 4, bias=False)
-    middle, width = [nn.Linear(4, 4, bias=False)], 4
+    middle: list[nn.Module] = [nn.Linear(4, 4, bias=False)]
+    width = 4
     if name == "convolution":
         first, middle, width = nn.Conv1d(1, 2, 3, bias=False), [nn.Flatten()], 6
     module = nn.Sequential(first, *middle, nn.Linear(width, K, bias=False))
@@ -225,7 +228,7 @@ def test_limits_in_any_geometry_of_modules_with_a_fixed_readout(name: str, norm:
     assert found.parameter_norm == pytest.approx(float(size.value), rel=1e-6)
 
 
-def descend(module: nn.Module, labels: Array, norm: str, degree: float) -> None:
+def descend(module: nn.Module, labels: NDArray[Any], norm: str, degree: float) -> None:
     """Bring a module to a KKT point of a norm, by tangent programs with a line search."""
     count = None if labels.min() < 0 else K
     own, tensor = as_parameter_norm(norm), torch.tensor(X)
