@@ -137,6 +137,8 @@ def diagnose(
     started = time.monotonic()
     module, geometry = check_module(module), as_parameter_norm(norm)
     given = _as_tuple(inputs)
+    if isinstance(labels, Tensor):
+        labels = labels.detach().cpu().numpy()
     with evaluating(module) as was_training:
         checked = check(module, given, labels, was_training=was_training, optimizer=optimizer)
         said = [

@@ -262,7 +262,7 @@ def _classes(module: nn.Module, inputs: tuple[Tensor, ...], labels: ArrayLike) -
             "or average over positions"
         )
     classes = None if outputs.ndim == 1 or outputs.shape[1] == 1 else outputs.shape[1]
-    found = np.unique(np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels))
+    found = np.unique(np.asarray(labels))
     if classes is None and set(found.tolist()) == {0, 1}:
         raise ValueError(
             "labels are 0 and 1, but the module has one output a sample: recode them as -1 and +1 "
