@@ -139,8 +139,8 @@ def diagnose(
     given = _as_tuple(inputs)
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu().numpy()
-    with evaluating(module) as was_training:
-        checked = check(module, given, labels, was_training=was_training, optimizer=optimizer)
+    with evaluating(module) as modes:
+        checked = check(module, given, labels, modes=modes, optimizer=optimizer)
         said = [
             *checked.warnings,
             *filter(None, [loss_warning(loss, checked.gradients.pairs.classes)]),
