@@ -77,7 +77,7 @@ LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = 2**18, 2**14, 128
 # Relative gap to which programs are solved.
 PROGRAM_TOLERANCE = 1e-10
 # Seconds that the level method may take.
-SECONDS = 30.0
+SECONDS = 25.0
 # Temperatures of the loss's weights, relative to a smallest margin of 1.
 TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e5, 16))
 # The smallest weight that has a logarithm.

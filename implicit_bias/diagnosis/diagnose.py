@@ -120,7 +120,7 @@ def diagnose(
     -----
     In float64. In l2 the multipliers are the best there are; in other norms they are, too, for
     small modules. For larger ones they are the best known ones (those of the loss, at the best
-    temperature, say), improved for at most 30 seconds, and the gap is an upper bound (``method``),
+    temperature, say), improved for at most 25 seconds, and the gap is an upper bound (``method``),
     with a lower one beside it (``gap_lower``). At a kink (a ReLU at exactly 0) torch's derivative
     stands for all subgradients.
 

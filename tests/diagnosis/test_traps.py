@@ -203,8 +203,12 @@ def test_training_mode_is_named_and_kept() -> None:
     state = torch.get_rng_state()
     for p in module.parameters():
         p.grad = torch.ones_like(p)
-    with pytest.warns(DiagnosisWarning, match=r"training mode.*eval\(\)"):
+    with (
+        pytest.warns(DiagnosisWarning, match=r"training mode.*eval\(\)"),
+        pytest.warns(DiagnosisWarning, match="dropout in '1'"),
+    ):
         found = diagnose(module, X, labels)
+    assert len(found.warnings) == 2
     assert found.gap == expected
     assert [part.training for part in module.modules()] == [True, True, True, False, True]
     assert torch.equal(torch.get_rng_state(), state)
