@@ -79,7 +79,7 @@ PROGRAM_TOLERANCE = 1e-10
 # Seconds that the level method may take.
 SECONDS = 25.0
 # Temperatures of the loss's weights, relative to a smallest margin of 1.
-TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e5, 16))
+TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e4, 9))
 # The smallest weight that has a logarithm.
 SMALLEST = 1e-300
 # The level method: cuts kept, entries of their maximisers kept, where the level is between the
@@ -353,7 +353,7 @@ def _by_levels(
     """Improve the loss's weights as far as the time goes; all results are bounds at any time."""
     ends = time.monotonic() + seconds
     phi = _Phi(gradients, theta, norm)
-    best = min((phi(weights) for weights in starts), key=lambda point: point.value)
+    best = phi(min(starts, key=phi.value))
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
     spread = loss_weights(margins, gradients.pairs.rivals, SPREAD_TEMPERATURE)
     spread *= SPREAD / spread.sum()
@@ -405,6 +405,10 @@ class _Phi:
     gradients: MarginGradients
     theta: Tensor
     norm: ParameterNorm
+
+    def value(self, weights: Array) -> float:
+        v = self.gradients.combine(self.theta, weights / weights.sum())
+        return self.norm.dual(self.gradients.parameters(v))
 
     def __call__(self, weights: Array) -> _Point:
         weights = weights / weights.sum()
