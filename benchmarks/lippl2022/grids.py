@@ -6,6 +6,7 @@ grid               what                                                    model
 gln                gated linear networks: figures 2 to 4                   as published, moved
 shallow            one layer, k = 0 to 15                                  gd-shallow
 relu, -momentum-0  ReLU networks: figure 5                                 svm-gates
+relu-wide          ReLU networks of 500 and 1,000 units: figure 3c         svm-gates
 osqp               the published SVM-L2 by the published solver            svm-l2-osqp
 limit, -wider      infinite time beside finite time                        limit-gln
 splits             two more splits into training and validation samples
@@ -67,6 +68,7 @@ MODELS: dict[str, MoreModels] = {
     "relu-momentum-0": relu_models,
     "splits": no_more,
     "limit-wider": limit_models,
+    "relu-wide": relu_models,
 }
 # The records themselves, for a store that lacks them: the store is not kept with the code.
 RECORDS = "records.parquet"

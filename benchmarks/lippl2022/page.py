@@ -31,7 +31,7 @@ from benchmarks.lippl2022.figures import (
     png,
     task_name,
 )
-from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS, summary
+from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS
 from benchmarks.lippl2022.study import EXACT, STUDY, THEORY
 from benchmarks.lippl2022.values import Tables, all_values
 from implicit_bias.certificate import Status
@@ -149,6 +149,15 @@ class PointRow:
     largest: str
 
 
+@dataclass(frozen=True)
+class ReasonRow:
+    """How many values of a model differ for a reason."""
+
+    model: str
+    values: int
+    reason: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """What one experiment of the harness says, in parts: both pages lay them out.
@@ -225,7 +234,7 @@ def sections(names: Iterable[str], folder: Path = HOME) -> tuple[Section, ...]:
 
 
 def write_page(folder: Path = HOME) -> list[Path]:
-    """Write page, README, summary, the list of what differs, and the pictures, from the tables.
+    """Write page, README, summary and pictures, from the tables.
 
     Returns
     -------
@@ -255,7 +264,7 @@ def write_page(folder: Path = HOME) -> list[Path]:
         for plot in (*paper_plots(values), *beyond_plots(tables)):
             file = pictures / f"{plot.name}.png"
             write_atomically(file, partial(Path.write_bytes, data=png(plot, PICTURE_DPI)))
-    for file, text in {**pages, results / "published.md": summary(tables.points)}.items():
+    for file, text in pages.items():
         write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
     return list(pages)
 
@@ -285,6 +294,7 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "point_verdicts": [name for name in VERDICTS if name in set(tables.points["verdict"])],
         "points": point_rows(tables.points),
         "differing": differing(tables.points),
+        "reasons": reasons(tables.points),
         "origin": origin(tables.cells),
         "cells": rows,
         "labels": {row.key: f"{row.grid}: {row.setting}" for row in rows},
@@ -473,6 +483,16 @@ def differing(points: pd.DataFrame) -> tuple[Point, ...]:
             cell=row["cell"],
         )
         for row in chosen.to_dict("records")
+    )
+
+
+def reasons(points: pd.DataFrame) -> tuple[ReasonRow, ...]:
+    """Count the published values that ours are not, by model and reason."""
+    chosen = points[points["verdict"].isin(NOT_THE_SAME)]
+    counts = chosen.groupby(["model", "reason"]).size()
+    return tuple(
+        ReasonRow(str(model), int(count), str(reason) or "not explained")
+        for (model, reason), count in counts.items()
     )
 
 

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, markdown_table, option
+from benchmarks.harness import Experiment, Options, Run, Verdict, option
 from implicit_bias.certificate import Status
 from implicit_bias.datasets.files import DataError
 
@@ -342,14 +342,6 @@ def _on_another_relu(table: pd.DataFrame) -> pd.Series[bool]:
     differing = networks[networks["difference"].abs() > LAST_DIGIT]
     wrong = pd.MultiIndex.from_frame(differing[keys])
     return pd.Series(pd.MultiIndex.from_frame(table[keys]).isin(wrong), table.index)
-
-
-def summary(table: pd.DataFrame) -> str:
-    """Write the counts of each verdict, and what differs."""
-    return (
-        f"# The released values, point by point\n\n{markdown_table(_counts(table))}\n\n"
-        f"## What differs\n\n{_differing(table)}\n"
-    )
 
 
 def _describe(row: Mapping[Hashable, Any]) -> str:

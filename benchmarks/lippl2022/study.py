@@ -21,6 +21,7 @@ GRIDS = {
     "relu-momentum-0": ("ReLU networks without momentum: figure 5", "minutes"),
     "splits": ("Two more splits of the data", "minutes"),
     "limit-wider": ("Infinite time: four contexts, random thresholds, more samples", "an hour"),
+    "relu-wide": ("ReLU networks of 500 and 1,000 units: figure 3c", "ten minutes"),
 }
 # Every released network trained exactly as released, and what rests on them.
 EXACT = {

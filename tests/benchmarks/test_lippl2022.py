@@ -484,7 +484,7 @@ def test_each_verdict(lippl: SimpleNamespace) -> None:
         "differs",
         "differs",
     ]
-    text = published.summary(table)
+    text = published.EXPERIMENT.found(table)
     assert "- SVM-GLN, 1 value: not explained" in text
     assert "theirs 0.800000, ours 0.790000" in text
 
