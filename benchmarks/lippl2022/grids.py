@@ -35,6 +35,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -238,13 +239,26 @@ def unpacked(packed: pd.DataFrame) -> list[Record]:
     return [record for record in found if record is not None]
 
 
-def _measure(name: str, run: Run[GridOptions]) -> Iterator[pd.DataFrame]:
+def clean_commit(run: Run[Any]) -> str | None:
+    """Return the commit that computes, which is recorded; None where there is no repository.
+
+    Raises
+    ------
+    Misuse
+        Files differ from the commit, and the run is not a quick one, of which nothing is kept.
+    """
     commit = Origin.here().commit
-    if not run.quick and not run.options.dirty and commit and commit.endswith("-dirty"):
+    if not run.quick and commit and commit.endswith("-dirty"):
         raise Misuse(
-            "the records name the commit that computed them, and files differ from it: commit "
-            "first, or compute with --dirty, and the page marks the cells"
+            "what is computed names its commit, and files differ from it: commit first. (A grid "
+            "computes with --dirty, too, and the page marks the cells.)"
         )
+    return commit
+
+
+def _measure(name: str, run: Run[GridOptions]) -> Iterator[pd.DataFrame]:
+    if not run.options.dirty:
+        clean_commit(run)
     folder = run.options.store or run.file.parent / "store"
     part = Part.open(name, folder, quick=run.quick)
     if len(run.kept) and (restored := restore(part, run.kept)):

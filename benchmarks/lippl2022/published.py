@@ -82,6 +82,10 @@ REDRAWN = "theirs is with the network in the contexts of its random thresholds, 
 LEFT_OUT = "ours leaves out samples that nothing separates from the rest, which are errors here"
 CONTEXTS = "theirs has the random contexts of seed 1 at every seed without momentum"
 ROUNDING = "the ReLU network differs: where an image crosses a gate early on, the last bit decides"
+GATES = (
+    "gates of training samples next to a learned hyperplane hang on the last bit of the network: "
+    "see the table of learned contexts"
+)
 MOMENTUM = "with momentum 0.9 rounding adds up over 3,200 steps"
 STOPPED = "theirs was stopped before its end: see the table of explained networks"
 NO_SOLUTION, OTHER_DRAWS = "no solution", "other draws"
@@ -327,6 +331,7 @@ def _reasons(table: pd.DataFrame) -> pd.Series[str]:
         (agreement & (table["threshold"] == "median") & table["network"].isin(NOT_MOVED), REDRAWN),
         ((table["dropped"] > 0) & (table["metric"] == "train_accuracy"), LEFT_OUT),
         (rc & agreement & (table["momentum"] == 0) & (table["seed"] > 1), CONTEXTS),
+        (table["model"] == "SVM-LC", GATES),
         (_on_another_relu(table) & (table["model"].isin(ON_RELU) | (rc & agreement)), ROUNDING),
         ((table["model"] == "GD-shallow") & stopped, STOPPED),
         ((table["momentum"] == 0.9) & table["model"].isin(["GD-GLN", "GD-shallow"]), MOMENTUM),

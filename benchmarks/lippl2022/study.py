@@ -29,6 +29,7 @@ EXACT = {
     "exact_explained": ("Why a network is not the released one", "an hour"),
     "exact_agreements": ("The SVMs beside networks trained exactly as released", "hours"),
 }
+LEARNED = "learned_contexts"
 THEORY = {
     "unequal_degrees": ("Theorem 3.1 and contexts of different degrees", "seconds"),
     "assumptions": ("The assumptions of theorem 3.1 along a training", "seconds"),
@@ -49,6 +50,7 @@ STUDY = Study(
             Entry(name=name, title=title, cost=cost, module="theory_checks")
             for name, (title, cost) in THEORY.items()
         ),
+        Entry(name=LEARNED, title="SVM-LC and the last bit of the network", cost="half an hour"),
         Entry(
             name="l2_optimality",
             title="The released SVM-L2: optimal, and one of many",
