@@ -206,7 +206,7 @@ def test_ranges_over_trainings_hold_each_of_their_ends() -> None:
 
 
 def test_share_within_the_range_of_draws_of_one_kind() -> None:
-    """By brute force: one of K + 1 exchangeable draws is an extreme one with probability 2/(K+1)."""
+    """By brute force: one of K + 1 draws of one kind is an extreme with probability 2 / (K + 1)."""
     orders = list(permutations(range(learned_contexts.TRAININGS + 1)))
     inside = [min(rest) < first < max(rest) for first, *rest in orders]
     assert np.mean(inside) == pytest.approx(learned_contexts.EXPECTED)
