@@ -182,8 +182,9 @@ def _other_splits(tables: Tables, column: str, first: str, second: str) -> str:
     if not found:
         return ""
     listed = "; ".join(f"split {seed} {each}" for seed, each in found.items())
+    of_widths = pd.Series(list(widths), dtype=float)
     return (
-        f"The same on further splits of the data (N = 500, H = {_listed(pd.Series(list(widths)))}, "
+        f"The same on further splits of the data (N = 500, H = {_listed(of_widths)}, "
         f"two contexts, medians): {listed}."
     )
 
@@ -986,7 +987,9 @@ def learned_against_random(values: pd.DataFrame) -> Claim:
     )
     relu = _relu(values)
     table = matched(relu, "error", RELU_KEYS)
-    apart = {m: difference(part, "SVM-RC", "SVM-LC") for m, part in table.groupby("momentum")}
+    apart = {
+        float(str(m)): difference(part, "SVM-RC", "SVM-LC") for m, part in table.groupby("momentum")
+    }
     found = _each_width(table, "SVM-RC", "SVM-LC")
     total = difference(table, "SVM-RC", "SVM-LC")
     if not found or total is None:
@@ -1019,7 +1022,7 @@ def distance_with_width(values: pd.DataFrame) -> Claim:
     if found is None:
         return claim
     by_width = _each_width(table, "SVM-LC", "GD-ReLU")
-    by_size = {n: _grown(part, "SVM-LC") for n, part in table.groupby("train_size")}
+    by_size = {int(str(n)): _grown(part, "SVM-LC") for n, part in table.groupby("train_size")}
     return claim.judged(
         found.judged(),
         f"From H = {NARROW[0]} to H = {WIDE} the difference of the errors of SVM-LC and GD-ReLU "

@@ -1,4 +1,4 @@
-"""Two tables of the page: what the released code does against the text, and errata of the theory.
+"""Tables of the page: the released code against the text, errata of the theory, what is derived.
 
 Each row names its evidence: a conclusion or an experiment of the page, a module whose head has the
 derivation, or a test that would fail.
@@ -53,6 +53,23 @@ class Erratum:
     holds: str
     evidence: str
     brief: str = ""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A statement that is not in the paper.
+
+    Attributes
+    ----------
+    what, statement : str
+        What it is about, and what holds.
+    evidence : str
+        Where it is derived and tested, in Markdown.
+    """
+
+    what: str
+    statement: str
+    evidence: str
 
 
 DEVIATIONS = (
@@ -204,5 +221,33 @@ ERRATA = (
         "where γ_h⁽¹⁾ ≠ γ_h⁽²⁾, γ_h⁽ⁱ⁾ = γ̃_h⁽ⁱ⁾ for i = 1, 2 and the same unit h",
         "head of `theory/gln_predictors.py`",
         "the unit's index is missing",
+    ),
+)
+
+DERIVED = (
+    Derived(
+        "Theorem 3.1, one degree",
+        "the share in the gradient of a context whose least normalised margin is not the least of "
+        "all goes to 0, so its multipliers vanish and the limit is stationary for (6)",
+        "head of `theory/context_shares.py`; "
+        "`test_with_equal_degrees_the_least_margin_keeps_the_share`",
+    ),
+    Derived(
+        "Theorem 3.1, several degrees",
+        "contexts of the least degree alone keep a share; the limit is stationary for (6) of their "
+        "samples",
+        "experiment `unequal-degrees`; `test_shares_go_to_the_least_degree_whatever_the_margins`",
+    ),
+    Derived(
+        "FReLU, the analogue of B.6 and B.7",
+        "the H predictors with one unit on are free and determine all 2^H; that with all units off "
+        "is 0; the norm (22) needs no minimum over zeta",
+        "head of `theory/frelu_predictors.py`; `test_free_predictors_of_frelu_determine_all`",
+    ),
+    Derived(
+        "A readout with contexts of its own",
+        "zeta_h is a matrix of rank one, so the program is not convex; the sum of the nuclear "
+        "norms is its convex relaxation and bounds it from below",
+        "head of `theory/gated_readout.py`; `test_bounds_hold_the_optimum_between_them`",
     ),
 )

@@ -645,8 +645,20 @@ def _found_explained(table: pd.DataFrame) -> str:
         f"Of the {len(table)} networks looked at, which do not match, the released accuracy of "
         f"{int(_within(table).sum())} is within the range of the last bits, and "
         f"{int((table['epoch'] > 0).sum())} have the released values after one of their epochs: "
-        f"{int(_explained(table).sum())} are explained by one or the other."
+        f"{int(_explained(table).sum())} are explained by one or the other. "
+        f"{_open(table[~_explained(table)])}"
     )
+
+
+def _open(table: pd.DataFrame) -> str:
+    """Name the networks that nothing explains."""
+    listed = "; ".join(
+        f"{row['model']}, N = {row['train_size']:,}, H = {row['hidden_units']}, "
+        f"k = {row['hyperplanes']}, seed {row['seed']}, momentum {row['momentum']:g} (released "
+        f"{row['released']:.6f}, ours {row['least']:.6f} to {row['most']:.6f})"
+        for row in _records(table)
+    )
+    return f"Open: {listed}." if listed else "None is open."
 
 
 def _within(table: pd.DataFrame) -> pd.Series[bool]:

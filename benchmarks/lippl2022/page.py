@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Verdict, load, read, redraw
 from benchmarks.lippl2022.claims import all_claims
-from benchmarks.lippl2022.deviations import DEVIATIONS, ERRATA
+from benchmarks.lippl2022.deviations import DERIVED, DEVIATIONS, ERRATA
 from benchmarks.lippl2022.figures import (
     beyond_plots,
     paper_plots,
@@ -283,6 +283,7 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "theory": sections(THEORY, folder),
         "deviations": DEVIATIONS,
         "errata": ERRATA,
+        "derived": DERIVED,
         "released": released_counts(tables.points),
         "counts": ", ".join(
             f"{counts[verdict]} {WORDS[verdict][counts[verdict] > 1]}"
@@ -489,10 +490,10 @@ def differing(points: pd.DataFrame) -> tuple[Point, ...]:
 def reasons(points: pd.DataFrame) -> tuple[ReasonRow, ...]:
     """Count the published values that ours are not, by model and reason."""
     chosen = points[points["verdict"].isin(NOT_THE_SAME)]
-    counts = chosen.groupby(["model", "reason"]).size()
+    counts = chosen.groupby(["model", "reason"], as_index=False).size()
     return tuple(
-        ReasonRow(str(model), int(count), str(reason) or "not explained")
-        for (model, reason), count in counts.items()
+        ReasonRow(model, count, reason or "not explained")
+        for model, reason, count in counts.itertuples(index=False)
     )
 
 

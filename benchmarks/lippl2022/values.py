@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
@@ -163,10 +164,7 @@ class Tables:
         """Return the cells of each further split of the paper's data, by its seed."""
         seeds = sorted(set(self.cells["split_seed"]) - {1})
         return {
-            seed: replace(
-                self._where(lambda frame, seed=seed: in_study(frame, split_seed=seed)),
-                exact=pd.DataFrame(),
-            )
+            seed: replace(self._where(partial(in_study, split_seed=seed)), exact=pd.DataFrame())
             for seed in seeds
         }
 
