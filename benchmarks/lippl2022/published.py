@@ -136,7 +136,8 @@ def _measure(run: Run[PublishedOptions]) -> Iterator[pd.DataFrame]:
         kept(run.file.with_name(f"exact_{name}.parquet")) for name in ("networks", "agreements")
     )
     study = with_exact(ours(models, pairs), networks, agreements, other_draws(cells))
-    yield compared(values, study)
+    learned = kept(run.file.with_name("learned_contexts.parquet"))
+    yield with_learned(compared(values, study), learned)
 
 
 def kept(file: Path) -> pd.DataFrame:
@@ -316,6 +317,31 @@ def compared(published: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
     return table.assign(reason=_reasons(table).where(table["verdict"].isin(NOT_THE_SAME), ""))
 
 
+def with_learned(table: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
+    """Give values of SVM-LC the reason `GATES` where it is shown for their cell.
+
+    Parameters
+    ----------
+    table : DataFrame
+        See `compared`.
+    learned : DataFrame
+        The table of learned_contexts.py: ranges over trainings that differ in the last bit.
+    """
+    if learned.empty:
+        return table
+    columns = {"val_accuracy": "", "agreement_with_GD": "_agrees"}
+    ranges = pd.concat(
+        learned.assign(metric=metric, low=learned[f"least{end}"], high=learned[f"most{end}"])
+        for metric, end in columns.items()
+    ).rename(columns={"hidden_units": "units"})
+    keys = ["train_size", "units", "seed", "momentum", "metric"]
+    beside = table[[*keys]].merge(ranges[[*keys, "low", "high"]], on=keys, how="left")
+    low, high = beside["low"].to_numpy() - LAST_DIGIT, beside["high"].to_numpy() + LAST_DIGIT
+    differs = table["verdict"].isin(NOT_THE_SAME) & (table["reason"] == "")
+    shown = differs & (table["model"] == "SVM-LC") & table["theirs"].between(low, high)
+    return table.assign(reason=table["reason"].mask(shown, GATES))
+
+
 def _proven_inseparable(frame: pd.DataFrame) -> pd.Series[bool]:
     """Whether our solver proved that nothing separates the training samples."""
     return frame["status"] == Status.NOT_SEPARABLE.label
@@ -331,7 +357,6 @@ def _reasons(table: pd.DataFrame) -> pd.Series[str]:
         (agreement & (table["threshold"] == "median") & table["network"].isin(NOT_MOVED), REDRAWN),
         ((table["dropped"] > 0) & (table["metric"] == "train_accuracy"), LEFT_OUT),
         (rc & agreement & (table["momentum"] == 0) & (table["seed"] > 1), CONTEXTS),
-        (table["model"] == "SVM-LC", GATES),
         (_on_another_relu(table) & (table["model"].isin(ON_RELU) | (rc & agreement)), ROUNDING),
         ((table["model"] == "GD-shallow") & stopped, STOPPED),
         ((table["momentum"] == 0.9) & table["model"].isin(["GD-GLN", "GD-shallow"]), MOMENTUM),
