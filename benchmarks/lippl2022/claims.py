@@ -262,8 +262,8 @@ def _formula(values: pd.DataFrame, released: pd.DataFrame) -> str:
         texts.append(f"{each} with {threshold} thresholds, where the released gap is {gap}")
     return (
         "the formula as printed but folded by units, which is a norm, errs more than the exact one "
-        f"by {'; '.join(texts)} (N = {_listed(sizes)}). Where the first is the smaller, the fold "
-        "makes the rest."
+        f"by {'; '.join(texts)} (N = {_listed(sizes)}). Where the first is the smaller, the fold, "
+        "and the solution that it leaves open, make the rest."
     )
 
 
