@@ -510,7 +510,8 @@ CLASSES = Experiment(
     found=found,
     rule="It stands if every problem has a native row with its gap, or a proof, within the seconds "
     f"that it should take, the published sets take less than {SETS_SECONDS:g} s together, and the "
-    "stored margins that differ are the one that is known to be wrong; in part if most rows have their gap.",
+    "stored margins that differ are the one that is known to be wrong; in part if most rows have "
+    "their gap.",
     verdict=verdict,
     tabulate=tabulate,
     options=ClassOptions,
