@@ -135,7 +135,7 @@ def diagnose(
     """
     started = time.monotonic()
     module, geometry = check_module(module), as_parameter_norm(norm)
-    given = _as_tuple(inputs)
+    given = as_tuple(inputs)
     with evaluating(module) as was_training:
         checked = check(module, given, labels, was_training=was_training, optimizer=optimizer)
         said = [
@@ -149,7 +149,8 @@ def diagnose(
     return found
 
 
-def _as_tuple(inputs: object) -> tuple[Tensor | Array, ...]:
+def as_tuple(inputs: object) -> tuple[Tensor | Array, ...]:
+    """Arguments of a module from one argument or several."""
     if isinstance(inputs, (Tensor, np.ndarray)):
         return (inputs,)
     if not isinstance(inputs, (tuple, list)) or not inputs:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from implicit_bias.networks import Network
-from implicit_bias.training.configuration import LimitConfig, TrainingConfig
+from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Called with the steps done, and with what else there is to say.
 OnProgress: TypeAlias = Callable[[int, str], object]
-Config = TypeVar("Config", TrainingConfig, LimitConfig)
+Config = TypeVar("Config", TrainingConfig, LimitConfig, OwnLoop)
 Point = TypeVar("Point", bound=HistoryPoint)
 
 
@@ -48,7 +48,7 @@ class Result(Generic[Config, Point]):
     ----------
     network : nn.Module
         The trained network or other module, the one that was given.
-    config : TrainingConfig or LimitConfig
+    config : TrainingConfig, LimitConfig or OwnLoop
         How it was trained.
     history : tuple of HistoryPoint
         In the order of the steps; the last point describes the network as it is.
