@@ -160,7 +160,8 @@ class Recorder:
             margins = gradients.margins(gradients.theta)
             smallest = float(margins.min())
             wrong = (margins.reshape(len(kept.pairs.labels), -1) <= 0).any(axis=1)
-            row = {"step": step, "min_margin": smallest, "error": float(wrong.mean())}
+            error = float(wrong.mean()) if math.isfinite(smallest) else math.nan
+            row = {"step": step, "min_margin": smallest, "error": error}
             for name, norm in self.norms.items():
                 measured = self._measured(gradients, norm, smallest, degree)
                 row[f"margin_{name}"] = measured.margin
@@ -174,7 +175,7 @@ class Recorder:
         self, gradients: MarginGradients, norm: ParameterNorm, smallest: float, degree: float
     ) -> Measured:
         size = norm.value(gradients.parameters(gradients.theta))
-        if not size > 0 or math.isnan(degree):
+        if not (size > 0 and math.isfinite(smallest)) or math.isnan(degree):
             return Measured(math.nan, math.nan)
         margin = smallest / size**degree
         if not self.gaps or smallest <= 0:
@@ -189,7 +190,8 @@ class Recorder:
         """Return what was recorded as a table: a row a point.
 
         Columns are ``step``, ``min_margin``, ``error`` (share of the samples that are on the wrong
-        side), and for each norm ``margin_NAME`` and ``gap_NAME``, see `Measured`.
+        side), and for each norm ``margin_NAME`` and ``gap_NAME``, see `Measured`. Where the
+        outputs are not finite all but the step is nan.
         """
         import pandas as pd
 

@@ -35,7 +35,7 @@ def trained(module: nn.Module, recorder: Recorder, steps: int = 40) -> None:
         if step % 20 == 0:
             recorder.record(step)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(module(inputs), labels).backward()
+        torch.autograd.backward(nn.functional.cross_entropy(module(inputs), labels))
         optimizer.step()
 
 
@@ -84,6 +84,15 @@ def test_points_before_separation_have_no_gap() -> None:
     assert math.isnan(row["gap_l2"])
 
 
+def test_a_training_that_has_diverged() -> None:
+    module = linear()
+    recorder = Recorder(module, X, LABELS)
+    nn.init.constant_(module.weight, math.nan)
+    row = recorder.record()
+    assert row.pop("step") == 0
+    assert all(math.isnan(value) for value in row.values())
+
+
 def test_a_module_that_starts_at_zero() -> None:
     """Its degree shows once its outputs do."""
     module = linear()
@@ -100,7 +109,7 @@ def test_a_module_that_starts_at_zero() -> None:
 def test_the_module_is_left_as_it_is() -> None:
     """Mode, gradients, precision and weights, while a loop trains it."""
     module = nn.Sequential(linear(6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 3, bias=False))
-    module(torch.tensor(X).float()).sum().backward()
+    torch.autograd.backward(module(torch.tensor(X).float()).sum())
     before = [p.detach().clone() for p in module.parameters()]
     slopes = [p.grad.clone() for p in module.parameters() if p.grad is not None]
     with pytest.warns(DiagnosisWarning, match="dropout"):
@@ -132,7 +141,7 @@ def test_picture(tmp_path: Path) -> None:
     frame = recorder.frame()
     shown = frame["margin_l2"] > 0
     expected = (frame["margin_l2"] / frame["margin_l2"].max())[shown]
-    np.testing.assert_allclose(margin.lines[0].get_ydata(), expected)
+    np.testing.assert_allclose(np.asarray(margin.lines[0].get_ydata()), expected)
     assert gap.get_yscale() == "log"
     figure.savefig(tmp_path / "picture.png")
     assert len(Recorder(linear(), X, LABELS, gaps=False).norms) == 2

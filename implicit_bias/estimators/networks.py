@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from implicit_bias.training.minibatch import OwnResult, TrainingResult
     from implicit_bias.training.optimizers import OptimizerFactory
 
+    AnyTraining: TypeAlias = TrainingResult | LimitResult | OwnResult
     # Trains the network in place; what it returns counts where it is a result or a number of steps.
     Trainer: TypeAlias = Callable[[Network, Array, Array], object]
 
@@ -88,7 +89,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
     device: str = "cpu"
     random_state: RandomState = None
     progress: bool = False
-    training_: TrainingResult | LimitResult | OwnResult = field(init=False)
+    training_: AnyTraining = field(init=False)
     checkpoints_: dict[int, Network] = field(init=False)
 
     @property
@@ -155,12 +156,12 @@ class NetworkClassifier(BinaryClassifier, ABC):
         """
         X, signs, network, _ = self._prepare(X, y)
         self.checkpoints_ = {}
-        from implicit_bias.training.driver import Result
-        from implicit_bias.training.minibatch import after_own_loop
+        from implicit_bias.training.limit import LimitResult
+        from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
 
         started = time.perf_counter()
         outcome = trainer(network, X, signs)
-        if isinstance(outcome, Result):
+        if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
             self.training_ = outcome
         else:
             steps = int(outcome) if isinstance(outcome, Integral) else 0

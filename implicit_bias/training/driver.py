@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from implicit_bias.networks import Network
 from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 # Called with the steps done, and with what else there is to say.
 OnProgress: TypeAlias = Callable[[int, str], object]
 Config = TypeVar("Config", TrainingConfig, LimitConfig, OwnLoop)
+# Of a training that this package drives.
+Planned = TypeVar("Planned", TrainingConfig, LimitConfig)
 Point = TypeVar("Point", bound=HistoryPoint)
 
 
@@ -58,7 +59,7 @@ class Result(Generic[Config, Point]):
         Wall time, without that before a resumption.
     """
 
-    network: Network
+    network: Any  # a Network, but by `train_to_limit` any module
     config: Config
     history: tuple[Point, ...]
     ending: Ending
@@ -87,7 +88,7 @@ class Result(Generic[Config, Point]):
 AnyResult = TypeVar("AnyResult", bound=Result[Any, Any])
 
 
-class Run(Protocol[Config, Point]):
+class Run(Protocol[Planned, Point]):
     """A training as the loop sees it. Its state is whole whenever Ctrl-C may come.
 
     Attributes
@@ -98,8 +99,8 @@ class Run(Protocol[Config, Point]):
         The points so far.
     """
 
-    network: Network
-    config: Config
+    network: Any
+    config: Planned
     history: list[Point]
 
     @property
@@ -121,7 +122,7 @@ class Run(Protocol[Config, Point]):
 
 
 def drive(
-    run: Run[Config, Point],
+    run: Run[Planned, Point],
     result: type[AnyResult],
     *,
     on_point: Callable[[Point], None] | None,

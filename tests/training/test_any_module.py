@@ -221,7 +221,9 @@ def test_chunks_are_the_full_batch_to_rounding(build: Callable[[], nn.Module], c
         )
         weights = scale * whole.start().weights
         for found, expected in zip(parts.descend(weights), whole.descend(weights), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(
+                np.asarray(found), np.asarray(expected), rtol=1e-10, atol=1e-12
+            )
         assert parts.value(weights) == pytest.approx(whole.value(weights), rel=1e-12)
 
 
