@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import Field, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, get_args, get_origin
 
 import typer
 
@@ -95,10 +95,17 @@ def _parameter(field: Field[Any]) -> inspect.Parameter:
 def _parsed(field: Field[Any], value: Any) -> Any:
     """Read the text of a field that holds several values."""
     if value is not None and tuple[int, ...] in kinds(field.name):
-        return numbers(value, "classes are digits")
+        return value if value in _words(field) else numbers(value, "classes are digits")
     if tuple[str, ...] in kinds(field.name):
         return tuple(item.strip() for item in value.split(","))
     return value
+
+
+def _words(field: Field[Any]) -> tuple[str, ...]:
+    """Return the words that a field takes beside its values."""
+    return tuple(
+        word for kind in kinds(field.name) if get_origin(kind) is Literal for word in get_args(kind)
+    )
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:

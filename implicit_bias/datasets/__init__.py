@@ -1,4 +1,4 @@
-"""Two-class data sets: digit images, toy sets in the plane, and the published split.
+"""Data sets: digit images, toy sets in the plane, and the published split.
 
 =============  =============================================================================
 file           what

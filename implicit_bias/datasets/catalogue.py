@@ -15,6 +15,7 @@ def load(
     *,
     positive: Collection[int] | None = None,
     negative: Collection[int] | None = None,
+    classes: Collection[int] | None = None,
     subset: Subset = "train",
 ) -> Dataset:
     """Load a data set by its name, for the command line.
@@ -23,7 +24,7 @@ def load(
     ----------
     name : str
         One of `DATASET_NAMES`.
-    positive, negative : collection of int, optional
+    positive, negative, classes : collection of int, optional
         See `load_digits`; by default 0-4 and 5-9. Image sets only.
     subset : {"train", "test"}
         See `load_mnist`. Only MNIST and Fashion-MNIST have a test set.
@@ -42,7 +43,9 @@ def load(
     """
     check_choice(name, "data set", DATASET_NAMES)
     if name not in TOY_KINDS:
-        return load_images(name, subset=subset, positive=positive, negative=negative)
-    if (subset, positive, negative) != ("train", None, None):
+        return load_images(
+            name, subset=subset, positive=positive, negative=negative, classes=classes
+        )
+    if (subset, positive, negative, classes) != ("train", None, None, None):
         raise ValueError(f"{name} has no digits and no subsets: leave these options out")
     return make_toy(name)

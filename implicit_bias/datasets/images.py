@@ -1,6 +1,6 @@
-"""Digits, MNIST and Fashion-MNIST as two classes.
+"""Digits, MNIST and Fashion-MNIST as two classes, or as more.
 
-Pixels are scaled to [-1, 1], labels are -1 and +1, and a constant 1 is appended as the last
+Pixels are scaled to [-1, 1], labels are -1 and +1 (or 0 .. K - 1), and a constant 1 is appended as the last
 column, because no model of this package has a bias of its own. Digits come with scikit-learn.
 """
 
@@ -33,6 +33,9 @@ class ImageOptions(TypedDict, total=False):
     positive, negative : collection of int
         The digits labelled +1 and -1, by default 0-4 and 5-9; samples of other digits are dropped,
         the order is kept.
+    classes : collection of int
+        Instead, the digits that are classes of their own, in ascending order: 0 .. K - 1, or, of
+        two, -1 and +1.
     append_constant : bool
         Whether to append the constant 1 as the last column, as by default.
     """
@@ -40,6 +43,7 @@ class ImageOptions(TypedDict, total=False):
     subset: Subset
     positive: Collection[int] | None
     negative: Collection[int] | None
+    classes: Collection[int] | None
     append_constant: bool
 
 
@@ -59,7 +63,8 @@ def load_digits(**options: Unpack[ImageOptions]) -> Dataset:
     Raises
     ------
     ValueError
-        A group of digits is empty or holds what is no digit, or the groups overlap.
+        A group of digits is empty or holds what is no digit, or the groups overlap; fewer than two
+        classes, or classes beside groups.
     """
     return load_images("digits", **options)
 
@@ -101,14 +106,14 @@ def load_images(
     subset: Subset = "train",
     positive: Collection[int] | None = None,
     negative: Collection[int] | None = None,
+    classes: Collection[int] | None = None,
     append_constant: bool = True,
 ) -> Dataset:
     """Select, label and scale the images of a set; see `load_digits` and `load_mnist`."""
     images, digits = _read(name, subset)
-    positive = POSITIVE_DIGITS if positive is None else positive
-    negative = NEGATIVE_DIGITS if negative is None else negative
-    labels = _label_digits(digits, positive, negative)
-    images = images[labels != 0]
+    groups = _groups(positive, negative, classes)
+    labels = _label_digits(digits, groups)
+    images, labels = images[labels >= 0], labels[labels >= 0]
     n_images, height, width = images.shape
     # Scaled in float32, as the published code does: its rounding is part of the published data.
     pixels = images.reshape(n_images, -1).astype(np.float32)  # C order: row after row
@@ -120,8 +125,8 @@ def load_images(
     return Dataset(
         name,
         X,
-        labels[labels != 0],
-        (_join_names(negative, names), _join_names(positive, names)),
+        labels if len(groups) > 2 else 2.0 * labels - 1.0,
+        tuple(_join_names(group, names) for group in groups),
         image_shape=(height, width),
         has_constant=append_constant,
     )
@@ -142,10 +147,22 @@ def _read(name: str, subset: Subset) -> tuple[NDArray[Any], NDArray[Any]]:
     return pixels.reshape(-1, 8, 8), digits  # C order, as scikit-learn flattened them
 
 
-def _label_digits(
-    digits: NDArray[Any], positive: Collection[int], negative: Collection[int]
-) -> Array:
-    """Label digits (n,) with +1, -1, or 0 for a digit of neither group."""
+def _groups(
+    positive: Collection[int] | None,
+    negative: Collection[int] | None,
+    classes: Collection[int] | None,
+) -> list[Collection[int]]:
+    """Digits of each class: of the negative one and the positive one, or of one digit each."""
+    if classes is not None:
+        if (positive, negative) != (None, None):
+            raise ValueError(
+                "classes stand instead of positive and negative digits: leave those out"
+            )
+        if len(set(classes)) < 2 or not set(classes) <= set(range(10)):
+            raise ValueError(f"classes={classes!r}: name two or more of the digits 0 to 9")
+        return [(digit,) for digit in sorted(set(classes))]
+    positive = POSITIVE_DIGITS if positive is None else positive
+    negative = NEGATIVE_DIGITS if negative is None else negative
     for role, group in (("positive", positive), ("negative", negative)):
         if not group or not set(group) <= set(range(10)):
             raise ValueError(f"{role}={group!r}: name one or more of the digits 0 to 9")
@@ -153,7 +170,17 @@ def _label_digits(
         raise ValueError(
             f"digits {sorted(common)} are both positive and negative: name each in one group only"
         )
-    return np.isin(digits, list(positive)).astype(np.float64) - np.isin(digits, list(negative))
+    return [negative, positive]
+
+
+def _label_digits(
+    digits: NDArray[Any], groups: Sequence[Collection[int]]
+) -> NDArray[np.int64]:
+    """Label digits (n,) with the number of their group, or with -1 for a digit of none."""
+    label_of = np.full(10, -1)
+    for label, group in enumerate(groups):
+        label_of[list(group)] = label
+    return label_of[digits]
 
 
 def _join_names(group: Collection[int], digit_names: Sequence[str]) -> str:

@@ -32,7 +32,17 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from reprlib import repr as cut
 from types import UnionType
-from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.options import (
@@ -53,6 +63,8 @@ MODEL_NAMES = (
     *("gd-relu", "svm-rc", "svm-lc", "svm-hl"),
 )
 
+# What "all" classes are.
+ALL_DIGITS = tuple(range(10))
 # Defaults of a protocol where they are not those of the fields.
 PROTOCOL_DEFAULTS: Mapping[str, Mapping[str, float]] = {"lippl2022": {"momentum": 0.0}}
 # Hyperparameters whose defaults are those of the released experiments.
@@ -111,6 +123,11 @@ class RunConfig:
     negative: tuple[int, ...] | None = option(
         None, "Data", "Digits of the class -1, such as 7,8 (default 5,6,7,8,9)"
     )
+    classes: tuple[int, ...] | Literal["all"] | None = option(
+        None,
+        "Data",
+        "Instead of two classes, one for each of these digits, such as 0,1,2; or all",
+    )
     train_size: int | None = option(
         None, "Data", "Training samples N (default 1000, at most 4/5 of the data)"
     )
@@ -162,12 +179,16 @@ class RunConfig:
     def __post_init__(self) -> None:
         # Zero is how a command line and a TOML file, which has no null, say "all samples".
         object.__setattr__(self, "batch_size", self.batch_size or None)
+        if self.classes == "all":
+            object.__setattr__(self, "classes", ALL_DIGITS)
         for described in fields(self):
             _check(described, getattr(self, described.name))
         if len(set(self.models)) < len(self.models):
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
         if self.protocol == "lippl2022" and self.dataset != "mnist":
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
+        if self.protocol == "lippl2022" and self.classes is not None:
+            raise ValueError("the protocol lippl2022 is of two classes: leave classes out")
         if self.protocol == "lippl2022" and self.threshold == "zero":
             raise ValueError("the protocol lippl2022 has median and random thresholds only")
         from implicit_bias.solvers import Tolerances
@@ -231,7 +252,7 @@ def chosen(config: RunConfig, *names: str) -> dict[str, Any]:
 def kinds(name: str) -> tuple[Any, ...]:
     """Return the types that a field of `RunConfig` is declared with, one by one."""
     hint = _HINTS[name]
-    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 _HINTS = get_type_hints(RunConfig)

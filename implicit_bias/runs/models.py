@@ -48,7 +48,8 @@ def load_data(config: RunConfig) -> Data:
     ValueError
         More training samples than there are.
     """
-    everything = load(config.dataset, positive=config.positive, negative=config.negative)
+    assert config.classes != "all"  # the configuration has put the digits in its place
+    everything = load(config.dataset, **chosen(config, "positive", "negative", "classes"))
     size = config.train_size
     if size is None:
         size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
