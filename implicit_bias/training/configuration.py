@@ -18,7 +18,8 @@ from implicit_bias.validation import check_choice, check_count, check_number
 if TYPE_CHECKING:
     from implicit_bias.training.losses import MarginLoss
 
-LossName: TypeAlias = Literal["logistic", "exponential"]
+# "cross-entropy" is the logistic loss, as it is called where there are many classes.
+LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 Rule: TypeAlias = Literal["gradient", "local"]
 Method: TypeAlias = Literal["plain", "momentum", "accelerated"]
 
@@ -40,8 +41,9 @@ class TrainingConfig:
         The step size is multiplied by ``decay`` once, after the share ``decay_at`` of the steps.
     momentum : float
         Heavy-ball momentum, in [0, 1).
-    loss : {"logistic", "exponential"} or MarginLoss
-        Loss of a margin; the mean over the batch is minimised.
+    loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
+        Loss of a margin, of many classes that of `margins.soft_margins`; the mean over the batch
+        is minimised. The cross-entropy is the logistic loss.
     rule : {"gradient", "local"}
         What learns from the loss: the network as a whole, or each unit by itself (see
         `training.minibatch`; only networks with fixed gates).
@@ -121,8 +123,9 @@ class LimitConfig:
         Gradients, at most.
     method : {"plain", "momentum", "accelerated"}
         See `training.limit`.
-    loss : {"exponential", "logistic"} or MarginLoss
-        One of your own is checked numerically to be exponential-like.
+    loss : {"exponential", "logistic", "cross-entropy"} or MarginLoss
+        The cross-entropy is the logistic loss, see `margins.soft_margins`. One of your
+        own is checked numerically to be exponential-like.
     momentum : float
         mu of the momentum method, in [0, 1).
     friction, scale_friction : float
