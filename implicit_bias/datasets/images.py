@@ -1,6 +1,6 @@
-"""Digits, MNIST and Fashion-MNIST as two classes, or as more.
+"""Digits, MNIST and Fashion-MNIST as two classes.
 
-Pixels are scaled to [-1, 1], labels are -1 and +1 (or 0 .. K - 1), and a constant 1 is appended as the last
+Pixels are scaled to [-1, 1], labels are -1 and +1, and a constant 1 is appended as the last
 column, because no model of this package has a bias of its own. Digits come with scikit-learn.
 """
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import FILE_PREFIXES, Subset, load_file
+from implicit_bias.datasets.own import ClassName, find_class
 from implicit_bias.validation import Array, check_choice
 
 POSITIVE_DIGITS = (0, 1, 2, 3, 4)
@@ -30,20 +31,18 @@ class ImageOptions(TypedDict, total=False):
     ----------
     subset : {"train", "test"}
         Which of the two published sets; scikit-learn's digits are one set, "train".
-    positive, negative : collection of int
+    positive, negative : collection of int or str
         The digits labelled +1 and -1, by default 0-4 and 5-9; samples of other digits are dropped,
-        the order is kept.
-    classes : collection of int
-        Instead, the digits that are classes of their own, in ascending order: 0 .. K - 1, or, of
-        two, -1 and +1.
+        the order is kept. The garments of Fashion-MNIST may be called by their names, such as
+        "sneaker". Where ``positive`` has names and there is no ``negative``, all other classes
+        are -1: one against the rest.
     append_constant : bool
         Whether to append the constant 1 as the last column, as by default.
     """
 
     subset: Subset
-    positive: Collection[int] | None
-    negative: Collection[int] | None
-    classes: Collection[int] | None
+    positive: Collection[ClassName] | None
+    negative: Collection[ClassName] | None
     append_constant: bool
 
 
@@ -63,8 +62,7 @@ def load_digits(**options: Unpack[ImageOptions]) -> Dataset:
     Raises
     ------
     ValueError
-        A group of digits is empty or holds what is no digit, or the groups overlap; fewer than two
-        classes, or classes beside groups.
+        A group of digits is empty or holds what is no digit, or the groups overlap.
     """
     return load_images("digits", **options)
 
@@ -104,16 +102,16 @@ def load_images(
     name: str,
     *,
     subset: Subset = "train",
-    positive: Collection[int] | None = None,
-    negative: Collection[int] | None = None,
-    classes: Collection[int] | None = None,
+    positive: Collection[ClassName] | None = None,
+    negative: Collection[ClassName] | None = None,
     append_constant: bool = True,
 ) -> Dataset:
     """Select, label and scale the images of a set; see `load_digits` and `load_mnist`."""
     images, digits = _read(name, subset)
-    groups = _groups(positive, negative, classes)
-    labels = _label_digits(digits, groups)
-    images, labels = images[labels >= 0], labels[labels >= 0]
+    names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
+    plus, minus = _sides(positive, negative, names)
+    labels = _label_digits(digits, plus, minus)
+    images = images[labels != 0]
     n_images, height, width = images.shape
     # Scaled in float32, as the published code does: its rounding is part of the published data.
     pixels = images.reshape(n_images, -1).astype(np.float32)  # C order: row after row
@@ -121,12 +119,11 @@ def load_images(
     X = np.ones((n_images, height * width + append_constant))
     X[:, : height * width] = (pixels / maximum - np.float32(0.5)) / np.float32(0.5)
     X.setflags(write=False)  # nobody else has it, so it need not be copied
-    names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
     return Dataset(
         name,
         X,
-        labels if len(groups) > 2 else 2.0 * labels - 1.0,
-        tuple(_join_names(group, names) for group in groups),
+        labels[labels != 0],
+        (_join_names(minus, names), _join_names(plus, names)),
         image_shape=(height, width),
         has_constant=append_constant,
     )
@@ -147,22 +144,28 @@ def _read(name: str, subset: Subset) -> tuple[NDArray[Any], NDArray[Any]]:
     return pixels.reshape(-1, 8, 8), digits  # C order, as scikit-learn flattened them
 
 
-def _groups(
-    positive: Collection[int] | None,
-    negative: Collection[int] | None,
-    classes: Collection[int] | None,
-) -> list[Collection[int]]:
-    """Digits of each class: of the negative one and the positive one, or of one digit each."""
-    if classes is not None:
-        if (positive, negative) != (None, None):
-            raise ValueError(
-                "classes stand instead of positive and negative digits: leave those out"
-            )
-        if len(set(classes)) < 2 or not set(classes) <= set(range(10)):
-            raise ValueError(f"classes={classes!r}: name two or more of the digits 0 to 9")
-        return [(digit,) for digit in sorted(set(classes))]
-    positive = POSITIVE_DIGITS if positive is None else positive
-    negative = NEGATIVE_DIGITS if negative is None else negative
+def _sides(
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+    names: Sequence[str],
+) -> tuple[Collection[int], Collection[int]]:
+    """Digits of +1 and of -1, from digits, names, or None for the default."""
+    plus = POSITIVE_DIGITS if positive is None else _as_digits(positive, names)
+    if negative is not None:
+        return plus, _as_digits(negative, names)
+    if any(isinstance(item, str) for item in positive or ()):
+        return plus, tuple(sorted(set(range(10)) - set(plus)))
+    return plus, NEGATIVE_DIGITS
+
+
+def _as_digits(group: Collection[ClassName], names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(find_class(item, names) if isinstance(item, str) else item for item in group)
+
+
+def _label_digits(
+    digits: NDArray[Any], positive: Collection[int], negative: Collection[int]
+) -> Array:
+    """Label digits (n,) with +1, -1, or 0 for a digit of neither group."""
     for role, group in (("positive", positive), ("negative", negative)):
         if not group or not set(group) <= set(range(10)):
             raise ValueError(f"{role}={group!r}: name one or more of the digits 0 to 9")
@@ -170,17 +173,7 @@ def _groups(
         raise ValueError(
             f"digits {sorted(common)} are both positive and negative: name each in one group only"
         )
-    return [negative, positive]
-
-
-def _label_digits(
-    digits: NDArray[Any], groups: Sequence[Collection[int]]
-) -> NDArray[np.int64]:
-    """Label digits (n,) with the number of their group, or with -1 for a digit of none."""
-    label_of = np.full(10, -1)
-    for label, group in enumerate(groups):
-        label_of[list(group)] = label
-    return label_of[digits]
+    return np.isin(digits, list(positive)).astype(np.float64) - np.isin(digits, list(negative))
 
 
 def _join_names(group: Collection[int], digit_names: Sequence[str]) -> str:

@@ -106,6 +106,10 @@ def write_comparison(
     """Compare fitted models, write report and tables into the folder, and return the page, too."""
     comparison = data.compare(models)
     facts = {
+        "intercept": "none: the inputs carry a constant 1, which counts in the norm"
+        if data.everything.has_constant
+        else "none",
+        "inputs scaled": "to mean 0, variance 1" if config.standardize else "no",
         "hidden units": str(config.units),
         "hyperplanes a unit": str(config.hyperplanes),
         "thresholds": config.threshold,

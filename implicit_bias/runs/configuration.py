@@ -28,21 +28,12 @@ models of one.
 """
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from reprlib import repr as cut
 from types import UnionType
-from typing import (
-    Any,
-    Literal,
-    Self,
-    TypeAlias,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
 
 from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.options import (
@@ -63,8 +54,6 @@ MODEL_NAMES = (
     *("gd-relu", "svm-rc", "svm-lc", "svm-hl"),
 )
 
-# What "all" classes are.
-ALL_DIGITS = tuple(range(10))
 # Defaults of a protocol where they are not those of the fields.
 PROTOCOL_DEFAULTS: Mapping[str, Mapping[str, float]] = {"lippl2022": {"momentum": 0.0}}
 # Hyperparameters whose defaults are those of the released experiments.
@@ -117,16 +106,22 @@ class RunConfig:
     """
 
     dataset: str = option("digits", "Data", "Data set", choices=DATASET_NAMES)
-    positive: tuple[int, ...] | None = option(
-        None, "Data", "Digits of the class +1, such as 0,1,2 (default 0,1,2,3,4)"
+    data: str | None = option(
+        None, "Data", "A file of your own instead: CSV, TSV, Parquet, NPZ, or libsvm's text"
     )
-    negative: tuple[int, ...] | None = option(
-        None, "Data", "Digits of the class -1, such as 7,8 (default 5,6,7,8,9)"
-    )
-    classes: tuple[int, ...] | Literal["all"] | None = option(
+    target: str | None = option(None, "Data", "Its column (or array) that holds the labels")
+    positive: tuple[int, ...] | tuple[str, ...] | None = option(
         None,
         "Data",
-        "Instead of two classes, one for each of these digits, such as 0,1,2; or all",
+        "Classes that are +1, such as 0,1,2 or sneaker (default 0,1,2,3,4; the second of two)",
+    )
+    negative: tuple[int, ...] | tuple[str, ...] | None = option(
+        None,
+        "Data",
+        "Classes that are -1, such as 7,8 (default 5,6,7,8,9; all others where names are given)",
+    )
+    standardize: bool = option(
+        False, "Data", "Scale each input to mean 0 and variance 1 over the training samples"
     )
     train_size: int | None = option(
         None, "Data", "Training samples N (default 1000, at most 4/5 of the data)"
@@ -177,18 +172,22 @@ class RunConfig:
     device: str = option("cpu", "Solver", "Where torch computes, such as cpu, cuda or cuda:1")
 
     def __post_init__(self) -> None:
+        if self.data is not None:  # found again from any folder
+            object.__setattr__(self, "data", os.path.abspath(self.data))
         # Zero is how a command line and a TOML file, which has no null, say "all samples".
         object.__setattr__(self, "batch_size", self.batch_size or None)
-        if self.classes == "all":
-            object.__setattr__(self, "classes", ALL_DIGITS)
         for described in fields(self):
             _check(described, getattr(self, described.name))
         if len(set(self.models)) < len(self.models):
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
         if self.protocol == "lippl2022" and self.dataset != "mnist":
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
-        if self.protocol == "lippl2022" and self.classes is not None:
-            raise ValueError("the protocol lippl2022 is of two classes: leave classes out")
+        if self.data is None and self.target is not None:
+            raise ValueError("a target is a column of a file of your own: name it by --data FILE")
+        if self.data is not None and self.dataset != "digits":
+            raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
+        if self.protocol == "lippl2022" and (self.data is not None or self.standardize):
+            raise ValueError("the protocol lippl2022 has its own data, not standardized")
         if self.protocol == "lippl2022" and self.threshold == "zero":
             raise ValueError("the protocol lippl2022 has median and random thresholds only")
         from implicit_bias.solvers import Tolerances
@@ -252,7 +251,7 @@ def chosen(config: RunConfig, *names: str) -> dict[str, Any]:
 def kinds(name: str) -> tuple[Any, ...]:
     """Return the types that a field of `RunConfig` is declared with, one by one."""
     hint = _HINTS[name]
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
 
 
 _HINTS = get_type_hints(RunConfig)
