@@ -120,6 +120,11 @@ class RunConfig:
         "Data",
         "Classes that are -1, such as 7,8 (default 5,6,7,8,9; all others where names are given)",
     )
+    classes: tuple[int, ...] | tuple[str, ...] | None = option(
+        None,
+        "Data",
+        "Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all",
+    )
     standardize: bool = option(
         False, "Data", "Scale each input to mean 0 and variance 1 over the training samples"
     )
@@ -188,6 +193,8 @@ class RunConfig:
             raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
         if self.protocol == "lippl2022" and (self.data is not None or self.standardize):
             raise ValueError("the protocol lippl2022 has its own data, not standardized")
+        if self.protocol == "lippl2022" and self.classes is not None:
+            raise ValueError("the protocol lippl2022 is of two classes: leave classes out")
         if self.protocol == "lippl2022" and self.threshold == "zero":
             raise ValueError("the protocol lippl2022 has median and random thresholds only")
         from implicit_bias.solvers import Tolerances

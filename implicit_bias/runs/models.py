@@ -47,10 +47,10 @@ def load_data(config: RunConfig) -> Data:
     DataError
         Missing or corrupt files.
     ValueError
-        More training samples than there are; or a file of the user's own that is no data set of
-        two classes (see `load_own`).
+        More training samples than there are; or a file of the user's own that is no data set
+        (see `load_own`).
     """
-    classes = {"positive": config.positive, "negative": config.negative}
+    classes = chosen(config, "positive", "negative", "classes")
     if config.data is None:
         everything = load(config.dataset, **classes)
     else:
