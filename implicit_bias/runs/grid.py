@@ -49,7 +49,7 @@ CELL_FORMAT = 1
 WITHOUT_EFFECT = ("device",)
 # Fields that older versions lack: part of a key only where they are not at their defaults, so that
 # what was computed before is found.
-ADDED = ("data", "target", "classes", "standardize")
+ADDED = ("data", "target", "classes", "standardize", "optimizer")
 KEY_LENGTH = 20
 # More is a mistake, or an attack: each cell takes seconds, and aliases in a YAML file can stand
 # for any number of values.

@@ -4,6 +4,7 @@
 file              what
 ================  ==========================================================================
 configuration.py  how to train, by mini-batches or towards the limit; needs no torch
+optimizers.py     torch's optimizers and sign descent by name
 minibatch.py      (mini-batch) gradient descent with momentum, and local learning
 limit.py          full batches on the log of the loss, towards infinite time
 frozen.py         a ReLU network beside a copy whose gates are frozen

@@ -4,7 +4,8 @@ minimise  mean_n loss(y_n f(x_n)),  loss(m) = log(1 + exp(-m))  (logistic: binar
                                     loss(m) = exp(-m)           (exponential)
 
 (many classes: of the soft smallest margin, see `margins`, which makes the former the cross-entropy)
-by (mini-batch) gradient descent with momentum and one cut of the step size. On separable data the
+by (mini-batch) gradient descent with momentum and one cut of the step size, or by another optimizer
+(see `training.optimizers`). On separable data the
 weights grow without bound; what converges is their direction, and with it the normalised margin
 min_n y_n f(x_n) / norm, by which the history measures how far training has come.
 
@@ -45,6 +46,7 @@ from implicit_bias.training.configuration import TrainingConfig as TrainingConfi
 from implicit_bias.training.driver import Ending, Result, drive
 from implicit_bias.training.history import HistoryPoint, Observer
 from implicit_bias.training.losses import as_loss
+from implicit_bias.training.optimizers import build_optimizer
 
 # Outputs that predict the label, (n, units) or, with classes, (n, units, K): the network's, or those
 # of all units, each by itself.
@@ -134,9 +136,8 @@ class _Run:
         self.loss, self.outputs = as_loss(config.loss), RULES[config.rule]
         self.observe = Observer(network, self.inputs, self.labels, self.loss)
         self.batches = _batches(len(self.labels), config)
-        self.optimiser = torch.optim.SGD(
-            network.parameters(), lr=config.learning_rate, momentum=config.momentum
-        )
+        self.optimizer = build_optimizer(network.parameters(), config)
+        self.first_step_sizes = [group["lr"] for group in self.optimizer.param_groups]
 
     def point(self) -> HistoryPoint:
         return self.observe(self.step)
@@ -145,17 +146,18 @@ class _Run:
         if self.step == self.config.steps:
             return Ending.STEPS
         batch = next(self.batches)
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.config.step_size(self.step)
+        decayed = self.config.decayed(self.step)
+        for group, first in zip(self.optimizer.param_groups, self.first_step_sizes, strict=True):
+            group["lr"] = first * decayed
         outputs = self.outputs(self.network, tuple(t[batch] for t in self.inputs))
         labels = self.labels[batch]
         # Each unit has margins of its own: a row a sample, and within it one a unit.
         margins = soft_margins(outputs.flatten(0, 1), labels.repeat_interleave(outputs.shape[1]))
         loss = self.loss(margins.unflatten(0, outputs.shape[:2])).mean(dim=0).sum()
         _check_finite(loss.item(), self.step)
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         torch.autograd.backward(loss)
-        self.optimiser.step()
+        self.optimizer.step()
         self.step += 1  # an interruption from here on is after this update
         return None
 
