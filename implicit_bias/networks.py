@@ -47,7 +47,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, final
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.gating import Gating, HyperplaneContexts, UnitGates
@@ -334,6 +334,18 @@ class Network(nn.Module, ABC):
         """Whether the network has `gating` and `coef`: one hidden layer."""
         return self.n_layers == 2
 
+    @property
+    def relaxed(self) -> bool:
+        """Whether the margin problem has more freedom than the network, see the module's head.
+
+        Its optimum is then a lower bound on the norm that the network needs, and no limit of it
+        is known. Shared units have the freedom of the problem with two classes, whose coefficients
+        have rank 1.
+        """
+        if self.shared:
+            return self.n_outputs > 2
+        return self.n_networks > 1 and not self.same_gates
+
     def gating(self) -> Gating:
         """Gates z of a network with one hidden layer, as they are now.
 
@@ -357,6 +369,18 @@ class Network(nn.Module, ABC):
         if self.shared:
             return Architecture(gating, norm=SumOverGroups(Nuclear(), gating.groups))
         return Architecture(gating, apart=self.classes is not None)
+
+    def unit_groups(self) -> NDArray[np.int64]:
+        """Groups of the margin problem that the hidden units are.
+
+        Shape (H,), or, one network a class, (K H,), network by network. Where the gates of the
+        networks differ the problem has more groups, (k, j) for all K H gates j.
+        """
+        count, n_units = self.n_networks, self.readout.shape[1]
+        units = np.arange(count * n_units)
+        if count == 1 or self.same_gates:
+            return units
+        return units + np.repeat(np.arange(count), n_units) * len(units)
 
     def coef(self) -> Array:
         """Coefficients zeta of a network with one hidden layer, as they are now.

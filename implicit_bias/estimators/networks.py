@@ -232,8 +232,10 @@ class NetworkClassifier(BinaryClassifier, ABC):
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
-        architecture = self.network_.architecture()
-        return FittedMargin(architecture, self.network_.coef(), local=self.training_.local)
+        network, local = self.network_, self.training_.local
+        return FittedMargin(
+            network.architecture(), network.coef(), local=local, relaxed=network.relaxed
+        )
 
     def history(self) -> tuple[HistoryPoint, ...]:
         """Loss, error, smallest margin and norm at chosen steps."""

@@ -69,7 +69,7 @@ def train_beside_svm(
     X : ndarray of shape (N, D)
         Training inputs.
     y : ndarray of shape (N,)
-        Labels, -1 or +1.
+        Labels, -1 or +1; or 0 .. K - 1, of a network with an output for each class.
     config : LimitConfig
         How to train.
     compare_on : ndarray of shape (n, D), optional
@@ -93,7 +93,7 @@ def train_beside_svm(
     solution, optimum, reference = None, None, None
     if network.fixed_gates and network.has_margin_structure:
         architecture = network.architecture()
-        solution = solve(architecture.problem(X, y), *solving)
+        solution = solve(architecture.problem(X, y, classes=network.classes), *solving)
         solution.raise_for_status()
         optimum = solution.certificate.lower
         inputs = X if compare_on is None else compare_on

@@ -38,6 +38,11 @@ from implicit_bias.wording import percent
 
 # By how much the dual norm of a dead unit must exceed 1 to be worth reporting.
 REACH = 0.01
+# Said of networks whose margin problem has more freedom than they have.
+RELAXED = (
+    "The margin problem of many classes has more freedom than this network: its optimum is a lower "
+    "bound, which the network need not reach."
+)
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def _grade_network(
         "upper": bounds.upper,
         "excess": excess(bounds.upper, bounds.lower),
         "min_margin": bounds.min_margin,
-        "misclassified": int(np.count_nonzero(problem.y * problem.decision(coef) <= 0)),
+        "misclassified": int(np.count_nonzero(problem.margins(problem.decision(coef)) <= 0)),
         "svm_status": None if solution is None else solution.status.label,
         "samples": problem.n_samples,
         "balance": found.balance,
@@ -150,16 +155,31 @@ def _grade_network(
         own = found.by_multipliers.lower
         values |= {"lower_by_multipliers": own, **found.stationarity.measures()}
     values["dead_units"] = [
-        {"unit": h, "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
+        {**_unit(network, h), "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
         for h in found.dead.tolist()
     ]
     notes = _notes(network, found, model.training_.local, model.training_.config.limit_norm)
     return Grade(values, tuple(notes))
 
 
+def _unit(network: Network, place: int) -> dict[str, int]:
+    """Say which unit is the one in this place among all, and, one network a class, of which."""
+    if network.n_networks == 1:
+        return {"unit": place}
+    owner, unit = divmod(place, network.readout.shape[1])
+    return {"class": owner, "unit": unit}
+
+
+def _unit_name(network: Network, place: int) -> str:
+    """Name a unit: by its number, or by class and number."""
+    return ".".join(map(str, _unit(network, place).values()))
+
+
 def _grade_deep(network: Network, samples: Dataset) -> Grade:
     """Stationarity of a network of several hidden layers, which has no convex program."""
-    found = stationarity(network, network.prepare(samples.X), samples.y)
+    found = stationarity(
+        network, network.prepare(samples.X), samples.y, classes=network.classes
+    )
     facts = {"samples": len(samples), "balance": balance(network)}
     note = (
         "A network of several hidden layers has no convex program, so there are no bounds on its "
@@ -192,11 +212,14 @@ def _notes(
             goal = "the optimum of gradient descent's geometry, which is not its own"
         elif local:
             goal = "the optimum; its units learned one by one, so that need not be its limit"
+        if network.relaxed:
+            yield RELAXED
+            goal = "a lower bound on the norm that any such network needs"
         yield f"The network is within {percent(gap, 2, space=' ')} of {goal}."
     reaching = [h for h in found.dead if found.dual_norms[h] > 1.0 + REACH]
     if reaching and not local:
         yield (
             f"Dead with a dual norm above 1 (up to {found.dual_norms[reaching].max():.4g}): units "
-            f"{', '.join(map(str, reaching))}. With them the norm could be lower; unless training "
+            f"{', '.join(_unit_name(network, h) for h in reaching)}. With them the norm could be lower; unless training "
             "revives them, it goes to another stationary point than the SVM."
         )
