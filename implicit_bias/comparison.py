@@ -364,7 +364,7 @@ class Comparison:
         Raises
         ------
         ValueError
-            The models and samples were not kept, or have more than two classes.
+            The models and samples were not kept.
         """
         from implicit_bias.report.page import report_on  # a page knows comparisons: here only
 

@@ -243,9 +243,7 @@ def _decode_network(
     return network
 
 
-def _check_sizes(
-    weights: Mapping[str, NDArray[Any]], columns: list[int], rows: list[int]
-) -> None:
+def _check_sizes(weights: Mapping[str, NDArray[Any]], columns: list[int], rows: list[int]) -> None:
     """Refuse a network whose sizes its weights do not have, before it allocates such weights."""
     names = [*(f"hidden_weights.{i}" for i in range(len(rows) - 1)), "readout"]
     for name, *sizes in zip(names, rows, columns, strict=True):

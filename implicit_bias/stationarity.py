@@ -70,7 +70,7 @@ from implicit_bias.networks import Network
 from implicit_bias.parameter_norms import as_parameter_norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.storage.strict_json import attributes
-from implicit_bias.validation import Array, as_labels
+from implicit_bias.validation import Array
 from implicit_bias.wording import percent
 
 # A hidden unit is active if its norm is at least this share of the largest one, else dead.
@@ -344,9 +344,7 @@ def certify_network(
     measures, by_multipliers, obstacle = None, None, ""
     if multipliers:
         try:
-            measures = stationarity(
-                network, network.prepare(X), problem.y, classes=network.classes
-            )
+            measures = stationarity(network, network.prepare(X), problem.y, classes=network.classes)
         except (HomogeneityError, SeparationError) as error:
             obstacle = str(error)
         else:

@@ -177,9 +177,7 @@ def _unit_name(network: Network, place: int) -> str:
 
 def _grade_deep(network: Network, samples: Dataset) -> Grade:
     """Stationarity of a network of several hidden layers, which has no convex program."""
-    found = stationarity(
-        network, network.prepare(samples.X), samples.y, classes=network.classes
-    )
+    found = stationarity(network, network.prepare(samples.X), samples.y, classes=network.classes)
     facts = {"samples": len(samples), "balance": balance(network)}
     note = (
         "A network of several hidden layers has no convex program, so there are no bounds on its "
