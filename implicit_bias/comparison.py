@@ -7,9 +7,11 @@ kappa. With K classes chance gives
     p (1 - q) + q (1 - p) + p q (K - 2) / (K - 1),
 
 the last term for two wrong answers that differ, each spread evenly over the K - 1 wrong classes;
-with K = 2 it is 0. What is taken for what is in the confusion matrix of each model. On the training samples, for the models with a margin problem
-(SVMs, and networks of one hidden layer): the smallest margin at norm 1, the norm at margin 1,
-its excess over the certified optimum of that program, active units, and support vectors.
+with K = 2 it is 0. What is taken for what is in the confusion matrix of each model.
+
+On the training samples, for the models with a margin problem (SVMs, and networks of one hidden
+layer): the smallest margin at norm 1, the norm at margin 1, its excess over the certified optimum
+of that program, active units, and support vectors.
 
 Source: Lippl, Abbott, Chung (2022), section 4.
 """
@@ -618,7 +620,7 @@ def _confusion(
     labels: NDArray[Any],
     classes: NDArray[Any],
 ) -> NDArray[np.int64] | None:
-    """Samples (K, K) of each class by the class that they are given."""
+    """Count samples (K, K) of each class by the class that they are given."""
     if fitted is not None and not fitted.has_predictor:
         return None
     counts = [

@@ -291,7 +291,7 @@ class Network(nn.Module, ABC):
         return self._evaluate(self, X)
 
     def hidden_activations(self, X: ArrayLike) -> Array:
-        """Output of the last hidden layer, float64 of shape (n, H) or (n, K H), of inputs (n, D)."""
+        """Output of the last hidden layer, float64 (n, H) or (n, K H), of inputs (n, D)."""
         return self._evaluate(self.hidden, X)
 
     @property
@@ -371,7 +371,7 @@ class Network(nn.Module, ABC):
         return Architecture(gating, apart=self.classes is not None)
 
     def unit_groups(self) -> NDArray[np.int64]:
-        """Groups of the margin problem that the hidden units are.
+        """Return the groups of the margin problem that the hidden units are.
 
         Shape (H,), or, one network a class, (K H,), network by network. Where the gates of the
         networks differ the problem has more groups, (k, j) for all K H gates j.

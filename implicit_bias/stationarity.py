@@ -389,7 +389,8 @@ def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
     Yields
     ------
     inward, outward : ndarray of shape (H_l,)
-        Or (K H_l,), one network a class, network by network. Of one hidden layer after the other; their product is the units' norm.
+        Or (K H_l,), one network a class, network by network. Of one hidden layer after the other;
+        their product is the units' norm.
     """
     for layer, following in pairwise([*network.hidden_weights, network.readout]):
         by_network = double(following).unflatten(0, (network.n_networks, -1))

@@ -1,7 +1,7 @@
 """A data set, and the published split in training and validation samples.
 
-Labels are -1 and +1, or 0 .. K - 1 for K > 2 classes. ``has_constant`` says that the last feature is the constant 1, which stands
-in for the bias that no model of this package has.
+Labels are -1 and +1, or 0 .. K - 1 for K > 2 classes. ``has_constant`` says that the last feature
+is the constant 1, which stands in for the bias that no model of this package has.
 
 Source: Lippl, Abbott, Chung (2022), section 4, and their published code.
 """
@@ -57,7 +57,8 @@ class Dataset:
         labels, classes = as_class_labels(self.y, len(X), self.classes)
         if classes != self.classes or len(self.class_names) < 2:
             raise ValueError(
-                f"class_names has {len(self.class_names)} names, y {classes or 2} classes: name each"
+                f"class_names has {len(self.class_names)} names, but y {classes or 2} classes: "
+                "name each"
             )
         y = owned(labels, self.y)
         object.__setattr__(self, "X", X)

@@ -1,7 +1,8 @@
 """Digits, MNIST and Fashion-MNIST as two classes, or as more.
 
-Pixels are scaled to [-1, 1], labels are -1 and +1 (or 0 .. K - 1), and a constant 1 is appended as the last
-column, because no model of this package has a bias of its own. Digits come with scikit-learn.
+Pixels are scaled to [-1, 1], labels are -1 and +1 (or 0 .. K - 1), and a constant 1 is appended as
+the last column, because no model of this package has a bias of its own. Digits come with
+scikit-learn.
 """
 
 from collections.abc import Collection, Sequence

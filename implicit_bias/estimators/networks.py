@@ -167,7 +167,8 @@ class NetworkClassifier(BinaryClassifier, ABC):
             Two classes or more.
         trainer : callable
             Takes the network with its initial weights, inputs (n, D) and labels (n,) in {-1, +1}
-            or, of more classes, 0 .. K - 1, and returns the result: ``partial(train_to_limit, config=LimitConfig())``, say.
+            or, of more classes, 0 .. K - 1, and returns the result: ``partial(train_to_limit,
+            config=LimitConfig())``, say.
 
         Raises
         ------

@@ -203,8 +203,8 @@ def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
 
 # What some columns mean where there are many classes.
 OF_CLASSES = {
-    "min_margin": "Smallest f_y(x) − f_k(x) over the training samples, y the class and k any other, "
-    "divided by the norm: at most 1 / optimum; negative where a sample is misclassified.",
+    "min_margin": "Smallest f_y(x) − f_k(x) over the training samples, y the class and k any "
+    "other, divided by the norm: at most 1 / optimum; negative where a sample is misclassified.",
     "by_chance": "What independent models with errors p and q would show, whose wrong answers are "
     "spread evenly over the K − 1 wrong classes: p (1 − q) + q (1 − p) + p q (K − 2) / (K − 1).",
     "units": "Groups in the norm: one for each unit and class where the classes have networks of "

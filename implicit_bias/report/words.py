@@ -58,11 +58,13 @@ def margin_words(data: Dataset) -> str:
     return "The smallest f_y(x) − f_k(x), y the sample’s class and k any other,"
 
 
-def spoken_for(data: Dataset) -> str:
-    """Say what orange and purple pixels of a weight vector speak for."""
+def pictured(data: Dataset) -> str:
+    """Say what pictures of weights there are, and what their colours mean."""
     if data.classes is None:
-        return "for +1, purple ones for −1"
-    return "for the class, purple ones against it"
+        return (
+            "one picture for each of its contexts: orange pixels speak for +1, purple ones for −1"
+        )
+    return "one picture for each class: orange pixels speak for it, purple ones against it"
 
 
 def chance_words(comparison: Comparison) -> str:

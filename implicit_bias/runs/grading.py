@@ -218,6 +218,6 @@ def _notes(
     if reaching and not local:
         yield (
             f"Dead with a dual norm above 1 (up to {found.dual_norms[reaching].max():.4g}): units "
-            f"{', '.join(_unit_name(network, h) for h in reaching)}. With them the norm could be lower; unless training "
-            "revives them, it goes to another stationary point than the SVM."
+            f"{', '.join(_unit_name(network, h) for h in reaching)}. With them the norm could be "
+            "lower; unless training revives them, it goes to another stationary point than the SVM."
         )

@@ -13,7 +13,8 @@ A grid is written as a TOML or YAML file (or the same as a mapping) whose keys a
     models = ["gd-gln", "svm-gln", "svm-l2"]
 
 A list is an axis, and the last axis runs fastest. Where one value is a list already (``models``,
-``positive``, ``negative``, ``classes``), a list of lists is an axis. What is not named keeps its default.
+``positive``, ``negative``, ``classes``), a list of lists is an axis. What is not named keeps its
+default.
 
 Each cell has a key, a hash of what its results depend on. The key does not depend on the order of
 the axes, nor on the grid: cells that two grids share are computed once.

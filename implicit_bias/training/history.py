@@ -31,8 +31,8 @@ class HistoryPoint:
     error : float
         Share of the samples that are misclassified; a margin of 0 is an error.
     min_margin : float
-        Smallest y_n f(x_n), or with classes f_{y_n}(x_n) - f_k(x_n). The readout's bias is left out, as it is in ``norm``, so that their
-        ratio has the SVM's as its bound.
+        Smallest y_n f(x_n), or with classes f_{y_n}(x_n) - f_k(x_n). The readout's bias is left
+        out, as it is in ``norm``, so that their ratio has the SVM's as its bound.
     norm : float
         `Network.norm`.
     gates_changed : float

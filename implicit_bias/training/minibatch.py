@@ -3,9 +3,9 @@ r"""Train a network by gradient descent, and watch its margin grow.
 minimise  mean_n loss(y_n f(x_n)),  loss(m) = log(1 + exp(-m))  (logistic: binary cross-entropy)
                                     loss(m) = exp(-m)           (exponential)
 
-(many classes: of the soft smallest margin, see `margins`, which makes the former the cross-entropy)
 by (mini-batch) gradient descent with momentum and one cut of the step size, or by another optimizer
-(see `training.optimizers`). On separable data the
+(see `training.optimizers`). Of many classes it is the loss of the soft smallest margin of each
+sample (see `margins`), with which the logistic loss is the cross-entropy. On separable data the
 weights grow without bound; what converges is their direction, and with it the normalised margin
 min_n y_n f(x_n) / norm, by which the history measures how far training has come.
 
@@ -48,8 +48,8 @@ from implicit_bias.training.history import HistoryPoint, Observer
 from implicit_bias.training.losses import as_loss
 from implicit_bias.training.optimizers import build_optimizer
 
-# Outputs that predict the label, (n, units) or, with classes, (n, units, K): the network's, or those
-# of all units, each by itself.
+# Outputs that predict the label, (n, units) or, with classes, (n, units, K): the network's, or
+# those of all units, each by itself.
 RULES: dict[Rule, Callable[[Network, tuple[Tensor, ...]], Tensor]] = {
     "gradient": lambda network, inputs: network(*inputs)[:, None],
     "local": lambda network, inputs: network.unit_outputs(*inputs),

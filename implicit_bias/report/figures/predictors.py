@@ -35,17 +35,23 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
         one_group = same[0].known_margin.units == 1
         largest = "longest zeta" if one_group else "largest norm"
         units = subject.fitted[first].architecture.gating.groups
+        # A network shows what its SVM shows, unless the SVM may use units that it does not have.
+        shown = {name: name if view.relaxed else first for name, view in fitted.items()}
         if subject.train.classes is None:
-            chosen = f"the units with the {largest} in {first}"
-            rows = _tiles(coefs[first], units)
+            said, tiles = f"the units with the {largest}", {first: _tiles(coefs[first], units)}
         else:
-            chosen = f"of each class the longest zeta in {first}"
-            rows = _class_tiles(coefs[first], units, subject.class_names)
-        columns = [column for row in rows for column, _ in row]
+            said, names = "of each class the longest zeta", subject.class_names
+            tiles = {by: _class_tiles(coefs[by], units, names) for by in set(shown.values())}
         pixels = np.prod(subject.train.image_shape)
-        limit = max(np.abs(coef[columns, :pixels]).max() for coef in coefs.values())
+        limit = max(
+            float(np.abs(coef[column, :pixels]).max())
+            for name, coef in coefs.items()
+            for row in tiles[shown[name]]
+            for column, _ in row
+        )
         for name, coef in coefs.items():
             number += 1
+            rows, chosen = tiles[shown[name]], f"{said} in {shown[name]}"
             yield Plot(
                 f"predictors-{number}",
                 _predictor_images(name, coef, rows, limit, subject.train.image_shape),

@@ -12,7 +12,7 @@ from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.predictors import predictor_plots, support_plots
 from implicit_bias.report.figures.training import training_plots
 from implicit_bias.report.figures.units import active_in_svms, unit_plots
-from implicit_bias.report.words import class_note, margin_words, spoken_for
+from implicit_bias.report.words import class_note, margin_words, pictured
 
 
 def sections(subject: Subject) -> tuple[Section, ...]:
@@ -44,7 +44,8 @@ def sections(subject: Subject) -> tuple[Section, ...]:
             "margins",
             "Margins of the training samples",
             f"{margin_words(subject.train)} divided by the norm, of each training sample. The "
-            "smallest one is the margin; where there is a dashed line, no predictor of the same program can push it past that.",
+            "smallest one is the margin; where there is a dashed line, no predictor of the same "
+            "program can push it past that.",
             tuple(margin_plots(subject)),
         ),
         Section(
@@ -56,8 +57,7 @@ def sections(subject: Subject) -> tuple[Section, ...]:
         Section(
             "predictors",
             "Learned predictors",
-            "The weights zeta with which a unit reads the image, one picture for each of its "
-            f"contexts: orange pixels speak {spoken_for(subject.train)}.",
+            f"The weights zeta with which a unit reads the image, {pictured(subject.train)}.",
             tuple(predictor_plots(subject)),
         ),
         Section(
