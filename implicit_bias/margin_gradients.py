@@ -205,6 +205,14 @@ class MarginGradients:
             parts = [self._outputs(theta, self._inputs(rows)) for rows in self._blocks()]
         return torch.cat(parts).cpu().numpy()
 
+    def outputs_of(self, theta: Tensor, rows: slice) -> Tensor:
+        """Compute the outputs (m, K), or (m, 1), of some samples in one batch."""
+        return self._outputs(theta, self._inputs(rows))
+
+    def outputs_at(self, theta: Tensor, *inputs: Tensor) -> Tensor:
+        """Compute the outputs (m, K), or (m, 1), of other inputs."""
+        return self._outputs(theta, inputs)
+
     def margins(self, theta: Tensor) -> Array:
         """Margins q (n,) of all pairs."""
         with torch.no_grad():
@@ -431,14 +439,14 @@ def as_inputs(
     ValueError
         Not the samples as first axis of each.
     """
-    inputs = tuple(t if isinstance(t, Tensor) else torch.tensor(t, device=device) for t in given)
+    inputs = tuple(t if isinstance(t, Tensor) else torch.tensor(t) for t in given)
     if any(tensor.ndim == 0 or len(tensor) != n_samples for tensor in inputs):
         raise ValueError(
             f"each input must have the {n_samples} samples as its first axis, got shapes "
             f"{[tuple(tensor.shape) for tensor in inputs]}: pass the module's arguments as a "
             "tuple of tensors"
         )
-    return tuple(double(tensor) for tensor in inputs)
+    return tuple(double(tensor).to(device) for tensor in inputs)
 
 
 def double(tensor: Tensor) -> Tensor:

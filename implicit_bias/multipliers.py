@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -80,6 +80,8 @@ TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e5, 16))
 # The level method: cuts kept, entries of their maximisers kept, where the level is between the
 # bounds, the relative gap of the bounds at which it ends, and the most steps.
 MOST_CUTS, CUT_ENTRIES, LEVEL, LEVEL_TOLERANCE, MOST_STEPS = 100, 2**25, 0.3, 1e-8, 1000
+# Pairs of a smaller share of the largest weight are left out of a step; mu / level is at most this.
+SMALLEST_WEIGHT, LARGEST_MU = 1e-9, 1e6
 
 Method = Literal["exact", "level method"]
 
@@ -119,6 +121,7 @@ def best_multipliers(
     norm: ParameterNorm,
     *,
     seconds: float = SECONDS,
+    starts: Sequence[Array] = (),
 ) -> Multipliers:
     """Find the multipliers of least KKT gap.
 
@@ -134,6 +137,9 @@ def best_multipliers(
         The geometry.
     seconds : float
         Limit on the time of the level method.
+    starts : sequence of ndarray of shape (n,)
+        Weights from the best of which the level method goes on; where there are none, those of
+        the loss, of all temperatures, and the best ones in l2.
 
     Returns
     -------
@@ -148,7 +154,11 @@ def best_multipliers(
             return _on_working_sets(gradients, theta, degree, norm, margins, _program)
         except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
             pass
-    return _by_levels(gradients, theta, degree, norm, margins, seconds)
+    if not starts:
+        l2 = PARAMETER_NORMS["l2"]
+        near = _on_working_sets(gradients, theta, degree, l2, margins, _least_squares)
+        starts = [*tempered_weights(margins, gradients.pairs.rivals), near.weights]
+    return _by_levels(gradients, theta, degree, norm, margins, starts, seconds)
 
 
 def judge(
@@ -183,6 +193,11 @@ def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array
     q = temperature * margins.reshape(-1, rivals)
     logarithms = (-q - np.logaddexp(0.0, logsumexp(-q, axis=1, keepdims=True))).reshape(-1)
     return np.asarray(np.exp(logarithms - logarithms.max()))
+
+
+def tempered_weights(margins: Array, rivals: int) -> list[Array]:
+    """Return the `loss_weights` of all temperatures."""
+    return [loss_weights(margins, rivals, s) for s in TEMPERATURES]
 
 
 # --- exactly, on working sets --------------------------------------------------------------------
@@ -317,15 +332,13 @@ def _by_levels(
     degree: float,
     norm: ParameterNorm,
     margins: Array,
+    starts: Sequence[Array],
     seconds: float,
 ) -> Multipliers:
     """Improve the loss's weights as far as the time goes; all results are bounds at any time."""
     ends = time.monotonic() + seconds
-    rivals = gradients.pairs.rivals
     phi = _Phi(gradients, theta, norm)
-    best = min(
-        (phi(loss_weights(margins, rivals, s)) for s in TEMPERATURES), key=lambda point: point.value
-    )
+    best = min((phi(weights) for weights in starts), key=lambda point: point.value)
     size = norm.value(gradients.parameters(theta))
     # theta itself is the first cut: J theta = L q.
     cuts = _Cuts(degree * margins[None] / size, (theta / size)[None])
@@ -406,18 +419,20 @@ class _Cuts:
         mu (T,) has sum 1, or is 0 where no cut is above the level. Where no weights do, the dual
         has no maximum: mu grows until it is stopped, and its direction proves a lower bound.
         """
-        unit = max(level, 1e-300)
-        slopes = self.slopes / unit
+        # Pairs of next to no weight at the centre get none, so they need not be in the arithmetic.
+        near = log_centre > log_centre.max() + math.log(SMALLEST_WEIGHT)
+        slopes, start = self.slopes[:, near] / max(level, 1e-300), log_centre[near]
 
         def dual(mu: Array) -> tuple[float, Array]:
-            logarithms = log_centre - mu @ slopes
-            total = logsumexp(logarithms)
-            weights = np.exp(logarithms - total)
-            return float(total + mu.sum()), 1.0 - slopes @ weights
+            logarithms = start - mu @ slopes
+            largest = logarithms.max()
+            weights = np.exp(logarithms - largest)
+            total = weights.sum()
+            return float(np.log(total) + largest + mu.sum()), 1.0 - slopes @ (weights / total)
 
-        start = np.zeros(len(slopes))
-        bounds = [(0.0, 1e6)] * len(slopes)
-        found = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        bounds = [(0.0, LARGEST_MU)] * len(slopes)
+        found = minimize(dual, np.zeros(len(slopes)), jac=True, method="L-BFGS-B", bounds=bounds)
         mu = np.asarray(found.x)
-        logarithms = log_centre - mu @ slopes
-        return np.exp(logarithms - logsumexp(logarithms)), mu / (mu.sum() or 1.0)
+        weights = np.zeros(len(log_centre))
+        weights[near] = np.exp(start - mu @ slopes - found.fun + mu.sum())
+        return weights, mu / (mu.sum() or 1.0)

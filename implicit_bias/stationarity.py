@@ -82,7 +82,17 @@ FEW_SAMPLES = 2000
 
 
 class HomogeneityError(ValueError):
-    """A module that is not homogeneous in its parameters; the message has the deviation."""
+    """A module that is not homogeneous in its parameters; the message has the deviation.
+
+    Attributes
+    ----------
+    deviation : str
+        What was measured, without advice.
+    """
+
+    def __init__(self, deviation: str, advice: str = "") -> None:
+        super().__init__(f"{deviation}: {advice}" if advice else deviation)
+        self.deviation = deviation
 
 
 class SeparationError(ValueError):
@@ -453,8 +463,9 @@ def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:
         raise HomogeneityError(
             f"the module is not homogeneous of degree {L:.4g} in its parameters: scaled by 2 and "
             f"by 1/2, its outputs or gradients miss that by up to {percent(deviation, space=' ')} "
-            f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g}): leave out "
-            "biases after the first layer (readout_bias=False) and activations that do not scale"
+            f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g})",
+            "leave out biases after the first layer (readout_bias=False) and activations that do "
+            "not scale",
         )
     return L
 
