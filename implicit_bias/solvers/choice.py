@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from implicit_bias.norms import Nuclear
+from implicit_bias.norms import Nuclear, Spectral, SumOverGroups
 from implicit_bias.options import SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
@@ -24,6 +24,8 @@ FEW_PAIRS = 1000
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
 # Where a method failed, others are tried up to this many features, and entries of the features.
 MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
+# Norms of matrices in groups of gates, and the entries of their cones that Clarabel takes.
+MATRIX_NORMS, MOST_SEMIDEFINITE = (Nuclear(), Spectral()), 2000
 # In multiple precision up to this many entries, and this many of samples or features.
 MOST_PRECISE_ENTRIES, MOST_PRECISE_ORDER = 100_000, 150
 
@@ -46,7 +48,7 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
         "interior-point" up to 3,000 samples, and "working-set" beyond. With many classes the last
         two count pairs of samples and rivals, and take the nuclear norm with a hard margin, too.
         Other norms that are no sums of Euclidean norms go to "highs" where they are sums of
-        maxima, and else to "clarabel".
+        maxima, and else to "clarabel", or to "scs" for large sums of matrix norms.
 
     Examples
     --------
@@ -73,11 +75,23 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     if not euclidean:
         if problem.norm == Nuclear() and problem.classes is not None and problem.hard_margin:
             return "working-set"
-        return "clarabel" if groups is None else "highs"
+        return _conic(problem) if groups is None else "highs"
     if problem.classes is None:
         return choose_solver(group_form(problem))
     n_pairs = problem.n_samples * (problem.classes - 1)
     return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
+
+
+def _conic(problem: MarginProblem) -> SolverName:
+    """Choose a conic solver: SCS where groups of gates need semidefinite cones of a large order.
+
+    Clarabel factorises them, in hours and tens of GiB where SCS takes seconds.
+    """
+    norm, (K, _, D) = problem.norm, problem.norm_shape
+    if not (isinstance(norm, SumOverGroups) and norm.norm in MATRIX_NORMS and norm.axis == -2):
+        return "clarabel"
+    orders = K + D * np.bincount(norm.groups)
+    return "scs" if (orders * (orders + 1) // 2).sum() > MOST_SEMIDEFINITE else "clarabel"
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -95,7 +109,7 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     they solve them in seconds.
     """
     if not problem.is_binary_group_lasso:
-        last: tuple[SolverName, ...] = ("clarabel", "scs")
+        last: tuple[SolverName, ...] = ("clarabel", "scs") if _conic(problem) != "scs" else ("scs",)
         return tuple(name for name in last if name != failed)
     features, samples = count_features(problem), problem.n_samples
     names: list[SolverName] = []
