@@ -24,7 +24,6 @@ from implicit_bias.multipliers import best_multipliers
 from implicit_bias.networks import Network
 from implicit_bias.norms import Norm
 from implicit_bias.parameter_norms import HasParameterNorm, ParameterNorm, as_parameter_norm
-from implicit_bias.report.style import COLOURS, HEIGHT, LINES, MARKERS, WIDTH, style
 from implicit_bias.training.trainee import Inputs
 from implicit_bias.validation import check_count
 
@@ -210,39 +209,8 @@ class Recorder:
         ValueError
             Nothing is recorded.
         """
-        from matplotlib.figure import Figure
+        from implicit_bias.report.figures.recorder import draw
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(step) in the loop")
-        frame = self.frame()
-        names = ("margin", "gap") if self.gaps else ("margin",)
-        with style():
-            figure = Figure(figsize=(len(names) * WIDTH, HEIGHT), layout="constrained")
-            axes = dict(zip(names, figure.subplots(1, len(names), squeeze=False)[0], strict=True))
-            for i, name in enumerate(self.norms):
-                look = {
-                    "color": COLOURS[i % len(COLOURS)],
-                    "linestyle": LINES[i % len(LINES)],
-                    "marker": MARKERS[i % len(MARKERS)],
-                    "markersize": 3.5,
-                    "markevery": max(1, len(frame) // 12),
-                    "label": name,
-                }
-                margin = frame[f"margin_{name}"]
-                shown = margin > 0
-                axes["margin"].plot(frame["step"][shown], margin[shown] / margin.max(), **look)
-                if self.gaps:
-                    gap = frame[f"gap_{name}"]
-                    axes["gap"].plot(frame["step"][gap > 0], gap[gap > 0], **look)
-            axes["margin"].set(
-                title="Margin", ylabel="margin / norm^L, share of the largest", ylim=(0, 1.05)
-            )
-            if self.gaps:
-                axes["gap"].set(title="Distance from a KKT point", ylabel="KKT gap", yscale="log")
-            for ax in axes.values():
-                ax.set(xlabel="steps")
-                if frame["step"].max() >= 100:  # logarithmic from the first step after 0 on
-                    ax.set_xscale("symlog", linthresh=frame["step"][frame["step"] > 0].min())
-                ax.grid(visible=True)
-            axes["margin"].legend(title="norm")
-        return figure
+        return draw(self.frame(), tuple(self.norms), gaps=self.gaps)

@@ -155,7 +155,7 @@ def test_the_first_class_has_the_weights_of_a_network_of_two_classes() -> None:
 
 
 def test_two_classes_are_the_binary_network() -> None:
-    """f = f_1 - f_0: margins, norm and bounds agree, up to the factors of the two programs."""
+    """F = f_1 - f_0: margins, norm and bounds agree, up to the factors of the two programs."""
     y = Y % 2
     two = GLN([contexts(4)], classes=2, seed=1)
     with torch.no_grad():  # W_0 = W_1, w_0 = -w_1: then f_1 = -f_0

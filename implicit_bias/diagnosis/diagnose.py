@@ -118,10 +118,11 @@ def diagnose(
 
     Notes
     -----
-    In float64. In l2 the multipliers are the best there are; in other norms they are, too, for small
-    modules. For larger ones they are those of the loss, improved for at most 40 seconds, and the
-    gap is an upper bound (``method``), with a lower one beside it (``gap_lower``). At a kink (a ReLU
-    at exactly 0) torch's derivative stands for all subgradients.
+    In float64. In l2 the multipliers are the best there are; in other norms they are, too, for
+    small modules. For larger ones they are the best known ones (those of the loss, at the best
+    temperature, say), improved for at most 35 seconds, and the gap is an upper bound (``method``),
+    with a lower one beside it (``gap_lower``). At a kink (a ReLU at exactly 0) torch's derivative
+    stands for all subgradients.
 
     Examples
     --------
