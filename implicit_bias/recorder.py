@@ -86,6 +86,8 @@ class Recorder:
 
     Examples
     --------
+    >>> import torch
+    >>> from torch import nn
     >>> module = nn.Linear(2, 1, bias=False)
     >>> X, y = torch.tensor([[1.0, 2.0], [2.0, 1.0], [-1.0, -1.0]]), torch.tensor([1, 1, -1])
     >>> recorder, optimizer = Recorder(module, X, y), torch.optim.SGD(module.parameters(), lr=0.5)
