@@ -3,11 +3,13 @@
 import json
 import sys
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from implicit_bias import GLNClassifier
 from implicit_bias.cli import main
@@ -39,13 +41,13 @@ def by_hand(optimizer: OptimizerName, steps: int) -> Array:
     """Full batches of the logistic loss by torch's own optimizer, its step size cut half way."""
     network = gln()
     matrices = list(network.parameters())
-    made: torch.optim.Optimizer
+    made: Optimizer
     if optimizer == "muon":
         # torch lengthens the steps of tall matrices: here all are to be 0.1 long.
         groups = [
             {"params": [w], "lr": 0.1 / max(1.0, len(w) / w.shape[1]) ** 0.5} for w in matrices
         ]
-        made = torch.optim.Muon(groups, momentum=0.5, weight_decay=0.0)
+        made = cast(Optimizer, torch.optim.Muon(groups, momentum=0.5, weight_decay=0.0))
     elif optimizer == "adam":
         made = torch.optim.Adam(matrices, lr=0.1)
     elif optimizer == "adamw":
