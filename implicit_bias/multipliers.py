@@ -55,6 +55,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog, minimize, nnls
 from scipy.special import logsumexp
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from implicit_bias.margin_gradients import MarginGradients
@@ -76,7 +77,7 @@ LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = 2**18, 2**14, 128
 # Relative gap to which programs are solved.
 PROGRAM_TOLERANCE = 1e-10
 # Seconds that the level method may take.
-SECONDS = 35.0
+SECONDS = 25.0
 # Temperatures of the loss's weights, relative to a smallest margin of 1.
 TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e5, 16))
 # The smallest weight that has a logarithm.
@@ -282,7 +283,10 @@ def _dual(gram: Array, degree: float) -> Array:
     else:
         s = math.sqrt(np.trace(gram) / len(gram))
         target = np.append(np.zeros(root.shape[1]), s)
-        a, _ = nnls(np.vstack([root.T, np.full(len(gram), s)]), target, maxiter=30 * len(gram))
+        stacked = np.vstack([root.T, np.full(len(gram), s)])
+        # Each of its many small steps would wait for all threads.
+        with threadpool_limits(1):
+            a, _ = nnls(stacked, target, maxiter=30 * len(gram))
     return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))
 
 

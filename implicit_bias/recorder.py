@@ -127,7 +127,7 @@ class Recorder:
     def _check(self) -> Checked:
         with evaluating(self.module):
             # A loop that trains has its module in training mode.
-            return check(self.module, self.inputs, self.labels, was_training=False, optimizer=None)
+            return check(self.module, self.inputs, self.labels, modes={}, optimizer=None)
 
     def record(self, step: int | None = None) -> dict[str, float]:
         """Measure the module as it is.

@@ -36,7 +36,7 @@ J w >= L,  in which theta is feasible: the hard-margin SVM on the gradients. So 
 points and nowhere else, bounds epsilon and delta, and its minimisation is that SVM's dual, which
 non-negative least squares solves exactly. For a linear network it is the gap of the SVM itself.
 It needs no more of the gradients than J J'. In a network of weight matrices that is again a masked
-Gram matrix: the gradient in each matrix is an outer product (`Network.gradient_factors`).
+Gram matrix: the gradient in each matrix is an outer product (`margin_gradients`).
 
 Where f has a kink (a ReLU at 0), autograd's derivative stands for the whole subdifferential.
 

@@ -172,6 +172,7 @@ def test_the_level_method_brackets_the_optimum(norm: str, monkeypatch: pytest.Mo
     check(found, J, theta, 2.0)
 
 
+@pytest.mark.slow
 def test_working_sets_and_the_interior_point_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -120,7 +120,7 @@ def diagnose(
     -----
     In float64. In l2 the multipliers are the best there are; in other norms they are, too, for
     small modules. For larger ones they are the best known ones (those of the loss, at the best
-    temperature, say), improved for at most 35 seconds, and the gap is an upper bound (``method``),
+    temperature, say), improved for at most 25 seconds, and the gap is an upper bound (``method``),
     with a lower one beside it (``gap_lower``). At a kink (a ReLU at exactly 0) torch's derivative
     stands for all subgradients.
 
@@ -137,8 +137,10 @@ def diagnose(
     started = time.monotonic()
     module, geometry = check_module(module), as_parameter_norm(norm)
     given = as_tuple(inputs)
-    with evaluating(module) as was_training:
-        checked = check(module, given, labels, was_training=was_training, optimizer=optimizer)
+    if isinstance(labels, Tensor):
+        labels = labels.detach().cpu().numpy()
+    with evaluating(module) as modes:
+        checked = check(module, given, labels, modes=modes, optimizer=optimizer)
         said = [
             *checked.warnings,
             *filter(None, [loss_warning(loss, checked.gradients.pairs.classes)]),

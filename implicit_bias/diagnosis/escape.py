@@ -35,7 +35,7 @@ RANDOM_STARTS, SEARCH_STEPS = 200, 100
 # Share of the network's norm that a new unit begins with; the share by which it must lower it.
 FIRST_SIZE, CLAIMED = 1e-3, 1e-5
 # Tangent programs at most, and the share by which one must lower the norm.
-PROGRAMS, PROGRESS = 60, 1e-8
+PROGRAMS, PROGRESS = 30, 1e-7
 # Candidates that are tried, and the seconds for all.
 TRIED, SECONDS = 2, 10.0
 

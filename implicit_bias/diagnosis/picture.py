@@ -7,6 +7,7 @@ import math
 import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from implicit_bias.diagnosis.result import Diagnosis
 
@@ -36,6 +37,9 @@ def draw(diagnosis: Diagnosis) -> Figure:
             ylabel="multiplier / largest",
             title="Who is at the margin",
         )
+        margins.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        margins.xaxis.set_major_formatter("{x:g}")
+        margins.xaxis.set_minor_formatter(NullFormatter())
         margins.legend()
 
         names = [diagnosis.norm, *(name for name in diagnosis.gaps if name != diagnosis.norm)]

@@ -15,7 +15,7 @@ import warnings as python_warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -92,15 +92,46 @@ DROPOUT = (
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[bool]:
-    """Put a module into evaluation mode, and each of its parts back; yields whether it was not."""
+def evaluating(module: nn.Module) -> Iterator[dict[nn.Module, bool]]:
+    """Put a module into evaluation mode, and each of its parts back; yields who was training."""
     modes = {part: part.training for part in module.modules()}
     module.eval()
     try:
-        yield any(modes.values())
+        yield modes
     finally:
-        for part, mode in modes.items():
-            part.training = mode
+        _set(modes)
+
+
+def _set(modes: Mapping[nn.Module, bool]) -> None:
+    for part, mode in modes.items():
+        part.training = mode
+
+
+def mode_matters(
+    module: nn.Module, inputs: tuple[Tensor, ...], modes: Mapping[nn.Module, bool]
+) -> bool:
+    """Whether a module's outputs in the modes it was in differ from those in evaluation mode.
+
+    It is left in evaluation mode. Its buffers, which batch statistics would move, are copied, and
+    torch's random numbers are put back.
+    """
+    if not any(modes.values()):
+        return False
+
+    def outputs() -> Tensor:
+        values = {k: double(t).clone() for k, t in itertools.chain(*_named(module))}
+        found = torch.func.functional_call(module, values, tuple(t[:WATCHED] for t in inputs))
+        return cast(Tensor, found)
+
+    with torch.no_grad(), torch.random.fork_rng():
+        evaluated = outputs()
+        _set(modes)
+        try:
+            return not torch.equal(outputs(), evaluated)
+        except ValueError:  # batch statistics of a single sample
+            return True
+        finally:
+            module.eval()
 
 
 class _Watch(TorchFunctionMode):
@@ -188,7 +219,7 @@ def check(
     given: tuple[Tensor | Array, ...],
     labels: ArrayLike,
     *,
-    was_training: bool,
+    modes: Mapping[nn.Module, bool],
     optimizer: object,
 ) -> Checked:
     """Check all that does not depend on the norm, of a module in evaluation mode.
@@ -205,10 +236,10 @@ def check(
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     inputs = as_inputs(given, len(given[0]), device)
     seen = functions_used(module, inputs)
-    if was_training:
+    if mode_matters(module, inputs, modes):
         warnings.append(
-            "the module is in training mode; it was measured in evaluation mode and left as it "
-            "was: call module.eval() first"
+            "the module is in training mode, where its outputs differ from those in evaluation "
+            "mode; it was measured in the latter and left as it was: call module.eval() first"
         )
     dropped = [place for name in DROPOUT for place in seen.get(name, ())]
     if dropped:
@@ -263,7 +294,7 @@ def _classes(module: nn.Module, inputs: tuple[Tensor, ...], labels: ArrayLike) -
             "or average over positions"
         )
     classes = None if outputs.ndim == 1 or outputs.shape[1] == 1 else outputs.shape[1]
-    found = np.unique(np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels))
+    found = np.unique(np.asarray(labels))
     if classes is None and set(found.tolist()) == {0, 1}:
         raise ValueError(
             "labels are 0 and 1, but the module has one output a sample: recode them as -1 and +1 "
