@@ -155,7 +155,7 @@ def test_the_first_class_has_the_weights_of_a_network_of_two_classes() -> None:
 
 
 def test_two_classes_are_the_binary_network() -> None:
-    """f = f_1 - f_0: margins, norm and bounds agree, up to the factors of the two programs."""
+    """F = f_1 - f_0: margins, norm and bounds agree, up to the factors of the two programs."""
     y = Y % 2
     two = GLN([contexts(4)], classes=2, seed=1)
     with torch.no_grad():  # W_0 = W_1, w_0 = -w_1: then f_1 = -f_0
@@ -163,8 +163,12 @@ def test_two_classes_are_the_binary_network() -> None:
         two.hidden_weights[0][:half] = two.hidden_weights[0][half:]
         two.readout[0] = -two.readout[1]
     one = GLN([contexts(4)])
-    one.load_state_dict({"hidden_weights.0": two.hidden_weights[0][half:], "readout": two.readout[1:]})
-    np.testing.assert_allclose(two.decision(X), np.column_stack([-one.decision(X), one.decision(X)]))
+    one.load_state_dict(
+        {"hidden_weights.0": two.hidden_weights[0][half:], "readout": two.readout[1:]}
+    )
+    np.testing.assert_allclose(
+        two.decision(X), np.column_stack([-one.decision(X), one.decision(X)])
+    )
     _, labels = two.prepare_samples(X, y)
     _, signs = one.prepare_samples(X, 2 * y - 1)
     margins = [n.smallest_margin(n(*n.prepare(X)), t) for n, t in ((two, labels), (one, signs))]
@@ -193,7 +197,9 @@ def test_smallest_margin_is_that_of_a_loop(network: Network) -> None:
     inputs, labels = network.prepare_samples(X, Y)
     bias = 0.0 if network.readout_bias is None else network.readout_bias.detach().numpy()
     decision = network.decision(X) - bias
-    expected = min(f[y] - f[k] for f, y in zip(decision, Y, strict=True) for k in range(K) if k != y)
+    expected = min(
+        f[y] - f[k] for f, y in zip(decision, Y, strict=True) for k in range(K) if k != y
+    )
     assert network.smallest_margin(network(*inputs), labels) == pytest.approx(expected)
     assert labels.dtype == torch.int64
 
