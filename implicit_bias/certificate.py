@@ -572,12 +572,12 @@ class _Dual:
             return 0.0
         return down(math.fsum(self.alpha.ravel().tolist()))
 
-    @property
+    @cached_property
     def bound(self) -> float:
         """The lower bound."""
         return self._value(float(self.norms.magnitude.max()))
 
-    @property
+    @cached_property
     def central(self) -> float:
         """The lower bound without allowance for rounding."""
         return self._value(float(self.norms.value.max()))
@@ -722,7 +722,6 @@ class _Primal:
     coef: Array
     exponent: int
     intercept: float | None
-    norms: Array  # (G,)
     norm: float
     f: Enclosure  # (N,), without intercept
     as_stored: bool  # with a soft margin, whether the bound is that of scale 1
@@ -746,14 +745,13 @@ class _Primal:
         coef = np.ldexp(coef, -exponent)
         offsets = None if offsets is None else np.ldexp(offsets, -exponent)
         plain = problem.plain_coef(coef)
-        norms = problem.group_norms(coef)
         norm = problem.norm.value_bound(coef.reshape(problem.norm_shape))
         gates = _plain_gates(problem)
         if problem.classes is None:
             f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
             one = None if offsets is None else float(offsets)
             one = one if problem.intercept else 0.0
-            return cls(problem, coef, exponent, one, norms, norm, f, as_stored, problem.y)
+            return cls(problem, coef, exponent, one, norm, f, as_stored, problem.y)
         columns = decision(problem.X, gates, plain).T
         parts = [predictions(gates, problem.X, *pair) for pair in zip(plain, columns, strict=True)]
         scores = Enclosure(
@@ -764,7 +762,7 @@ class _Primal:
             offsets = _best_offsets(problem, scores.value)
         classes = _Classes(scores, offsets)
         ones, f = np.ones(problem.n_samples), classes.smallest(problem)
-        return cls(problem, coef, exponent, 0.0, norms, norm, f, as_stored, ones, classes)
+        return cls(problem, coef, exponent, 0.0, norm, f, as_stored, ones, classes)
 
     def refined(self) -> _Primal:
         """Evaluate with more digits the predictions that decide."""
@@ -820,19 +818,19 @@ class _Primal:
     @property
     def group_norms(self) -> Array:
         """Norms (G,) of the coefficients as given."""
-        return np.ldexp(self.norms, self.exponent)
+        return np.ldexp(self.problem.group_norms(self.coef), self.exponent)
 
     @property
     def margins(self) -> Array:
         """Margins (N,) of the coefficients as given."""
         return np.ldexp(self.signs * (self.f.value + self._offset), self.exponent)
 
-    @property
+    @cached_property
     def bound(self) -> float:
         """The upper bound."""
         return self._value(self.f.radius, self.norm)
 
-    @property
+    @cached_property
     def central(self) -> float:
         """The upper bound without allowance for rounding."""
         return self._value(np.zeros(()), self.norm)

@@ -43,7 +43,7 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, cast
@@ -53,7 +53,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias._deprecated import OldAttribute, renamed
-from implicit_bias.gating import GateMatrix, Gating, dense
+from implicit_bias.gating import GateMatrix, Gating, NoGates, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import (
     GroupNorm,
@@ -61,7 +61,6 @@ from implicit_bias.norms import (
     Norm,
     as_groups,
     as_norm,
-    over_features,
 )
 from implicit_bias.validation import (
     Array,
@@ -98,13 +97,19 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
     """
     values = np.empty(len(X))
     few = are_few(gates)
-    for start in range(0, len(X), BLOCK):
-        rows = slice(start, start + BLOCK)
+    for rows, Z in _blocks(gates):
         if few:
-            values[rows] = np.einsum("nd,nd->n", gates[rows] @ coef, X[rows])
+            values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
         else:
-            values[rows] = np.einsum("nm,nm->n", dense(gates[rows]), X[rows] @ coef.T)
+            values[rows] = np.einsum("nm,nm->n", dense(Z), X[rows] @ coef.T)
     return values
+
+
+def _blocks(gates: GateMatrix) -> Iterator[tuple[slice, GateMatrix]]:
+    """Yield BLOCK rows at a time; one block is no copy, which would take longer than its use."""
+    for start in range(0, gates.shape[0], BLOCK):
+        rows = slice(start, start + BLOCK)
+        yield rows, gates if gates.shape[0] <= BLOCK else gates[rows]
 
 
 def are_few(gates: GateMatrix) -> bool:
@@ -120,6 +125,19 @@ def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
     if gates.shape[1] == 1:  # one product of matrices for all classes
         return np.asarray(dense(gates) * (X @ coef[:, 0].T))
     return np.stack([gated_linear(X, gates, part) for part in coef], axis=1)
+
+
+def feature_norms(gates: sp.csr_array, X: Array) -> Array:
+    """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
+    gate_squares = np.asarray(gates.multiply(gates).sum(axis=1)).reshape(-1)
+    return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
+
+
+def zero_features(gates: sp.csr_array, X: Array) -> NDArray[np.bool_]:
+    """Rows whose features are all 0, shape (N,)."""
+    no_gate = np.abs(gates).max(axis=1).toarray().reshape(-1) == 0
+    zero: NDArray[np.bool_] = no_gate | (np.abs(X).max(axis=1) == 0)
+    return zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,13 +225,10 @@ class MarginProblem:
                 "all labels are equal, so the intercept alone separates and the optimum is 0: "
                 "pass samples of both classes, or intercept=False"
             )
-        for name, value in [("X", X), ("y", y), ("gates", gates), ("norm", norm)]:
+        checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
+        checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
+        for name, value in {**checked, "C": float(self.C), "classes": classes}.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "groups", group_norm.groups)
-        object.__setattr__(self, "metric", group_norm.metric)
-        object.__setattr__(self, "C", float(self.C))
-        object.__setattr__(self, "classes", classes)
-        object.__setattr__(self, "gate_norm", group_norm)
         self._check_range()
         self.norm.dual_norms(np.zeros(self.norm_shape))  # refuses groups that do not fit
 
@@ -327,6 +342,10 @@ class MarginProblem:
         """Coefficients of the plain gates, (M', D) or (K, M', D); the same without a metric."""
         return self.gate_norm.plain_coef(coef)
 
+    def of_plain(self, coef: Array) -> Array:
+        """Coefficients (M, D) or (K, M, D) of those of the plain gates, (M', D) or (K, M', D)."""
+        return self.gate_norm.of_plain(coef)
+
     def coef_of(self, alpha: Array, group_norms: Array) -> Array:
         """zeta_g = d_g P_g V_g(alpha): KKT's coefficients of alpha and d (G,) in a group norm."""
         return self.gate_norm.aligned(self.dual_vectors(alpha), group_norms)
@@ -342,15 +361,12 @@ class MarginProblem:
     @cached_property
     def feature_norms(self) -> Array:
         """Norm of each sample's feature vector, sqrt(sum_g Q_g[n, n]), shape (N,)."""
-        gate_squares = np.asarray(self.plain_gates.multiply(self.plain_gates).sum(axis=1))
-        return np.sqrt(gate_squares.reshape(-1) * np.einsum("nd,nd->n", self.X, self.X))
+        return feature_norms(self.plain_gates, self.X)
 
     @cached_property
     def zero_features(self) -> NDArray[np.bool_]:
         """Samples whose features are all 0 (gates off, or an input of zeros), shape (N,)."""
-        no_gate = np.abs(self.plain_gates).max(axis=1).toarray().reshape(-1) == 0
-        zero: NDArray[np.bool_] = no_gate | (np.abs(self.X).max(axis=1) == 0)
-        return zero
+        return zero_features(self.plain_gates, self.X)
 
     silent = OldAttribute("zero_features")
 
@@ -416,9 +432,8 @@ class MarginProblem:
         if are_few(gates):
             return np.asarray(gates.T @ (self.X * weights))
         V = np.zeros((gates.shape[1], self.X.shape[1]))
-        for start in range(0, self.n_samples, BLOCK):
-            rows = slice(start, start + BLOCK)
-            V += dense(gates[rows]).T @ (self.X[rows] * weights[rows])
+        for rows, Z in _blocks(gates):
+            V += dense(Z).T @ (self.X[rows] * weights[rows])
         return V
 
 
@@ -534,12 +549,8 @@ def max_margin(
     0.5
     """
     inputs = as_finite(X, "X", 2)
-    chosen = as_norm(norm)
-    if groups is not None:
-        chosen = over_features(chosen, groups)
-    ones = np.ones((len(inputs), 1))
-    zero = np.zeros(1, dtype=np.int64)
-    return MarginProblem(inputs, np.asarray(y), ones, zero, None, C, chosen, intercept)
+    architecture = Architecture(NoGates(inputs.shape[1]), norm=as_norm(norm, groups))
+    return architecture.problem(inputs, y, C, intercept)
 
 
 def _as_problem_norm(

@@ -152,12 +152,12 @@ def check_choice(value: object, name: str, choices: Iterable[str], otherwise: st
         raise ValueError(f"{name} must be one of {allowed}; got {cut(value)}")
 
 
-def as_features(X: ArrayLike, n_features: int) -> Array:
+def as_features(X: ArrayLike, n_features: int, name: str = "X") -> Array:
     """Convert inputs to a float64 matrix (n, D) and check D against what was fitted."""
-    X = as_finite(X, "X", 2)
+    X = as_finite(X, name, 2)
     if X.shape[1] != n_features:
         raise ValueError(
-            f"X has {X.shape[1]} features, but the model was built for {n_features}: "
+            f"{name} has {X.shape[1]} features, but the model was built for {n_features}: "
             "pass inputs with the columns (and the constant) used for fitting"
         )
     return X

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.validation import Array, as_class_labels, as_finite, owned
+from implicit_bias.validation import Array, as_class_labels, as_finite, check_count, owned
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +143,8 @@ def split_indices(
     """
     import torch
 
-    if min(train_size, validation_size) < 1:
-        raise ValueError(
-            f"train_size={train_size} and validation_size={validation_size} must be at least 1"
-        )
+    check_count(train_size, "train_size")
+    check_count(validation_size, "validation_size")
     if train_size + validation_size > n_samples:
         raise ValueError(
             f"train_size={train_size} and validation_size={validation_size} overlap in "

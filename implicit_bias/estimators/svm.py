@@ -37,8 +37,8 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.norms import HasValueAndDual, Norm, as_norm, over_features
-from implicit_bias.options import TOLERANCE, OnFailure
+from implicit_bias.norms import HasValueAndDual, Norm, as_norm
+from implicit_bias.options import TOLERANCE, OnFailure, SolverOptions
 from implicit_bias.problem import Architecture, HasHiddenLayer
 from implicit_bias.solvers import Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
@@ -152,14 +152,8 @@ class MarginSVC(BinaryClassifier, ABC):
         self.architecture_ = self._architecture(X)
         self.has_intercept_ = self._has_intercept()
         problem = self.architecture_.problem(X, signs, self.C, self.has_intercept_)
-        relaxed = solve_relaxed(
-            problem,
-            self.on_failure,
-            self.soft_C,
-            solver=self.solver,
-            tol=self.tol,
-            device=self.device,
-        )
+        solving = SolverOptions(self.solver, self.tol, self.device)
+        relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving)
         self.solution_, self.failure_ = relaxed.solution, relaxed.failure
         self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
         self.dual_coef_ = np.atleast_2d(problem.weights(self.solution_.alpha).T)[:, self.support_]
@@ -264,10 +258,7 @@ class MaxMarginSVC(MarginSVC):
     fit_intercept: bool | None = True
 
     def _architecture(self, X: Array) -> Architecture:
-        norm = as_norm(self.norm)
-        if self.groups is not None:
-            norm = over_features(norm, self.groups)
-        return Architecture(NoGates(X.shape[1]), norm=norm)
+        return Architecture(NoGates(X.shape[1]), norm=as_norm(self.norm, self.groups))
 
 
 @dataclass(eq=False, repr=False)

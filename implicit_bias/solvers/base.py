@@ -40,11 +40,8 @@ class Tolerances:
     infeasibility: float = 1e-9
 
     def __post_init__(self) -> None:
-        for name in ("gap", "feasibility", "infeasibility"):
-            value = getattr(self, name)
-            check_number(value, f"the {name} tolerance")
-            if not 0 < value < 1:
-                raise ValueError(f"the {name} tolerance must be between 0 and 1, got {value}")
+        for name, value in vars(self).items():
+            check_number(value, f"the {name} tolerance", "(0, 1)")
 
 
 @dataclass(frozen=True)

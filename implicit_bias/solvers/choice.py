@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +16,8 @@ from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import Solver, Start, Tolerances
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
-from implicit_bias.validation import as_device
+from implicit_bias.storage.strict_json import attributes
+from implicit_bias.validation import as_device, check_choice
 
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000
@@ -125,15 +128,18 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     return tuple(names)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """What a solver made by name is given, as far as it takes it; see `NativeSolver`."""
+
+    tolerances: Tolerances = Tolerances()
+    max_iterations: int | None = None
+    device: str = "cpu"
+    max_memory: float | None = None
+
+
 def make_solver(
-    name: str,
-    problem: MarginProblem,
-    *,
-    start: Start | None = None,
-    tolerances: Tolerances,
-    device: str = "cpu",
-    max_iterations: int | None = None,
-    max_memory: float | None = None,
+    name: str, problem: MarginProblem, options: MethodOptions, start: Start | None = None
 ) -> Solver:
     """Return a solver of this name for a problem, with these options.
 
@@ -142,47 +148,35 @@ def make_solver(
     ValueError
         No such solver, or no such device.
     """
-    device = as_device(device)
-    if name not in SOLVER_NAMES:
-        raise ValueError(f"solver must be one of {', '.join(SOLVER_NAMES)}; got {name!r}")
+    as_device(options.device)
+    common: dict[str, Any] = attributes(options, "tolerances", "max_iterations")
+    check_choice(name, "solver", SOLVER_NAMES)
     if name == "auto":
         name = choose_solver(problem, start)
     if name == "highs":
-        return LinearProgram(tolerances=tolerances, max_iterations=max_iterations)
+        return LinearProgram(**common)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
     if name in ("ecos", "osqp", "clarabel", "scs"):
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
-        return CvxpySolver(backend=name, tolerances=tolerances, max_iterations=max_iterations)
+        return CvxpySolver(backend=name, **common)
     from implicit_bias.solvers.active_set import ActiveSet
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
-    from implicit_bias.solvers.pair_set import PairSet
     from implicit_bias.solvers.working_set import WorkingSet
 
-    def native(method: Callable[..., NativeSolver], **more: NativeSolver) -> NativeSolver:
-        return method(
-            tolerances=tolerances,
-            device=device,
-            max_iterations=max_iterations,
-            max_memory=max_memory,
-            **more,
-        )
+    def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
+        return method(**vars(options) | more)
 
-    sized: dict[str, Callable[..., NativeSolver]]
-    sized = {"feature-space": FeatureSpace, "working-set": WorkingSet}
-    by_size = sized.get(choose_solver(problem), InteriorPoint)
-    match name:
-        case "interior-point":
-            return native(NuclearInteriorPoint if is_nuclear(problem) else InteriorPoint)
-        case "feature-space":
-            return native(FeatureSpace)
-        case "working-set":
-            return native(WorkingSet if problem.classes is None else PairSet)
-        case "multiprecision":
-            return MultiPrecision(
-                tolerances=tolerances, max_iterations=max_iterations, max_memory=max_memory
-            )
-    return native(ActiveSet, fallback=native(by_size))
+    methods: dict[str, Callable[..., NativeSolver]] = {
+        "interior-point": NuclearInteriorPoint if is_nuclear(problem) else InteriorPoint,
+        "feature-space": FeatureSpace,
+        "working-set": WorkingSet,
+    }
+    if name in methods:
+        return native(methods[name])
+    if name == "multiprecision":
+        return native(MultiPrecision, device="cpu")
+    return native(ActiveSet, fallback=native(methods.get(choose_solver(problem), InteriorPoint)))

@@ -32,6 +32,7 @@ solved by one Cholesky factorisation of A and one of its Schur complement, as in
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -45,7 +46,7 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, all_rows
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.interior_point import InteriorPoint
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import peak_memory
 from implicit_bias.validation import Array
 
@@ -124,19 +125,16 @@ class _NuclearRun(Run):
             view = _View(data, point)
             if view.lower > lower:
                 lower = view.lower
-                self._best = Answer(data.alpha(point.alpha), self._best.coef, self._best.intercept)
+                self._best = replace(self._best, alpha=data.alpha(point.alpha))
             if view.upper < upper:
                 upper = view.upper
-                self._best = Answer(
-                    self._best.alpha, data.coef(point.S @ view.V), data.intercept(point.b)
-                )
+                coef, intercept = data.coef(point.S @ view.V), data.intercept(point.b)
+                self._best = replace(self._best, coef=coef, intercept=intercept)
             before, gap = gap, (upper - lower) / lower if lower > 0 else np.inf
             waited = 0 if gap < (1 - 1e-3) * before or not np.isfinite(gap) else waited + 1
             yield lower / data.scale, upper / data.scale
             if view.gordan_ratio > 1.0 / self._tolerances.infeasibility:
-                self._best = Answer(
-                    data.alpha(point.alpha), 0.0 * self._best.coef, self._best.intercept
-                )
+                self._best = replace(self._best, alpha=data.alpha(point.alpha))
                 return Status.NOT_SEPARABLE
             if gap <= AIM * self._tolerances.gap:
                 return Status.OPTIMAL
@@ -189,14 +187,11 @@ class _Data:
         self.X, self.place = tensor(X), torch.tensor(place, device=device)
         self.E = tensor(rows.offsets)
         self.norms = self.X.norm(dim=1)[self.place]
-        self._gram: Tensor | None = None
 
-    @property
+    @cached_property
     def gram(self) -> Tensor:
         """Inner products of the pairs' features, (P, P)."""
-        if self._gram is None:
-            self._gram = (self.X @ self.X.T)[self.place[:, None], self.place]
-        return self._gram
+        return (self.X @ self.X.T)[self.place[:, None], self.place]
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V (r, F) of alpha (P,)."""
@@ -217,15 +212,13 @@ class _Data:
         whole = self.basis @ zeta.cpu().numpy() / self.scale
         return np.asarray(whole.reshape(self._problem.coef_shape))
 
-    def intercept(self, b: Tensor) -> Array:
+    def intercept(self, b: Tensor) -> float | Array:
         """Offsets (K,) of the problem."""
-        found = np.zeros(self._problem.classes or 2)
-        found[self._rows.offset_classes] = b.cpu().numpy()
-        return found
+        return self._rows.intercept(b.cpu().numpy())
 
 
 @dataclass(frozen=True)
-class _Point:
+class _Point(Point):
     """An iterate, or a direction."""
 
     alpha: Tensor
@@ -260,16 +253,6 @@ class _Point:
             whole = torch.linalg.solve_triangular(L, half.T, upper=False)
             rates.append(-float(torch.linalg.eigvalsh(0.5 * (whole + whole.T))[0]))
         return 1.0 / max(1.0, *rates)
-
-    def moved(self, step: _Point, length: float) -> _Point:
-        """Return the iterate after a step."""
-        return _Point(
-            self.alpha + length * step.alpha,
-            self.s + length * step.s,
-            self.S + length * step.S,
-            self.T + length * step.T,
-            self.b + length * step.b,
-        )
 
 
 class _View:

@@ -101,7 +101,7 @@ def test_interior_point(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["l2", "l2-soft-intercept", "gated-apart"])
 def test_working_set_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
+    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
     agrees(NATIVE[name], "working-set", 1e-7)
 
 
@@ -131,7 +131,7 @@ def test_scs_takes_any_norm() -> None:
 @pytest.mark.parametrize("solver", ["interior-point", "auto"])
 @pytest.mark.parametrize("name", NUCLEAR)
 def test_nuclear(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
+    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
     agrees(NUCLEAR[name], solver, 1e-7)
 
 
