@@ -197,7 +197,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
             )
         return self
 
-    @available_if(_is_logistic)
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class, shape (n, K), that the logistic loss has fitted.
 
