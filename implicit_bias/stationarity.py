@@ -403,7 +403,8 @@ def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
         their product is the units' norm.
     """
     for layer, following in pairwise([*network.hidden_weights, network.readout]):
-        by_network = double(following).unflatten(0, (network.n_networks, -1))
+        # Row-major: the rows of a network lie together.
+        by_network = double(following).reshape(network.n_networks, -1, following.shape[1])
         outward = by_network.norm(dim=1).flatten().cpu().numpy()
         # Row-major: the C weight vectors of a unit lie together.
         yield double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy(), outward

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -15,7 +16,6 @@ from implicit_bias.comparison import first_svm
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.validation import Array
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)
 TEST = make_toy("moons", 300, noise=0.2, random_state=1)
@@ -62,9 +62,9 @@ def test_chance_level_of_many_classes_is_what_independent_models_show() -> None:
         def __init__(self, error: float) -> None:
             self.error = error
 
-        def predict(self, X: Array) -> Array:
-            shift = rng.integers(1, n_classes, size=len(X))
-            wrong = rng.random(len(X)) < self.error
+        def predict(self, X: ArrayLike) -> NDArray[Any]:
+            shift = rng.integers(1, n_classes, size=len(y))
+            wrong = rng.random(len(y)) < self.error
             return np.asarray((y + wrong * shift) % n_classes)
 
     result = compare({"a": Independent(0.3), "b": Independent(0.6)}, np.zeros((len(y), 1)), y)
@@ -80,7 +80,7 @@ def test_confusion_by_hand() -> None:
     truth = np.array(["cow", "ant", "ant", "bee", "dog"])
 
     class Fixed:
-        def predict(self, X: Array) -> Any:
+        def predict(self, X: ArrayLike) -> NDArray[Any]:
             return given
 
     result = compare({"fixed": Fixed()}, np.zeros((5, 1)), truth)
