@@ -342,6 +342,17 @@ def certify_network(
         A classifier, or a module that is none of this package's networks.
     ValueError
         More than one hidden layer; data that do not fit.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNClassifier, certify_network
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> model = GLNClassifier(3, steps=500, random_state=0).fit(blobs.X, blobs.y)
+    >>> found = certify_network(model.network_, blobs.X, blobs.y)
+    >>> bounds = found.certificate
+    >>> print(0 < bounds.lower < bounds.upper, found.dead.tolist())
+    True []
     """
     if not isinstance(network, Network):
         raise TypeError(
