@@ -329,13 +329,16 @@ def test_a_plot_has_what_is_known() -> None:
     assert len(compare(MODELS, TEST.X, TEST.y).plot().axes) == 1
 
 
-def test_a_report_needs_what_was_compared_and_two_classes(tmp_path: Path) -> None:
+def test_a_report_needs_what_was_compared(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="kept"):
         replace(RESULT, of=None).report(tmp_path)
+
+
+def test_a_report_takes_many_classes(tmp_path: Path) -> None:
     labels = np.arange(len(TEST.y)) % 3
     many = KNeighborsClassifier(1).fit(TEST.X, labels)
-    with pytest.raises(ValueError, match="two classes"):
-        compare({"many": many}, TEST.X, labels).report(tmp_path)
+    page = compare({"many": many}, TEST.X, labels).report(tmp_path)
+    assert "confused" in page.read_text("utf-8")
 
 
 def test_solutions_and_trainings_show_themselves() -> None:
