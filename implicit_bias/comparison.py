@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from implicit_bias.estimators.networks import AnyTraining
     from implicit_bias.training.history import HistoryPoint
-    from implicit_bias.training.limit import LimitResult
-    from implicit_bias.training.minibatch import TrainingResult
 
 
 # What a table of models has of each margin.
@@ -575,7 +574,7 @@ def compare(
     )
 
 
-def training_of(model: Predicts) -> TrainingResult | LimitResult | None:
+def training_of(model: Predicts) -> AnyTraining | None:
     """Training of a network, or of the network whose gates or activations an SVM was given."""
     match model:
         case (

@@ -46,6 +46,7 @@ DATACLASSES: dict[str, type] = _by_name(
     *(problem.Architecture, certificate.Certificate, certificate.Conflict),
     *(base.BoundsAt, base.Solution, base.SolveStats),
     *(training.TrainingConfig, training.HistoryPoint, training.TrainingResult),
+    *(training.OwnLoop, training.OwnResult),
     *(limit.LimitConfig, limit.LimitPoint, limit.LimitResult),
 )
 # What older files call them, and fitted attributes; "" is no attribute any more.

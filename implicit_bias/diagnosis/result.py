@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.diagnosis.escape import Escape
@@ -123,7 +124,7 @@ class Diagnosis:
         return None if self.most_room is None else self.most_room.direction
 
     @property
-    def support(self) -> Array:
+    def support(self) -> NDArray[np.int64]:
         """Pairs (or samples) of a positive multiplier, as indices, shape (S, 2) or (S,)."""
         places = np.argwhere(self.multipliers > 0)
         return places[:, 0] if self.multipliers.ndim == 1 else places

@@ -1,9 +1,9 @@
 """What keeps a module from having a limit that can be measured, each with its name and its cure.
 
-Some traps can be mended here (a module in training mode, parameters that get no gradient): the user
-is warned. Others make the question meaningless (a bias, softmax attention): an error says which part
-of the module it is. All tests are of what the module computes; the module's forward pass is
-watched only to name the culprit.
+Some traps can be mended here (a module in training mode, parameters that get no gradient): the
+user is warned. Others make the question meaningless (a bias, softmax attention): an error says
+which part of the module it is. All tests are of what the module computes; the module's forward
+pass is watched only to name the culprit.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from torch.overrides import TorchFunctionMode
 
 from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double
 from implicit_bias.networks import Network
+from implicit_bias.options import OPTIMIZER_LIMITS
 from implicit_bias.parameter_norms import ParameterNorm
 from implicit_bias.stationarity import HomogeneityError, measured_degree
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
@@ -221,9 +222,9 @@ def check(
     _check_outputs(gradients)
     excluded = without_gradient(gradients)
     warnings += [
-        f"parameter {name!r} gets no gradient from any sample (a gate's own weights, say), so it "
-        "is not trained and does not count in the norm: freeze it with requires_grad_(False), or "
-        "make it a buffer"
+        f"parameter {name!r} gets no gradient from any sample (a gate's own weights, or units that "
+        "are all dead), so it is not trained and does not count in the norm: freeze it with "
+        "requires_grad_(False), or make it a buffer"
         for name in excluded
     ]
     untouched = _left_out(module, optimizer)
@@ -302,14 +303,12 @@ def _check_outputs(gradients: MarginGradients) -> None:
 
 
 def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
-    """Names of the parameters in which a random combination of margins has no gradient."""
+    """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
     weights = np.random.default_rng(0).random(len(gradients.pairs))
+    theta = gradients.parameters(gradients.theta)
     v = gradients.parameters(gradients.combine(gradients.theta, weights))
-    return tuple(name for name, part in v.items() if not part.any()) if _any(v) else ()
-
-
-def _any(v: Mapping[str, Tensor]) -> bool:
-    return any(bool(part.any()) for part in v.values())
+    none = tuple(name for name, part in v.items() if theta[name].any() and not part.any())
+    return none if any(part.any() for part in v.values()) else ()
 
 
 def _left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
@@ -351,9 +350,9 @@ def _cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> str:
         other = int(np.argmax(degrees))
         return (
             f"samples of different degrees: {least:.4g} at sample {first}, {degrees[other]:.4g} at "
-            f"sample {other}. Only the samples of the least degree keep a share of the gradient, so "
-            "training goes to a KKT point of their program alone: give all contexts paths of the "
-            "same number of layers, or diagnose the samples of one degree"
+            f"sample {other}. Only the samples of the least degree keep a share of the gradient, "
+            "so training goes to a KKT point of their program alone: give all contexts paths of "
+            "the same number of layers, or diagnose the samples of one degree"
         )
     added = added_terms(gradients)
     biases = [name for name in added if len(gradients.shapes[name]) <= 1]
@@ -382,7 +381,7 @@ def _places(names: list[str] | tuple[str, ...]) -> str:
 
 
 def _scaled(gradients: MarginGradients, scale: float, names: Any = None) -> Array:
-    """Outputs with some parameters scaled, by default all."""
+    """Compute the outputs with some parameters scaled, by default all."""
     parts = gradients.parameters(gradients.theta)
     scaled = {
         name: scale * part if names is None or name in names else part
@@ -554,9 +553,10 @@ def _targets(width: int) -> Iterator[Tensor]:
 
 
 LIMIT_NORMS: dict[str, str] = {
-    **dict.fromkeys(("SGD",), "l2"),
-    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SignSGD", "Signum"), "linf"),
-    "Muon": "spectral",
+    "SGD": OPTIMIZER_LIMITS["sgd"].norm,
+    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax"), OPTIMIZER_LIMITS["adam"].norm),
+    **dict.fromkeys(("Sign", "SignDescent", "SignSGD", "Signum"), OPTIMIZER_LIMITS["sign"].norm),
+    "Muon": OPTIMIZER_LIMITS["muon"].norm,
 }
 OPTIMIZER_OF = {
     "l2": "gradient descent",

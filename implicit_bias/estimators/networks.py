@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
     from implicit_bias.training.limit import LimitResult
     from implicit_bias.training.losses import MarginLoss
-    from implicit_bias.training.minibatch import TrainingResult
+    from implicit_bias.training.minibatch import OwnResult, TrainingResult
     from implicit_bias.training.optimizers import OptimizerFactory
 
-    Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
+    AnyTraining: TypeAlias = TrainingResult | LimitResult | OwnResult
+    # Trains the network in place; what it returns counts where it is a result or a number of steps.
+    Trainer: TypeAlias = Callable[[Network, Array, Array], object]
 
 UNFITTED_NETWORK = (
     "this %(name)s is not fitted, so it has no gates or activations yet: fit it first; and where "
@@ -84,7 +88,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
     ----------
     classes_ : ndarray of shape (K,)
         The classes; of two, the second is the positive one.
-    training_ : TrainingResult or LimitResult
+    training_ : TrainingResult, LimitResult or OwnResult
         The trained network, and loss, error, smallest margin and norm at chosen steps.
     checkpoints_ : dict from int to Network
         Copies of the network as it was at the steps in ``checkpoints``.
@@ -104,7 +108,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
     device: str = "cpu"
     random_state: RandomState = None
     progress: bool = False
-    training_: TrainingResult | LimitResult = field(init=False)
+    training_: AnyTraining = field(init=False)
     checkpoints_: dict[int, Network] = field(init=False)
 
     @property
@@ -167,8 +171,9 @@ class NetworkClassifier(BinaryClassifier, ABC):
             Two classes or more.
         trainer : callable
             Takes the network with its initial weights, inputs (n, D) and labels (n,) in {-1, +1}
-            or, of more classes, 0 .. K - 1, and returns the result: ``partial(train_to_limit,
-            config=LimitConfig())``, say.
+            or, of more classes, 0 .. K - 1, and trains it in place: ``partial(train_to_limit,
+            config=LimitConfig())``, say, or a loop of your own, on ``network.prepare_samples(X,
+            y)``. Where it returns the number of its steps, that is ``n_iter_``, and else that is 0.
 
         Raises
         ------
@@ -177,7 +182,17 @@ class NetworkClassifier(BinaryClassifier, ABC):
         """
         X, signs, network, _ = self._prepare(X, y)
         self.checkpoints_ = {}
-        self.training_ = trainer(network, X, signs)
+        from implicit_bias.training.limit import LimitResult
+        from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
+
+        started = time.perf_counter()
+        outcome = trainer(network, X, signs)
+        if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
+            self.training_ = outcome
+        else:
+            steps = int(outcome) if isinstance(outcome, Integral) else 0
+            seconds = time.perf_counter() - started
+            self.training_ = after_own_loop(network, X, signs, steps, seconds)
         return self._warned()
 
     def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Network, int]:

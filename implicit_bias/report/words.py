@@ -27,7 +27,7 @@ def trained(model: ModelResult) -> str:
     """Say how long a network was trained, and whether it should have been longer."""
     if model.interrupted:
         return f"interrupted after {model.steps:,} of {model.planned_steps:,} steps"
-    return f"trained, {model.steps:,} steps"
+    return f"trained, {model.steps:,} steps" if model.steps else "trained"
 
 
 def names_of(models: Iterable[ModelResult]) -> str:

@@ -41,11 +41,11 @@ from torch import Tensor
 
 from implicit_bias.margins import soft_margins
 from implicit_bias.networks import Network
-from implicit_bias.training.configuration import Rule
+from implicit_bias.training.configuration import OwnLoop, Rule
 from implicit_bias.training.configuration import TrainingConfig as TrainingConfig
 from implicit_bias.training.driver import Ending, Result, drive
 from implicit_bias.training.history import HistoryPoint, Observer
-from implicit_bias.training.losses import as_loss
+from implicit_bias.training.losses import LOSSES, as_loss
 from implicit_bias.training.optimizers import build_optimizer
 
 # Outputs that predict the label, (n, units) or, with classes, (n, units, K): the network's, or
@@ -63,6 +63,39 @@ class TrainingDiverged(RuntimeError):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingResult(Result[TrainingConfig, HistoryPoint]):
     """A training by mini-batches."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnResult(Result[OwnLoop, HistoryPoint]):
+    """A training by a function of the caller's own; its history is its last point."""
+
+
+def after_own_loop(
+    network: Network, X: ArrayLike, y: ArrayLike, steps: int, seconds: float
+) -> OwnResult:
+    """Measure a network that a function of the caller's own has trained; its loss as logistic.
+
+    Parameters
+    ----------
+    network : Network
+        As it is now.
+    X : array_like of shape (n, D)
+        Training inputs.
+    y : array_like of shape (n,)
+        Labels, as in `train`.
+    steps : int
+        Updates done, 0 where that is not known.
+    seconds : float
+        Wall time of the training.
+    """
+    observe = Observer(network, *network.prepare_samples(X, y), LOSSES["logistic"])
+    return OwnResult(
+        network=network,
+        config=OwnLoop(steps=steps),
+        history=(observe(steps),),
+        ending=Ending.STEPS,
+        seconds=seconds,
+    )
 
 
 def train(

@@ -389,7 +389,7 @@ def test_dead_modules_and_bad_inputs() -> None:
     with pytest.raises(ValueError, match="tuple"):
         diagnose(relu(), (), np.ones(12))
     with pytest.raises(TypeError, match="network_"):
-        diagnose(GLNClassifier(3), X, np.ones(12))  # type: ignore[arg-type]
+        diagnose(GLNClassifier(3), X, np.ones(12))
     with pytest.raises(ValueError, match="linf"):
         diagnose(relu(), X, np.ones(12), norm="l7")
     with pytest.raises(TypeError, match="loss"):
