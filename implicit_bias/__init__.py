@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from implicit_bias.stationarity import certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 ESTIMATORS = (
     *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "MaxMarginSVC"),

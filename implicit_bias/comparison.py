@@ -314,6 +314,18 @@ class Comparison:
         All classes that a label, a prediction or a model of this package has, sorted.
     of : Compared or None
         The models and samples; None where they were not kept.
+
+    Examples
+    --------
+    >>> from implicit_bias import MaxMarginSVC, compare
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> svms = {norm: MaxMarginSVC(norm).fit(blobs.X, blobs.y) for norm in ("l2", "linf")}
+    >>> result = compare(svms, blobs.X, blobs.y)
+    >>> result
+    Comparison(l2, linf; 40 samples)
+    >>> result.agreement("l2", "linf")
+    Count(count=40, total=40)
     """
 
     models: tuple[ModelResult, ...]

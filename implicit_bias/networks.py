@@ -279,7 +279,7 @@ class Network(nn.Module, ABC):
         outputs = self._read(layers[-1].detach())[:, None]
         if self.classes is None:
             return torch.cat([*layers, outputs], dim=1)
-        by_unit = (layer.unflatten(1, (self.classes, -1)).transpose(1, 2) for layer in layers)
+        by_unit = (_parts(layer, 1, self.classes).transpose(1, 2) for layer in layers)
         return torch.cat([*by_unit, outputs], dim=1)
 
     def forward(self, *prepared: Tensor) -> Tensor:
@@ -397,7 +397,7 @@ class Network(nn.Module, ABC):
         """
         self._check_margin_structure()
         # Row-major: the weight vectors of a network lie together, as do those of each unit.
-        first = self.hidden_weights[0].unflatten(0, (self.n_networks, -1))
+        first = _parts(self.hidden_weights[0], 0, self.n_networks)
         n_contexts = first.shape[1] // self.readout.shape[1]
         scale = self.readout.repeat_interleave(n_contexts, dim=1)
         coef = _as_array(scale[:, :, None] * first)
@@ -442,8 +442,8 @@ class Network(nn.Module, ABC):
         """W_l a of hidden layer l; one network a class: of each with its own outputs a."""
         if layer == 0 or self.n_networks == 1:
             return previous @ weights.T
-        own = previous.unflatten(1, (self.n_networks, -1))
-        by_network = weights.unflatten(0, (self.n_networks, -1))
+        own = _parts(previous, 1, self.n_networks)
+        by_network = _parts(weights, 0, self.n_networks)
         return torch.einsum("nki,kji->nkj", own, by_network).flatten(1)
 
     def _read(self, hidden: Tensor) -> Tensor:
@@ -453,7 +453,7 @@ class Network(nn.Module, ABC):
         elif self.shared:
             outputs = hidden @ self.readout.T
         else:
-            own = hidden.unflatten(1, (self.classes, -1))
+            own = _parts(hidden, 1, self.classes)
             outputs = torch.einsum("nkh,kh->nk", own, self.readout)
         return outputs if self.readout_bias is None else outputs + self.readout_bias
 
@@ -535,7 +535,7 @@ class GLN(Network):
         rows = prepared[1 + layer]
         if self.n_networks == 1:
             return products.gather(1, rows)
-        own = products.unflatten(1, (self.n_networks, -1))
+        own = _parts(products, 1, self.n_networks)
         return own.gather(2, rows[:, None].expand(-1, self.n_networks, -1)).flatten(1)
 
     def _first_layer_gating(self) -> HyperplaneContexts:
@@ -645,6 +645,12 @@ def _unit_gates(weights: Tensor) -> UnitGates:
         ">",
         single_precision=weights.dtype == torch.float32,
     )
+
+
+def _parts(tensor: Tensor, axis: int, count: int) -> Tensor:
+    """Cut an axis into as many equal parts, one after the other (row-major): (.., count, n, ..)."""
+    shape = tensor.shape
+    return tensor.reshape(*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
 
 
 def _as_array(tensor: Tensor) -> Array:

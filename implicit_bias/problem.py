@@ -182,6 +182,18 @@ class MarginProblem:
         one class only, where an offset alone separates and the optimum is 0.
     TypeError
         Not a norm.
+
+    Examples
+    --------
+    Two gates that are never on together make two classifiers of one input; each is a group.
+
+    >>> import numpy as np
+    >>> from implicit_bias import MarginProblem, solve
+    >>> X, y = np.array([[1.0], [2.0], [1.0], [4.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+    >>> gates = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> solution = solve(MarginProblem(X, y, gates, groups=np.array([0, 1])))
+    >>> print(solution.coef.round(4).ravel() + 0.0)
+    [ 1. -1.]
     """
 
     X: Array = field(repr=False)

@@ -342,6 +342,17 @@ def certify_network(
         A classifier, or a module that is none of this package's networks.
     ValueError
         More than one hidden layer; data that do not fit.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNClassifier, certify_network
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> model = GLNClassifier(3, steps=500, random_state=0).fit(blobs.X, blobs.y)
+    >>> found = certify_network(model.network_, blobs.X, blobs.y)
+    >>> bounds = found.certificate
+    >>> print(0 < bounds.lower < bounds.upper, found.dead.tolist())
+    True []
     """
     if not isinstance(network, Network):
         raise TypeError(
@@ -403,7 +414,8 @@ def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
         their product is the units' norm.
     """
     for layer, following in pairwise([*network.hidden_weights, network.readout]):
-        by_network = double(following).unflatten(0, (network.n_networks, -1))
+        # Row-major: the rows of a network lie together.
+        by_network = double(following).reshape(network.n_networks, -1, following.shape[1])
         outward = by_network.norm(dim=1).flatten().cpu().numpy()
         # Row-major: the C weight vectors of a unit lie together.
         yield double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy(), outward

@@ -117,7 +117,7 @@ def test_outputs_and_norm_are_those_of_the_margin_problem(shallow: Network) -> N
 
 
 def loop_norms(network: Network) -> list[float]:
-    """Norm of each unit: |w_kh| ||W_kh|| of unit h of class k, or the nuclear norm of w_h (x) W_h."""
+    """Norm of each unit: |w_kh| ||W_kh|| of class k, or the nuclear norm of w_h (x) W_h."""
     readout = network.readout.detach().numpy()
     n_units = readout.shape[1]
     first = network.hidden_weights[0].detach().numpy()
@@ -263,8 +263,8 @@ def test_refusals() -> None:
         ReLUNetwork(D, [4], shared=True)
     with pytest.raises(ValueError, match="classes"):
         ReLUNetwork(D, [4], classes=1)
+    network = NETWORKS["gln"]()
     with pytest.raises(ValueError, match="gradient"):
-        network = NETWORKS["gln"]()
         network.gradient_factors(*network.prepare(X))
     with pytest.raises(ValueError, match="labels"):
         NETWORKS["gln"]().prepare_samples(X, 2 * (Y % 2) - 1)

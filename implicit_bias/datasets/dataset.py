@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,7 +48,7 @@ class Dataset:
 
     name: str
     X: Array = field(repr=False)
-    y: Array = field(repr=False)
+    y: NDArray[Any] = field(repr=False)
     class_names: tuple[str, ...]
     image_shape: tuple[int, int] | None = None
     has_constant: bool = True

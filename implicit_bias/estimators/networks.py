@@ -212,7 +212,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
             )
         return self
 
-    @available_if(_is_logistic)
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class, shape (n, K), that the logistic loss has fitted.
 
@@ -284,6 +284,15 @@ class GLNClassifier(NetworkClassifier):
         See `TrainingConfig`.
     shared, checkpoints, dtype, device, random_state, progress
         See `NetworkClassifier`.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNClassifier
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 60)
+    >>> network = GLNClassifier(n_units=5, steps=200, random_state=0).fit(blobs.X, blobs.y)
+    >>> print(network.score(blobs.X, blobs.y), network.history()[-1].step)
+    1.0 200
     """
 
     n_units: int | Sequence[int] = 50
@@ -322,6 +331,15 @@ class ReLUClassifier(NetworkClassifier):
         See `TrainingConfig`.
     shared, checkpoints, dtype, device, random_state, progress
         See `NetworkClassifier`.
+
+    Examples
+    --------
+    >>> from implicit_bias import ReLUClassifier
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 60)
+    >>> network = ReLUClassifier(n_units=20, steps=200, random_state=0).fit(blobs.X, blobs.y)
+    >>> print(network.score(blobs.X, blobs.y), network.network_.homogeneous)
+    1.0 True
     """
 
     n_units: int | Sequence[int] = 50

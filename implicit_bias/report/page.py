@@ -110,9 +110,13 @@ def write_report(
         drawn = sections(Subject(comparison, models, train, positive, columns))
         for old in (folder / "figures").glob("*.[ps][nv]g"):  # of an earlier report
             old.unlink()
+        sources = {}
         for plot in (plot for section in drawn for plot in section.plots):
-            for kind in ("png",) if plot.raster else ("png", "svg"):
-                _write_picture(folder / "figures" / f"{plot.name}.{kind}", plot.figure, kind)
+            file = folder / "figures" / plot.name
+            image = _write_picture(file.with_suffix(".png"), plot.figure).read_bytes()
+            if not plot.raster:
+                image = _write_picture(file.with_suffix(".svg"), plot.figure, "svg").read_bytes()
+            sources[plot.name] = _source(plot, image)
         shown = tables(comparison)
         script = _resource("page.js")
         held_out = not np.array_equal(train.X, evaluation.X)
@@ -129,7 +133,7 @@ def write_report(
             chance=chance_words(comparison),
             many_classes=comparison.many_classes,
             has_margins=any(model.margin for model in comparison.models),
-            source=_source,
+            sources=sources,
             fits_dark=changes_in_the_dark,
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -253,10 +257,9 @@ def _image(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _source(plot: Plot) -> str:
+def _source(plot: Plot, image: bytes) -> str:
     """Figure as a data URL, which keeps the identifiers of each SVG to itself."""
     kind = "png" if plot.raster else "svg"
-    image = _image(plot.figure, kind)
     if changes_in_the_dark(plot):
         image = image.replace(b"<defs>", _dark_style(), 1)
     return f"data:{MEDIA_TYPES[kind]};base64,{base64.b64encode(image).decode()}"

@@ -253,7 +253,8 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
     # A bound on the norm that only rounding keeps finite, and what follows from it.
     meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
     counts = [model.count for model in comparison.models]
-    frame["wrong"] = [count if count.total else None for count in counts]
+    known = (count if count.total else None for count in counts)
+    frame["wrong"] = pd.Series(list(known), dtype=object)
     frame["interval"] = [percent_range(*c.interval) if c.total else None for c in counts]
     for row, model in enumerate(comparison.models):
         if model.history:

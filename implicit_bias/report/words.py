@@ -15,7 +15,7 @@ from implicit_bias.wording import percent as percent
 from implicit_bias.wording import percent_range as percent_range
 
 # How to train on from Python; a command line has its own.
-TRAIN_ON = "network.fit_by(X, y, implicit_bias.train_to_limit)"
+TRAIN_ON = "network.fit_by(X, y, partial(train_to_limit, config=LimitConfig()))"
 
 
 def signed(label: float) -> str:

@@ -8,6 +8,9 @@ gates has no such program, and is measured by its KKT residual alone.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from implicit_bias.networks import Network
 from implicit_bias.options import DEFAULTS, SolverOptions
@@ -50,7 +53,7 @@ class BesideSvm:
 def train_beside_svm(
     network: Network,
     X: Array,
-    y: Array,
+    y: NDArray[Any],
     config: LimitConfig,
     *,
     compare_on: Array | None = None,

@@ -186,7 +186,7 @@ class _Run:
         labels = self.labels[batch]
         # Each unit has margins of its own: a row a sample, and within it one a unit.
         margins = soft_margins(outputs.flatten(0, 1), labels.repeat_interleave(outputs.shape[1]))
-        loss = self.loss(margins.unflatten(0, outputs.shape[:2])).mean(dim=0).sum()
+        loss = self.loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
         _check_finite(loss.item(), self.step)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)

@@ -579,6 +579,7 @@ def test_short_help(command: list[str], tmp_path: Path) -> None:
     assert "Usage" in short.out
 
 
+@pytest.mark.slow
 def test_compare_ten_classes(tmp_path: Path) -> None:
     """The whole way: train, solve, report, certify, and report again."""
     options = ["--classes", "all", "--train-size", "120", "--units", "3", "--steps", "60"]

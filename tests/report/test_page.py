@@ -3,6 +3,7 @@
 import base64
 import copy
 import hashlib
+import json
 import math
 import shutil
 import subprocess
@@ -429,6 +430,7 @@ def test_headline_where_nothing_separates() -> None:
     assert "no weights of net’s program separate" in str(conclusion)
 
 
+@pytest.mark.slow
 def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
     """The same network: trained to its limit; and with a unit that the SVM uses switched off."""
     moons = make_toy("moons", 60, noise=0.05)
@@ -570,22 +572,94 @@ def test_nothing_is_cut_off_in_a_browser(
     report: Report = request.getfixturevalue(name)
     harness = tmp_path / "harness.html"
     harness.write_text(MEASURE.format(url=report.path.as_uri(), width=width), encoding="utf-8")
+    dom = opened(harness, tmp_path)
+    assert f"width={width} broken=0 cut=0" in dom
+
+
+def opened(page: Path, folder: Path, *flags: str) -> str:
+    """Open a page in the browser, and return its document once its scripts are done."""
     options = [
         *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
         *("--disable-background-networking", "--allow-file-access-from-files"),
-        *(
-            "--hide-scrollbars",
-            "--enable-logging=stderr",
-            "--v=0",
-            f"--user-data-dir={tmp_path / 'profile'}",
-        ),
-        *("--window-size=1400,1000", "--dump-dom", harness.as_uri()),
+        *("--hide-scrollbars", "--enable-logging=stderr", "--v=0"),
+        *(f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"),
+        *("--virtual-time-budget=20000", *flags, "--dump-dom", page.as_uri()),
     ]
     ran = subprocess.run(
         [str(CHROMIUM), *options], capture_output=True, text=True, timeout=120, check=True
     )
-    assert f"width={width} broken=0 cut=0" in ran.stdout
     assert "CONSOLE" not in ran.stderr
+    return ran.stdout
+
+
+RUN_AXE = """
+<script>{axe}</script>
+<script>
+axe.run(document, {{runOnly: ["wcag2a", "wcag2aa", "best-practice"]}}).then((found) => {{
+  const said = found.violations.map((v) => v.id + " " + v.nodes[0].html.slice(0, 200));
+  document.documentElement.dataset.found =
+    JSON.stringify({{passed: found.passes.map((rule) => rule.id), violations: said}});
+}});
+</script>
+"""
+DARK = "--blink-settings=preferredColorScheme=0"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+@pytest.mark.parametrize("flags", [(), (DARK,)], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["digits", "plane"])
+def test_a_screen_reader_can_follow(
+    name: str, flags: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """By axe, which judges names, roles, headings, landmarks and contrast."""
+    package = pytest.importorskip("axe_core_python")
+    axe = (Path(package.__file__).parent / "axe.min.js").read_text("utf-8")
+    report: Report = request.getfixturevalue(name)
+    html = report.path.read_text("utf-8")
+    policy = html[(start := html.index("<meta http-equiv")) : html.index(">", start) + 1]
+    copy_of = tmp_path / "page.html"  # without the policy, under which axe could not run
+    html = html.replace(policy, "").replace("</body>", RUN_AXE.format(axe=axe) + "</body>")
+    copy_of.write_text(html, encoding="utf-8")
+    (found,) = Page(opened(copy_of, tmp_path, *flags)).attributes("html", "data-found")
+    result = json.loads(found)
+    assert result["violations"] == []
+    assert {"color-contrast", "image-alt", "heading-order", "button-name"} <= set(result["passed"])
+
+
+SORT = """<!doctype html>
+<body>
+<iframe src="{url}"></iframe>
+<script>
+onload = () => {{
+  const page = document.querySelector("iframe").contentDocument;
+  const rows = () => [...page.querySelectorAll("table")[0].tBodies[0].rows];
+  const names = () => rows().map((row) => row.cells[0].textContent.trim());
+  const heading = page.querySelector("th:nth-child(3)");
+  const found = [names()];
+  for (const press of [1, 2]) {{
+    heading.querySelector("button").click();
+    found.push(names(), heading.getAttribute("aria-sort"));
+  }}
+  document.documentElement.dataset.found = JSON.stringify(found);
+}};
+</script>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+def test_tables_sort(plane: Report, tmp_path: Path) -> None:
+    """Under the page's own policy, which allows its script."""
+    harness = tmp_path / "harness.html"
+    harness.write_text(SORT.format(url=plane.path.as_uri()), encoding="utf-8")
+    (found,) = Page(opened(harness, tmp_path)).attributes("html", "data-found")
+    before, up, first, down, second = json.loads(found)
+    errors = {model.name: model.error for model in plane.comparison.models}
+    assert before == list(errors)
+    assert [errors[name] for name in up] == sorted(errors.values())
+    assert [errors[name] for name in down] == sorted(errors.values(), reverse=True)
+    assert (first, second) == ("ascending", "descending")
 
 
 # --- many classes ------------------------------------------------------------------------------
@@ -605,6 +679,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return fit_and_write(tmp_path_factory.mktemp("classes"), models, split(data, 40))
 
 
+@pytest.mark.slow
 def test_classes_have_confusion_and_regions(classes: Report) -> None:
     figures = {path.stem for path in (classes.path.parent / "figures").glob("*.png")}
     assert {f"confusion-{i}" for i in (1, 2, 3)} <= figures
@@ -616,7 +691,7 @@ def test_classes_have_confusion_and_regions(classes: Report) -> None:
     text = classes.page.text
     assert "3 classes" in text
     assert ATTACK in text
-    assert "+1" not in text
+    assert "class +1" not in text
     assert "lower bound" in text  # of the network whose classes share their units
 
 

@@ -44,7 +44,7 @@ def test_locally_each_unit_descends_its_own_cross_entropy() -> None:
         torch.nn.functional.cross_entropy(hidden.reshape(N, K, 3)[:, :, h], labels)
         for h in range(3)
     ]
-    (expected,) = torch.autograd.grad(sum(losses), network.hidden_weights[0])
+    (expected,) = torch.autograd.grad(torch.stack(losses).sum(), network.hidden_weights[0])
     before = network.hidden_weights[0].detach().clone()
     one_step(network, "local")
     torch.testing.assert_close(network.hidden_weights[0].detach(), before - expected)

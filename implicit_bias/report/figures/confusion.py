@@ -61,7 +61,7 @@ def _worst(counts: NDArray[np.int64], names: Sequence[str]) -> str:
     """Say which class is taken for which other one most often."""
     others = counts.copy()
     np.fill_diagonal(others, 0)
-    row, column = np.unravel_index(int(others.argmax()), others.shape)
+    row, column = divmod(int(others.argmax()), len(others))
     if not others[row, column]:
         return "no class is taken for another"
     return (
