@@ -47,7 +47,14 @@ TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
 
 
 class DiagnosisWarning(UserWarning):
-    """A number that `diagnose` reports means less than it seems."""
+    """A number that `diagnose` reports means less than it seems.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", DiagnosisWarning)  # where none is to pass unseen
+    >>> warnings.simplefilter("default", DiagnosisWarning)
+    """
 
 
 @dataclass(frozen=True)
