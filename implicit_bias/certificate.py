@@ -40,7 +40,7 @@ import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.problem import MarginProblem, are_few, decision, gated_linear
+from implicit_bias.problem import MarginProblem, are_few, check_problem, decision, gated_linear
 from implicit_bias.rounding import (
     SAFETY,
     UNIT,
@@ -241,6 +241,7 @@ def certify(
     >>> print(f"{certify(problem, alpha=np.array([1.0, 1.0])).lower:.3f}")
     0.667
     """
+    check_problem(problem, "certify")
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
     primal = None if coef is None else _Primal.of(problem, coef, intercept)

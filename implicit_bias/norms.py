@@ -58,7 +58,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.rounding import SAFETY, Enclosure, gamma, root_sums, row_norms
-from implicit_bias.validation import Array, as_finite, check_choice, check_number
+from implicit_bias.validation import (
+    Array,
+    as_finite,
+    check_choice,
+    check_not_masked,
+    check_number,
+)
 
 # Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
 RANK_TOLERANCE = 1e-12
@@ -1157,6 +1163,7 @@ class _Root:
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
     """Convert to groups (M,) and refuse all but 0 .. G - 1, none left out."""
+    check_not_masked(groups, "groups")
     array = np.asarray(groups)
     if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"groups must be a 1-D array of integers, got {array.dtype} {array.shape}")

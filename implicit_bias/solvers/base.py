@@ -15,7 +15,7 @@ from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.options import TOLERANCE
 from implicit_bias.problem import MarginProblem
-from implicit_bias.validation import Array, check_number
+from implicit_bias.validation import Array, check_count, check_number
 from implicit_bias.wording import html_table, number
 
 
@@ -275,8 +275,8 @@ class Solver(ABC):
     max_iterations: int | None = None
 
     def __post_init__(self) -> None:
-        if self.max_iterations is not None and self.max_iterations < 1:
-            raise ValueError(f"max_iterations must be at least 1, got {self.max_iterations}")
+        if self.max_iterations is not None:
+            check_count(self.max_iterations, "max_iterations")
 
     @property
     @abstractmethod
