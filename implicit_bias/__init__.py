@@ -14,6 +14,7 @@ from implicit_bias import _deprecated, _lazy
 if TYPE_CHECKING:
     from implicit_bias.certificate import Certificate, Status, certify
     from implicit_bias.comparison import Comparison, compare
+    from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, diagnose
     from implicit_bias.estimators import (
         GLNSVC,
         GaLUClassifier,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from implicit_bias.stationarity import certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 ESTIMATORS = (
     *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "MaxMarginSVC"),
@@ -41,6 +42,7 @@ ESTIMATORS = (
 HOMES = {
     "certificate": ("Certificate", "Status", "certify"),
     "comparison": ("Comparison", "compare"),
+    "diagnosis": ("Diagnosis", "DiagnosisWarning", "diagnose"),
     "estimators": ESTIMATORS,
     "problem": ("MarginProblem", "max_margin"),
     "run_certificate": ("certify_run",),

@@ -40,7 +40,7 @@ import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.problem import MarginProblem, are_few, decision, gated_linear
+from implicit_bias.problem import MarginProblem, are_few, check_problem, decision, gated_linear
 from implicit_bias.rounding import (
     SAFETY,
     UNIT,
@@ -106,7 +106,16 @@ MUCH_LARGER = 2.0**32
 
 
 class Status(Enum):
-    """How a solve ended; each member carries its message."""
+    """How a solve ended; each member carries its message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import Status, max_margin, solve
+    >>> same_input_twice = max_margin(np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))
+    >>> solve(same_input_twice).status is Status.NOT_SEPARABLE
+    True
+    """
 
     OPTIMAL = "the certified gap is within the tolerance"
     NOT_SEPARABLE = (
@@ -161,6 +170,15 @@ class Certificate:
     dual_norms : ndarray of shape (G,)
         ||V_g|| at alpha scaled to be feasible, at most 1. A group below 1 is switched off at
         the optimum; nan without alpha.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import certify, max_margin
+    >>> problem = max_margin(np.array([[2.0], [-1.0]]), np.array([1.0, -1.0]))
+    >>> bounds = certify(problem, coef=np.array([[1.0]]), alpha=np.array([0.0, 1.0]))
+    >>> print(f"between {bounds.lower:.3f} and {bounds.upper:.3f}; {bounds.gap < 1e-12}")
+    between 1.000 and 1.000; True
     """
 
     lower: float
@@ -209,7 +227,21 @@ def certify(
     ValueError
         Shapes that do not fit, NaN, alpha that is negative or not 0 at a sample's own class, an
         intercept of a problem without one.
+
+    Examples
+    --------
+    Half of the best coefficients prove as much as all of them; any multipliers bound the optimum
+    from below.
+
+    >>> import numpy as np
+    >>> from implicit_bias import certify, max_margin
+    >>> problem = max_margin(np.array([[2.0], [-1.0]]), np.array([1.0, -1.0]))
+    >>> print(f"{certify(problem, coef=np.array([[0.5]])).upper:.3f}")
+    1.000
+    >>> print(f"{certify(problem, alpha=np.array([1.0, 1.0])).lower:.3f}")
+    0.667
     """
+    check_problem(problem, "certify")
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
     primal = None if coef is None else _Primal.of(problem, coef, intercept)

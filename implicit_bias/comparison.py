@@ -12,14 +12,16 @@ Source: Lippl, Abbott, Chung (2022), section 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import Certificate, Status, certify, excess, norm_at_margin_1
+from implicit_bias.counts import CONFIDENCE, Count, PairedDifference
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
@@ -27,9 +29,11 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.stationarity import active_units
 from implicit_bias.storage.strict_json import attributes
 from implicit_bias.validation import Array
+from implicit_bias.wording import UNKNOWN, html_table, percent, percent_range, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from implicit_bias.training.history import HistoryPoint
     from implicit_bias.training.limit import LimitResult
@@ -184,6 +188,10 @@ class ModelResult:
         Steps that a network was to be trained for; 0 for an SVM.
     interrupted : bool
         See `is_interrupted`.
+    wrong : ndarray of bool, shape (n,)
+        The evaluation samples on the wrong side; empty without a predictor.
+    train_wrong : Count or None
+        How many of the training samples; None where these were not given, or without a predictor.
     """
 
     name: str
@@ -195,6 +203,13 @@ class ModelResult:
     unseen: int = 0
     planned_steps: int = 0
     interrupted: bool = False
+    wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
+    train_wrong: Count | None = None
+
+    @property
+    def count(self) -> Count:
+        """How many of the evaluation samples are on the wrong side."""
+        return Count(int(np.count_nonzero(self.wrong)), len(self.wrong))
 
     @property
     def steps(self) -> int:
@@ -258,8 +273,18 @@ class PairResult:
 
 
 @dataclass(frozen=True, eq=False)
+class Compared:
+    """What a comparison is of: models and samples, as they were given to `compare`."""
+
+    models: Mapping[str, Predicts]
+    X: ArrayLike
+    y: ArrayLike
+    train: tuple[ArrayLike, ArrayLike] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The result of `compare`.
+    """The result of `compare`: printed, a short table; `report` writes a page, `plot` draws it.
 
     Attributes
     ----------
@@ -271,12 +296,82 @@ class Comparison:
         Evaluation samples.
     n_train : int
         Training samples; 0 where they were not given.
+    of : Compared or None
+        The models and samples; None where they were not kept.
+
+    Examples
+    --------
+    >>> from implicit_bias import MaxMarginSVC, compare
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> svms = {norm: MaxMarginSVC(norm).fit(blobs.X, blobs.y) for norm in ("l2", "linf")}
+    >>> result = compare(svms, blobs.X, blobs.y)
+    >>> result
+    Comparison(l2, linf; 40 samples)
+    >>> result.agreement("l2", "linf")
+    Count(count=40, total=40)
     """
 
     models: tuple[ModelResult, ...]
     pairs: tuple[PairResult, ...]
     n_samples: int
     n_train: int
+    of: Compared | None = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(model.name for model in self.models)
+        return f"Comparison({names}; {self.n_samples} samples)"
+
+    def __str__(self) -> str:
+        return text_table(*self._short_table())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._short_table())
+
+    def _short_table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows of what matters first: distance from the limit, and errors."""
+        headings = ["model", "excess", "error", "wrong", f"{100 * CONFIDENCE:.0f} % interval"]
+        return headings, [_short_row(model) for model in self.models]
+
+    def report(
+        self, folder: str | Path, *, title: str | None = None, data_name: str = "own data"
+    ) -> Path:
+        """Write the comparison as one self-contained page, with tables and figures beside it.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where to write; made if need be.
+        title : str, optional
+            Heading of the page; by default the data and the models.
+        data_name : str
+            How the page calls the data.
+
+        Returns
+        -------
+        Path
+            The page, ``folder/report.html``.
+
+        Raises
+        ------
+        ValueError
+            The models and samples were not kept, or have more than two classes.
+        """
+        from implicit_bias.report.page import report_on  # a page knows comparisons: here only
+
+        return report_on(self, folder, title=title, data_name=data_name)
+
+    def plot(self) -> Figure:
+        """Draw errors with their intervals and, where known, the excess over the optimum.
+
+        Returns
+        -------
+        matplotlib Figure
+            Of this function's own; no window opens, and pyplot does not know it.
+        """
+        from implicit_bias.report.figures.overview import overview
+
+        return overview(self)
 
     def model(self, name: str) -> ModelResult:
         """Return the model of this name; KeyError if there is none."""
@@ -286,6 +381,21 @@ class Comparison:
         """Return the pair of these names, in either order; KeyError if there is none."""
         pairs = {frozenset((pair.first, pair.second)): pair for pair in self.pairs}
         return pairs[frozenset((first, second))]
+
+    def difference(self, first: str, second: str) -> PairedDifference | None:
+        """How much more often the first is wrong than the second, on the same samples.
+
+        None where one of them has no predictor.
+        """
+        wrong = [self.model(name).wrong for name in (first, second)]
+        return PairedDifference.of(*wrong) if all(map(len, wrong)) else None
+
+    def agreement(self, first: str, second: str) -> Count | None:
+        """On how many of the evaluation samples two models say the same; None where unknown."""
+        share = self.pair(first, second).disagreement
+        if np.isnan(share):
+            return None
+        return Count(self.n_samples - round(share * self.n_samples), self.n_samples)
 
     def programs(self) -> list[list[ModelResult]]:
         """Models with a margin, those of one and the same program together."""
@@ -367,6 +477,20 @@ def compare(
     ------
     ValueError
         No models, no samples, or labels that a model does not know.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNSVC, MaxMarginSVC, compare
+    >>> from implicit_bias.datasets import make_toy, split
+    >>> moons = split(make_toy("blobs", 60), 40)
+    >>> X, y = moons.train.X, moons.train.y
+    >>> models = {"gated": GLNSVC(3, random_state=0).fit(X, y), "linear": MaxMarginSVC().fit(X, y)}
+    >>> result = compare(models, moons.validation.X, moons.validation.y, train=(X, y))
+    >>> print(result)
+    model   excess     error  wrong    95 % interval
+    gated   < 0.001 %  0 %    0 of 12  0 to 24 %
+    linear  < 0.001 %  0 %    0 of 12  0 to 24 %
+    >>> page = result.report("my-report")  # doctest: +SKIP
     """
     labels = np.asarray(y)
     if not models or len(labels) == 0:
@@ -376,18 +500,19 @@ def compare(
             model.signs(labels)  # refuses labels that it does not know
     fitted = {name: _fitted_margin(model) for name, model in models.items()}
     predictions = {name: _predictions(model, X) for name, model in models.items()}
-    margins, train_errors = dict[str, MarginResult](), dict[str, float]()
+    wrong = {name: _wrong(fitted[name], predictions[name], labels) for name in models}
+    margins, train_wrong = dict[str, MarginResult](), dict[str, NDArray[np.bool_]]()
     if train is not None:
         margins = _margin_results(models, fitted, *train)
-        train_errors = {
-            name: _error(fitted[name], _predictions(model, train[0]), np.asarray(train[1]))
+        train_wrong = {
+            name: _wrong(fitted[name], _predictions(model, train[0]), np.asarray(train[1]))
             for name, model in models.items()
         }
     results = tuple(
         ModelResult(
             name=name,
-            error=_error(fitted[name], predictions[name], labels),
-            train_error=train_errors.get(name, np.nan),
+            error=_share(wrong[name]),
+            train_error=_share(train_wrong.get(name)),
             fitted=fitted[name],
             margin=margins.get(name),
             history=model.history() if isinstance(model, BinaryClassifier) else (),
@@ -396,6 +521,8 @@ def compare(
             if isinstance(model, NetworkClassifier)
             else 0,
             interrupted=is_interrupted(model),
+            wrong=wrong[name],
+            train_wrong=_count(train_wrong.get(name)),
         )
         for name, model in models.items()
     )
@@ -404,6 +531,7 @@ def compare(
         pairs=tuple(_pair(a, b, predictions) for a, b in combinations(results, 2)),
         n_samples=len(labels),
         n_train=0 if train is None else len(np.asarray(train[1])),
+        of=Compared(dict(models), X, y, train),
     )
 
 
@@ -448,10 +576,34 @@ def _unseen(fitted: FittedMargin | None, X: ArrayLike) -> int:
     return int(np.count_nonzero(fitted.architecture.gating.unseen(fitted.architecture.inputs(X))))
 
 
-def _error(fitted: FittedMargin | None, predicted: NDArray[Any], labels: NDArray[Any]) -> float:
+def _wrong(
+    fitted: FittedMargin | None, predicted: NDArray[Any], labels: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Return the samples (n,) on the wrong side; empty, shape (0,), without a predictor."""
     if fitted is not None and not fitted.has_predictor:
-        return np.nan
-    return float((predicted != labels).mean())
+        return np.zeros(0, dtype=bool)
+    return np.asarray(predicted != labels, dtype=bool)
+
+
+def _share(wrong: NDArray[np.bool_] | None) -> float:
+    return np.nan if wrong is None or not len(wrong) else float(wrong.mean())
+
+
+def _count(wrong: NDArray[np.bool_] | None) -> Count | None:
+    if wrong is None or not len(wrong):
+        return None
+    return Count(int(np.count_nonzero(wrong)), len(wrong))
+
+
+def _short_row(model: ModelResult) -> list[str]:
+    excess = UNKNOWN if model.margin is None else percent(model.margin.excess, space=" ")
+    if model.inseparable:
+        excess = "not separable"
+    if not model.count.total:
+        return [model.name, excess, UNKNOWN, UNKNOWN, UNKNOWN]
+    wrong = f"{model.count.count:,} of {model.count.total:,}"
+    interval = percent_range(*model.count.interval, space=" ")
+    return [model.name, excess, percent(model.error, space=" "), wrong, interval]
 
 
 def _pair(

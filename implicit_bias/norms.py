@@ -58,7 +58,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.rounding import SAFETY, Enclosure, gamma, root_sums, row_norms
-from implicit_bias.validation import Array, as_finite, check_choice, check_number
+from implicit_bias.validation import (
+    Array,
+    as_finite,
+    check_choice,
+    check_not_masked,
+    check_number,
+)
 
 # Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
 RANK_TOLERANCE = 1e-12
@@ -97,6 +103,16 @@ class Norm(ABC):
     ----------
     by_rows : bool
         Whether the dual norm depends on the norms of the rows of V alone, which cost less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L1, LInf, Norm
+    >>> isinstance(L1(), Norm)
+    True
+    >>> coef = np.array([[3.0, -4.0]])
+    >>> L1().value(coef) == LInf().dual(coef)
+    True
     """
 
     by_rows: ClassVar[bool] = False
@@ -301,7 +317,15 @@ INNER: Mapping[float, InnerNorm] = {2.0: "l2", math.inf: "linf"}
 
 @dataclass(frozen=True)
 class L1(_Entrywise):
-    """Sum of absolute values; where coordinate descent and boosting go."""
+    """Sum of absolute values; where coordinate descent and boosting go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L1
+    >>> L1().value(np.array([[3.0, -4.0]])), L1().dual(np.array([[3.0, -4.0]]))
+    (7.0, 4.0)
+    """
 
     exponent: ClassVar[float] = 1.0
 
@@ -328,7 +352,15 @@ class L1(_Entrywise):
 
 @dataclass(frozen=True)
 class LInf(_Entrywise):
-    """Largest absolute value; where sign descent and Adam go."""
+    """Largest absolute value; where sign descent and Adam go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import LInf
+    >>> LInf().value(np.array([[3.0, -4.0]])), LInf().dual(np.array([[3.0, -4.0]]))
+    (4.0, 7.0)
+    """
 
     exponent: ClassVar[float] = math.inf
 
@@ -352,7 +384,15 @@ class LInf(_Entrywise):
 
 @dataclass(frozen=True)
 class L2(_Entrywise):
-    """Root of the sum of squares (Frobenius); where gradient descent goes."""
+    """Root of the sum of squares (Frobenius); where gradient descent goes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L2
+    >>> L2().value(np.array([[3.0, -4.0]]))
+    5.0
+    """
 
     exponent: ClassVar[float] = 2.0
 
@@ -406,6 +446,13 @@ class Lp(_Power):
     ------
     ValueError
         p below 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Lp
+    >>> print(f"{Lp(3.0).value(np.array([[1.0, 1.0]])):.4f}")
+    1.2599
     """
 
     p: float
@@ -469,7 +516,16 @@ def _power_rounding(size: int, p: float) -> float:
 
 @dataclass(frozen=True)
 class Spectral(_Conjugated):
-    """Largest singular value of the matrix K x MD; where spectral descent and Muon go."""
+    """Largest singular value of the matrix K x MD; where spectral descent and Muon go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Spectral
+    >>> coef = np.diag([3.0, 4.0])
+    >>> print(f"{Spectral().value(coef):.4f}, {Spectral().dual(coef):.4f}")
+    4.0000, 7.0000
+    """
 
     @property
     def conjugate(self) -> Nuclear:
@@ -501,7 +557,16 @@ class Spectral(_Conjugated):
 
 @dataclass(frozen=True)
 class Nuclear(_Conjugated):
-    """Sum of singular values of the matrix K x MD."""
+    """Sum of singular values of the matrix K x MD.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Nuclear
+    >>> coef = np.diag([3.0, 4.0])
+    >>> print(f"{Nuclear().value(coef):.4f}, {Nuclear().dual(coef):.4f}")
+    7.0000, 4.0000
+    """
 
     @property
     def conjugate(self) -> Spectral:
@@ -696,6 +761,14 @@ class MaxOverGroups(_OverGroups, _Conjugated):
     ----------
     norm, groups, axis
         As in `SumOverGroups`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L2, MaxOverGroups
+    >>> norm = MaxOverGroups(L2(), np.array([0, 0, 1]))
+    >>> print(f"{norm.value(np.array([[3.0], [4.0], [6.0]])):.1f}")
+    6.0
     """
 
     @property
@@ -1090,6 +1163,7 @@ class _Root:
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
     """Convert to groups (M,) and refuse all but 0 .. G - 1, none left out."""
+    check_not_masked(groups, "groups")
     array = np.asarray(groups)
     if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"groups must be a 1-D array of integers, got {array.dtype} {array.shape}")

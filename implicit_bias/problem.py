@@ -43,6 +43,7 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
@@ -67,6 +68,7 @@ from implicit_bias.validation import (
     as_class_labels,
     as_features,
     as_finite,
+    check_not_masked,
     is_frozen,
     owned,
 )
@@ -77,6 +79,8 @@ BLOCK = 4096
 FEW = 0.05
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
+# A finite C, and C times the largest feature norm, are in this range.
+SMALLEST_C, LARGEST_C = 1e-200, 1e60
 
 
 def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
@@ -182,6 +186,18 @@ class MarginProblem:
         one class only, where an offset alone separates and the optimum is 0.
     TypeError
         Not a norm.
+
+    Examples
+    --------
+    Two gates that are never on together make two classifiers of one input; each is a group.
+
+    >>> import numpy as np
+    >>> from implicit_bias import MarginProblem, solve
+    >>> X, y = np.array([[1.0], [2.0], [1.0], [4.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+    >>> gates = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> solution = solve(MarginProblem(X, y, gates, groups=np.array([0, 1])))
+    >>> print(solution.coef.round(4).ravel() + 0.0)
+    [ 1. -1.]
     """
 
     X: Array = field(repr=False)
@@ -213,10 +229,10 @@ class MarginProblem:
                 f"got {len(group_norm.groups)} entries"
             )
         number = isinstance(self.C, (int, float, np.number)) and not isinstance(self.C, bool)
-        if not number or not self.C > 0:
+        if not number or not self.C > 0 or sys.float_info.max < self.C < np.inf:
             raise ValueError(
-                f"C must be in (0, inf], got {self.C!r}: pass a number (not text), and "
-                "use inf for the hard margin"
+                f"C must be in (0, inf], got {self.C!r:.100}: pass a number of float64 (not text), "
+                "and use inf for the hard margin"
             )
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
@@ -225,6 +241,8 @@ class MarginProblem:
                 "all labels are equal, so the intercept alone separates and the optimum is 0: "
                 "pass samples of both classes, or intercept=False"
             )
+        if classes is None:
+            group_norm, norm = _as_gate_norm(group_norm, norm, X.shape[1])
         checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
         checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
         for name, value in {**checked, "C": float(self.C), "classes": classes}.items():
@@ -239,6 +257,21 @@ class MarginProblem:
             raise ValueError(
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
                 "that makes its entries about 1 (the optimum is divided by that constant)"
+            )
+        if self.hard_margin:
+            return
+        relative = self.C * float(norms.max())
+        if relative > LARGEST_C:
+            raise ValueError(
+                f"C is {relative:.1g} times the inverse of the largest feature norm, more than "
+                f"{LARGEST_C:g}, where float64 cannot tell it from infinity: pass C=inf, the hard "
+                "margin"
+            )
+        if self.C < SMALLEST_C or 0 < relative < SMALLEST_C:
+            raise ValueError(
+                f"C is {self.C:.1g}, times the largest feature norm {relative:.1g}: so small "
+                "that the loss underflows; pass a larger C (already at 1 over the sum of the "
+                "feature norms the best coefficients are 0)"
             )
 
     @property
@@ -492,6 +525,7 @@ class Architecture:
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
         norm = self.norm or GroupNorm(groups, self.metric, apart=self.apart)
+        check_not_masked(y, "y")
         labels = np.asarray(y)
         return MarginProblem(
             inputs, labels, gates, groups, None, C, norm, intercept, classes=classes
@@ -553,6 +587,15 @@ def max_margin(
     return architecture.problem(inputs, y, C, intercept)
 
 
+def check_problem(problem: object, function: str) -> None:
+    """Raise TypeError for what is no `MarginProblem`, naming the function that takes one."""
+    if not isinstance(problem, MarginProblem):
+        raise TypeError(
+            f"{function} takes a MarginProblem, not a {type(problem).__name__}: pass "
+            "MarginProblem(X, y, gates, groups), or fit one of the classes to X and y"
+        )
+
+
 def _as_problem_norm(
     norm: Norm | HasValueAndDual | str | None,
     groups: NDArray[np.int64],
@@ -576,6 +619,24 @@ def _as_problem_norm(
     return GroupNorm(groups), chosen
 
 
+def _as_gate_norm(group_norm: GroupNorm, norm: Norm, n_features: int) -> tuple[GroupNorm, Norm]:
+    """Recognise a norm of two classes that is a group norm of gate columns, such as l2: one group.
+
+    So that all solvers of group norms, and all their certificates, take it.
+    """
+    if norm is group_norm:
+        return group_norm, norm
+    shape = (1, len(group_norm.groups), n_features)
+    found = norm.partition(shape)
+    if found is None or found.inner != "l2":
+        return group_norm, norm
+    groups = found.groups.reshape(shape[1:])  # C order: gate column, feature
+    if (groups != groups[:, :1]).any():
+        return group_norm, norm
+    same = GroupNorm(groups[:, 0])
+    return same, same
+
+
 def _over(samples: NDArray[np.bool_], alpha: Array) -> NDArray[np.bool_]:
     """Return samples (N,) as an array that goes with alpha (N,) or (N, K)."""
     return samples if alpha.ndim == 1 else samples[:, None]
@@ -586,7 +647,7 @@ def _as_gates(gates: object) -> GateMatrix:
         return owned(as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
     as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
-    if not is_frozen(matrix.data):  # that of another problem is
+    if not (is_frozen(matrix.data) and matrix.has_canonical_format):  # those of a problem are
         matrix = matrix.copy()
         matrix.sum_duplicates()  # which nothing can do later
         matrix.data.setflags(write=False)

@@ -259,8 +259,6 @@ def group_form(problem: MarginProblem) -> MarginProblem:
         return problem
     groups = _euclidean_groups(problem.norm, problem.norm_shape)[0]
     y, C, intercept = problem.y, problem.C, problem.intercept
-    if (groups == groups[:, :1]).all():
-        return MarginProblem(problem.X, y, problem.gates, groups[:, 0], C=C, intercept=intercept)
     ones = np.ones((problem.n_samples, 1))
     return MarginProblem(ones, y, _features(problem), groups.ravel(), C=C, intercept=intercept)
 

@@ -1,8 +1,10 @@
 """Comparison: every number by hand on small cases."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
@@ -191,3 +193,73 @@ def test_a_kept_solution_is_not_certified_again() -> None:
     problem, solution = MODELS["svm"].solution_.problem, MODELS["svm"].solution_
     again = certify(problem, coef=solution.coef, alpha=solution.alpha)
     assert (again.lower, again.upper) == (margin.certificate.lower, margin.certificate.upper)
+
+
+def test_a_comparison_prints_a_short_table() -> None:
+    lines = str(RESULT).splitlines()
+    assert [line.split()[0] for line in lines] == ["model", *MODELS]
+    count = RESULT.model("svm").count
+    assert f"{count.count} of {count.total}" in lines[1]
+    page = RESULT._repr_html_()
+    assert page.count("<tr>") == 1 + len(MODELS)
+    named = compare({"<b>": MODELS["svm"]}, TEST.X, TEST.y)
+    assert "&lt;b&gt;" in named._repr_html_()
+    assert "svm, l2, network" in repr(RESULT)
+
+
+def test_counts_and_differences_by_hand() -> None:
+    wrong = {name: model.predict(TEST.X) != TEST.y for name, model in MODELS.items()}
+    for name, found in wrong.items():
+        assert RESULT.model(name).count.count == found.sum()
+        train_wrong = RESULT.model(name).train_wrong
+        assert train_wrong is not None
+        assert train_wrong.count == np.sum(MODELS[name].predict(TRAIN.X) != TRAIN.y)
+    difference = RESULT.difference("logistic", "neighbours")
+    assert difference is not None
+    assert difference.only_first == np.sum(wrong["logistic"] & ~wrong["neighbours"])
+    agreement = RESULT.agreement("svm", "network")
+    assert agreement is not None
+    assert agreement.count == np.sum(
+        MODELS["svm"].predict(TEST.X) == MODELS["network"].predict(TEST.X)
+    )
+
+
+def test_lists_frames_and_names_of_classes(tmp_path: Path) -> None:
+    """What users have: a frame with named columns, a series of strings, lists."""
+    frame = pd.DataFrame(TRAIN.X[:40], columns=["east", "north", "one"])
+    names = pd.Series(np.where(TRAIN.y[:40] > 0, "up", "down"))
+    svm = GLNSVC(8, random_state=0).fit(frame, names)
+    forest = KNeighborsClassifier(3).fit(frame, names)
+    result = compare({"svm": svm, "near": forest}, frame, names, train=(frame, names))
+    page = result.report(tmp_path / "report", title="Moons").read_text("utf-8")
+    assert "<h1>Moons</h1>" in page
+    assert "down" in page
+    assert (tmp_path / "report" / "figures" / "regions-1.png").exists()
+    inputs, labels = frame.to_numpy().tolist(), names.tolist()
+    listed = {"svm": GLNSVC(8, random_state=0).fit(inputs, labels)}
+    again = compare(listed, inputs, labels, train=(inputs, labels))
+    assert again.model("svm").known_margin.norm == result.model("svm").known_margin.norm
+
+
+def test_a_plot_has_what_is_known() -> None:
+    assert len(RESULT.plot().axes) == 2
+    assert len(compare(MODELS, TEST.X, TEST.y).plot().axes) == 1
+
+
+def test_a_report_needs_what_was_compared_and_two_classes(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="kept"):
+        replace(RESULT, of=None).report(tmp_path)
+    labels = np.arange(len(TEST.y)) % 3
+    many = KNeighborsClassifier(1).fit(TEST.X, labels)
+    with pytest.raises(ValueError, match="two classes"):
+        compare({"many": many}, TEST.X, labels).report(tmp_path)
+
+
+def test_solutions_and_trainings_show_themselves() -> None:
+    solution, training = MODELS["svm"].solution_, MODELS["network"].training_
+    page = solution._repr_html_()
+    assert solution.status.label in page
+    assert f"{len(solution.support)} of {len(solution.alpha)}" in page
+    assert str(training).splitlines()[0].startswith("step")
+    assert str(training).splitlines()[-1].startswith(f"{training.steps:,}")
+    assert training.ending.message in training._repr_html_()

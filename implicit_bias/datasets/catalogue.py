@@ -5,6 +5,7 @@ from collections.abc import Collection
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import Subset
 from implicit_bias.datasets.images import load_images
+from implicit_bias.datasets.own import ClassName
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.options import DATASET_NAMES, TOY_KINDS
 from implicit_bias.validation import check_choice
@@ -13,8 +14,8 @@ from implicit_bias.validation import check_choice
 def load(
     name: str,
     *,
-    positive: Collection[int] | None = None,
-    negative: Collection[int] | None = None,
+    positive: Collection[ClassName] | None = None,
+    negative: Collection[ClassName] | None = None,
     subset: Subset = "train",
 ) -> Dataset:
     """Load a data set by its name, for the command line.
@@ -23,7 +24,7 @@ def load(
     ----------
     name : str
         One of `DATASET_NAMES`.
-    positive, negative : collection of int, optional
+    positive, negative : collection of int or str, optional
         See `load_digits`; by default 0-4 and 5-9. Image sets only.
     subset : {"train", "test"}
         See `load_mnist`. Only MNIST and Fashion-MNIST have a test set.

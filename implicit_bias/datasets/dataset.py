@@ -181,3 +181,27 @@ def split(
                 f"training samples: take more of them or another seed than {seed}"
             )
     return Split(train, validation)
+
+
+def standardized(parts: Split) -> Split:
+    """Shift and scale each feature to mean 0 and variance 1 over the training samples.
+
+    The validation samples are shifted and scaled by the same numbers, so that nothing is learned
+    of them. The constant is left as it is; a feature without variance becomes 0 in training.
+
+    Examples
+    --------
+    >>> data = Dataset("two", np.array([[1.0], [3.0]]), [-1, 1], ("a", "b"), has_constant=False)
+    >>> standardized(Split(data, data)).train.X.tolist()
+    [[-1.0], [1.0]]
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    inputs = parts.train.n_features - parts.train.has_constant
+    scaler = StandardScaler().fit(parts.train.X[:, :inputs])
+
+    def scaled(part: Dataset) -> Dataset:
+        X = np.column_stack([scaler.transform(part.X[:, :inputs]), part.X[:, inputs:]])
+        return replace(part, X=X)
+
+    return Split(scaled(parts.train), scaled(parts.validation))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import FILE_PREFIXES, Subset, load_file
+from implicit_bias.datasets.own import ClassName, find_class
 from implicit_bias.validation import Array, check_choice
 
 POSITIVE_DIGITS = (0, 1, 2, 3, 4)
@@ -30,16 +31,18 @@ class ImageOptions(TypedDict, total=False):
     ----------
     subset : {"train", "test"}
         Which of the two published sets; scikit-learn's digits are one set, "train".
-    positive, negative : collection of int
+    positive, negative : collection of int or str
         The digits labelled +1 and -1, by default 0-4 and 5-9; samples of other digits are dropped,
-        the order is kept.
+        the order is kept. The garments of Fashion-MNIST may be called by their names, such as
+        "sneaker". Where ``positive`` has names and there is no ``negative``, all other classes
+        are -1: one against the rest.
     append_constant : bool
         Whether to append the constant 1 as the last column, as by default.
     """
 
     subset: Subset
-    positive: Collection[int] | None
-    negative: Collection[int] | None
+    positive: Collection[ClassName] | None
+    negative: Collection[ClassName] | None
     append_constant: bool
 
 
@@ -99,15 +102,15 @@ def load_images(
     name: str,
     *,
     subset: Subset = "train",
-    positive: Collection[int] | None = None,
-    negative: Collection[int] | None = None,
+    positive: Collection[ClassName] | None = None,
+    negative: Collection[ClassName] | None = None,
     append_constant: bool = True,
 ) -> Dataset:
     """Select, label and scale the images of a set; see `load_digits` and `load_mnist`."""
     images, digits = _read(name, subset)
-    positive = POSITIVE_DIGITS if positive is None else positive
-    negative = NEGATIVE_DIGITS if negative is None else negative
-    labels = _label_digits(digits, positive, negative)
+    names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
+    plus, minus = _sides(positive, negative, names)
+    labels = _label_digits(digits, plus, minus)
     images = images[labels != 0]
     n_images, height, width = images.shape
     # Scaled in float32, as the published code does: its rounding is part of the published data.
@@ -116,12 +119,11 @@ def load_images(
     X = np.ones((n_images, height * width + append_constant))
     X[:, : height * width] = (pixels / maximum - np.float32(0.5)) / np.float32(0.5)
     X.setflags(write=False)  # nobody else has it, so it need not be copied
-    names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
     return Dataset(
         name,
         X,
         labels[labels != 0],
-        (_join_names(negative, names), _join_names(positive, names)),
+        (_join_names(minus, names), _join_names(plus, names)),
         image_shape=(height, width),
         has_constant=append_constant,
     )
@@ -140,6 +142,24 @@ def _read(name: str, subset: Subset) -> tuple[NDArray[Any], NDArray[Any]]:
 
     pixels, digits = datasets.load_digits(return_X_y=True)
     return pixels.reshape(-1, 8, 8), digits  # C order, as scikit-learn flattened them
+
+
+def _sides(
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+    names: Sequence[str],
+) -> tuple[Collection[int], Collection[int]]:
+    """Digits of +1 and of -1, from digits, names, or None for the default."""
+    plus = POSITIVE_DIGITS if positive is None else _as_digits(positive, names)
+    if negative is not None:
+        return plus, _as_digits(negative, names)
+    if any(isinstance(item, str) for item in positive or ()):
+        return plus, tuple(sorted(set(range(10)) - set(plus)))
+    return plus, NEGATIVE_DIGITS
+
+
+def _as_digits(group: Collection[ClassName], names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(find_class(item, names) if isinstance(item, str) else item for item in group)
 
 
 def _label_digits(

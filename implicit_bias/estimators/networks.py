@@ -226,6 +226,15 @@ class GLNClassifier(NetworkClassifier):
         See `TrainingConfig`.
     checkpoints, dtype, device, random_state, progress
         See `NetworkClassifier`.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNClassifier
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 60)
+    >>> network = GLNClassifier(n_units=5, steps=200, random_state=0).fit(blobs.X, blobs.y)
+    >>> print(network.score(blobs.X, blobs.y), network.history()[-1].step)
+    1.0 200
     """
 
     n_units: int | Sequence[int] = 50
@@ -263,6 +272,15 @@ class ReLUClassifier(NetworkClassifier):
         See `TrainingConfig`.
     checkpoints, dtype, device, random_state, progress
         See `NetworkClassifier`.
+
+    Examples
+    --------
+    >>> from implicit_bias import ReLUClassifier
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 60)
+    >>> network = ReLUClassifier(n_units=20, steps=200, random_state=0).fit(blobs.X, blobs.y)
+    >>> print(network.score(blobs.X, blobs.y), network.network_.homogeneous)
+    1.0 True
     """
 
     n_units: int | Sequence[int] = 50

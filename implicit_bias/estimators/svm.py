@@ -275,6 +275,17 @@ class GatedSVC(MarginSVC):
         See `MarginProblem`.
     C, solver, tol, device, on_failure, soft_C, fit_intercept
         See `MarginSVC`.
+
+    Examples
+    --------
+    >>> from implicit_bias import GatedSVC
+    >>> from implicit_bias.datasets import make_toy
+    >>> from implicit_bias.gating import UnitGates
+    >>> circles = make_toy("circles", 60)
+    >>> gates = UnitGates.random(circles.X, 20, random_state=0)
+    >>> svm = GatedSVC(gates).fit(circles.X, circles.y)
+    >>> print(svm.group_norms_.shape, svm.score(circles.X, circles.y))
+    (21,) 1.0
     """
 
     gating: Gating | None = None
@@ -314,6 +325,15 @@ class GLNSVC(MarginSVC):
     contexts : HyperplaneContexts, optional
         Contexts to use instead of drawing any; the parameters that would shape them are then
         ignored.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNSVC
+    >>> from implicit_bias.datasets import make_toy
+    >>> circles = make_toy("circles", 60)
+    >>> svm = GLNSVC(n_units=10, random_state=0).fit(circles.X, circles.y)
+    >>> print(svm.solution_.status.label, svm.score(circles.X, circles.y))
+    optimal 1.0
     """
 
     n_units: int = 50
@@ -360,6 +380,15 @@ class GatedReLUSVC(MarginSVC):
         Directions of random gates.
     threshold : {"median", "random", "zero"} or array of shape (H,)
         Thresholds of random gates.
+
+    Examples
+    --------
+    >>> from implicit_bias import GatedReLUSVC
+    >>> from implicit_bias.datasets import make_toy
+    >>> circles = make_toy("circles", 60)
+    >>> svm = GatedReLUSVC(n_units=20, random_state=0).fit(circles.X, circles.y)
+    >>> print(svm.solution_.status.label)
+    optimal
     """
 
     n_units: int = 50
@@ -405,6 +434,16 @@ class HiddenLayerSVC(MarginSVC):
     -----
     ``coef_`` has shape (1, H): one weight a hidden unit. The published SVM-HL has no intercept:
     pass ``fit_intercept=False``.
+
+    Examples
+    --------
+    >>> from implicit_bias import HiddenLayerSVC, ReLUClassifier
+    >>> from implicit_bias.datasets import make_toy
+    >>> circles = make_toy("circles", 60)
+    >>> network = ReLUClassifier(n_units=30, steps=100, random_state=0).fit(circles.X, circles.y)
+    >>> svm = HiddenLayerSVC(network).fit(circles.X, circles.y)
+    >>> print(svm.solution_.coef.shape)
+    (1, 30)
     """
 
     network: HasHiddenLayer | None = None

@@ -36,6 +36,7 @@ from reprlib import repr as cut
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 from implicit_bias._deprecated import OldAttribute
+from implicit_bias.datasets.own import digest
 from implicit_bias.runs.configuration import RunConfig, kinds
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 CELL_FORMAT = 1
 # What does not change a cell's results, but for rounding.
 WITHOUT_EFFECT = ("device",)
+# Fields that older versions lack: part of a key only where they are not at their defaults, so that
+# what was computed before is found.
+ADDED = ("data", "target", "standardize")
 KEY_LENGTH = 20
 # More is a mistake, or an attack: each cell takes seconds, and aliases in a YAML file can stand
 # for any number of values.
@@ -53,6 +57,7 @@ MOST_CELLS = 100_000
 MOST_NODES = 100_000
 
 _FIELDS = tuple(field.name for field in fields(RunConfig))
+_DEFAULTS = {field.name: field.default for field in fields(RunConfig)}
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,11 @@ def cell_key(config: RunConfig) -> str:
     typed = {name: _typed(name, value) for name, value in vars(config).items()}
     metadata = RunConfig(**typed).metadata() | {"models": sorted(config.models)}
     relevant = {name: value for name, value in metadata.items() if name not in WITHOUT_EFFECT}
+    for name in ADDED:
+        if typed[name] == _DEFAULTS[name]:
+            del relevant[name]
+    if config.data is not None:  # what is in the file counts, not where it lies
+        relevant["data"] = digest(config.data)
     text = json.dumps({"format": CELL_FORMAT, **relevant}, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
-    from implicit_bias.solvers.nuclear import NuclearInteriorPoint
+    from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint
     from implicit_bias.solvers.working_set import WorkingSet
 
 # All that the package offers; the methods are imported on first use: they need torch or CVXPY.
@@ -60,7 +60,7 @@ HOMES = {
     "feature_space": ("FeatureSpace",),
     "interior_point": ("InteriorPoint",),
     "linear_program": ("LinearProgram",),
-    "nuclear": ("NuclearInteriorPoint",),
+    "norm_path": ("NormFeatureSpace", "NormInteriorPoint"),
     "multiprecision": ("MultiPrecision",),
     "working_set": ("WorkingSet",),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_bias.norms import Nuclear
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral
 from implicit_bias.options import SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
@@ -23,8 +23,13 @@ from implicit_bias.validation import as_device, check_choice
 INTERIOR_POINT_LIMIT = 3000
 # Most pairs are no support vectors, so that a working set of them is smaller early.
 FEW_PAIRS = 1000
+# With so many and a hard margin, passes over all pairs are dear, and few of them matter.
+MANY_PAIRS = 50_000
 # With this many samples, and this many of them a feature, factors of the features are cheaper.
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
+# With many classes and one of these norms, factors of the features are cheaper up to so many.
+BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
+CLASS_FEATURES = 1500
 # Where a method failed, others are tried up to this many features, and entries of the features.
 MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
 # In multiple precision up to this many entries, and this many of samples or features.
@@ -47,9 +52,10 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
         "active-set" with a start, which falls back on the others; without one "feature-space"
         where there are few features (columns of gates times inputs) for the samples; else
         "interior-point" up to 3,000 samples, and "working-set" beyond. With many classes the last
-        two count pairs of samples and rivals, and take the nuclear norm with a hard margin, too.
-        Other norms that are no sums of Euclidean norms go to "highs" where they are sums of
-        maxima, and else to "clarabel".
+        two count pairs of samples and rivals, and all three take the nuclear and spectral norms,
+        l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms that are no sums
+        of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
+        pairs, and else to "clarabel".
 
     Examples
     --------
@@ -73,14 +79,25 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     """Choose where there are many classes, or another norm than that of gate columns."""
     groups = problem.norm.partition(problem.norm_shape)
     euclidean = problem.metric is not None or (groups is not None and groups.inner == "l2")
-    if not euclidean:
-        if problem.norm == Nuclear() and problem.classes is not None and problem.hard_margin:
-            return "working-set"
-        return "clarabel" if groups is None else "highs"
     if problem.classes is None:
-        return choose_solver(group_form(problem))
+        if euclidean:
+            return choose_solver(group_form(problem))
+        return "clarabel" if groups is None else "highs"
     n_pairs = problem.n_samples * (problem.classes - 1)
-    return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
+    features = problem.classes * problem.plain_gates.shape[1] * problem.X.shape[1]
+    if problem.hard_margin and n_pairs > MANY_PAIRS:
+        if euclidean or problem.norm in BALLS:
+            return "working-set"
+    if problem.norm == L2() and n_pairs > FEW_PAIRS:
+        if features <= min(n_pairs // SAMPLES_A_FEATURE, FEW_FEATURES):
+            return "feature-space"
+    if euclidean:
+        return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
+    if problem.norm not in BALLS:
+        return "clarabel" if groups is None else "highs"
+    if groups is not None and n_pairs <= FEW_PAIRS:
+        return "highs"
+    return "feature-space" if features <= CLASS_FEATURES else "working-set"
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -98,8 +115,10 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     they solve them in seconds.
     """
     if not problem.is_binary_group_lasso:
-        last: tuple[SolverName, ...] = ("clarabel", "scs")
-        return tuple(name for name in last if name != failed)
+        others: list[SolverName] = ["clarabel", "scs"]
+        if problem.classes is not None and problem.norm in (*BALLS, L2()):
+            others.insert(0, "working-set")
+        return tuple(name for name in others if name != failed)
     features, samples = count_features(problem), problem.n_samples
     names: list[SolverName] = []
     if failed != "feature-space" and features <= MOST_FEATURES:
@@ -150,15 +169,15 @@ def make_solver(
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
-    from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
+    from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint, has_ball
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
         return method(**vars(options) | more)
 
     methods: dict[str, Callable[..., NativeSolver]] = {
-        "interior-point": NuclearInteriorPoint if is_nuclear(problem) else InteriorPoint,
-        "feature-space": FeatureSpace,
+        "interior-point": NormInteriorPoint if has_ball(problem) else InteriorPoint,
+        "feature-space": FeatureSpace if problem.classes is None else NormFeatureSpace,
         "working-set": WorkingSet,
     }
     if name in methods:

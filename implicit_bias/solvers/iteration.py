@@ -25,7 +25,7 @@ from implicit_bias.solvers.base import (
     Start,
     no_report,
 )
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_number
 
 GIB = 2**30
 
@@ -125,6 +125,11 @@ class NativeSolver(Solver):
 
     device: str = "cpu"
     max_memory: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_memory is not None:
+            check_number(self.max_memory, "max_memory", "[0, inf]")
 
     # The number of the first point of the history.
     first_iteration: ClassVar[int] = 0

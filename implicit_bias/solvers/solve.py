@@ -20,7 +20,7 @@ from implicit_bias.certificate import (
 )
 from implicit_bias.exact import ExactAnswer, certify_exact
 from implicit_bias.options import DEFAULTS, SolverOptions
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.separability import (
     gordan_vertex,
     lacks_constant,
@@ -126,14 +126,12 @@ def solve(
     >>> solution.status.name, round(solution.certificate.upper, 6)
     ('OPTIMAL', 1.414214)
     """
-    if not isinstance(problem, MarginProblem):
-        raise TypeError(
-            f"solve takes a MarginProblem, not a {type(problem).__name__}: pass MarginProblem(X, "
-            "y, gates, groups), or fit one of the classes to X and y"
-        )
+    check_problem(problem, "solve")
     if report is not None:
         warnings.warn("report= is now on_progress=", DeprecationWarning, stacklevel=2)
         on_progress = report
+    if not callable(on_progress):
+        raise TypeError(f"on_progress must be a function of the bounds, got {on_progress!r}")
     began = time.perf_counter()
     _check_start(problem, start)
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)

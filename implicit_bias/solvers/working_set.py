@@ -11,7 +11,8 @@ many classes pairs of a sample and a rival, of which few have alpha > 0, too. Ea
    adds the rows that violate most, of pairs each sample's worst rival first.
 
 S begins with samples spread over the classes, or with each sample's worst rival for the
-coefficients V of equal alpha; with a start, with what its margins or its V say.
+coefficients V of equal alpha; with a start, with what its margins or its V say. Under a norm of
+`norm_path` it begins with the pairs near the margin of the Euclidean norm.
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 The support vectors stay in S, so its optimum cannot fall but by the inner solves' tolerance,
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -33,12 +35,18 @@ from numpy.typing import NDArray
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status, certify
+from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import all_rows, equal_alpha, grouped_rows, worst_rows
+from implicit_bias.rows import equal_alpha, grouped_rows, worst_rows
 from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
-from implicit_bias.solvers.iteration import GIB, NativeSolver, Run, Steps
-from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
+from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps
+from implicit_bias.solvers.norm_path import (
+    NormFeatureSpace,
+    NormInteriorPoint,
+    class_features,
+    has_ball,
+)
 from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.solvers.scaled_problem import peak_memory
 from implicit_bias.validation import Array
@@ -105,6 +113,7 @@ class _WorkingRows(Rounds):
         self.first_size, self.growth = first_size, growth
         self.capacity = solver.capacity(problem, first_size)
         self.warm = start
+        self.near: Answer | None = None  # the last round's, its margins scaled to 1
         self._has_left = np.zeros(len(self.samples), dtype=bool)
         self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
         self.begin(start)
@@ -153,7 +162,9 @@ class _WorkingRows(Rounds):
         scale = inside if problem.hard_margin and inside > 0 else 1.0
         self.margins = self.margins / scale
         norms = problem.group_norms(found.coef) / scale
-        self.warm = WarmStart(found.alpha, norms, np.asarray(found.intercept) / scale)
+        intercept = np.asarray(found.intercept) / scale
+        self.warm = WarmStart(found.alpha, norms, intercept)
+        self.near = Answer(found.alpha, found.coef / scale, intercept)
 
     def advance(self, alpha: Array) -> bool:
         """Choose the next working set, from dual variables: whether it is another one."""
@@ -232,14 +243,40 @@ class _Pairs(_WorkingRows):
             alpha[: len(start.alpha)] = start.alpha
         self.margins = self.margins_of(self.problem.dual_vectors(alpha), self.problem.no_offset)
         self.rows = worst_rows(self.margins, self.samples, np.inf, self.first_size)
+        self._proof = self._begin_with_euclidean() if has_ball(self.problem) else None
+
+    def _begin_with_euclidean(self) -> Candidate | None:
+        """Take the pairs that are near the margin of the Euclidean norm, which is solved faster.
+
+        Nearly all support vectors of the other norms are among them. Returns the proof that no
+        norm separates the pairs, if that is what is found.
+        """
+        tolerances = replace(self.tolerances, gap=max(COARSE_GAP, self.tolerances.gap))
+        inner = WorkingSet(tolerances=tolerances, device=self.device)
+        found = inner.run(replace(self.problem, norm=L2()))
+        if found.status is Status.NOT_SEPARABLE:
+            return found
+        margins = self.margins_of(found.coef, found.intercept)
+        smallest = float(margins.min())
+        if self.problem.hard_margin and smallest <= 0:
+            return None
+        self.margins = margins / smallest if self.problem.hard_margin else margins
+        # There are hardly more support vectors than features.
+        room = min(max(self.first_size, class_features(self.problem)), self.capacity)
+        near = worst_rows(self.margins, self.samples, 1.0 + CLEAR_MARGIN, room)
+        self.rows = near if len(near) else self.rows
+        return None
 
     def solve(self, tolerances: Tolerances) -> Candidate:
         """Solve with these pairs."""
         problem, pairs = self.problem, self.pairs
-        if is_nuclear(problem):
-            rows = all_rows(problem, pairs)
-            nuclear = NuclearInteriorPoint(tolerances=tolerances, device=self.device, rows=rows)
-            return nuclear.run(problem)
+        if self._proof is not None:
+            return self._proof
+        if has_ball(problem):
+            few = class_features(problem) <= len(self.rows)
+            method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
+            inside = method(tolerances=tolerances, device=self.device, pairs=pairs, near=self.near)
+            return inside.run(problem)
         rows = grouped_rows(problem, pairs)
         inner = InteriorPoint(tolerances=tolerances, device=self.device, rows=rows)
         return inner.run(problem, start=self.warm)

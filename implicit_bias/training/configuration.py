@@ -139,6 +139,12 @@ class LimitConfig:
         A value out of its range.
     LossError
         The loss is not exponential-like.
+
+    Examples
+    --------
+    >>> from implicit_bias import LimitConfig
+    >>> LimitConfig(steps=1000).steps
+    1000
     """
 
     steps: int = 10_000

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from implicit_bias.networks import Network
 from implicit_bias.training.configuration import LimitConfig, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
+from implicit_bias.wording import html_table, number, percent, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +82,27 @@ class Result(Generic[Config, Point]):
     def frame(self) -> pd.DataFrame:
         """Return the history as a table: a row a point, the caller's measures as last columns."""
         return history_frame(self.history)
+
+    def __str__(self) -> str:
+        return text_table(*self._short_table())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._short_table(), caption=self.ending.message)
+
+    def _short_table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows: where the training began and ended."""
+        headings = ["step", "loss", "error", "normalised margin"]
+        ends = dict.fromkeys((self.history[0], self.history[-1]))
+        rows = [
+            [
+                f"{p.step:,}",
+                number(p.loss),
+                percent(p.error, space=" "),
+                number(p.normalised_margin),
+            ]
+            for p in ends
+        ]
+        return headings, rows
 
 
 AnyResult = TypeVar("AnyResult", bound=Result[Any, Any])

@@ -258,6 +258,17 @@ def train_to_limit(
         The checkpoint's file is there, and ``resume`` is not asked for.
     CheckpointError
         The checkpoint is damaged, or of another network, other data or another configuration.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from implicit_bias import GLNClassifier, LimitConfig, train_to_limit
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> trainer = partial(train_to_limit, config=LimitConfig(steps=200))
+    >>> model = GLNClassifier(3, random_state=0).fit_by(blobs.X, blobs.y, trainer)
+    >>> model.history()[-1].min_margin > 0
+    True
     """
     _check_excess(network, optimum, until_excess)
     if resume and checkpoint is None:

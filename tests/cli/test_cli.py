@@ -281,6 +281,35 @@ def test_what_is_not_separable_is_named_with_a_cure(tmp_path: Path) -> None:
     assert "constant" not in done.err  # the data have one, and no offset helps
 
 
+@pytest.mark.slow
+def test_own_data_from_file_to_report_and_certificate(tmp_path: Path) -> None:
+    moons = make_toy("moons", 60, noise=0.05)
+    table = pd.DataFrame(moons.X[:, :2], columns=["east", "north"])
+    table["kind"] = "Down"
+    table.loc[moons.y > 0, "kind"] = "up"
+    (tmp_path / "there").mkdir()
+    table.to_csv(tmp_path / "there" / "moons.csv", index=False)
+    own = ["--data", "there/moons.csv", "--target", "kind", "--positive", "UP", "--standardize"]
+    result = run_json("compare", *own, "--models", "svm-gln", "--units", "6", folder=tmp_path)
+    assert result["models"][0]["status"] == "optimal"
+    page = (tmp_path / "implicit-bias-report" / "report.html").read_text("utf-8")
+    assert "moons.csv" in page
+    assert "intercept" in page
+    model = "../implicit-bias-report/models/svm-gln.safetensors"
+    certified = run_json("certify", model, folder=tmp_path / "there")
+    assert certified["gap"] <= 1e-6
+    (tmp_path / "grid.toml").write_text(
+        "data = 'there/moons.csv'\ntarget = 'kind'\nstandardize = [false, true]\n"
+        "models = ['svm-gln']\nunits = 6\n"
+    )
+    swept = run_json("sweep", "grid.toml", "--processes", "1", folder=tmp_path)
+    assert (swept["computed"], swept["failed"]) == (2, 0)
+    wrong = run_here("fit", "svm-gln", "--data", "there/moons.csv", folder=tmp_path)
+    assert wrong.status == 2
+    assert "--target" in wrong.err
+    assert wrong.err.count("\n") == 1
+
+
 def test_report_refuses_models_of_another_configuration(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

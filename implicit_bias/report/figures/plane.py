@@ -20,11 +20,13 @@ from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.gating import dense
 from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.figures.predictors import reads_inputs
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION, WIDTH, legend, panel
+from implicit_bias.report.style import BLACK, GREEN, GREY, WIDTH, legend, panel
 from implicit_bias.report.words import has_class_names
 from implicit_bias.validation import Array
 
-NEGATIVE_TINT, POSITIVE_TINT = "#cfe3f1", "#fbdcc4"
+# The classes have colours of their own, as in the pictures of weights: no model has them.
+NEGATIVE, POSITIVE = "#5e3c99", "#b35806"
+NEGATIVE_TINT, POSITIVE_TINT = "#ddd6ec", "#fbdcb4"
 CONTEXT_TINTS = ("#f4f4f4", "#e2ecf3", "#f7eedd", "#e0f0ea", "#f6e6ee", "#e3e3e3", "#fbf6d9")
 # Points along each axis at which a picture of the plane is computed.
 GRID = 240
@@ -98,7 +100,7 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
                 _decision_regions(subject, model.name, plane),
                 f"Regions of the plane that {model.name} gives to each class, with the training "
                 "samples",
-                f"{model.name}: what it predicts. The line is where it changes its mind.",
+                f"{model.name}: what it predicts. The line is its decision boundary.",
             )
     for i, (name, fitted) in enumerate(subject.fitted.items(), 1):
         if _has_contexts(fitted, plane):
@@ -114,8 +116,7 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
 
 def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
     figure, ax = _plane_panel(name)
-    positive = np.asarray(subject.models[name].predict(plane.points())) == 1
-    regions = positive.reshape(GRID, GRID)
+    regions = subject.predicts_positive(name, plane.points()).reshape(GRID, GRID)
     _tint(ax, plane, regions, (NEGATIVE_TINT, POSITIVE_TINT))
     _boundary(ax, plane, regions, colors=BLACK, linewidths=1.5)
     _samples(ax, subject, name)
@@ -174,7 +175,7 @@ def _boundary(ax: Axes, plane: Plane, inside: NDArray[np.bool_], **options: Any)
 
 def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> None:
     train = subject.train
-    classes = ((-1, BLUE, "o"), (1, VERMILION, "^"))
+    classes = ((-1, NEGATIVE, "o"), (1, POSITIVE, "^"))
     names = train.class_names if has_class_names(train) else ("class −1", "class +1")
     for (label, colour, marker), class_name in zip(classes, names, strict=True):
         x, y = train.X[train.y == label, :2].T
