@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ReLUClassifier,
     )
     from implicit_bias.problem import MarginProblem, max_margin
+    from implicit_bias.recorder import Recorder
     from implicit_bias.run_certificate import certify_run
     from implicit_bias.solvers import Solution, SolveError
     from implicit_bias.solvers.solve import solve
@@ -45,6 +46,7 @@ HOMES = {
     "diagnosis": ("Diagnosis", "DiagnosisWarning", "diagnose"),
     "estimators": ESTIMATORS,
     "problem": ("MarginProblem", "max_margin"),
+    "recorder": ("Recorder",),
     "run_certificate": ("certify_run",),
     "solvers": ("Solution", "SolveError", "solve"),
     "stationarity": ("certify_network",),

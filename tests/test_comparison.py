@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -14,6 +16,7 @@ from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
 from implicit_bias.certificate import excess
 from implicit_bias.comparison import first_svm
 from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.gating import HyperplaneContexts
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)
@@ -50,6 +53,86 @@ def test_chance_level_is_what_independent_models_show() -> None:
     p, q, n = 0.3, 0.2, 200_000
     wrong_a, wrong_b = rng.random(n) < p, rng.random(n) < q
     assert np.mean(wrong_a != wrong_b) == pytest.approx(p * (1 - q) + q * (1 - p), abs=0.005)
+
+
+def test_chance_level_of_many_classes_is_what_independent_models_show() -> None:
+    """Wrong answers spread evenly over the wrong classes."""
+    rng = np.random.default_rng(0)
+    y, n_classes = rng.integers(5, size=40_000), 5
+
+    class Independent:
+        def __init__(self, error: float) -> None:
+            self.error = error
+
+        def predict(self, X: ArrayLike) -> NDArray[Any]:
+            shift = rng.integers(1, n_classes, size=len(y))
+            wrong = rng.random(len(y)) < self.error
+            return np.asarray((y + wrong * shift) % n_classes)
+
+    result = compare({"a": Independent(0.3), "b": Independent(0.6)}, np.zeros((len(y), 1)), y)
+    assert result.many_classes
+    pair = result.pair("a", "b")
+    assert pair.disagreement == pytest.approx(pair.by_chance, abs=0.01)
+    p, q = 0.3, 0.6
+    assert pair.by_chance == pytest.approx(p + q - 2 * p * q + p * q * 3 / 4, abs=0.01)
+
+
+def test_confusion_by_hand() -> None:
+    given = np.array(["cow", "ant", "bee", "bee", "ant"])
+    truth = np.array(["cow", "ant", "ant", "bee", "dog"])
+
+    class Fixed:
+        def predict(self, X: ArrayLike) -> NDArray[Any]:
+            return given
+
+    result = compare({"fixed": Fixed()}, np.zeros((5, 1)), truth)
+    assert result.classes.tolist() == ["ant", "bee", "cow", "dog"]
+    found = result.model("fixed").confusion
+    assert found is not None
+    assert found.tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
+    frame = result.confusion_frame().set_index(["class", "predicted"])["samples"]
+    assert frame["dog", "ant"] == 1
+    assert frame.sum() == 5
+
+
+def test_models_of_many_classes() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    X = 4.0 * rng.normal(size=(3, 5))[y] + 0.3 * rng.normal(size=(30, 5))
+    models: dict[str, BinaryClassifier] = {
+        "network": GLNClassifier(3, steps=300, learning_rate=0.3, random_state=0),
+        "svm": GLNSVC(3, fit_intercept=False, random_state=0),
+        "linear": GatedSVC(fit_intercept=False),
+        "shared": GLNClassifier(3, steps=300, learning_rate=0.3, shared=True, random_state=0),
+    }
+    for model in models.values():
+        model.fit(X, y)
+    result = compare(models, X, y, train=(X, y))
+    network, svm = result.model("network"), result.model("svm")
+    assert network.margin is not None
+    assert svm.margin is not None
+    assert result.svm_of(network) is svm
+    assert result.svm_of(result.model("shared")) is None
+    assert network.margin.optimum == svm.margin.certificate.lower
+    assert 0 < network.margin.excess < 10
+    trained = models["network"]
+    assert isinstance(trained, GLNClassifier)
+    f = trained.network_.decision(X)
+    margins = [row[k] - np.delete(row, k).max() for row, k in zip(f, y, strict=True)]
+    norm = trained.network_.norm()
+    np.testing.assert_allclose(network.margin.margins, np.array(margins) / norm)
+    assert svm.margin.largest_margin == pytest.approx(svm.margin.min_margin, rel=1e-5)
+
+
+def test_a_tie_of_two_classes_counts_as_an_error() -> None:
+    y = np.arange(9) % 3
+    X = np.eye(3)[y]
+    model = GatedSVC(fit_intercept=False).fit(X, y)
+    result = compare({"linear": model}, np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]), [0, 0])
+    assert result.model("linear").error == 0.5
+    found = result.model("linear").confusion
+    assert found is not None
+    assert found.sum() == 1
 
 
 def test_margins_by_hand() -> None:
@@ -246,13 +329,16 @@ def test_a_plot_has_what_is_known() -> None:
     assert len(compare(MODELS, TEST.X, TEST.y).plot().axes) == 1
 
 
-def test_a_report_needs_what_was_compared_and_two_classes(tmp_path: Path) -> None:
+def test_a_report_needs_what_was_compared(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="kept"):
         replace(RESULT, of=None).report(tmp_path)
+
+
+def test_a_report_takes_many_classes(tmp_path: Path) -> None:
     labels = np.arange(len(TEST.y)) % 3
     many = KNeighborsClassifier(1).fit(TEST.X, labels)
-    with pytest.raises(ValueError, match="two classes"):
-        compare({"many": many}, TEST.X, labels).report(tmp_path)
+    page = compare({"many": many}, TEST.X, labels).report(tmp_path)
+    assert "confused" in page.read_text("utf-8")
 
 
 def test_solutions_and_trainings_show_themselves() -> None:

@@ -333,7 +333,7 @@ def test_sparse_gates_may_be_repeated_and_read_only() -> None:
     ones.setflags(write=False)
     twice = sp.csr_array((ones, np.zeros(12, dtype=np.int32), rows), shape=(6, 2))
     problem = MarginProblem(X, Y, twice, np.array([0, 0]))
-    np.testing.assert_array_equal(np.asarray(problem.gates.toarray()), [[2.0, 0.0]] * 6)
+    np.testing.assert_array_equal(sp.csr_array(problem.gates).toarray(), [[2.0, 0.0]] * 6)
 
 
 def test_one_group_is_one_problem_by_any_name() -> None:

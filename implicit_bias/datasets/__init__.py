@@ -1,4 +1,4 @@
-"""Two-class data sets: digit images, toy sets, one's own files, and the published split.
+"""Data sets: digit images, toy sets, one's own files, and the published split.
 
 =============  =============================================================================
 file           what

@@ -16,6 +16,7 @@ def load(
     *,
     positive: Collection[ClassName] | None = None,
     negative: Collection[ClassName] | None = None,
+    classes: Collection[ClassName] | None = None,
     subset: Subset = "train",
 ) -> Dataset:
     """Load a data set by its name, for the command line.
@@ -24,7 +25,7 @@ def load(
     ----------
     name : str
         One of `DATASET_NAMES`.
-    positive, negative : collection of int or str, optional
+    positive, negative, classes : collection of int or str, optional
         See `load_digits`; by default 0-4 and 5-9. Image sets only.
     subset : {"train", "test"}
         See `load_mnist`. Only MNIST and Fashion-MNIST have a test set.
@@ -43,7 +44,9 @@ def load(
     """
     check_choice(name, "data set", DATASET_NAMES)
     if name not in TOY_KINDS:
-        return load_images(name, subset=subset, positive=positive, negative=negative)
-    if (subset, positive, negative) != ("train", None, None):
+        return load_images(
+            name, subset=subset, positive=positive, negative=negative, classes=classes
+        )
+    if (subset, positive, negative, classes) != ("train", None, None, None):
         raise ValueError(f"{name} has no digits and no subsets: leave these options out")
     return make_toy(name)

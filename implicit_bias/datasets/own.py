@@ -1,4 +1,4 @@
-"""A file of the user's own as a two-class data set.
+"""A file of the user's own as a data set, of two classes or more.
 
 =============================  ==============================================================
 file                           inputs and labels
@@ -41,6 +41,8 @@ LIBSVM = (".svm", ".libsvm", ".svmlight", ".txt")
 COMPRESSED = (".gz", ".bz2")
 # Different labels beyond which a column of fractions is no column of classes.
 MOST_FRACTIONS = 20
+# What stands for all classes.
+ALL = ("all",)
 # Values (8 bytes each) that a sparse file may have once its zeros are written out.
 MOST_VALUES = 2**29
 # Names listed in an error.
@@ -53,8 +55,9 @@ def load_own(
     *,
     positive: Collection[ClassName] | None = None,
     negative: Collection[ClassName] | None = None,
+    classes: Collection[ClassName] | None = None,
 ) -> Dataset:
-    r"""Load a file of the user's own as two classes; the module's head has the formats.
+    r"""Load a file of the user's own; the module's head has the formats.
 
     Parameters
     ----------
@@ -67,6 +70,8 @@ def load_own(
         default the second of two labels, in the order of numbers or of the alphabet.
     negative : collection of str or int, optional
         Labels of the class -1, by default all others. Samples of neither class are dropped.
+    classes : collection of str or int, optional
+        Instead, labels that are classes of their own, ("all",) for all; see `one_each`.
 
     Returns
     -------
@@ -76,8 +81,8 @@ def load_own(
     Raises
     ------
     ValueError
-        No such format or column; a missing value; a column of text; more than two classes and no
-        ``positive``; or a class that does not occur.
+        No such format or column; a missing value; a column of text; more than two classes and
+        neither ``positive`` nor ``classes``; or a class that does not occur.
     OSError
         A file that cannot be read.
 
@@ -98,13 +103,13 @@ def load_own(
     try:
         inputs, labels = _read(file, target)
         names, numbers = class_names(labels)
-        signs, (minus, plus) = two_classes(names, numbers, positive, negative)
+        y, chosen, called = select(names, numbers, positive, negative, classes)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
-    kept = inputs[signs != 0]
+    kept = inputs[chosen]
     if not (kept.shape[1] and (kept[:, -1] == 1.0).all()):
         kept = np.column_stack([kept, np.ones(len(kept))])
-    return Dataset(file.name, kept, signs[signs != 0], (minus, plus))
+    return Dataset(file.name, kept, y, called)
 
 
 def digest(file: str | Path) -> str:
@@ -175,7 +180,7 @@ def two_classes(
     if positive is None and negative is None and len(names) > 2:
         raise ValueError(
             f"there are {len(names)} classes ({_listed(names)}): name those of +1 by --positive "
-            "(in Python positive=[...]); the rest are -1"
+            "(in Python positive=[...]), and the rest are -1; or keep all apart by --classes all"
         )
     chosen = [
         None if asked is None else {find_class(name, names) for name in asked}
@@ -195,6 +200,75 @@ def two_classes(
     signs = np.isin(numbers, list(plus)).astype(np.float64) - np.isin(numbers, list(minus))
     joined = [", ".join(names[k] for k in sorted(side)) for side in (minus, plus)]
     return signs, (joined[0], joined[1])
+
+
+def several_classes(
+    names: Sequence[str], numbers: NDArray[np.int64], classes: Collection[ClassName]
+) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
+    """Label samples with the places 0 .. K - 1 of some classes among these.
+
+    Parameters
+    ----------
+    names, numbers
+        As in `two_classes`.
+    classes : collection of str or int
+        Names of classes, in any order: they keep that of ``names``. ("all",) is all of them.
+
+    Returns
+    -------
+    labels : ndarray of shape (m,)
+        Of the samples of these classes: 0 .. K - 1, or, of two classes, -1 and +1.
+    chosen : ndarray of bool, shape (n,)
+        Which samples these are.
+    class_names : tuple of K str
+        Their names.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two classes, or an unknown name.
+
+    Examples
+    --------
+    >>> labels, chosen, called = several_classes("abcd", np.array([3, 0, 1, 2]), ["d", "a", "c"])
+    >>> labels.tolist(), chosen.tolist(), called
+    ([2, 0, 1], [True, True, False, True], ('a', 'c', 'd'))
+    """
+    asked = set() if tuple(classes) == ALL else {find_class(name, names) for name in classes}
+    places = list(range(len(names))) if tuple(classes) == ALL else sorted(asked)
+    if len(places) < 2:
+        raise ValueError(f"name two classes or more, of {_listed(names)}; or all")
+    place_of = np.full(len(names), -1)
+    place_of[places] = np.arange(len(places))
+    chosen = place_of[numbers] >= 0
+    labels = place_of[numbers[chosen]]
+    signs_or_places = labels if len(places) > 2 else 2.0 * labels - 1.0
+    return signs_or_places, chosen, tuple(names[k] for k in places)
+
+
+def select(
+    names: Sequence[str],
+    numbers: NDArray[np.int64],
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+    classes: Collection[ClassName] | None,
+) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
+    """Label samples as `several_classes` does, or, without ``classes``, as `two_classes` does."""
+    if classes is None:
+        signs, called = two_classes(names, numbers, positive, negative)
+        return signs[signs != 0], signs != 0, called
+    refuse_both(positive, negative)
+    return several_classes(names, numbers, classes)
+
+
+def refuse_both(
+    positive: Collection[ClassName] | None, negative: Collection[ClassName] | None
+) -> None:
+    """Refuse two sides beside classes that are to be kept apart."""
+    if positive is not None or negative is not None:
+        raise ValueError(
+            "classes are kept apart, positive and negative are two sides: leave one of them out"
+        )
 
 
 def find_class(asked: ClassName, names: Sequence[str]) -> int:

@@ -136,7 +136,7 @@ def diagnose(
     """
     started = time.monotonic()
     module, geometry = check_module(module), as_parameter_norm(norm)
-    given = _as_tuple(inputs)
+    given = as_tuple(inputs)
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu().numpy()
     with evaluating(module) as modes:
@@ -152,7 +152,8 @@ def diagnose(
     return found
 
 
-def _as_tuple(inputs: object) -> tuple[Tensor | Array, ...]:
+def as_tuple(inputs: object) -> tuple[Tensor | Array, ...]:
+    """Arguments of a module from one argument or several."""
     if isinstance(inputs, (Tensor, np.ndarray)):
         return (inputs,)
     if not isinstance(inputs, (tuple, list)) or not inputs:

@@ -86,6 +86,16 @@ class Diagnosis:
         Names of parameters that do not count in ||theta||.
     seconds : float
         Wall time.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import diagnose
+    >>> module = torch.nn.Linear(2, 1, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, 1.0]]))
+    >>> found = diagnose(module, torch.eye(2), [1, 1])
+    >>> round(found.gap, 6), found.norm
+    (0.0, 'l2')
     """
 
     norm: str

@@ -29,6 +29,7 @@ from torch.overrides import TorchFunctionMode
 
 from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double
 from implicit_bias.networks import Network
+from implicit_bias.options import OPTIMIZER_LIMITS
 from implicit_bias.parameter_norms import ParameterNorm
 from implicit_bias.stationarity import HomogeneityError, measured_degree
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
@@ -46,7 +47,14 @@ TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
 
 
 class DiagnosisWarning(UserWarning):
-    """A number that `diagnose` reports means less than it seems."""
+    """A number that `diagnose` reports means less than it seems.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", DiagnosisWarning)  # where none is to pass unseen
+    >>> warnings.simplefilter("default", DiagnosisWarning)
+    """
 
 
 @dataclass(frozen=True)
@@ -583,9 +591,10 @@ def _targets(width: int) -> Iterator[Tensor]:
 
 
 LIMIT_NORMS: dict[str, str] = {
-    **dict.fromkeys(("SGD",), "l2"),
-    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SignSGD", "Signum"), "linf"),
-    "Muon": "spectral",
+    "SGD": OPTIMIZER_LIMITS["sgd"].norm,
+    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax"), OPTIMIZER_LIMITS["adam"].norm),
+    **dict.fromkeys(("Sign", "SignDescent", "SignSGD", "Signum"), OPTIMIZER_LIMITS["sign"].norm),
+    "Muon": OPTIMIZER_LIMITS["muon"].norm,
 }
 OPTIMIZER_OF = {
     "l2": "gradient descent",

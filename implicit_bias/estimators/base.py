@@ -45,6 +45,9 @@ class FittedMargin:
         For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
     intercept : float, ndarray of shape (K,), or None
         The free offset of its predictor; None where its program has none.
+    relaxed : bool
+        For a network: whether the problem has more freedom than it, so that the optimum is only a
+        lower bound on the norm that it needs (`Network.relaxed`).
     """
 
     architecture: Architecture
@@ -54,6 +57,7 @@ class FittedMargin:
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     local: bool = False
     intercept: float | Array | None = None
+    relaxed: bool = False
 
     @property
     def offset(self) -> float | Array:

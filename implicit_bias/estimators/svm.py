@@ -273,6 +273,10 @@ class GatedSVC(MarginSVC):
         Gates and groups; None is the constant gate 1.
     metric : mapping from group to ndarray, optional
         See `MarginProblem`.
+    norm : Norm, optional
+        Of the coefficients (K, M, D) instead of the group norm: ``SumOverGroups(Nuclear(),
+        gating.groups)`` is that of hidden units which K classes share. CVXPY solves it, which is
+        for small problems.
     C, solver, tol, device, on_failure, soft_C, fit_intercept
         See `MarginSVC`.
 
@@ -291,6 +295,7 @@ class GatedSVC(MarginSVC):
     gating: Gating | None = None
     _: KW_ONLY
     metric: dict[int, Array] | None = None
+    norm: Norm | None = None
 
     def _architecture(self, X: Array) -> Architecture:
         gating = NoGates(X.shape[1]) if self.gating is None else self.gating
@@ -299,7 +304,8 @@ class GatedSVC(MarginSVC):
                 f"gating must be a Gating, such as UnitGates(weights, thresholds), got a "
                 f"{type(gating).__name__}: gates of given samples alone go into a MarginProblem"
             )
-        return Architecture(gating, metric=self.metric, apart=bool(gating.groups.max() > 0))
+        apart = bool(gating.groups.max() > 0)
+        return Architecture(gating, metric=self.metric, norm=self.norm, apart=apart)
 
 
 @dataclass(eq=False, repr=False)

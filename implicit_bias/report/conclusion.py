@@ -8,7 +8,8 @@ verdict           when
 ================  ============================================================================
 LOCAL             each unit learned by itself: no SVM is known to be the limit
 OTHER_GEOMETRY    training moves in another norm than the one of the SVM beside the network
-UNKNOWN           no SVM of the network's program is among the models
+UNKNOWN           no SVM of the network's program is among the models, or that program has more
+                  freedom than the network (`Network.relaxed`), whose limit it does not show then
 INSEPARABLE       nothing separates the training samples of that program: proven
 NOT_SEPARATED     the network is wrong on some training samples
 AT_LIMIT          its norm is at most `CLOSE` above the certified optimum
@@ -104,10 +105,12 @@ class Standing:
         Whether the evaluation samples are others than the training samples.
     inseparable : bool
         Whether the SVM has proven that nothing separates the training samples.
-    dead : sequence of int
+    dead : sequence of int or str
         Units that are dead in the network and active in the SVM.
     gates_moved : bool
         Whether training changed any gate.
+    relaxed : bool
+        Whether the program has more freedom than the network.
     local : bool
         Whether each unit learned by itself.
     geometry, svm_geometry : str
@@ -126,8 +129,9 @@ class Standing:
     by_chance: float = math.nan
     held_out: bool = True
     inseparable: bool = False
-    dead: Sequence[int] = ()
+    dead: Sequence[int | str] = ()
     gates_moved: bool = False
+    relaxed: bool = False
     local: bool = False
     geometry: str = "l2"
     svm_geometry: str = "l2"
@@ -178,6 +182,8 @@ def _verdict(standing: Standing) -> Verdict:
         return Verdict.UNKNOWN
     if standing.excess <= CLOSE:
         return Verdict.AT_LIMIT
+    if standing.relaxed:
+        return Verdict.UNKNOWN
     return Verdict.HELD_BACK if len(standing.dead) else Verdict.NOT_AT_LIMIT
 
 
@@ -227,6 +233,13 @@ def _headline(verdict: Verdict, s: Standing) -> Sentence:
         case Verdict.NOT_AT_LIMIT:
             start = f"Not at its limit: {now}the norm of {s.network} is "
             return (start, excess, " above the smallest possible.", *onward)
+    if s.relaxed and s.svm is not None:
+        return (
+            f"How far {s.network} is from its limit is not known: its norm is ",
+            excess,
+            f" above the optimum of {s.svm}, a lower bound, because that program lets each class "
+            "have weights that the network does not have.",
+        )
     reason = s.no_svm or "no SVM of its program is among the models"
     return (f"How far {s.network} is from its limit is not known: {reason}.",)
 

@@ -4,6 +4,7 @@
 report.html                       the page: one script that sorts tables, nothing from elsewhere
 models.csv, models.parquet        one row a model, the numbers of `Comparison.model_frame`
 pairs.csv, pairs.parquet          one row a pair; where there are two models at least
+confusion.csv, confusion.parquet  one row a model, class and predicted class; with many classes
 history.csv, history.parquet      training histories; where there is a trained network
 figures/*.png, figures/*.svg      each figure of the page; images of pixels as PNG only
 ================================  ==========================================================
@@ -32,7 +33,7 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.words import conclusions, data_facts
+from implicit_bias.report.words import chance_words, conclusions, data_facts
 from implicit_bias.storage.atomic import write_atomically, write_tables, write_text
 from implicit_bias.training.limit import LimitResult
 from implicit_bias.validation import as_finite
@@ -129,6 +130,8 @@ def write_report(
             tables=shown,
             definitions=definitions(shown),
             sections=drawn,
+            chance=chance_words(comparison),
+            many_classes=comparison.many_classes,
             has_margins=any(model.margin for model in comparison.models),
             sources=sources,
             fits_dark=changes_in_the_dark,
@@ -151,17 +154,20 @@ def report_on(
         raise ValueError("the comparison has not kept its models and samples: compare again")
     evaluation = np.asarray(of.y)
     train = (of.X, of.y) if of.train is None else of.train
-    classes = np.unique(np.concatenate([evaluation, np.asarray(train[1])]))
-    if len(classes) > 2:
-        raise ValueError(f"a report is on two classes, and these are {len(classes)}: print it")
+    classes = comparison.classes
+    if not comparison.many_classes:
+        classes = np.unique(np.concatenate([evaluation, np.asarray(train[1])]))
     columns = [str(name) for name in of.X.columns] if isinstance(of.X, pd.DataFrame) else []
 
     def data(X: ArrayLike, y: ArrayLike) -> Dataset:
         inputs = as_finite(X, "X", 2)
         constant = bool(inputs.shape[1]) and bool((inputs[:, -1] == 1.0).all())
-        signs = np.where(np.asarray(y) == classes[-1], 1.0, -1.0)
-        names = (str(classes[0]), str(classes[-1]))
-        return Dataset(data_name, inputs, signs, names, has_constant=constant)
+        names = tuple(map(str, classes.tolist()))
+        labels = np.searchsorted(classes, np.asarray(y))
+        if not comparison.many_classes:
+            labels = np.where(np.asarray(y) == classes[-1], 1.0, -1.0)
+            names = (str(classes[0]), str(classes[-1]))
+        return Dataset(data_name, inputs, labels, names, has_constant=constant)
 
     return write_report(
         folder,
@@ -236,6 +242,7 @@ def _write_tables(folder: Path, comparison: Comparison) -> None:
     frames = {
         "models": comparison.model_frame(),
         "pairs": comparison.pair_frame(),
+        "confusion": comparison.confusion_frame() if comparison.many_classes else pd.DataFrame(),
         "history": comparison.history_frame(),
     }
     write_tables(folder, {name: frame for name, frame in frames.items() if not frame.empty})

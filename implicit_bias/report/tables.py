@@ -201,15 +201,34 @@ def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
     return {key: (key, meaning) for key, meaning in WORDS.items()} | known
 
 
+# What some columns mean where there are many classes.
+OF_CLASSES = {
+    "min_margin": "Smallest f_y(x) − f_k(x) over the training samples, y the class and k any "
+    "other, divided by the norm: at most 1 / optimum; negative where a sample is misclassified.",
+    "by_chance": "What independent models with errors p and q would show, whose wrong answers are "
+    "spread evenly over the K − 1 wrong classes: p (1 − q) + q (1 − p) + p q (K − 2) / (K − 1).",
+    "units": "Groups in the norm: one for each unit and class where the classes have networks of "
+    "their own.",
+}
+
+
 def tables(comparison: Comparison) -> list[Table]:
     """Lay out the tables of a comparison."""
-    models = _table("Models", MODEL_COLUMNS, _shown_models(comparison))
+    model_columns, pair_columns = (
+        _of_classes(columns) if comparison.many_classes else columns
+        for columns in (MODEL_COLUMNS, PAIR_COLUMNS)
+    )
+    models = _table("Models", model_columns, _shown_models(comparison))
     laid_out = [replace(models, notes=tuple(_notes(comparison)))]
     if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
-        laid_out.append(_table("Pairs of models", PAIR_COLUMNS, comparison.pair_frame()))
+        laid_out.append(_table("Pairs of models", pair_columns, comparison.pair_frame()))
         differences = pd.DataFrame(list(_differences(comparison)))
         laid_out.append(_table("Differences of errors", DIFFERENCE_COLUMNS, differences))
     return laid_out
+
+
+def _of_classes(columns: Sequence[Column]) -> list[Column]:
+    return [replace(c, meaning=OF_CLASSES.get(c.key, c.meaning)) for c in columns]
 
 
 def _differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
@@ -250,6 +269,13 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
+    relaxed = [m.name for m in comparison.models if m.fitted is not None and m.fitted.relaxed]
+    if relaxed:
+        yield (
+            f"{', '.join(relaxed)}: the margin problem has more freedom than the network (it lets "
+            "every class use the units of all), so that its optimum is a lower bound on the norm "
+            "that the network needs, and the excess need not go to 0."
+        )
     soft = [
         f"{model.name} (C = {model.margin.C:g})"
         for model in comparison.models

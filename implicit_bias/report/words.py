@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 import implicit_bias
-from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report.conclusion import Conclusion, Sentence, Standing, Term, Verdict, conclude
 from implicit_bias.stationarity import active_units
@@ -27,7 +27,7 @@ def trained(model: ModelResult) -> str:
     """Say how long a network was trained, and whether it should have been longer."""
     if model.interrupted:
         return f"interrupted after {model.steps:,} of {model.planned_steps:,} steps"
-    return f"trained, {model.steps:,} steps"
+    return f"trained, {model.steps:,} steps" if model.steps else "trained"
 
 
 def names_of(models: Iterable[ModelResult]) -> str:
@@ -37,6 +37,8 @@ def names_of(models: Iterable[ModelResult]) -> str:
 
 def class_note(data: Dataset) -> str:
     """Say which class is +1, where the classes have names."""
+    if data.classes is not None:
+        return "Each has its class above it."
     negative, positive = data.class_names
     return f"+1 is {positive}, −1 is {negative}." if has_class_names(data) else ""
 
@@ -45,15 +47,41 @@ def has_class_names(data: Dataset) -> bool:
     """Whether the names of the classes say more than their signs do."""
     return any(
         name.strip().replace("−", "-").lstrip("+") != sign
-        for name, sign in zip(data.class_names, ("-1", "1"), strict=True)
+        for name, sign in zip(data.class_names, map(str, data.names), strict=True)
     )
+
+
+def margin_words(data: Dataset) -> str:
+    """Say what the margin of a sample is."""
+    if data.classes is None:
+        return "y f(x)"
+    return "The smallest f_y(x) − f_k(x), y the sample’s class and k any other,"
+
+
+def pictured(data: Dataset) -> str:
+    """Say what pictures of weights there are, and what their colours mean."""
+    if data.classes is None:
+        return (
+            "one picture for each of its contexts: orange pixels speak for +1, purple ones for −1"
+        )
+    return "one picture for each class: orange pixels speak for it, purple ones against it"
+
+
+def chance_words(comparison: Comparison) -> str:
+    """Write the share on which models with errors p and q differ if they are independent."""
+    if not comparison.many_classes:
+        return "p (1 − q) + q (1 − p)"
+    return "p (1 − q) + q (1 − p) + p q (K − 2) / (K − 1)"
 
 
 def data_facts(train: Dataset, evaluation: Dataset, given: Mapping[str, str]) -> dict[str, str]:
     """State what a page says of its data, and what else it is given to state."""
-    negative, positive = train.class_names
-    classes = {"class +1": positive, "class −1": negative}
-    if not has_class_names(train):
+    if train.classes is not None:
+        classes = {f"{train.classes} classes": ", ".join(train.class_names)}
+    elif has_class_names(train):
+        negative, positive = train.class_names
+        classes = {"class +1": positive, "class −1": negative}
+    else:
         n_positive = int(np.count_nonzero(train.y == 1))
         classes = {"of class +1 / −1": f"{n_positive:,} / {len(train) - n_positive:,} (training)"}
     return {
@@ -102,7 +130,7 @@ def standing(
     """Gather what `conclude` needs to know of a network."""
     svm, margin = comparison.svm_of(network), network.margin
     commands = {network.name: TRAIN_ON} if train_on is None else train_on
-    dead: Sequence[int] = ()
+    dead: Sequence[int | str] = ()
     agreement, by_chance = None, math.nan
     if svm is not None:
         agreement = comparison.agreement(network.name, svm.name)
@@ -110,7 +138,7 @@ def standing(
         solution = svm.known_margin.fitted.solution
         if margin is not None and solution is not None and margin.units > 1:
             asleep = ~active_units(margin.unit_norms) & solution.active
-            dead = tuple(np.flatnonzero(asleep).tolist())
+            dead = _unit_names(np.flatnonzero(asleep).tolist(), margin)
     return Standing(
         network=network.name,
         svm=None if svm is None else svm.name,
@@ -123,9 +151,19 @@ def standing(
         inseparable=network.inseparable,
         dead=dead,
         gates_moved=network.gates_moved,
+        relaxed=network.fitted is not None and network.fitted.relaxed,
         local=network.fitted is not None and network.fitted.local,
         train_on=commands.get(network.name, ""),
     )
+
+
+def _unit_names(places: Sequence[int], margin: MarginResult) -> tuple[int | str, ...]:
+    """Name units by their numbers, and where each class has a network by its class, too."""
+    classes = len(margin.fitted.coef) if margin.fitted.coef.ndim == 3 else 1
+    count = margin.units // classes
+    if classes == 1:
+        return tuple(places)
+    return tuple(f"{place % count} of class {place // count}" for place in places)
 
 
 def _why_no_svm(comparison: Comparison, network: ModelResult) -> str:

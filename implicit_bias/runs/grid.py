@@ -13,7 +13,8 @@ A grid is written as a TOML or YAML file (or the same as a mapping) whose keys a
     models = ["gd-gln", "svm-gln", "svm-l2"]
 
 A list is an axis, and the last axis runs fastest. Where one value is a list already (``models``,
-``positive``, ``negative``), a list of lists is an axis. What is not named keeps its default.
+``positive``, ``negative``, ``classes``), a list of lists is an axis. What is not named keeps its
+default.
 
 Each cell has a key, a hash of what its results depend on. The key does not depend on the order of
 the axes, nor on the grid: cells that two grids share are computed once.
@@ -49,7 +50,7 @@ CELL_FORMAT = 1
 WITHOUT_EFFECT = ("device",)
 # Fields that older versions lack: part of a key only where they are not at their defaults, so that
 # what was computed before is found.
-ADDED = ("data", "target", "standardize")
+ADDED = ("data", "target", "classes", "standardize", "optimizer")
 KEY_LENGTH = 20
 # More is a mistake, or an attack: each cell takes seconds, and aliases in a YAML file can stand
 # for any number of values.

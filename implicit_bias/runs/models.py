@@ -47,14 +47,14 @@ def load_data(config: RunConfig) -> Data:
     DataError
         Missing or corrupt files.
     ValueError
-        More training samples than there are; or a file of the user's own that is no data set of
-        two classes (see `load_own`).
+        More training samples than there are; or a file of the user's own that is no data set
+        (see `load_own`).
     """
-    positive, negative = config.positive, config.negative
+    classes = chosen(config, "positive", "negative", "classes")
     if config.data is None:
-        everything = load(config.dataset, positive=positive, negative=negative)
+        everything = load(config.dataset, **classes)
     else:
-        everything = load_own(config.data, config.target, positive=positive, negative=negative)
+        everything = load_own(config.data, config.target, **classes)
     size = config.train_size
     if size is None:
         size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, SumOverGroups
 from implicit_bias.options import SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
@@ -32,6 +32,8 @@ BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
 CLASS_FEATURES = 1500
 # Where a method failed, others are tried up to this many features, and entries of the features.
 MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
+# Norms of matrices in groups of gates, and the entries of their cones that Clarabel takes.
+MATRIX_NORMS, MOST_SEMIDEFINITE = (Nuclear(), Spectral()), 2000
 # In multiple precision up to this many entries, and this many of samples or features.
 MOST_PRECISE_ENTRIES, MOST_PRECISE_ORDER = 100_000, 150
 
@@ -55,7 +57,7 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
         two count pairs of samples and rivals, and all three take the nuclear and spectral norms,
         l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms that are no sums
         of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
-        pairs, and else to "clarabel".
+        pairs, and else to "clarabel", or to "scs" for large sums of matrix norms.
 
     Examples
     --------
@@ -82,7 +84,7 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     if problem.classes is None:
         if euclidean:
             return choose_solver(group_form(problem))
-        return "clarabel" if groups is None else "highs"
+        return _conic(problem) if groups is None else "highs"
     n_pairs = problem.n_samples * (problem.classes - 1)
     features = problem.classes * problem.plain_gates.shape[1] * problem.X.shape[1]
     if problem.hard_margin and n_pairs > MANY_PAIRS:
@@ -94,10 +96,22 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     if euclidean:
         return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
     if problem.norm not in BALLS:
-        return "clarabel" if groups is None else "highs"
+        return _conic(problem) if groups is None else "highs"
     if groups is not None and n_pairs <= FEW_PAIRS:
         return "highs"
     return "feature-space" if features <= CLASS_FEATURES else "working-set"
+
+
+def _conic(problem: MarginProblem) -> SolverName:
+    """Choose a conic solver: SCS where groups of gates need semidefinite cones of a large order.
+
+    Clarabel factorises them, in hours and tens of GiB where SCS takes seconds.
+    """
+    norm, (K, _, D) = problem.norm, problem.norm_shape
+    if not (isinstance(norm, SumOverGroups) and norm.norm in MATRIX_NORMS and norm.axis == -2):
+        return "clarabel"
+    orders = K + D * np.bincount(norm.groups)
+    return "scs" if (orders * (orders + 1) // 2).sum() > MOST_SEMIDEFINITE else "clarabel"
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -115,7 +129,8 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     they solve them in seconds.
     """
     if not problem.is_binary_group_lasso:
-        others: list[SolverName] = ["clarabel", "scs"]
+        conic = _conic(problem)
+        others: list[SolverName] = ["clarabel", "scs"] if conic == "clarabel" else [conic]
         if problem.classes is not None and problem.norm in (*BALLS, L2()):
             others.insert(0, "working-set")
         return tuple(name for name in others if name != failed)

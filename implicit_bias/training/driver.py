@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from implicit_bias.networks import Network
-from implicit_bias.training.configuration import LimitConfig, TrainingConfig
+from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
 from implicit_bias.wording import html_table, number, percent, text_table
 
@@ -19,7 +18,9 @@ if TYPE_CHECKING:
 
 # Called with the steps done, and with what else there is to say.
 OnProgress: TypeAlias = Callable[[int, str], object]
-Config = TypeVar("Config", TrainingConfig, LimitConfig)
+Config = TypeVar("Config", TrainingConfig, LimitConfig, OwnLoop)
+# Of a training that this package drives.
+Planned = TypeVar("Planned", TrainingConfig, LimitConfig)
 Point = TypeVar("Point", bound=HistoryPoint)
 
 
@@ -28,6 +29,7 @@ class Ending(Enum):
 
     STEPS = "all steps are done"
     REACHED = "the excess asked for is reached"
+    GAP = "the KKT gap asked for is reached"
     STALLED = (
         "no step size lowers the log loss any more: the weights are stationary, or what is left "
         "to gain is below rounding"
@@ -46,9 +48,9 @@ class Result(Generic[Config, Point]):
 
     Attributes
     ----------
-    network : Network
-        The trained network, the one that was given.
-    config : TrainingConfig or LimitConfig
+    network : nn.Module
+        The trained network or other module, the one that was given.
+    config : TrainingConfig, LimitConfig or OwnLoop
         How it was trained.
     history : tuple of HistoryPoint
         In the order of the steps; the last point describes the network as it is.
@@ -58,7 +60,7 @@ class Result(Generic[Config, Point]):
         Wall time, without that before a resumption.
     """
 
-    network: Network
+    network: Any  # a Network, but by `train_to_limit` any module
     config: Config
     history: tuple[Point, ...]
     ending: Ending
@@ -108,7 +110,7 @@ class Result(Generic[Config, Point]):
 AnyResult = TypeVar("AnyResult", bound=Result[Any, Any])
 
 
-class Run(Protocol[Config, Point]):
+class Run(Protocol[Planned, Point]):
     """A training as the loop sees it. Its state is whole whenever Ctrl-C may come.
 
     Attributes
@@ -119,8 +121,8 @@ class Run(Protocol[Config, Point]):
         The points so far.
     """
 
-    network: Network
-    config: Config
+    network: Any
+    config: Planned
     history: list[Point]
 
     @property
@@ -142,7 +144,7 @@ class Run(Protocol[Config, Point]):
 
 
 def drive(
-    run: Run[Config, Point],
+    run: Run[Planned, Point],
     result: type[AnyResult],
     *,
     on_point: Callable[[Point], None] | None,

@@ -577,3 +577,38 @@ def test_short_help(command: list[str], tmp_path: Path) -> None:
     assert short.status == 0
     assert short.out == long.out
     assert "Usage" in short.out
+
+
+@pytest.mark.slow
+def test_compare_ten_classes(tmp_path: Path) -> None:
+    """The whole way: train, solve, report, certify, and report again."""
+    options = ["--classes", "all", "--train-size", "120", "--units", "3", "--steps", "60"]
+    models = ["--models", "gd-gln,svm-gln,gd-relu,svm-linear", "--learning-rate", "0.2"]
+    result = run_json("compare", *options, *models, folder=tmp_path)
+    rows = {row["model"]: row for row in result["models"]}
+    assert list(rows) == ["gd-gln", "svm-gln", "gd-relu", "svm-linear"]
+    assert all(0 <= row["error"] < 0.6 for row in rows.values())
+    assert result["setting"]["classes"] == ["all"]
+    assert rows["svm-gln"]["units"] == 10 * 3
+    assert rows["svm-gln"]["gap"] <= 1e-6
+    folder = tmp_path / "implicit-bias-report"
+    confusion = pd.read_csv(folder / "confusion.csv")
+    assert len(confusion) == 4 * 10 * 10
+    svm = confusion[confusion["model"] == "svm-gln"]
+    right = svm.loc[svm["class"] == svm["predicted"], "samples"].sum()
+    assert 1 - right / svm["samples"].sum() == pytest.approx(rows["svm-gln"]["error"])
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Which classes are confused" in page
+    assert "class +1" not in page
+    network = run_json("certify", str(folder / "models" / "gd-gln.safetensors"), folder=tmp_path)
+    assert network["lower"] == pytest.approx(rows["svm-gln"]["optimum"], rel=1e-5)
+    assert network["samples"] == 120
+    again = run_json("report", "implicit-bias-report", folder=tmp_path)
+    assert again["models"] == result["models"]
+
+
+def test_classes_stand_instead_of_two_sides(tmp_path: Path) -> None:
+    both = run_here("fit", "svm-linear", "--classes", "1,2", "--positive", "3", folder=tmp_path)
+    assert both.status == 2
+    published = ["--dataset", "mnist", "--protocol", "lippl2022", "--classes", "all"]
+    assert run_here("fit", "svm-linear", *published, folder=tmp_path).status == 2

@@ -198,3 +198,19 @@ def test_garments_by_name() -> None:
 def test_contradictory_choices_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"data|--data"):
         RunConfig(**options)
+
+
+def test_many_classes_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "beasts.csv"
+    file.write_text("legs,kind\n6,bee\n4,cow\n2,owl\n4,Cat\n6,bee\n")
+    beasts = load_own(file, "kind", classes=["all"])
+    assert beasts.class_names == ("Cat", "bee", "cow", "owl")
+    assert beasts.y.tolist() == [1, 2, 3, 0, 1]
+    some = load_own(file, "kind", classes=["owl", "cat", "bee"])
+    assert some.class_names == ("Cat", "bee", "owl")
+    assert some.y.tolist() == [1, 2, 0, 1]
+    assert some.X[:, 0].tolist() == [6, 2, 4, 6]
+    with pytest.raises(ValueError, match="classes"):
+        load_own(file, "kind", classes=["bee"])
+    with pytest.raises(ValueError, match="apart"):
+        load_own(file, "kind", classes=["all"], positive=["bee"])

@@ -660,3 +660,49 @@ def test_tables_sort(plane: Report, tmp_path: Path) -> None:
     assert [errors[name] for name in up] == sorted(errors.values())
     assert [errors[name] for name in down] == sorted(errors.values(), reverse=True)
     assert (first, second) == ("ascending", "descending")
+
+
+# --- many classes ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = np.column_stack([2.0 * rng.normal(size=(3, 2))[y] + 0.3 * rng.normal(size=(60, 2)), y >= 0])
+    models = {
+        "GD-GLN": GLNClassifier(3, random_state=0, steps=60, learning_rate=0.3),
+        "SVM-GLN": GLNSVC(3, fit_intercept=False, random_state=0),
+        "live": ReLUClassifier(4, random_state=0, steps=60, shared=True),
+    }
+    data = Dataset("three", X, y, ("ant", ATTACK, "cow"))
+    return fit_and_write(tmp_path_factory.mktemp("classes"), models, split(data, 40))
+
+
+@pytest.mark.slow
+def test_classes_have_confusion_and_regions(classes: Report) -> None:
+    figures = {path.stem for path in (classes.path.parent / "figures").glob("*.png")}
+    assert {f"confusion-{i}" for i in (1, 2, 3)} <= figures
+    assert {f"regions-{i}" for i in (1, 2, 3)} <= figures
+    assert not any(name.startswith("contexts") for name in figures)
+    frame = pd.read_csv(classes.path.parent / "confusion.csv")
+    counts = frame[frame["model"] == "SVM-GLN"]["samples"].to_numpy().reshape(3, 3)
+    np.testing.assert_array_equal(counts, classes.comparison.model("SVM-GLN").confusion)
+    text = classes.page.text
+    assert "3 classes" in text
+    assert ATTACK in text
+    assert "class +1" not in text
+    assert "lower bound" in text  # of the network whose classes share their units
+
+
+def test_a_comparison_of_many_classes_reports_itself(tmp_path: Path) -> None:
+    X = np.repeat(np.eye(3), 8, axis=0) + 0.01 * np.arange(24)[:, None]
+    names = np.repeat(["ant", "bee", "cow"], 8)
+    models = {"near": KNeighborsClassifier(3).fit(X, names), "svm": GatedSVC().fit(X, names)}
+    page = compare(models, X, names, train=(X, names)).report(tmp_path)
+    assert "cow" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_of_two_classes_has_no_confusion(digits: Report) -> None:
+    assert not (digits.path.parent / "confusion.csv").exists()
+    assert "confused" not in digits.page.text

@@ -40,6 +40,7 @@ OTHER: dict[str, Any] = {
 }
 # Fields that only a file of one's own has.
 OWN = RunConfig(data=__file__, target="a")
+OTHER |= {"classes": (1, 2, 3), "optimizer": "adam"}
 OTHER |= {"data": grid_module.__file__, "target": "b", "standardize": True}
 AXES = {
     "units": [3, 4, 5],

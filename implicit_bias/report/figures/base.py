@@ -98,6 +98,18 @@ class Subject:
         (line,) = ax.plot(x, y, **{**usual, **options})
         line.set_label(short_label(name))
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of ``comparison.classes``."""
+        classes, names = self.comparison.classes, self.train.class_names
+        return names if len(names) == len(classes) else tuple(map(str, classes.tolist()))
+
+    def predicted(self, name: str, X: Array) -> NDArray[np.int64]:
+        """Class that a model gives to each input (n, D), by its place among all classes."""
+        inputs = pd.DataFrame(X, columns=list(self.columns)) if self.columns else X
+        given = np.asarray(self.models[name].predict(inputs))
+        return np.searchsorted(self.comparison.classes, given)
+
     def support(self, name: str) -> NDArray[np.int64]:
         """Support vectors of a model, as indices of the training samples; none for a network."""
         fitted = self.fitted.get(name)

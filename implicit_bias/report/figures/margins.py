@@ -51,7 +51,8 @@ def _margin_histogram(subject: Subject, model: ModelResult, edges: Array, highes
         legend(figure)
     ax.set_ylim(0, highest)  # that of all models of the program
     ax.set_title(short_label(model.name))
-    ax.set(xlabel="y f(x) / norm", ylabel="training samples")
+    margins = "smallest margin of a sample / norm" if subject.train.classes else "y f(x) / norm"
+    ax.set(xlabel=margins, ylabel="training samples")
     ax.locator_params(axis="x", nbins=6)
     return figure
 
