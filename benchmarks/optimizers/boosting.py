@@ -62,7 +62,7 @@ def stumps(X: Array) -> Array:
 
 @cache
 def _posed(samples: int) -> tuple[Array, Array, Certificate]:
-    """Inputs, labels, and the certified smallest l1 norm of a combination of stumps."""
+    """Return inputs, labels, and the certified smallest l1 norm of a combination of stumps."""
     X, labels = load_breast_cancer(return_X_y=True)
     X, y = X[:samples], 2.0 * labels[:samples] - 1.0
     return X, y, solve(max_margin(stumps(X), y, "l1")).certificate

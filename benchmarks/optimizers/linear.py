@@ -257,11 +257,11 @@ EXPERIMENT = Experiment(
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="An optimizer is judged on the sets that it separates within these steps. Its claim stands "
-    "if on each its margin in its own norm reaches 99 % of the maximum, still rises, and is larger "
-    "than that of any optimizer of another norm; in part if on some it rises and is the largest; "
-    "where it separates none, it is too early to say. All together stand if each does, and in part "
-    "if none falls. The rule was written before the table.",
+    rule="An optimizer is judged on the sets that it separates within these steps. Its claim "
+    "stands if on each its margin in its own norm reaches 99 % of the maximum, still rises, and is "
+    "larger than that of any optimizer of another norm; in part if on some it rises and is the "
+    "largest; where it separates none, it is too early to say. All together stand if each does, "
+    "and in part if none falls. The rule was written before the table.",
     verdict=verdict,
     tabulate=tabulate,
     alt="Above: a heat map of optimizers by norms for each data set, shares of the certified "
@@ -270,5 +270,3 @@ EXPERIMENT = Experiment(
     notes="Adam's steps of 0.001 / sqrt(t) add up to 0.2 after 10,000 steps: a margin of a few "
     "units at most, so that its loss is far from small, and what is seen is not its limit.",
 )
-
-

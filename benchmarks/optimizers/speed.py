@@ -138,7 +138,7 @@ def settings(sizes: Sizes) -> tuple[str, ...]:
 
 
 def posed(sizes: Sizes) -> tuple[Array, Array, Array]:
-    """Inputs (N, D), labels (N,), and y x over the largest ||x||."""
+    """Return inputs (N, D), labels (N,), and y x over the largest ||x||."""
     part = split(load_mnist(), sizes.samples, 1).train
     signed = part.y[:, None] * part.X
     return part.X, part.y, signed / np.linalg.norm(part.X, axis=1).max()
@@ -230,7 +230,7 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
-    """Ends of all methods, with fitted and predicted rates."""
+    """Show the ends of all methods, with fitted and predicted rates."""
     last = at_end(frame)
     return pd.DataFrame(
         {

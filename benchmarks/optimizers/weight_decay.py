@@ -163,7 +163,7 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
-    """Ends of all runs."""
+    """Show the ends of all runs."""
     last = at_end(frame)
     return pd.DataFrame(
         {
@@ -195,8 +195,8 @@ EXPERIMENT = Experiment(
     "if it converges with steps that sum to infinity.",
     how=f"Cross-entropy on {DATA}, all samples, from zero; epsilon 1e-8; step 0.1 / sqrt(t). The "
     "smallest loss in the box is by L-BFGS-B. Controls: Adam and gradient descent with the same "
-    "decay as a penalty. A first table, with steps that fell linearly to 0 and so had a finite sum, "
-    "had not converged and was replaced.",
+    "decay as a penalty. A first table, with steps that fell linearly to 0 and so had a finite "
+    "sum, had not converged and was replaced.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),

@@ -14,7 +14,6 @@ from benchmarks.infinite_width import (
     escape,
     live_and_frozen,
     pictures,
-
 )
 from benchmarks.infinite_width.clusters import CACHED_ENTRIES, Trained, clusters, train
 from implicit_bias import MarginProblem, solve
