@@ -14,6 +14,7 @@ from implicit_bias import _deprecated, _lazy
 if TYPE_CHECKING:
     from implicit_bias.certificate import Certificate, Status, certify
     from implicit_bias.comparison import Comparison, compare
+    from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, diagnose
     from implicit_bias.estimators import (
         GLNSVC,
         GaLUClassifier,
@@ -41,6 +42,7 @@ ESTIMATORS = (
 HOMES = {
     "certificate": ("Certificate", "Status", "certify"),
     "comparison": ("Comparison", "compare"),
+    "diagnosis": ("Diagnosis", "DiagnosisWarning", "diagnose"),
     "estimators": ESTIMATORS,
     "problem": ("MarginProblem", "max_margin"),
     "run_certificate": ("certify_run",),

@@ -38,3 +38,69 @@ class SolverOptions(NamedTuple):
 
 
 DEFAULTS = SolverOptions()
+
+
+class OptimizerLimit(NamedTuple):
+    """Where full batches of an optimizer take homogeneous models on separable data.
+
+    Attributes
+    ----------
+    norm : str
+        The norm whose margin it maximises in a linear model, and whose KKT points it goes to in a
+        homogeneous network; names are those of `parameter_norms.PARAMETER_NORMS`.
+    condition : str
+        What that takes, or what else is known.
+    sources : str
+        Who shows it.
+    """
+
+    norm: str
+    condition: str
+    sources: str
+
+
+OptimizerName: TypeAlias = Literal["sgd", "sign", "adam", "adamw", "muon"]
+OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
+    "sgd": OptimizerLimit(
+        "l2",
+        "",
+        "Soudry et al. 2018 (linear); Lyu and Li 2020 (homogeneous networks)",
+    ),
+    "sign": OptimizerLimit(
+        "linf",
+        "full batches, or momentum",
+        "Gunasekar et al. 2018, Fan, Schmidt and Thrampoulidis 2025 (linear); Tsilivis et al. 2024 "
+        "(homogeneous networks); Baek, Song and Yun 2025 (single samples with momentum)",
+    ),
+    "adam": OptimizerLimit(
+        "linf",
+        "full batches, no epsilon; with single samples it can go to l2 or elsewhere",
+        "Zhang, Zou and Cao 2024 (linear); Gronich and Vardi 2026 (homogeneous networks); Baek, "
+        "Song and Yun 2025 (single samples)",
+    ),
+    "adamw": OptimizerLimit(
+        "linf",
+        "its decay keeps the largest entry at most 1 / weight decay: it minimises the loss there",
+        "Xie and Li 2024",
+    ),
+    "muon": OptimizerLimit(
+        "spectral",
+        "of each weight matrix, the largest of them; no weight decay",
+        "Fan, Schmidt and Thrampoulidis 2025 (linear); Gronich and Vardi 2026 (homogeneous "
+        "networks); Chen, Li and Liu 2025 (with decay: constrained in that norm)",
+    ),
+}
+OPTIMIZER_NAMES: tuple[OptimizerName, ...] = get_args(OptimizerName)
+
+
+def limit_words(optimizer: OptimizerName) -> str:
+    """Say where an optimizer goes in the limit.
+
+    Examples
+    --------
+    >>> limit_words("sgd")
+    'maximises the l2 margin in the limit'
+    """
+    limit = OPTIMIZER_LIMITS[optimizer]
+    condition = f" ({limit.condition})" if limit.condition else ""
+    return f"maximises the {limit.norm} margin in the limit{condition}"

@@ -52,27 +52,23 @@ Source: Lippl, Abbott, Chung (2022), theorem 3.1, proposition B.8 and eq. (18); 
 "Gradient descent maximizes the margin of homogeneous neural networks", for approximate KKT points.
 """
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
-import scipy.linalg
-import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import nnls
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vjp, vmap
 
 from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.certificate import Certificate, certify
-from implicit_bias.masked_gram import masked_gram
+from implicit_bias.margin_gradients import MarginGradients, Pairs, double
+from implicit_bias.multipliers import best_multipliers
 from implicit_bias.networks import Network
-from implicit_bias.problem import BLOCK, MarginProblem
+from implicit_bias.parameter_norms import as_parameter_norm
+from implicit_bias.problem import MarginProblem
 from implicit_bias.storage.strict_json import attributes
 from implicit_bias.validation import Array, as_labels
 from implicit_bias.wording import percent
@@ -81,18 +77,22 @@ from implicit_bias.wording import percent
 ACTIVE_SHARE = 0.01
 # Largest share by which a homogeneous module may miss c^L, by rounding.
 HOMOGENEITY_TOLERANCE = 1e-6
-# Entries of a block of per-sample gradients (512 MiB); at most a few blocks exist at a time.
-GRADIENT_BLOCK = 2**26
 # Samples up to which the multipliers of one of this package's networks take a second or two.
 FEW_SAMPLES = 2000
-# Samples that enter the least squares at a time, those of the smallest margins first.
-WORKING_SET = 1000
-# Share by which a sample outside the working set may miss its constraint.
-CONSTRAINT_TOLERANCE = 1e-9
 
 
 class HomogeneityError(ValueError):
-    """A module that is not homogeneous in its parameters; the message has the deviation."""
+    """A module that is not homogeneous in its parameters; the message has the deviation.
+
+    Attributes
+    ----------
+    deviation : str
+        What was measured, without advice.
+    """
+
+    def __init__(self, deviation: str, advice: str = "") -> None:
+        super().__init__(f"{deviation}: {advice}" if advice else deviation)
+        self.deviation = deviation
 
 
 class SeparationError(ValueError):
@@ -264,8 +264,8 @@ def stationarity(
     if not isinstance(inputs, tuple) or not inputs:
         raise ValueError("inputs must be a tuple of the module's arguments: pass (X,), not X")
     y = as_labels(labels, len(inputs[0]))
-    margins_of = _Margins(module, inputs, y)
-    margins = margins_of(margins_of.theta)
+    margins_of = MarginGradients(module, inputs, Pairs(y, None))
+    margins = margins_of.margins(margins_of.theta)
     if not np.isfinite(margins).all():
         raise ValueError(
             "the module's outputs contain NaN or infinity: are its inputs finite, and did its "
@@ -276,7 +276,7 @@ def stationarity(
             "all outputs are 0, so no scaling of the network has margin 1, and training may not "
             "help: start from other weights"
         )
-    degree = _homogeneity(margins_of, degree)  # of any weights, separating or not
+    degree = measured_degree(margins_of, degree)  # of any weights, separating or not
     min_margin = float(margins.min())
     if min_margin <= 0:
         raise SeparationError(
@@ -286,15 +286,15 @@ def stationarity(
         )
     theta = margins_of.theta * min_margin ** (-1.0 / degree)
     norm = float(theta.norm())
-    multipliers, combination = _multipliers(margins_of, theta, degree)
+    best = best_multipliers(margins_of, theta, degree, as_parameter_norm("l2"))
     return Stationarity(
         degree=degree,
         min_margin=min_margin,
         normalised_margin=norm**-degree,
         norm=norm,
         margins=margins / min_margin,
-        multipliers=multipliers,
-        epsilon=float((theta - combination).norm()),
+        multipliers=best.weights,
+        epsilon=float((theta - best.combination).norm()),
     )
 
 
@@ -393,9 +393,9 @@ def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
         Of one hidden layer after the other; their product is the units' norm.
     """
     for layer, following in pairwise([*network.hidden_weights, network.readout]):
-        outward = _double(following).norm(dim=0).cpu().numpy()
+        outward = double(following).norm(dim=0).cpu().numpy()
         # Row-major: the C weight vectors of a unit lie together.
-        yield _double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy(), outward
+        yield double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy(), outward
 
 
 def balance(network: Network) -> float:
@@ -422,143 +422,18 @@ def active_units(norms: Array) -> NDArray[np.bool_]:
 __getattr__ = renamed(__name__, live_units="active_units")
 
 
-class _Margins:
-    """Margins q(theta), shape (N,), of a module as a function of its parameters, in float64.
-
-    theta is the vector of the parameters that require a gradient, shape (P,).
-    """
-
-    def __init__(self, module: nn.Module, given: tuple[Tensor | Array, ...], y: Array) -> None:
-        inputs = tuple(
-            array if isinstance(array, Tensor) else torch.tensor(array) for array in given
-        )
-        if any(len(tensor) != len(y) for tensor in inputs):
-            raise ValueError(
-                f"each input must have the {len(y)} samples as its first axis, got shapes "
-                f"{[tuple(tensor.shape) for tensor in inputs]}: pass the module's arguments as a "
-                "tuple of tensors"
-            )
-        parameters = {k: _double(p) for k, p in module.named_parameters() if p.requires_grad}
-        if not parameters:
-            raise ValueError("the module has no parameter that requires a gradient")
-        fixed = {k: p for k, p in module.named_parameters() if not p.requires_grad}
-        self.module = module
-        self.constants = {k: _double(t) for k, t in [*fixed.items(), *module.named_buffers()]}
-        self.shapes = {k: p.shape for k, p in parameters.items()}
-        self.theta = torch.cat([p.reshape(-1) for p in parameters.values()])
-        self.inputs = tuple(_double(tensor) for tensor in inputs)
-        self.labels = torch.tensor(y, device=self.theta.device)
-
-    def __call__(self, theta: Tensor) -> Array:
-        """Margins (N,) of all samples."""
-        with torch.no_grad():
-            parts = [self._batch(rows, theta) for rows in self._batches()]
-        return torch.cat(parts).cpu().numpy()
-
-    def gram(self, theta: Tensor, samples: NDArray[np.int64]) -> Array:
-        """J J' (n, n) of some samples."""
-        if isinstance(self.module, Network):
-            return self._masked_gram(self.module, theta, torch.tensor(samples, device=theta.device))
-        return self._gram_by_blocks(theta, samples)
-
-    def _masked_gram(self, network: Network, theta: Tensor, samples: Tensor) -> Array:
-        """Sum over the weight matrices of Gram matrices with a mask: no row of J is formed."""
-        exact = copy.deepcopy(network).double()
-        exact.load_state_dict(self._as_parameters(theta), strict=False)
-        factors = exact.gradient_factors(*(tensor[samples] for tensor in self.inputs))
-        matrices = (*exact.hidden_weights, exact.readout)
-        y = self.labels[samples]
-        gram = torch.zeros(len(samples), len(samples), dtype=theta.dtype, device=theta.device)
-        for weights, (slopes, previous) in zip(matrices, factors, strict=True):
-            if weights.requires_grad:
-                gram += masked_gram(y[:, None] * slopes, previous)
-        return gram.cpu().numpy()
-
-    def _gram_by_blocks(self, theta: Tensor, samples: NDArray[np.int64]) -> Array:
-        """J J' (n, n) from rows of J, a block of them at a time."""
-        size = max(1, GRADIENT_BLOCK // len(theta))
-        blocks = torch.split(torch.tensor(samples, device=theta.device), size)
-        gram = np.empty((len(samples), len(samples)))
-        for i, rows in enumerate(blocks):
-            first = self._gradients(theta, rows)
-            for j, columns in enumerate(blocks[: i + 1]):
-                second = first if i == j else self._gradients(theta, columns)
-                here = np.s_[i * size : (i + 1) * size, j * size : (j + 1) * size]
-                gram[here] = (first @ second.T).cpu()
-                gram.T[here] = gram[here]
-        return gram
-
-    def combine(self, theta: Tensor, multipliers: Array) -> Tensor:
-        """J' lambda, shape (P,), without J."""
-        weights = torch.tensor(multipliers, device=theta.device)
-        parts = (self._transpose(rows, theta)(weights[rows])[0] for rows in self._batches())
-        return sum(parts, start=torch.zeros_like(theta))
-
-    def slopes(self, theta: Tensor, direction: Tensor) -> Array:
-        """J v, shape (N,), of a direction v (P,), without J: the transpose of the transpose."""
-        zeros = torch.zeros_like(self.labels)
-        slopes = [
-            vjp(self._transpose(rows, theta), zeros[rows])[1]((direction,))[0]
-            for rows in self._batches()
-        ]
-        return torch.cat(slopes).cpu().numpy()
-
-    def _transpose(self, rows: slice, theta: Tensor) -> Callable[[Tensor], tuple[Tensor]]:
-        """J' of some samples, as a function of their multipliers (n,)."""
-        transpose: Callable[[Tensor], tuple[Tensor]] = vjp(partial(self._batch, rows), theta)[1]
-        return transpose
-
-    def _gradients(self, theta: Tensor, samples: Tensor) -> Tensor:
-        """Rows of J, shape (n, P)."""
-
-        def margin(point: Tensor, label: Tensor, *sample: Tensor) -> Tensor:
-            return label * self._outputs(point, tuple(tensor[None] for tensor in sample))[0]
-
-        arguments = (self.labels[samples], *(tensor[samples] for tensor in self.inputs))
-        over_samples = (None, *(0 for _ in arguments))
-        return vmap(grad(margin), in_dims=over_samples)(theta, *arguments).detach()
-
-    def _batch(self, rows: slice, theta: Tensor) -> Tensor:
-        """Margins (n,) of some samples."""
-        inputs = tuple(tensor[rows] for tensor in self.inputs)
-        return self.labels[rows] * self._outputs(theta, inputs)
-
-    def _outputs(self, theta: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-        parameters = self._as_parameters(theta)
-        outputs = functional_call(self.module, {**self.constants, **parameters}, inputs)
-        if outputs.numel() != len(inputs[0]):
-            raise ValueError(
-                f"the module must have one output a sample, got shape {tuple(outputs.shape)} for "
-                f"{len(inputs[0])} samples"
-            )
-        return outputs.reshape(-1)
-
-    def _as_parameters(self, theta: Tensor) -> Mapping[str, Tensor]:
-        parts = torch.split(theta, [shape.numel() for shape in self.shapes.values()])
-        return {k: part.reshape(self.shapes[k]) for k, part in zip(self.shapes, parts, strict=True)}
-
-    def _batches(self) -> Iterator[slice]:
-        for start in range(0, len(self.labels), BLOCK):
-            yield slice(start, start + BLOCK)
-
-
-def _double(tensor: Tensor) -> Tensor:
-    """Floating point as float64; indices and masks as they are."""
-    return tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
-
-
-def _homogeneity(margins_of: _Margins, degree: float | None) -> float:
+def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:
     """Degree L of margins that are not all 0, measured between theta / 2 and 2 theta, or as given.
 
     Not the margins alone must scale, by c^L, but also the gradients, by c^(L-1): a bias unit that
     is still 0 shows in nothing else. Powers of 2 scale homogeneous arithmetic without rounding.
     """
     # Gradients of one random combination of the margins, in which nothing cancels by symmetry.
-    weights = np.random.default_rng(0).random(len(margins_of.labels))
+    weights = np.random.default_rng(0).random(len(margins_of.pairs))
 
     def at(scale: float) -> tuple[Array, Array]:
         theta = scale * margins_of.theta
-        return margins_of(theta), margins_of.combine(theta, weights).cpu().numpy()
+        return margins_of.margins(theta), margins_of.combine(theta, weights).cpu().numpy()
 
     original, scaled = at(1.0), {scale: at(scale) for scale in (2.0, 0.5)}
     with np.errstate(all="ignore"):  # no degree fits where outputs vanish or overflow
@@ -577,8 +452,9 @@ def _homogeneity(margins_of: _Margins, degree: float | None) -> float:
         raise HomogeneityError(
             f"the module is not homogeneous of degree {L:.4g} in its parameters: scaled by 2 and "
             f"by 1/2, its outputs or gradients miss that by up to {percent(deviation, space=' ')} "
-            f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g}): leave out "
-            "biases after the first layer (readout_bias=False) and activations that do not scale"
+            f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g})",
+            "leave out biases after the first layer (readout_bias=False) and activations that do "
+            "not scale",
         )
     return L
 
@@ -586,39 +462,3 @@ def _homogeneity(margins_of: _Margins, degree: float | None) -> float:
 def _deviation(found: Array, expected: Array) -> float:
     """Largest difference, relative to the largest value."""
     return float(np.abs(found - expected).max() / np.abs(expected).max())
-
-
-def _multipliers(margins_of: _Margins, theta: Tensor, degree: float) -> tuple[Array, Tensor]:
-    """Find the best lambda (N,), and return it with J' lambda (P,).
-
-    Least squares on a working set of samples, to which those join whose constraint J w >= L the
-    solution w = J' lambda of the others breaks, until none does.
-    """
-    margins = margins_of(theta)
-    samples = np.argsort(margins, kind="stable")[:WORKING_SET]
-    while True:
-        multipliers = np.zeros(len(margins))
-        multipliers[samples] = _dual(margins_of.gram(theta, samples), degree)
-        combination = margins_of.combine(theta, multipliers)
-        slopes = margins_of.slopes(theta, combination)
-        slopes[samples] = np.inf
-        worst = np.argsort(slopes, kind="stable")[:WORKING_SET]
-        broken = worst[slopes[worst] < degree * (1.0 - CONSTRAINT_TOLERANCE)]
-        if len(broken) == 0:
-            return multipliers, combination
-        samples = np.concatenate([samples, broken])
-
-
-def _dual(gram: Array, degree: float) -> Array:
-    """Minimise 1/2 lambda' G lambda - L sum(lambda) over lambda >= 0, for G = J J' (n, n).
-
-    Up to scale that is  min ||R' a||^2 + s^2 (sum(a) - 1)^2  over a >= 0, G = R R', s > 0:  a
-    least-squares problem, which unlike its original needs no G of full rank.
-    """
-    values, vectors = scipy.linalg.eigh(gram)
-    kept = values > np.finfo(np.float64).eps * len(gram) * values[-1]
-    root = vectors[:, kept] * np.sqrt(values[kept])
-    s = math.sqrt(np.trace(gram) / len(gram))
-    target = np.append(np.zeros(root.shape[1]), s)
-    a, _ = nnls(np.vstack([root.T, np.full(len(gram), s)]), target, maxiter=30 * len(gram))
-    return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from cases import ROUNDING, SOLVE_TOL, cloud
-from implicit_bias import GLNClassifier
+from implicit_bias import GLNClassifier, margin_gradients, multipliers
 from implicit_bias import stationarity as tested
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
@@ -426,9 +426,9 @@ def test_blocks_and_working_sets_change_nothing(name: str, monkeypatch: pytest.M
     module, inputs, y = generic(MODULES[name][1])
     whole = stationarity(module, inputs, y)
     parameters = sum(p.numel() for p in module.parameters() if p.requires_grad)
-    monkeypatch.setattr(tested, "GRADIENT_BLOCK", 4 * parameters)
-    monkeypatch.setattr(tested, "BLOCK", 7)
-    monkeypatch.setattr(tested, "WORKING_SET", 5)
+    monkeypatch.setattr(margin_gradients, "GRADIENT_BLOCK", 4 * parameters)
+    monkeypatch.setattr(margin_gradients, "BLOCK", 7)
+    monkeypatch.setattr(multipliers, "WORKING_SET", 5)
     parts = stationarity(module, inputs, y)
     np.testing.assert_allclose(parts.multipliers, whole.multipliers, atol=1e-7)
     assert parts.gap == pytest.approx(whole.gap, rel=1e-7)

@@ -50,8 +50,8 @@ def train(
     """Train one network by gradient descent and save it.
 
     Towards infinite time it is trained in float64, without a bias, by accelerated full-batch
-    descent on the log of the loss. --steps, --batch-size, --learning-rate and --momentum do not
-    count then, and pictures of the way are written beside the model.
+    descent on the log of the loss. --steps, --batch-size, --learning-rate, --momentum and
+    --optimizer do not count then, and pictures of the way are written beside the model.
     """
     check_model(model, NETWORK_NAMES, "fit")
     config = replace(config, models=(model,))

@@ -22,6 +22,7 @@ from implicit_bias.estimators.base import (
     drawn_or_given,
 )
 from implicit_bias.gating import Gating, HyperplaneContexts, Threshold
+from implicit_bias.options import OptimizerName
 from implicit_bias.storage.strict_json import attributes
 from implicit_bias.training.configuration import LossName, TrainingConfig
 from implicit_bias.validation import Array, as_device, check_choice
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from implicit_bias.training.limit import LimitResult
     from implicit_bias.training.losses import MarginLoss
     from implicit_bias.training.minibatch import TrainingResult
+    from implicit_bias.training.optimizers import OptimizerFactory
 
     Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
 
@@ -49,7 +51,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
 
     Parameters
     ----------
-    steps, batch_size, learning_rate, momentum, loss
+    steps, batch_size, learning_rate, momentum, optimizer, loss
         See `TrainingConfig`.
     checkpoints : tuple of int
         Steps at which to keep a copy of the network, in ``checkpoints_``.
@@ -76,6 +78,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
     batch_size: int | None = TrainingConfig.batch_size
     learning_rate: float = TrainingConfig.learning_rate
     momentum: float = TrainingConfig.momentum
+    optimizer: OptimizerName | OptimizerFactory = "sgd"
     loss: LossName | MarginLoss = TrainingConfig.loss
     checkpoints: tuple[int, ...] = ()
     dtype: Literal["float32", "float64"] = "float64"
@@ -107,7 +110,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
         from implicit_bias.training.minibatch import train
 
         X, signs, network, seed = self._prepare(X, y)
-        shared = ("steps", "batch_size", "learning_rate", "momentum", "loss", "rule")
+        shared = ("steps", "batch_size", "learning_rate", "momentum", "optimizer", "loss", "rule")
         config = TrainingConfig(seed=seed, **attributes(self, *shared))
         if not all(0 <= step <= self.steps for step in self.checkpoints):
             raise ValueError(
@@ -222,7 +225,7 @@ class GLNClassifier(NetworkClassifier):
         Give the readout a bias, as the published protocol does; it breaks homogeneity.
     contexts : HyperplaneContexts, optional
         Contexts of one hidden layer to use instead of drawing any.
-    steps, batch_size, learning_rate, momentum, loss
+    steps, batch_size, learning_rate, momentum, optimizer, loss
         See `TrainingConfig`.
     checkpoints, dtype, device, random_state, progress
         See `NetworkClassifier`.
@@ -259,7 +262,7 @@ class ReLUClassifier(NetworkClassifier):
     ----------
     n_units : int or sequence of int
         Hidden units; a sequence has one entry a hidden layer.
-    steps, batch_size, learning_rate, momentum, loss
+    steps, batch_size, learning_rate, momentum, optimizer, loss
         See `TrainingConfig`.
     checkpoints, dtype, device, random_state, progress
         See `NetworkClassifier`.

@@ -16,6 +16,7 @@ import torch
 
 from implicit_bias.comparison import Comparison
 from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.options import limit_words
 from implicit_bias.report.page import write_report
 from implicit_bias.report.words import names_of
 from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
@@ -113,6 +114,7 @@ def write_comparison(
         "C": f"{config.C:g}",
         "training": f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "
         f"{config.learning_rate:g}, momentum {config.momentum:g}",
+        "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",
         "seeds": f"{config.seed} (models), {config.split_seed} (split)",
         "tolerance": f"{config.tol:g} ({config.solver})",
         "versions": f"torch {torch.__version__}, numpy {np.__version__}",

@@ -37,9 +37,12 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hi
 from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.options import (
     DATASET_NAMES,
+    OPTIMIZER_LIMITS,
+    OPTIMIZER_NAMES,
     SOLVER_NAMES,
     TOLERANCE,
     OnFailure,
+    OptimizerName,
     SolverOptions,
     ThresholdRule,
 )
@@ -56,7 +59,9 @@ MODEL_NAMES = (
 # Defaults of a protocol where they are not those of the fields.
 PROTOCOL_DEFAULTS: Mapping[str, Mapping[str, float]] = {"lippl2022": {"momentum": 0.0}}
 # Hyperparameters whose defaults are those of the released experiments.
-RELEASED_TRAINING = ("steps", "batch_size", "learning_rate")
+RELEASED_TRAINING = ("steps", "batch_size", "learning_rate", "optimizer")
+# "sgd goes to l2, sign to linf, ..."
+LIMIT_NORMS = ", ".join(f"{name} goes to {limit.norm}" for name, limit in OPTIMIZER_LIMITS.items())
 
 
 def option(
@@ -155,6 +160,12 @@ class RunConfig:
     momentum: float = option(
         0.9, "Training", "Momentum of gradient descent (by the protocol lippl2022: 0)"
     )
+    optimizer: OptimizerName = option(
+        "sgd",
+        "Training",
+        f"Optimizer; on separable data with full batches {LIMIT_NORMS}",
+        choices=OPTIMIZER_NAMES,
+    )
     solver: str = option("auto", "Solver", "Solver of the SVMs", choices=SOLVER_NAMES)
     tol: float = option(TOLERANCE, "Solver", "Relative gap between the certified bounds")
     device: str = option("cpu", "Solver", "Where torch computes, such as cpu, cuda or cuda:1")
@@ -175,7 +186,11 @@ class RunConfig:
 
         Tolerances(gap=self.tol)
         TrainingConfig(
-            batch_size=self.batch_size, learning_rate=self.learning_rate, momentum=self.momentum
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            optimizer=self.optimizer,
+            rule="local" if "local-gln" in self.models else "gradient",
         )
 
     @property

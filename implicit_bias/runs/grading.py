@@ -153,7 +153,8 @@ def _grade_network(
         {"unit": h, "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
         for h in found.dead.tolist()
     ]
-    return Grade(values, tuple(_notes(network, found, model.training_.local)))
+    notes = _notes(network, found, model.training_.local, model.training_.config.limit_norm)
+    return Grade(values, tuple(notes))
 
 
 def _grade_deep(network: Network, samples: Dataset) -> Grade:
@@ -167,9 +168,19 @@ def _grade_deep(network: Network, samples: Dataset) -> Grade:
     return Grade({"min_margin": found.min_margin, **facts, **found.measures()}, (note,))
 
 
-def _notes(network: Network, found: NetworkCertificate, local: bool) -> Iterator[str]:
-    """Say in words what the bounds of a network mean, whose units may each learn by itself."""
+def _notes(
+    network: Network, found: NetworkCertificate, local: bool, limit_norm: str
+) -> Iterator[str]:
+    """Say in words what the bounds of a network mean, whose units may each learn by itself.
+
+    ``limit_norm`` is the norm of its optimizer's limit, "" where it is not known.
+    """
     gap = found.certificate.gap
+    if limit_norm not in ("", "l2"):
+        yield (
+            "The bounds are those of gradient descent's geometry; the optimizer goes to the "
+            f"{limit_norm} margin instead."
+        )
     if not network.homogeneous:
         yield "The readout's bias is left out of the bounds, margins and norm."
     if found.obstacle:
@@ -177,7 +188,9 @@ def _notes(network: Network, found: NetworkCertificate, local: bool) -> Iterator
         yield f"The network has no {lacking}multipliers: {found.obstacle}."
     if 0 < gap < math.inf:
         goal = "the limit" if network.fixed_gates else "the limit that it has if its gates stay"
-        if local:
+        if limit_norm not in ("", "l2"):
+            goal = "the optimum of gradient descent's geometry, which is not its own"
+        elif local:
             goal = "the optimum; its units learned one by one, so that need not be its limit"
         yield f"The network is within {percent(gap, 2, space=' ')} of {goal}."
     reaching = [h for h in found.dead if found.dual_norms[h] > 1.0 + REACH]

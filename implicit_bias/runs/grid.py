@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 CELL_FORMAT = 1
 # What does not change a cell's results, but for rounding.
 WITHOUT_EFFECT = ("device",)
+# Fields that came later, which leave a key as it was where they have their default.
+ADDED_FIELDS = ("optimizer",)
 KEY_LENGTH = 20
 # More is a mistake, or an attack: each cell takes seconds, and aliases in a YAML file can stand
 # for any number of values.
@@ -53,6 +55,7 @@ MOST_CELLS = 100_000
 MOST_NODES = 100_000
 
 _FIELDS = tuple(field.name for field in fields(RunConfig))
+_DEFAULTS = {field.name: field.default for field in fields(RunConfig)}
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,11 @@ def cell_key(config: RunConfig) -> str:
     """Hash what the results of a cell depend on."""
     typed = {name: _typed(name, value) for name, value in vars(config).items()}
     metadata = RunConfig(**typed).metadata() | {"models": sorted(config.models)}
-    relevant = {name: value for name, value in metadata.items() if name not in WITHOUT_EFFECT}
+    relevant = {
+        name: value
+        for name, value in metadata.items()
+        if name not in WITHOUT_EFFECT and not (name in ADDED_FIELDS and value == _DEFAULTS[name])
+    }
     text = json.dumps({"format": CELL_FORMAT, **relevant}, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 

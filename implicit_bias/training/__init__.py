@@ -4,8 +4,12 @@
 file              what
 ================  ==========================================================================
 configuration.py  how to train, by mini-batches or towards the limit; needs no torch
+optimizers.py     torch's optimizers and sign descent by name
 minibatch.py      (mini-batch) gradient descent with momentum, and local learning
-limit.py          full batches on the log of the loss, towards infinite time
+trainee.py        what is trained towards its limit: our networks, or any homogeneous module
+objective.py      the log of the loss of full batches, in chunks, and its gradient
+limit.py          descent on it towards infinite time; checkpoints
+steepest.py       the same in another norm than l2: steepest descent with momentum
 frozen.py         a ReLU network beside a copy whose gates are frozen
 driver.py         the loop of every training, which Ctrl-C ends, its bar, and what results share
 losses.py         exponential-like losses, and the check that a loss is one

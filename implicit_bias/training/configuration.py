@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from implicit_bias._deprecated import moved_classmethod
+from implicit_bias.options import OPTIMIZER_LIMITS, OPTIMIZER_NAMES, OptimizerName
 from implicit_bias.validation import check_choice, check_count, check_number
 
 if TYPE_CHECKING:
+    from implicit_bias.parameter_norms import ParameterNorm
     from implicit_bias.training.losses import MarginLoss
+    from implicit_bias.training.optimizers import OptimizerFactory
 
-LossName: TypeAlias = Literal["logistic", "exponential"]
+# "cross-entropy" is the logistic loss, as it is called where there are many classes.
+LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 Rule: TypeAlias = Literal["gradient", "local"]
+NormName: TypeAlias = Literal["l2", "l1", "linf", "spectral", "nuclear"]
 Method: TypeAlias = Literal["plain", "momentum", "accelerated"]
 
 
@@ -39,9 +44,15 @@ class TrainingConfig:
     decay, decay_at : float
         The step size is multiplied by ``decay`` once, after the share ``decay_at`` of the steps.
     momentum : float
-        Heavy-ball momentum, in [0, 1).
-    loss : {"logistic", "exponential"} or MarginLoss
-        Loss of a margin; the mean over the batch is minimised.
+        Heavy-ball momentum of sgd, sign and muon, in [0, 1); Adam and AdamW keep torch's own.
+    optimizer : {"sgd", "sign", "adam", "adamw", "muon"} or callable
+        What makes a step of the gradient, see `training.optimizers`; each goes to the margin of a
+        norm of its own. A callable makes a torch optimizer of the list of parameters; of its step
+        sizes ``decay`` alone changes anything, and ``learning_rate`` and ``momentum`` do not
+        count.
+    loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
+        Loss of a margin, of many classes that of `margins.soft_margins`; the mean over the batch
+        is minimised. The cross-entropy is the logistic loss.
     rule : {"gradient", "local"}
         What learns from the loss: the network as a whole, or each unit by itself (see
         `training.minibatch`; only networks with fixed gates).
@@ -64,6 +75,7 @@ class TrainingConfig:
     decay: float = 0.25
     decay_at: float = 0.5
     momentum: float = 0.0
+    optimizer: OptimizerName | OptimizerFactory = "sgd"
     loss: LossName | MarginLoss = "logistic"
     rule: Rule = "gradient"
     record: int | tuple[int, ...] = 50
@@ -78,6 +90,13 @@ class TrainingConfig:
         check_number(self.decay_at, "decay_at", "[0, 1]")
         check_number(self.momentum, "momentum", "[0, 1)")
         check_choice(self.rule, "rule", get_args(Rule))
+        if not callable(self.optimizer):
+            check_choice(self.optimizer, "optimizer", OPTIMIZER_NAMES)
+        if self.rule == "local" and self.optimizer == "muon":
+            raise ValueError(
+                "muon's step of one unit depends on the others', so no unit learns by itself: use "
+                "another optimizer, or rule='gradient'"
+            )
         if isinstance(self.record, tuple):
             for step in self.record:
                 check_count(step, "each step to record", 0, self.steps)
@@ -92,7 +111,16 @@ class TrainingConfig:
 
     def step_size(self, step: int) -> float:
         """Step size of the update that follows ``step`` updates."""
-        return self.learning_rate * (self.decay if step >= self.decay_at * self.steps else 1.0)
+        return self.learning_rate * self.decayed(step)
+
+    def decayed(self, step: int) -> float:
+        """Share of the first step size that the update after ``step`` updates has."""
+        return self.decay if step >= self.decay_at * self.steps else 1.0
+
+    @property
+    def limit_norm(self) -> str:
+        """Norm whose margin the optimizer maximises in the limit; "" of a callable."""
+        return "" if callable(self.optimizer) else OPTIMIZER_LIMITS[self.optimizer].norm
 
     def is_recorded(self, step: int) -> bool:
         """Whether the history has a point at this step."""
@@ -121,8 +149,9 @@ class LimitConfig:
         Gradients, at most.
     method : {"plain", "momentum", "accelerated"}
         See `training.limit`.
-    loss : {"exponential", "logistic"} or MarginLoss
-        One of your own is checked numerically to be exponential-like.
+    loss : {"exponential", "logistic", "cross-entropy"} or MarginLoss
+        The cross-entropy is the logistic loss, see `margins.soft_margins`. One of your
+        own is checked numerically to be exponential-like.
     momentum : float
         mu of the momentum method, in [0, 1).
     friction, scale_friction : float
@@ -132,6 +161,13 @@ class LimitConfig:
         on ``steps``.
     checkpoint_every : int
         Steps between two checkpoints.
+    norm : {"l2", "l1", "linf", "spectral", "nuclear"} or ParameterNorm
+        Geometry of the descent, of all trained parameters (`parameter_norms`): what is reached is a
+        KKT point under this norm. In l2 as ``method`` says; in another norm steepest descent, with
+        momentum but for the plain method.
+    chunk : int or None
+        Samples that one forward and backward pass takes at a time, which bounds the memory; None
+        for all. It changes rounding alone.
 
     Raises
     ------
@@ -149,6 +185,8 @@ class LimitConfig:
     scale_friction: float = 15.0
     record: int = 20
     checkpoint_every: int = 1000
+    norm: NormName | ParameterNorm = "l2"
+    chunk: int | None = None
 
     rule: ClassVar[Rule] = "gradient"  # the network learns as a whole
 
@@ -159,10 +197,19 @@ class LimitConfig:
             check_number(getattr(self, name), name, "(0, inf)")
         check_number(self.momentum, "momentum", "[0, 1)")
         check_choice(self.method, "method", get_args(Method))
+        if isinstance(self.norm, str):
+            check_choice(self.norm, "norm", get_args(NormName))
+        if self.chunk is not None:
+            check_count(self.chunk, "chunk")
         if self.loss not in get_args(LossName):
             from implicit_bias.training.losses import as_loss, check_exponential_like
 
             check_exponential_like(as_loss(self.loss))
+
+    @property
+    def limit_norm(self) -> str:
+        """Name of the norm whose margin is maximised in the limit."""
+        return self.norm if isinstance(self.norm, str) else self.norm.name
 
     def is_recorded(self, step: int) -> bool:
         """Whether the history has a point at this step: log-spaced, and step 0."""

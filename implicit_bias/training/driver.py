@@ -27,6 +27,7 @@ class Ending(Enum):
 
     STEPS = "all steps are done"
     REACHED = "the excess asked for is reached"
+    GAP = "the KKT gap asked for is reached"
     STALLED = (
         "no step size lowers the log loss any more: the weights are stationary, or what is left "
         "to gain is below rounding"
@@ -45,8 +46,8 @@ class Result(Generic[Config, Point]):
 
     Attributes
     ----------
-    network : Network
-        The trained network, the one that was given.
+    network : nn.Module
+        The trained network or other module, the one that was given.
     config : TrainingConfig or LimitConfig
         How it was trained.
     history : tuple of HistoryPoint

@@ -49,42 +49,47 @@ overshoot and come back at every other step, and the slow ones would never gathe
 
 A step is one gradient; the forward passes of the backtracking are counted beside it.
 
+In another norm than l2 it is steepest descent, `training.steepest`. What is trained is any module
+that is homogeneous in its parameters (`training.trainee`), for two classes or for many.
+
 Source: Lippl, Abbott, Chung (2022), section 3; Lyu and Li (2020), section 5 and appendix A (step
 sizes that follow the loss); Nesterov (1983); O'Donoghue and Candes (2015) for restarts; Ji, Srebro
 and Telgarsky (2021) for the rate 1/k^2 of the margin of linear predictors.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, asdict, dataclass, field, fields, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, nn
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import excess, norm_at_margin_1
 from implicit_bias.networks import Network
-from implicit_bias.stationarity import balance
+from implicit_bias.parameter_norms import PARAMETER_NORMS, as_parameter_norm
+from implicit_bias.stationarity import HomogeneityError
 from implicit_bias.storage.tensors import FileError, TensorFormat, Tensors
 from implicit_bias.training.configuration import LimitConfig as LimitConfig
 from implicit_bias.training.configuration import Method as Method
 from implicit_bias.training.driver import Ending as Ending
 from implicit_bias.training.driver import Result, drive
-from implicit_bias.training.history import HistoryPoint, Observer
-from implicit_bias.training.losses import as_loss
-from implicit_bias.validation import Array, as_features, as_finite, check_number
+from implicit_bias.training.history import HistoryPoint
+from implicit_bias.training.objective import Objective, State
+from implicit_bias.training.steepest import SteepestDescent
+from implicit_bias.training.trainee import Inputs, Trainee, as_trainee, predicted
+from implicit_bias.validation import Array, as_finite, check_number
 from implicit_bias.wording import percent
 
-Measure: TypeAlias = Callable[[Network], Mapping[str, float]]
+# Of a network of this package, or of the module that is trained.
+Measure: TypeAlias = Callable[[Any], Mapping[str, float]]
 
-# Step size before the first step, and what it is multiplied by after each.
-FIRST_STEP_SIZE, GROWTH = 1.0, 1.1
+# What the step size is multiplied by after each step.
+GROWTH = 1.1
 # Most by which a step may lower F below 0.
 MOST_GAINED = 1.0
 # A decrease below this share of F is rounding.
@@ -119,16 +124,17 @@ class ComparisonPredictor:
     ----------
     X : array_like of shape (n, D)
         Inputs.
-    decision : array_like of shape (n,)
-        What it says of them; the sign is its prediction.
+    decision : array_like of shape (n,) or (n, K)
+        What it says of them; the sign is its prediction, or the class of the largest entry.
     """
 
     X: Array
     decision: Array
 
     def __post_init__(self) -> None:
-        for name, ndim in (("X", 2), ("decision", 1)):
-            object.__setattr__(self, name, as_finite(getattr(self, name), name, ndim))
+        object.__setattr__(self, "X", as_finite(self.X, "X", 2))
+        ndim = 2 if np.ndim(self.decision) == 2 else 1
+        object.__setattr__(self, "decision", as_finite(self.decision, "decision", ndim))
         n, m = len(self.X), len(self.decision)
         if n != m or n == 0:
             raise ValueError(f"{n} inputs and {m} decisions: give one for each")
@@ -155,6 +161,9 @@ class LimitPoint(HistoryPoint):
         optimum.
     disagreement : float
         Share of the reference's inputs on which the predictions f(x) > 0 differ; nan without one.
+    gap : float
+        KKT gap in the norm of the configuration, in [0, 1]; nan where it was not asked for, or
+        where a margin is not positive.
     measures : mapping from name to float
         What the caller's own measure gave.
     """
@@ -166,6 +175,7 @@ class LimitPoint(HistoryPoint):
     balance: float
     excess: float = math.nan
     disagreement: float = math.nan
+    gap: float = math.nan
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -178,29 +188,15 @@ class LimitResult(Result[LimitConfig, LimitPoint]):
     """A training towards the limit."""
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
-    """All that the next step depends on; weights and velocity (P,)."""
-
-    step: int
-    weights: Tensor
-    velocity: Tensor
-    age: int  # k
-    log_loss: float
-    min_margin: float
-    step_size: float = FIRST_STEP_SIZE
-    evaluations: int = 0
-    restarts: int = 0
-
-
 def train_to_limit(
-    network: Network,
-    X: ArrayLike,
-    y: ArrayLike,
-    config: LimitConfig,
+    module: nn.Module,
+    inputs: Inputs,
+    labels: ArrayLike | Tensor,
+    config: LimitConfig | None = None,
     *,
     optimum: float | None = None,
     until_excess: float | None = None,
+    stop_at_gap: float | None = None,
     reference: ComparisonPredictor | None = None,
     measure: Measure | None = None,
     checkpoint: str | Path | None = None,
@@ -208,31 +204,38 @@ def train_to_limit(
     progress: bool = False,
     on_point: Callable[[LimitPoint], None] | None = None,
 ) -> LimitResult:
-    """Train a float64 network in place, on its device, from its present weights.
+    """Train a float64 module in place, on its device, from its present weights.
 
     Ctrl-C ends the training and keeps what it has reached.
 
     Parameters
     ----------
-    network : Network
-        Of any kind and depth. With a readout bias the network is not homogeneous, and the theory
-        says nothing of its limit.
-    X : array_like of shape (n, D)
-        Training inputs.
-    y : array_like of shape (n,)
-        Labels, -1 or +1.
-    config : LimitConfig
-        How to train.
+    module : nn.Module
+        A network of this package, of any kind and depth, or any other module that is homogeneous
+        in its parameters; those that require no gradient, or get none, are left alone. With a
+        readout bias a network of this package is not homogeneous, and the theory says nothing of
+        its limit.
+    inputs : array_like, Tensor, or tuple of them
+        Training samples: (n, D) of a network of this package; of another module its argument, or
+        a tuple of its arguments, each with the samples as first axis.
+    labels : array_like of shape (n,)
+        -1 or +1 for one output a sample; 0..K-1 for K outputs.
+    config : LimitConfig, optional
+        How to train, by default ``LimitConfig()``.
     optimum : float, optional
-        Certified optimum of the network's margin problem on these samples (the lower bound, to be
-        on the safe side), for the excess. One hidden layer only. Gates that are trained make it
-        that of a problem which the network leaves.
+        Certified optimum of the module's margin problem on these samples (the lower bound, to be
+        on the safe side), for the excess of `LimitPoint.norm` at margin 1. Of this package's
+        networks one hidden layer only. Gates that are trained make it that of a problem which the
+        network leaves.
     until_excess : float, optional
         Stop where the excess is at most this; needs ``optimum``.
+    stop_at_gap : float, optional
+        Stop where the KKT gap in the norm of the configuration is at most this. It is measured at
+        each recorded point, which takes a while for many samples.
     reference : ComparisonPredictor, optional
         Predictor to compare with.
     measure : callable, optional
-        More to record: a function of the network to numbers by name (`kkt_measure`, say).
+        More to record: a function of the module to numbers by name (`kkt_measure`, say).
     checkpoint : str or Path, optional
         File to which the state is written each ``config.checkpoint_every`` steps and at the end.
     resume : bool
@@ -251,24 +254,52 @@ def train_to_limit(
     Raises
     ------
     ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, a network that is not float64, a
-        log loss that is not finite at the start, an excess without an optimum, a resumption
-        without a checkpoint, a measure named like a column of the history.
+        NaN, shapes that do not fit, other labels, a module that is not float64 or whose outputs
+        depend on the rest of the batch, a log loss that is not finite at the start, an excess
+        without an optimum, a resumption without a checkpoint, a measure named like a column of the
+        history.
+    HomogeneityError
+        A module that is not homogeneous in its parameters.
     FileExistsError
         The checkpoint's file is there, and ``resume`` is not asked for.
     CheckpointError
         The checkpoint is damaged, or of another network, other data or another configuration.
+
+    Examples
+    --------
+    The largest margin under linf of three points in the plane, by a linear module:
+
+    >>> module = nn.Linear(2, 1, bias=False).double()
+    >>> X, y = [[1.0, 2.0], [2.0, 1.0], [-1.0, -1.0]], [1, 1, -1]
+    >>> result = train_to_limit(module, X, y, LimitConfig(steps=300, norm="linf"))
+    >>> round(result.history[-1].normalised_margin, 2)  # of the weights (1, 1)
+    2.0
     """
-    _check_excess(network, optimum, until_excess)
+    config = LimitConfig() if config is None else config
+    trainee = as_trainee(module, inputs, labels, as_parameter_norm(config.norm), config.chunk)
+    _check_goals(trainee, optimum, until_excess, stop_at_gap)
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
     file = None if checkpoint is None else Path(checkpoint)
-    descent = _Descent(network, X, y, config)
-    run = _Run(descent, optimum, until_excess, reference, measure, file, resume)
+    euclidean = trainee.norm == PARAMETER_NORMS["l2"]
+    descent = (_Descent if euclidean else SteepestDescent)(trainee, config)
+    run = _Run(descent, optimum, until_excess, stop_at_gap, reference, measure, file, resume)
     return drive(run, LimitResult, on_point=on_point, progress=progress)
 
 
-def _check_excess(network: Network, optimum: float | None, until_excess: float | None) -> None:
+def _check_goals(
+    trainee: Trainee,
+    optimum: float | None,
+    until_excess: float | None,
+    stop_at_gap: float | None,
+) -> None:
+    if stop_at_gap is not None:
+        check_number(stop_at_gap, "stop_at_gap", "(0, 1]")
+        if isinstance(trainee.module, Network) and not trainee.module.homogeneous:
+            raise HomogeneityError(
+                "a network with a readout bias is not homogeneous, so it has no KKT gap: build it "
+                "without one (readout_bias=False)"
+            )
     if optimum is None:
         if until_excess is not None:
             raise ValueError("until_excess needs the optimum that the excess is over: optimum=...")
@@ -276,61 +307,18 @@ def _check_excess(network: Network, optimum: float | None, until_excess: float |
     check_number(optimum, "optimum", "(0, inf)")
     if until_excess is not None:
         check_number(until_excess, "until_excess", "(0, inf]")
-    if not network.has_margin_structure:
+    if not trainee.has_program:
         raise ValueError(
             "a network of several hidden layers has no convex program whose optimum its norm "
             "could exceed: leave optimum out"
         )
 
 
-class _Descent:
-    """The function F of a network and its samples, and one step of a method."""
+@final
+class _Descent(Objective):
+    """Descent on F in the Euclidean metric."""
 
-    def __init__(self, network: Network, X: ArrayLike, y: ArrayLike, config: LimitConfig) -> None:
-        self.network, self.config = network, config
-        self.parameters = list(network.parameters())
-        if {weights.dtype for weights in self.parameters} != {torch.float64}:
-            raise ValueError(
-                "training towards the limit needs float64: build the network with "
-                "dtype=torch.float64 (dtype='float64'), or call network.double()"
-            )
-        self.loss = as_loss(config.loss)
-        self.inputs, self.labels = network.prepare_samples(X, y)
-
-    def start(self) -> _State:
-        """Return the state at the network's present weights, at rest."""
-        weights = torch.cat([w.detach().reshape(-1) for w in self.parameters])
-        log_loss, min_margin = self.value(weights)
-        if not math.isfinite(log_loss):
-            raise ValueError(
-                f"the log loss is {log_loss} at the network's present weights: they, or the "
-                "outputs, are not finite; start from smaller weights"
-            )
-        return _State(0, weights, torch.zeros_like(weights), 0, log_loss, min_margin)
-
-    def set_weights(self, weights: Tensor) -> None:
-        """Give the network the weights (P,), in the order of its parameters."""
-        with torch.no_grad():
-            chunks = torch.split(weights, [w.numel() for w in self.parameters])
-            for parameter, chunk in zip(self.parameters, chunks, strict=True):
-                parameter.copy_(chunk.view_as(parameter))
-
-    @torch.no_grad()
-    def value(self, weights: Tensor) -> tuple[float, float]:
-        """F and the smallest margin (without the readout's bias) at weights (P,)."""
-        self.set_weights(weights)
-        outputs = self.network(*self.inputs)
-        log_loss = self.loss.log_mean(self.labels * outputs)
-        return log_loss.item(), self.network.smallest_margin(outputs, self.labels)
-
-    def gradient(self, weights: Tensor) -> tuple[float, Tensor]:
-        """F and its gradient (P,) at weights (P,)."""
-        self.set_weights(weights)
-        log_loss = self.loss.log_mean(self.labels * self.network(*self.inputs))
-        gradients = torch.autograd.grad(log_loss, self.parameters)
-        return log_loss.item(), torch.cat([g.reshape(-1) for g in gradients])
-
-    def advance(self, state: _State) -> _State | None:
+    def advance(self, state: State) -> State | None:
         """Do one step; None where no step size lowers F."""
         point = self._extrapolate(state)
         at_point, g = self.gradient(point)
@@ -364,46 +352,35 @@ class _Descent:
             step_size=GROWTH * s,
         )
 
-    def _extrapolate(self, state: _State) -> Tensor:
+    def _extrapolate(self, state: State) -> Tensor:
         theta, v = state.weights, state.velocity
         a, b = METHODS[self.config.method](self.config, state.age)
         square = (theta @ theta).item()
         along = (v @ theta).item() / square if square > 0 else 0.0
         return (1.0 + (b - a) * along) * theta + a * v
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of all that a checkpoint must share with the training that continues it."""
-        config = {key: value for key, value in vars(self.config).items() if key != "steps"}
-        probes = torch.tensor([-3.0, 0.0, 1.0, 30.0], dtype=torch.float64)
-        config["loss"] = [self.loss.name, self.loss.log_loss(probes).tolist()]
-        shapes = [list(w.shape) for w in self.parameters]
-        digest = hashlib.blake2b(json.dumps([config, shapes]).encode(), digest_size=16)
-        for tensor in (*self.inputs, self.labels):  # the gates are among them
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
-
 
 @dataclass(eq=False)
 class _Run:
     """A training towards the limit, as `drive` sees it: its state, its history, its checkpoint."""
 
-    descent: _Descent
+    descent: Objective
     optimum: float | None
     until_excess: float | None
+    stop_at_gap: float | None
     reference: InitVar[ComparisonPredictor | None]
     measure: Measure | None
     checkpoint: Path | None
     resume: InitVar[bool]
 
     def __post_init__(self, reference: ComparisonPredictor | None, resume: bool) -> None:
-        descent, network = self.descent, self.descent.network
-        self.network, self.config = network, descent.config
-        self.observe = Observer(network, descent.inputs, descent.labels, descent.loss)
+        descent, trainee = self.descent, self.descent.trainee
+        self.network, self.config = trainee.module, descent.config
+        self.observe = trainee.observer(descent.loss)
         self.predictions: Tensor | None = None
         if reference is not None:
-            self.inputs = network.prepare(as_features(reference.X, network.n_features))
-            self.predictions = torch.tensor(reference.decision > 0, device=network.device)
+            self.inputs = trainee.prepare(reference.X)
+            self.predictions = predicted(torch.tensor(reference.decision, device=trainee.device))
         self.state, self.history, self.saved = descent.start(), list[LimitPoint](), -1
         if self.checkpoint is not None and self.checkpoint.exists():
             if not resume:
@@ -422,17 +399,17 @@ class _Run:
         if self.optimum is None:
             return math.nan
         self.descent.set_weights(self.state.weights)
-        return excess(norm_at_margin_1(self.network.norm(), self.state.min_margin), self.optimum)
+        norm = norm_at_margin_1(self.descent.trainee.size(), self.state.min_margin)
+        return excess(norm, self.optimum)
 
     def point(self) -> LimitPoint:
-        network, state = self.network, self.state
+        trainee, state = self.descent.trainee, self.state
         self.descent.set_weights(state.weights)
         disagreement = math.nan
         if self.predictions is not None:
-            with torch.no_grad():
-                differs = (network(*self.inputs) > 0) != self.predictions
+            differs = trainee.predictions(self.inputs) != self.predictions
             disagreement = differs.double().mean().item()
-        measures = {} if self.measure is None else self.measure(network)
+        measures = {} if self.measure is None else self.measure(trainee.module)
         if clashes := sorted(OWN_COLUMNS & measures.keys()):
             raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
         return LimitPoint(
@@ -441,9 +418,10 @@ class _Run:
             restarts=state.restarts,
             log_loss=state.log_loss,
             step_size=state.step_size,
-            balance=balance(network),
+            balance=trainee.balance(),
             excess=self.excess(),
             disagreement=disagreement,
+            gap=math.nan if self.stop_at_gap is None else trainee.gap(),
             # As plain numbers, which a checkpoint can keep.
             measures={name: float(value) for name, value in measures.items()},
         )
@@ -456,6 +434,8 @@ class _Run:
     def advance(self) -> Ending | None:
         if self.until_excess is not None and self.excess() <= self.until_excess:
             return Ending.REACHED
+        if self.stop_at_gap is not None and self.history[-1].gap <= self.stop_at_gap:
+            return Ending.GAP
         if self.step >= self.config.steps:
             return Ending.STEPS
         if self.step % self.config.checkpoint_every == 0:
@@ -480,7 +460,7 @@ class _Run:
 # --- checkpoints -------------------------------------------------------------------------------
 
 
-def _save(path: Path, descent: _Descent, state: _State, history: list[LimitPoint]) -> None:
+def _save(path: Path, descent: Objective, state: State, history: list[LimitPoint]) -> None:
     """Write weights and velocity as tensors, all numbers as JSON, which keeps every bit."""
     numbers = {key: value for key, value in vars(state).items() if not isinstance(value, Tensor)}
     header = {
@@ -492,15 +472,15 @@ def _save(path: Path, descent: _Descent, state: _State, history: list[LimitPoint
     CHECKPOINTS.write(path, tensors, header)
 
 
-def _load(path: Path, descent: _Descent) -> tuple[_State, list[LimitPoint]]:
+def _load(path: Path, descent: Objective) -> tuple[State, list[LimitPoint]]:
     """Undo `_save`."""
 
-    def decode(header: dict[str, Any], arrays: Tensors) -> tuple[str, _State, list[LimitPoint]]:
+    def decode(header: dict[str, Any], arrays: Tensors) -> tuple[str, State, list[LimitPoint]]:
         weights, velocity = (
-            torch.tensor(arrays[key], device=descent.network.device)
+            torch.tensor(arrays[key], device=descent.trainee.device)
             for key in ("weights", "velocity")
         )
-        state = _State(weights=weights, velocity=velocity, **header["state"])
+        state = State(weights=weights, velocity=velocity, **header["state"])
         return header["fingerprint"], state, [LimitPoint(**point) for point in header["history"]]
 
     fingerprint, state, history = CHECKPOINTS.read(path, decode)

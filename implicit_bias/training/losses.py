@@ -12,6 +12,9 @@ Then gradient descent on separable data goes, in direction, to a KKT point of th
 The logistic and the exponential loss are such; a loss with a polynomial tail is none: f'(q) q
 stays bounded.
 
+Of many classes they are losses of the soft smallest margin, `margins.soft_margins`; the logistic
+loss is the cross-entropy then.
+
 The losses are computed from their logarithm -f(q), which is still a number of ordinary size where
 the loss itself, exp(-100000) say, has long been 0 in any floating-point format.
 
@@ -131,6 +134,10 @@ LOSSES: dict[str, MarginLoss] = {
 }
 
 
+# Other names of the losses.
+SYNONYMS: dict[str, str] = {"cross-entropy": "logistic"}
+
+
 def hinge(margins: Tensor) -> Tensor:
     """max(0, 1 - q) of each margin q = y f(x), the loss of support vector machines.
 
@@ -155,9 +162,10 @@ def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     """
     if isinstance(loss, MarginLoss):
         return loss
-    if loss not in LOSSES:
-        raise ValueError(f"loss must be one of {list(LOSSES)} or a MarginLoss, got {loss!r}")
-    return LOSSES[loss]
+    if loss not in (*LOSSES, *SYNONYMS):
+        names = [*LOSSES, *SYNONYMS]
+        raise ValueError(f"loss must be one of {names} or a MarginLoss, got {loss!r}")
+    return LOSSES[SYNONYMS.get(loss, loss)]
 
 
 @cache

@@ -3,7 +3,8 @@ r"""Train a network by gradient descent, and watch its margin grow.
 minimise  mean_n loss(y_n f(x_n)),  loss(m) = log(1 + exp(-m))  (logistic: binary cross-entropy)
                                     loss(m) = exp(-m)           (exponential)
 
-by (mini-batch) gradient descent with momentum and one cut of the step size. On separable data the
+by (mini-batch) gradient descent with momentum and one cut of the step size, or by another optimizer
+(see `training.optimizers`). On separable data the
 weights grow without bound; what converges is their direction, and with it the normalised margin
 min_n y_n f(x_n) / norm, by which the history measures how far training has come.
 
@@ -43,6 +44,7 @@ from implicit_bias.training.configuration import TrainingConfig as TrainingConfi
 from implicit_bias.training.driver import Ending, Result, drive
 from implicit_bias.training.history import HistoryPoint, Observer
 from implicit_bias.training.losses import as_loss
+from implicit_bias.training.optimizers import build_optimizer
 
 # Outputs (n, units) that predict the label: the network's, or those of all units, each by itself.
 RULES: dict[Rule, Callable[[Network, tuple[Tensor, ...]], Tensor]] = {
@@ -131,9 +133,8 @@ class _Run:
         self.loss, self.outputs = as_loss(config.loss), RULES[config.rule]
         self.observe = Observer(network, self.inputs, self.labels, self.loss)
         self.batches = _batches(len(self.labels), config)
-        self.optimiser = torch.optim.SGD(
-            network.parameters(), lr=config.learning_rate, momentum=config.momentum
-        )
+        self.optimizer = build_optimizer(network.parameters(), config)
+        self.first_step_sizes = [group["lr"] for group in self.optimizer.param_groups]
 
     def point(self) -> HistoryPoint:
         return self.observe(self.step)
@@ -142,14 +143,15 @@ class _Run:
         if self.step == self.config.steps:
             return Ending.STEPS
         batch = next(self.batches)
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.config.step_size(self.step)
+        decayed = self.config.decayed(self.step)
+        for group, first in zip(self.optimizer.param_groups, self.first_step_sizes, strict=True):
+            group["lr"] = first * decayed
         outputs = self.outputs(self.network, tuple(t[batch] for t in self.inputs))
         loss = self.loss(self.labels[batch, None] * outputs).mean(dim=0).sum()
         _check_finite(loss.item(), self.step)
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         torch.autograd.backward(loss)
-        self.optimiser.step()
+        self.optimizer.step()
         self.step += 1  # an interruption from here on is after this update
         return None
 

@@ -30,7 +30,7 @@ def test_training_defaults_are_those_of_the_library() -> None:
 
 def test_each_field_has_a_group_and_a_help() -> None:
     assert all(field.metadata["group"] and field.metadata["help"] for field in fields(RunConfig))
-    assert group("Training") == ("steps", "batch_size", "learning_rate", "momentum")
+    assert group("Training") == ("steps", "batch_size", "learning_rate", "momentum", "optimizer")
     assert group("device", "seed") == ("seed", "device")
 
 

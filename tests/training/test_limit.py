@@ -40,10 +40,11 @@ from implicit_bias.training.limit import (
     LimitPoint,
     Method,
     _Descent,
-    _State,
     train_to_limit,
 )
 from implicit_bias.training.losses import LOSSES, LossError, MarginLoss
+from implicit_bias.training.objective import State
+from implicit_bias.training.trainee import as_trainee
 from implicit_bias.validation import Array
 
 DATA = make_toy("blobs", n_samples=40, random_state=0)
@@ -85,9 +86,9 @@ def weights_of(network: Network) -> Array:
     return torch.nn.utils.parameters_to_vector(network.parameters()).detach().numpy()
 
 
-def states(network: Network, config: LimitConfig, y: Array = Y) -> list[_State]:
+def states(network: Network, config: LimitConfig, y: Array = Y) -> list[State]:
     """All states of a training, step by step."""
-    descent = _Descent(network, X, y, config)
+    descent = _Descent(as_trainee(network, X, y), config)
     found = [descent.start()]
     while found[-1].step < config.steps:
         following = descent.advance(found[-1])
@@ -104,7 +105,7 @@ def states(network: Network, config: LimitConfig, y: Array = Y) -> list[_State]:
 def test_gradient_is_that_of_the_log_loss(build: Callable[[], Network], loss: MarginLoss) -> None:
     """Along a random direction, by central differences; F itself from the definition."""
     network = build()
-    descent = _Descent(network, X, Y, LimitConfig(loss=loss))
+    descent = _Descent(as_trainee(network, X, Y), LimitConfig(loss=loss))
     weights = descent.start().weights
     log_loss, gradient = descent.gradient(weights)
     assert (log_loss, descent.value(weights)[0]) == (log_loss, log_loss)
@@ -122,7 +123,7 @@ def test_plain_descent_falls_in_each_step(build: Callable[[], Network]) -> None:
     network = build()
     config = replace(SHORT, method="plain")
     found = states(network, config)
-    descent = _Descent(network, X, Y, config)
+    descent = _Descent(as_trainee(network, X, Y), config)
     for before, after in pairwise(found):
         s = after.step_size / GROWTH
         log_loss, gradient = descent.gradient(before.weights)
@@ -147,7 +148,7 @@ def test_equal_frictions_are_the_textbook_methods(
     network = gln()
     found = states(network, config)
     assert found[-1].restarts == 0
-    descent = _Descent(network, X, Y, config)
+    descent = _Descent(as_trainee(network, X, Y), config)
     before = found[0].weights
     for k, (now, after) in enumerate(pairwise(found)):
         point = now.weights + coefficient(k) * (now.weights - before)
@@ -158,7 +159,7 @@ def test_equal_frictions_are_the_textbook_methods(
 
 
 def test_friction_of_the_scale_acts_along_the_weights_only() -> None:
-    descent = _Descent(gln(), X, Y, LimitConfig(friction=3.0, scale_friction=9.0))
+    descent = _Descent(as_trainee(gln(), X, Y), LimitConfig(friction=3.0, scale_friction=9.0))
     theta = descent.start().weights
     across = torch.ones_like(theta)
     across -= (across @ theta) / (theta @ theta) * theta

@@ -1,0 +1,135 @@
+r"""Bounds layer by layer: which layer has most room, and the direction that uses it.
+
+With all other layers and the gates held, f is linear in one layer W: q_n = <W, G_n>, G_n the
+gradient of q_n in W. So W is feasible in a margin problem of its own, whose dual is bounded by any
+multipliers lambda >= 0:
+
+    sum(lambda) / ||G' lambda||_*  <=  min ||W|| s.t. <W, G_n> >= 1  <=  ||W||.
+
+The room of a layer is the share by which its norm exceeds the lower bound. At a KKT point in l2 no
+layer has any, for the layers' own multipliers are then the common ones.
+
+Here a layer is one parameter in which the margins are of degree 1 and have no curvature. A
+parameter that enters twice (u * u), or the gates of which it sets as it changes, has no such bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from implicit_bias.margin_gradients import MarginGradients
+from implicit_bias.multipliers import Method, best_multipliers
+from implicit_bias.parameter_norms import ParameterNorm
+from implicit_bias.validation import Array
+
+# <W, G_n> may differ from q_n by this share where the degree in W is 1.
+LINEAR_TOLERANCE = 1e-6
+# Size of the step over which curvature is measured, and the curvature allowed, both relative.
+STEP, CURVATURE = 1e-4, 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One parameter of a module, beside the margin problem that holds all others.
+
+    All is at smallest margin 1, but the direction, which is in the module's own scale.
+
+    Attributes
+    ----------
+    name : str
+        Name of the parameter.
+    shape : tuple of int
+        Its shape.
+    norm : float
+        ||W||, the upper bound.
+    lower : float
+        Lower bound on the smallest norm of this layer at which all margins are at least 1; nan
+        where the margins are not linear in it.
+    direction : Tensor or None
+        A change of W: adding it (or t times it, 0 < t < 1) lowers the norm without lowering the
+        smallest margin, as long as no gate changes. None where none is known.
+    method : {"exact", "level method"} or None
+        Whether ``lower`` is the best bound.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    norm: float
+    lower: float
+    direction: Tensor | None
+    method: Method | None
+
+    @property
+    def room(self) -> float:
+        """1 - lower / norm, in [0, 1]; nan without a bound."""
+        return 1.0 - self.lower / self.norm if self.norm > 0 else math.nan
+
+
+def layer_bounds(
+    gradients: MarginGradients,
+    theta: Tensor,
+    norm: ParameterNorm,
+    scale: float,
+    starts: Sequence[Array],
+    seconds: float,
+) -> tuple[Layer, ...]:
+    """Bound every parameter's norm from below.
+
+    Parameters
+    ----------
+    gradients : MarginGradients
+        The margins.
+    theta : Tensor of shape (P,)
+        Parameters of smallest margin 1.
+    norm : ParameterNorm
+        The geometry; of one layer, that of the layer alone.
+    scale : float
+        The module's own parameters over theta.
+    starts : sequence of ndarray of shape (n,)
+        Multipliers to begin with, where these are not found exactly.
+    seconds : float
+        Time for each layer, where they are not.
+    """
+    margins, found = gradients.margins(theta), list[Layer]()
+    for name, shape in gradients.shapes.items():
+        alone = gradients.restricted([name], theta)
+        size = norm.value(alone.parameters(alone.theta))
+        if not is_linear(alone, margins):
+            found.append(Layer(name, tuple(shape), size, math.nan, None, None))
+            continue
+        best = best_multipliers(alone, alone.theta, 1.0, norm, seconds=seconds, starts=starts)
+        change = scale * (best.direction - alone.theta).reshape(shape)
+        found.append(
+            Layer(
+                name=name,
+                shape=tuple(shape),
+                norm=size,
+                lower=min(best.lower, size),
+                direction=change if bool(change.any()) else None,
+                method=best.method,
+            )
+        )
+    return tuple(found)
+
+
+def is_linear(alone: MarginGradients, margins: Array) -> bool:
+    """Whether margins (n,) are linear in the parameters that vary, near where they are.
+
+    By Euler's identity they are of degree 1, and second differences vanish for most pairs: of the
+    others a gate may have changed.
+    """
+    theta = alone.theta
+    size = np.abs(margins).max()
+    if np.abs(alone.slopes(theta, theta) - margins).max() > LINEAR_TOLERANCE * size:
+        return False
+    generator = torch.Generator().manual_seed(0)
+    step = torch.randn(len(theta), generator=generator, dtype=torch.float64).to(theta)
+    step *= STEP * theta.norm() / step.norm()
+    change = alone.margins(theta + step) + alone.margins(theta - step) - 2.0 * margins
+    return bool(np.median(np.abs(change)) <= CURVATURE * STEP**2 * size)

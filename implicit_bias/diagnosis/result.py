@@ -1,0 +1,230 @@
+"""What a diagnosis says: numbers, a verdict in a sentence, a page in a notebook, a picture."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+from implicit_bias.diagnosis.escape import Escape
+from implicit_bias.diagnosis.function_space import FunctionSpace
+from implicit_bias.diagnosis.layers import Layer
+from implicit_bias.multipliers import Method
+from implicit_bias.validation import Array
+from implicit_bias.wording import number, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# From this gap on a module is far from its limit; up to that one it is at a KKT point.
+FAR, AT = 0.1, 1e-3
+# The geometry is another one where its gap is below FAR, and below this share of the gap asked for.
+ANOTHER = 0.5
+# An excess in function space that is worth a word.
+WORTH_NAMING = 1e-3
+# What goes to the KKT points of a norm.
+DESCENTS = {
+    "l2": "gradient descent",
+    "l1": "coordinate descent",
+    "linf": "sign descent (and Adam)",
+    "spectral": "spectral descent (Muon)",
+    "nuclear": "nuclear steepest descent",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis:
+    """How far a module is from where its training can end.
+
+    All but `min_margin` and the layers' directions is at smallest margin 1, and so does not change
+    when the module is scaled.
+
+    Attributes
+    ----------
+    norm : str
+        The geometry.
+    degree : float
+        L, the degree of homogeneity in the trained parameters.
+    min_margin : float
+        Smallest margin of the module as it is: y_n f(x_n), or f_{y_n}(x_n) - f_k(x_n).
+    normalised_margin : float
+        min_margin / ||theta||^L.
+    parameter_norm : float
+        ||theta|| at smallest margin 1.
+    gap : float
+        Relative KKT gap in [0, 1] of the multipliers: 1 - (L sum lambda)^2 / (||theta||^2
+        ||J' lambda||_*^2). 0 exactly at the KKT points of min 1/2 ||theta||^2 s.t. margins >= 1.
+        Where ``method`` is "level method" it is an upper bound on the gap of the best multipliers.
+    gap_lower : float
+        A lower bound on that of the best multipliers; the same as ``gap`` where these are exact.
+    method : {"exact", "level method"}
+        How the multipliers were found.
+    gap_of_loss : float
+        The gap of the loss's own weights, which training has for free.
+    margins : ndarray of shape (N,) or (N, K)
+        Margins; inf at the labels, which have none.
+    multipliers : ndarray of shape (N,) or (N, K)
+        lambda >= 0; 0 at the labels.
+    gaps : dict from norm to float
+        Upper bounds on the gap in each geometry, from the loss's weights at the best temperature;
+        in that of ``norm``, ``gap``.
+    layers : tuple of Layer
+        Bounds layer by layer.
+    escape : Escape or None
+        One more unit of a two-layer ReLU network; None for others, and far from a KKT point.
+    function_space : FunctionSpace or None
+        The predictor beside the optimum of its own norm, where the module is recognised.
+    warnings : tuple of str
+        What makes these numbers mean less; each with its cure.
+    excluded : tuple of str
+        Names of parameters that do not count in ||theta||.
+    seconds : float
+        Wall time.
+    """
+
+    norm: str
+    degree: float
+    min_margin: float
+    normalised_margin: float
+    parameter_norm: float
+    gap: float
+    gap_lower: float
+    method: Method
+    gap_of_loss: float
+    margins: Array
+    multipliers: Array
+    gaps: Mapping[str, float]
+    layers: tuple[Layer, ...]
+    escape: Escape | None
+    function_space: FunctionSpace | None
+    warnings: tuple[str, ...]
+    excluded: tuple[str, ...]
+    seconds: float
+
+    @property
+    def bounds(self) -> dict[str, tuple[float, float]]:
+        """Lower bound and norm of each layer at smallest margin 1, by the parameter's name."""
+        return {layer.name: (layer.lower, layer.norm) for layer in self.layers}
+
+    @property
+    def most_room(self) -> Layer | None:
+        """The layer whose norm is farthest above its lower bound; None without bounds."""
+        bounded = [layer for layer in self.layers if not math.isnan(layer.room)]
+        return max(bounded, key=lambda layer: layer.room, default=None)
+
+    @property
+    def direction(self) -> Tensor | None:
+        """A change of the layer of most room that lowers its norm and no margin below 1."""
+        return None if self.most_room is None else self.most_room.direction
+
+    @property
+    def support(self) -> Array:
+        """Pairs (or samples) of a positive multiplier, as indices, shape (S, 2) or (S,)."""
+        places = np.argwhere(self.multipliers > 0)
+        return places[:, 0] if self.multipliers.ndim == 1 else places
+
+    @property
+    def verdict(self) -> str:
+        """All of it in a sentence or two."""
+        return _verdict(self)
+
+    def __repr__(self) -> str:
+        bound = "<=" if self.method != "exact" and self.gap > AT else "="
+        return (
+            f"Diagnosis(norm={self.norm!r}, degree={self.degree:.4g}, "
+            f"min_margin={self.min_margin:.4g}, gap{bound}{self.gap:.3g}: {self.verdict})"
+        )
+
+    def _repr_html_(self) -> str:
+        return _page(self)
+
+    def plot(self) -> Figure:
+        """Draw margins with their multipliers, the gaps by geometry, and the layers' bounds."""
+        from implicit_bias.diagnosis.picture import draw
+
+        return draw(self)
+
+
+def _verdict(d: Diagnosis) -> str:
+    descent = DESCENTS.get(d.norm, f"steepest descent in {d.norm}")
+    others = {name: gap for name, gap in d.gaps.items() if name != d.norm}
+    nearest = min(others, key=lambda name: others[name], default="")
+    amount = f"gap {'at most ' if d.method != 'exact' else ''}{percent(d.gap, space=' ')}"
+    if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap):
+        other = DESCENTS.get(nearest, nearest)
+        return (
+            f"this is the geometry of {other}, not of {descent}: the gap is at most "
+            f"{percent(others[nearest], space=' ')} in {nearest}, {percent(d.gap, space=' ')} in "
+            f"{d.norm}"
+        )
+    if d.gap > FAR:
+        return f"far from its limit in {d.norm} ({amount}): train longer{_room(d)}"
+    if d.gap > AT:
+        return f"near a KKT point in {d.norm} ({amount}): train longer to get there{_room(d)}"
+    if d.escape is not None and d.escape.claimed:
+        saving = percent(d.escape.saving, space=" ")
+        return (
+            f"at a KKT point in {d.norm} ({amount}), but one more ReLU unit lowers the norm by "
+            f"{saving}: it is not the minimum"
+        )
+    return f"at a KKT point in {d.norm} ({amount}){_in_function_space(d)}"
+
+
+def _room(d: Diagnosis) -> str:
+    layer = d.most_room
+    if layer is None or not layer.room > WORTH_NAMING:
+        return ""
+    return f"; most room is in {layer.name} (up to {percent(layer.room, space=' ')})"
+
+
+def _in_function_space(d: Diagnosis) -> str:
+    found = d.function_space
+    if found is None or math.isnan(found.excess):
+        return ""
+    if found.excess <= WORTH_NAMING:
+        return f", and at the optimum in function space ({found.family}, {found.norm})"
+    helps = ""
+    if found.dead_units:
+        helps = ": a dead unit would help" if found.dead_units == 1 else ": dead units would help"
+    return f", but {percent(found.excess, space=' ')} above the optimum in function space{helps}"
+
+
+def _page(d: Diagnosis) -> str:
+    """Tables for a notebook."""
+    rows = [
+        ("degree", number(d.degree)),
+        ("smallest margin", number(d.min_margin)),
+        ("normalised margin", number(d.normalised_margin)),
+        (f"gap in {d.norm}", ("" if d.method == "exact" else "≤ ") + percent(d.gap)),
+        ("from below", percent(d.gap_lower)),
+        ("gap of the loss's weights", percent(d.gap_of_loss)),
+        *(
+            (f"gap in {name}", "≤ " + percent(gap))
+            for name, gap in d.gaps.items()
+            if name != d.norm
+        ),
+    ]
+    if d.function_space is not None:
+        found = d.function_space
+        rows.append((f"{found.family}: {found.norm}", number(found.value)))
+        rows.append(("above its optimum", found.obstacle or percent(found.excess)))
+    table = "".join(
+        f"<tr><th scope='row'>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>"
+        for key, value in rows
+    )
+    layers = "".join(
+        f"<tr><th scope='row'>{html.escape(layer.name)}</th><td>{number(layer.lower)}</td>"
+        f"<td>{number(layer.norm)}</td><td>{percent(layer.room)}</td></tr>"
+        for layer in d.layers
+    )
+    warned = "".join(f"<li>{html.escape(text)}</li>" for text in d.warnings)
+    return (
+        f"<div><p><b>{html.escape(d.verdict)}</b></p><table>{table}</table>"
+        "<table><tr><th>layer</th><th>lower bound</th><th>norm</th><th>room</th></tr>"
+        f"{layers}</table>{f'<ul>{warned}</ul>' if warned else ''}</div>"
+    )

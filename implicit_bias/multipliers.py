@@ -1,0 +1,438 @@
+r"""The best multipliers of a KKT point, in any norm of the parameters, with bounds on both sides.
+
+theta is scaled to smallest margin 1, J are the gradients of the margins q, L the degree. For any
+multipliers lambda >= 0 and v = J' lambda, Fenchel's inequality and Euler's <theta, v> = L <lambda,
+q> give
+
+    1/2 ||theta||^2 + 1/2 ||v||_*^2 - L sum(lambda)  >=  L <lambda, q - 1>  >=  0,
+
+which is 0 exactly where theta is a KKT point of  min 1/2 ||theta||^2 s.t. q >= 1  with these
+multipliers. The best lambda is the dual solution of the *tangent program*
+
+    min ||w||  s.t.  J w >= L,       dual  max L sum(lambda)  s.t.  ||J' lambda||_* <= 1,
+
+a maximum-margin problem on the gradients in which theta is feasible. So any lambda gives a lower
+bound on its optimum, any w an upper one, and
+
+    gap = 1 - (optimum / ||theta||)^2  <=  1 - (L sum(lambda) / (||theta|| ||v||_*))^2.
+
+**l2.** The program is the hard-margin SVM of the gradients. It needs no more of them than J J' of
+a working set of pairs: those of the smallest margins, to which those join whose constraint the
+solution of the others breaks, until none does. Few pairs by non-negative least squares, which is
+exact to rounding; many by the interior point, on a root of J J'.
+
+**Other norms, few gradients.** The same working set, each program by `solve`: a linear program in
+l1 and l_inf, a conic one otherwise.
+
+**Other norms, many gradients.** Weights of the loss first, of all temperatures s, as lambda_n ~
+exp(-s q_n) and at large s only the least margins count. Then a level method on
+phi(lambda) = ||J' lambda||_* over the simplex: each evaluation (a backward pass, and one through
+it) gives w_t = maximiser(J' lambda_t) and the cut phi(lambda) >= <J w_t, lambda>. The next lambda
+is the nearest to the best one, in relative entropy, at which all cuts are below a level,
+
+    lambda ~ centre * exp(-sum_t mu_t J w_t),   mu >= 0 maximising a smooth concave function of T
+                                                numbers,
+
+and w = sum_t mu_t w_t / sum_t mu_t has norm 1 at most, so min(J w) is a lower bound on phi and,
+where it is positive, L w / min(J w) is feasible in the tangent program: an upper bound.
+
+Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms; Ben-Tal and Nemirovski (2005),
+"Non-Euclidean restricted memory level method for large-scale convex optimization".
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import scipy.linalg
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize, nnls
+from scipy.special import logsumexp
+from torch import Tensor
+
+from implicit_bias.margin_gradients import MarginGradients
+from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.problem import max_margin
+from implicit_bias.solvers.base import SolveError
+from implicit_bias.solvers.solve import solve
+from implicit_bias.validation import Array
+
+# Pairs that enter a program at a time, those of the smallest margins first.
+WORKING_SET = 1000
+# Share by which a pair outside the working set may miss its constraint.
+CONSTRAINT_TOLERANCE = 1e-9
+# Pairs up to which non-negative least squares take at most a second or two.
+FEW_PAIRS = 1500
+# Largest number of gradient entries (pairs by parameters) of an exact program: linear, conic.
+LINEAR_ENTRIES, CONIC_ENTRIES = 2**18, 2**14
+# Relative gap to which programs are solved.
+PROGRAM_TOLERANCE = 1e-10
+# Seconds that the level method may take.
+SECONDS = 40.0
+# Temperatures of the loss's weights, relative to a smallest margin of 1.
+TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e5, 16))
+# The level method: cuts kept, entries of their maximisers kept, where the level is between the
+# bounds, the relative gap of the bounds at which it ends, and the most steps.
+MOST_CUTS, CUT_ENTRIES, LEVEL, LEVEL_TOLERANCE, MOST_STEPS = 100, 2**25, 0.3, 1e-8, 1000
+# Pairs of a smaller share of the largest weight are left out of a step; mu / level is at most this.
+SMALLEST_WEIGHT, LARGEST_MU = 1e-9, 1e6
+
+Method = Literal["exact", "level method"]
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """Multipliers, and the bounds on the optimum of the tangent program that they prove.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n,)
+        lambda >= 0, scaled so that ||v||_*^2 = L sum(lambda), where the KKT gap is least.
+    combination : Tensor of shape (P,)
+        v = J' lambda.
+    lower : float
+        L sum(lambda) / ||v||_* = ||v||_*, a lower bound on the optimum.
+    upper : float
+        Norm of a feasible w: an upper bound; that of theta where nothing better is known.
+    direction : Tensor of shape (P,)
+        That w, with J w >= L.
+    method : {"exact", "level method"}
+        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10.
+    """
+
+    weights: Array
+    combination: Tensor
+    lower: float
+    upper: float
+    direction: Tensor
+    method: Method
+
+
+def best_multipliers(
+    gradients: MarginGradients,
+    theta: Tensor,
+    degree: float,
+    norm: ParameterNorm,
+    *,
+    seconds: float = SECONDS,
+    starts: Sequence[Array] = (),
+) -> Multipliers:
+    """Find the multipliers of least KKT gap.
+
+    Parameters
+    ----------
+    gradients : MarginGradients
+        The margins and their gradients.
+    theta : Tensor of shape (P,)
+        Parameters of smallest margin 1.
+    degree : float
+        L.
+    norm : ParameterNorm
+        The geometry.
+    seconds : float
+        Limit on the time of the level method.
+    starts : sequence of ndarray of shape (n,)
+        Weights from the best of which the level method goes on; where there are none, those of
+        the loss, of all temperatures, and the best ones in l2.
+
+    Returns
+    -------
+    Multipliers
+    """
+    margins = gradients.margins(theta)
+    if norm == PARAMETER_NORMS["l2"]:
+        return _on_working_sets(gradients, theta, degree, norm, margins, _least_squares)
+    entries = min(len(margins), WORKING_SET) * len(theta)
+    if entries <= (LINEAR_ENTRIES if _linear(norm) is not None else CONIC_ENTRIES):
+        try:
+            return _on_working_sets(gradients, theta, degree, norm, margins, _program)
+        except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
+            pass
+    if not starts:
+        l2 = PARAMETER_NORMS["l2"]
+        near = _on_working_sets(gradients, theta, degree, l2, margins, _least_squares)
+        starts = [*tempered_weights(margins, gradients.pairs.rivals), near.weights]
+    return _by_levels(gradients, theta, degree, norm, margins, starts, seconds)
+
+
+def judge(
+    gradients: MarginGradients, theta: Tensor, degree: float, norm: ParameterNorm, weights: Array
+) -> Multipliers:
+    """Scale given weights lambda >= 0 (n,), not all 0, and compute the lower bound they prove."""
+    v = gradients.combine(theta, weights)
+    size = norm.dual(gradients.parameters(v))
+    scale = degree * float(weights.sum()) / size**2 if size > 0 else 0.0
+    return Multipliers(
+        weights=scale * weights,
+        combination=scale * v,
+        lower=scale * size,
+        upper=norm.value(gradients.parameters(theta)),
+        direction=theta,
+        method="exact",
+    )
+
+
+def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array:
+    """Weights -dL/dq of the logistic loss, or of cross-entropy, up to a factor; the largest is 1.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (n,)
+        Margins, those of a sample together.
+    rivals : int
+        Their number a sample.
+    temperature : float
+        What the margins are multiplied with first.
+    """
+    q = temperature * margins.reshape(-1, rivals)
+    logarithms = (-q - np.logaddexp(0.0, logsumexp(-q, axis=1, keepdims=True))).reshape(-1)
+    return np.asarray(np.exp(logarithms - logarithms.max()))
+
+
+def tempered_weights(margins: Array, rivals: int) -> list[Array]:
+    """Return the `loss_weights` of all temperatures."""
+    return [loss_weights(margins, rivals, s) for s in TEMPERATURES]
+
+
+# --- exactly, on working sets --------------------------------------------------------------------
+
+
+def _on_working_sets(
+    gradients: MarginGradients,
+    theta: Tensor,
+    degree: float,
+    norm: ParameterNorm,
+    margins: Array,
+    solve_on: Callable[..., tuple[Array, Tensor | None]],
+) -> Multipliers:
+    """Solve on the pairs of the smallest margins, to which those join whose constraint w breaks."""
+    chosen = np.argsort(margins, kind="stable")[:WORKING_SET]
+    while True:
+        weights = np.zeros(len(margins))
+        weights[chosen], direction = solve_on(gradients, theta, degree, norm, chosen)
+        found = judge(gradients, theta, degree, norm, weights)
+        w = found.combination if direction is None else direction
+        slopes = gradients.slopes(theta, w)
+        outside = slopes.copy()
+        outside[chosen] = np.inf
+        worst = np.argsort(outside, kind="stable")[:WORKING_SET]
+        broken = worst[outside[worst] < degree * (1.0 - CONSTRAINT_TOLERANCE)]
+        if len(broken) == 0:
+            return _with_direction(found, w, slopes, degree, norm, gradients)
+        chosen = np.concatenate([chosen, broken])
+
+
+def _with_direction(
+    found: Multipliers,
+    w: Tensor,
+    slopes: Array,
+    degree: float,
+    norm: ParameterNorm,
+    gradients: MarginGradients,
+) -> Multipliers:
+    """Put a feasible multiple of w beside the multipliers, if its norm is less than theta's."""
+    least = float(slopes.min())
+    if least <= 0:
+        return found
+    feasible = (degree / least) * w
+    upper = norm.value(gradients.parameters(feasible))
+    return replace(found, upper=upper, direction=feasible) if upper < found.upper else found
+
+
+def _least_squares(
+    gradients: MarginGradients,
+    theta: Tensor,
+    degree: float,
+    _: ParameterNorm,
+    chosen: NDArray[np.int64],
+) -> tuple[Array, None]:
+    """Best multipliers in l2; w = J' lambda."""
+    return _dual(gradients.gram(theta, chosen), degree), None
+
+
+def _dual(gram: Array, degree: float) -> Array:
+    """Minimise 1/2 lambda' G lambda - L sum(lambda) over lambda >= 0, for G = J J' (n, n).
+
+    Up to scale that is  min ||R' a||^2 + s^2 (sum(a) - 1)^2  over a >= 0, G = R R', s > 0:  a
+    least-squares problem, which unlike its original needs no G of full rank.
+    """
+    values, vectors = scipy.linalg.eigh(gram)
+    kept = values > np.finfo(np.float64).eps * len(gram) * values[-1]
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    if len(gram) > FEW_PAIRS:
+        solution = solve(max_margin(root, np.ones(len(root))), tol=PROGRAM_TOLERANCE)
+        a = np.asarray(solution.alpha)
+    else:
+        s = math.sqrt(np.trace(gram) / len(gram))
+        target = np.append(np.zeros(root.shape[1]), s)
+        a, _ = nnls(np.vstack([root.T, np.full(len(gram), s)]), target, maxiter=30 * len(gram))
+    return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))
+
+
+def _program(
+    gradients: MarginGradients,
+    theta: Tensor,
+    degree: float,
+    norm: ParameterNorm,
+    chosen: NDArray[np.int64],
+) -> tuple[Array, Tensor]:
+    """Best multipliers in any norm that a solver takes, and w."""
+    name = _linear(norm)
+    rows = gradients.rows(theta, chosen)
+    problem = max_margin(rows, np.ones(len(rows)), name or _Flat(norm, gradients))
+    solution = solve(problem, tol=PROGRAM_TOLERANCE)
+    if not solution.alpha.any() or not solution.coef.any():
+        raise SolveError(solution)
+    w = torch.tensor(solution.coef.reshape(-1)).to(theta)
+    return np.maximum(solution.alpha, 0.0), degree * w
+
+
+def _linear(norm: ParameterNorm) -> str | None:
+    """Name of a norm whose tangent program is linear."""
+    named = (name for name in ("l1", "linf") if norm == PARAMETER_NORMS[name])
+    return next(named, None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Flat:
+    """A norm of parameters as one of coefficients: all of them in a row."""
+
+    norm: ParameterNorm
+    gradients: MarginGradients
+
+    def value(self, coef: Array) -> float:
+        return self.norm.value(self._parameters(coef))
+
+    def dual(self, V: Array) -> float:
+        return self.norm.dual(self._parameters(V))
+
+    def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
+        shapes, parts, start = self.gradients.shapes, {}, 0
+        for name, size in shapes.items():
+            parts[name] = zeta[start : start + size.numel()]
+            start += size.numel()
+        return self.norm.atom(parts, shapes, cp)
+
+    def _parameters(self, coef: Array) -> dict[str, Tensor]:
+        return self.gradients.parameters(torch.tensor(coef.reshape(-1)))
+
+
+# --- the level method ----------------------------------------------------------------------------
+
+
+def _by_levels(
+    gradients: MarginGradients,
+    theta: Tensor,
+    degree: float,
+    norm: ParameterNorm,
+    margins: Array,
+    starts: Sequence[Array],
+    seconds: float,
+) -> Multipliers:
+    """Improve the loss's weights as far as the time goes; all results are bounds at any time."""
+    ends = time.monotonic() + seconds
+    phi = _Phi(gradients, theta, norm)
+    best = min((phi(weights) for weights in starts), key=lambda point: point.value)
+    size = norm.value(gradients.parameters(theta))
+    # theta itself is the first cut: J theta = L q.
+    cuts = _Cuts(degree * margins[None] / size, (theta / size)[None])
+    lower, along = degree / size, theta / size
+    floor = 1e-12 / len(margins)
+    for _ in range(MOST_STEPS):
+        cuts = cuts.with_(gradients.slopes(theta, best_w := best.maximiser), best_w)
+        upper = best.value
+        if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
+            break
+        centre = best.weights + floor
+        for _ in range(MOST_STEPS):
+            level = lower + LEVEL * (upper - lower)
+            weights, mu = cuts.project(np.log(centre), level)
+            bound = float((mu @ cuts.slopes).min()) if mu.any() else 0.0
+            if bound > lower:
+                lower, along = bound, torch.tensor(mu).to(theta) @ cuts.directions
+            point = phi(weights)
+            if point.value < best.value:
+                best = point
+                break
+            cuts = cuts.with_(gradients.slopes(theta, point.maximiser), point.maximiser, mu)
+            if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
+                break
+    found = judge(gradients, theta, degree, norm, best.weights)
+    slopes = gradients.slopes(theta, along)
+    return replace(
+        _with_direction(found, along, slopes, degree, norm, gradients), method="level method"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """phi at weights (n,) of sum 1, and the w (P,) of norm 1 at which <J w, weights> is that."""
+
+    weights: Array
+    value: float
+    maximiser: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Phi:
+    """phi(lambda) = ||J' lambda||_*, at lambda over its sum."""
+
+    gradients: MarginGradients
+    theta: Tensor
+    norm: ParameterNorm
+
+    def __call__(self, weights: Array) -> _Point:
+        weights = weights / weights.sum()
+        v = self.gradients.parameters(self.gradients.combine(self.theta, weights))
+        w = self.gradients.flat(self.norm.maximiser(v))
+        return _Point(weights, self.norm.dual(v), w)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cuts:
+    """Cuts phi(lambda) >= <J w_t, lambda>: slopes J w_t (T, n) and directions w_t (T, P)."""
+
+    slopes: Array
+    directions: Tensor
+
+    def with_(self, slopes: Array, direction: Tensor, mu: Array | None = None) -> _Cuts:
+        """Add a cut; of too many, leave out the one of least weight mu (T,)."""
+        keep = np.arange(len(self.slopes))
+        most = max(10, min(MOST_CUTS, CUT_ENTRIES // len(direction)))
+        if len(keep) >= most:
+            weights = np.arange(len(keep), dtype=np.float64) if mu is None else mu
+            keep = np.delete(keep, weights.argmin())
+        return _Cuts(
+            np.vstack([self.slopes[keep], slopes]),
+            torch.cat([self.directions[torch.tensor(keep)], direction[None]]),
+        )
+
+    def project(self, log_centre: Array, level: float) -> tuple[Array, Array]:
+        """Return weights (n,), nearest to the centre with all cuts at most at the level, and mu.
+
+        mu (T,) has sum 1, or is 0 where no cut is above the level. Where no weights do, the dual
+        has no maximum: mu grows until it is stopped, and its direction proves a lower bound.
+        """
+        # Pairs of next to no weight at the centre get none, so they need not be in the arithmetic.
+        near = log_centre > log_centre.max() + math.log(SMALLEST_WEIGHT)
+        slopes, start = self.slopes[:, near] / max(level, 1e-300), log_centre[near]
+
+        def dual(mu: Array) -> tuple[float, Array]:
+            logarithms = start - mu @ slopes
+            largest = logarithms.max()
+            weights = np.exp(logarithms - largest)
+            total = weights.sum()
+            return float(np.log(total) + largest + mu.sum()), 1.0 - slopes @ (weights / total)
+
+        bounds = [(0.0, LARGEST_MU)] * len(slopes)
+        found = minimize(dual, np.zeros(len(slopes)), jac=True, method="L-BFGS-B", bounds=bounds)
+        mu = np.asarray(found.x)
+        weights = np.zeros(len(log_centre))
+        weights[near] = np.exp(start - mu @ slopes - found.fun + mu.sum())
+        return weights, mu / (mu.sum() or 1.0)

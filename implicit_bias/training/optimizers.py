@@ -1,0 +1,139 @@
+r"""Optimizers by name; each goes to the margin of its own norm (`options.OPTIMIZER_LIMITS`).
+
+======  ==========  ===============================================================================
+name    limit norm  step
+======  ==========  ===============================================================================
+sgd     l2          theta <- theta - s m,  m <- mu m + g (heavy ball)
+sign    linf        theta <- theta - s sign(m), with the same m
+adam    linf        torch.optim.Adam with its own betas (0.9, 0.999) and epsilon 1e-8
+adamw   linf, as a  torch.optim.AdamW, decay 0.01
+        constraint
+muon    spectral    torch.optim.Muon without decay: steps of about equal singular values, a layer
+                    at a time
+======  ==========  ===============================================================================
+
+g is the gradient, s the step size, mu the momentum. Muon of torch multiplies the steps of a tall
+matrix by sqrt(rows / columns), which would make the limit a *weighted* maximum over the layers.
+Here that factor is undone, so that all layers count alike. The singular values of its steps are
+within about 0.5 to 1.2 of the step size only (five Newton-Schulz steps in bfloat16).
+
+Source: Bernstein et al. (2018), "signSGD", for sign descent with momentum (signum); Kingma and Ba
+(2015); Loshchilov and Hutter (2019); Jordan et al. (2024), "Muon".
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from implicit_bias.options import OptimizerName
+from implicit_bias.training.configuration import TrainingConfig
+
+# Makes an optimizer of the trained parameters, with the step size of the first update.
+OptimizerFactory: TypeAlias = Callable[[list[nn.Parameter]], Optimizer]
+
+
+class SignDescent(Optimizer):
+    """Descent along the signs of the gradient, or of its moving average (signum).
+
+    Steepest descent in the largest entry, so that its limit is the maximum margin under linf.
+
+    Parameters
+    ----------
+    params : iterable of Tensor
+        As of any optimizer.
+    lr : float
+        Step size: what each entry moves by.
+    momentum : float
+        mu of m <- mu m + g, whose sign is the step; in [0, 1).
+
+    Examples
+    --------
+    >>> weights = nn.Parameter(torch.tensor([1.0, -2.0]))
+    >>> optimizer = SignDescent([weights], lr=0.5)
+    >>> (weights**2).sum().backward()
+    >>> optimizer.step()
+    >>> weights.tolist()
+    [0.5, -1.5]
+    """
+
+    def __init__(
+        self, params: Iterable[Tensor], lr: float = 0.01, *, momentum: float = 0.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Do one step."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for weights in group["params"]:
+                if weights.grad is None:
+                    continue
+                direction = weights.grad
+                if group["momentum"]:
+                    state = self.state[weights]
+                    average = state.setdefault("average", torch.zeros_like(weights))
+                    direction = average.mul_(group["momentum"]).add_(weights.grad)
+                weights.sub_(group["lr"] * direction.sign())
+        return loss
+
+
+def _muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
+    muon = getattr(torch.optim, "Muon", None)
+    if muon is None:
+        raise ValueError(
+            f"torch {torch.__version__} has no Muon: install torch 2.9 or later, or choose another "
+            "optimizer"
+        )
+    if any(weights.ndim != 2 for weights in parameters):
+        raise ValueError(
+            "muon trains matrices only: build the network without a readout bias "
+            "(readout_bias=False, another protocol), or choose another optimizer"
+        )
+    groups = [
+        # Undoes the factor by which torch lengthens the steps of tall matrices.
+        {"params": [w], "lr": config.learning_rate / math.sqrt(max(1.0, len(w) / w.shape[1]))}
+        for w in parameters
+    ]
+    return cast(Optimizer, muon(groups, momentum=config.momentum, weight_decay=0.0))
+
+
+OPTIMIZERS: dict[OptimizerName, Callable[[list[nn.Parameter], TrainingConfig], Optimizer]] = {
+    "sgd": lambda parameters, config: SGD(
+        parameters, lr=config.learning_rate, momentum=config.momentum
+    ),
+    "sign": lambda parameters, config: SignDescent(
+        parameters, lr=config.learning_rate, momentum=config.momentum
+    ),
+    "adam": lambda parameters, config: Adam(parameters, lr=config.learning_rate),
+    "adamw": lambda parameters, config: AdamW(parameters, lr=config.learning_rate),
+    "muon": _muon,
+}
+
+
+def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Optimizer:
+    """Make the optimizer that a configuration names, or that its own function makes.
+
+    Parameters
+    ----------
+    parameters : iterable of Parameter
+        What it trains.
+    config : TrainingConfig
+        ``optimizer``, ``learning_rate`` and ``momentum`` count.
+
+    Raises
+    ------
+    ValueError
+        Muon in a torch that has none, or of parameters that are no matrices.
+    """
+    trained = list(parameters)
+    if callable(config.optimizer):
+        return config.optimizer(trained)
+    return OPTIMIZERS[config.optimizer](trained, config)

@@ -1,0 +1,366 @@
+"""What is trained towards its limit: a network of this package, or any homogeneous torch module.
+
+A `Trainee` holds a module, its samples and its trained parameters, and knows what of them differs
+between the two kinds: how inputs are prepared, which norm the margins are compared to, and what the
+history records.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias, final
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs
+from implicit_bias.margins import smallest_margins, soft_margins
+from implicit_bias.multipliers import best_multipliers
+from implicit_bias.networks import Network
+from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.stationarity import HomogeneityError, balance, measured_degree
+from implicit_bias.training.history import HistoryPoint, Observer
+from implicit_bias.training.losses import MarginLoss
+from implicit_bias.validation import as_features
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+
+# Inputs of a module: one argument, or a tuple of its arguments, samples as the first axis of each.
+Inputs: TypeAlias = ArrayLike | Tensor | tuple[ArrayLike | Tensor, ...]
+# Samples on which the degree of homogeneity is measured.
+PROBES = 256
+# Relative difference of outputs that rounding may make when other samples are in the batch.
+BATCH_TOLERANCE = 1e-8
+
+
+class Trainee(ABC):
+    """A module and the samples that it is trained on, in float64.
+
+    Attributes
+    ----------
+    module : nn.Module
+        Trained in place.
+    inputs : tuple of Tensor
+        Arguments of the module, each with the samples as first axis.
+    labels : Tensor of shape (N,)
+        -1 and +1, or classes 0..K-1.
+    parameters : dict from name to Parameter
+        What is trained; all else is constant.
+    degree : float
+        L: f(x; c theta) = c^L f(x; theta).
+    norm : ParameterNorm
+        The geometry.
+    chunk : int or None
+        Samples that one pass takes at a time.
+    has_program : bool
+        Whether the margin problem is known to be that of `size`, so that an optimum is known.
+    """
+
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
+    labels: Tensor
+    parameters: dict[str, Parameter]
+    degree: float
+    norm: ParameterNorm
+    chunk: int | None
+    has_program: bool
+
+    @abstractmethod
+    def smallest_margin(self, outputs: Tensor) -> float:
+        """Smallest margin of outputs (N,) or (N, K)."""
+
+    @abstractmethod
+    def size(self) -> float:
+        """Norm to which margins are compared, homogeneous of the same degree as the outputs."""
+
+    @abstractmethod
+    def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
+        """Return what measures the module after some steps; the gates it starts from are kept."""
+
+    @abstractmethod
+    def balance(self) -> float:
+        """Deviation from |w_h| = ||W_h||, eq. (18); nan where that is not known."""
+
+    @abstractmethod
+    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
+        """Arguments of the module for further inputs (n, D)."""
+
+    @abstractmethod
+    def constants(self) -> Mapping[str, Tensor]:
+        """Tensors beside inputs and labels that outputs depend on and training leaves alone."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module is."""
+        return self.labels.device
+
+    def chunks(self) -> Iterator[slice]:
+        """Yield the samples that one pass takes, one chunk after the other."""
+        size = self.chunk or len(self.labels)
+        for start in range(0, len(self.labels), size):
+            yield slice(start, start + size)
+
+    def chunk_outputs(self, rows: slice) -> Tensor:
+        """Compute the outputs (n,) or (n, K) of some samples."""
+        return outputs_of(self.module, tuple(tensor[rows] for tensor in self.inputs))
+
+    @torch.no_grad()
+    def outputs(self) -> Tensor:
+        """Compute the outputs (N,) or (N, K) of all samples, without a gradient."""
+        parts = [self.chunk_outputs(rows) for rows in self.chunks()]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    @torch.no_grad()
+    def predictions(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        """Predicted classes (n,) of further inputs: whether f(x) > 0, or the largest f_k(x)."""
+        return predicted(outputs_of(self.module, inputs))
+
+    def parameter_norm(self, norm: ParameterNorm) -> float:
+        """||theta|| in a norm."""
+        return norm.value({name: weights.detach() for name, weights in self.parameters.items()})
+
+    @property
+    def pairs(self) -> Pairs:
+        """Pairs of samples and rival classes, of which there are margins."""
+        return _pairs(self.chunk_outputs(slice(0, 1)), self.labels.cpu().numpy())
+
+    def gap(self, norm: ParameterNorm | None = None) -> float:
+        """Relative KKT gap in a norm, by default the trainee's own, with the best multipliers.
+
+        0 at the points where steepest descent in that norm can end, at most 1; nan where a margin
+        is not positive.
+        """
+        norm = self.norm if norm is None else norm
+        gradients = MarginGradients(self.module, self.inputs, self.pairs, names=self.parameters)
+        min_margin = float(gradients.margins(gradients.theta).min())
+        if not min_margin > 0:
+            return math.nan
+        theta = gradients.theta * min_margin ** (-1.0 / self.degree)
+        best = best_multipliers(gradients, theta, self.degree, norm)
+        return max(0.0, 1.0 - (best.lower / norm.value(gradients.parameters(theta))) ** 2)
+
+
+def as_trainee(
+    module: nn.Module,
+    inputs: Inputs,
+    labels: ArrayLike | Tensor,
+    norm: ParameterNorm = PARAMETER_NORMS["l2"],
+    chunk: int | None = None,
+) -> Trainee:
+    """Check a module and its samples, and make a trainee of them.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A network of this package, or any homogeneous module, in float64.
+    inputs : array_like, Tensor or tuple of them
+        Of a network of this package the samples (N, D); of another module its argument, or a tuple
+        of its arguments, each with the samples as first axis.
+    labels : array_like of shape (N,)
+        -1 and +1 for one output a sample, 0..K-1 for K outputs.
+    norm : ParameterNorm
+        The geometry.
+    chunk : int, optional
+        Samples that one pass takes at a time.
+
+    Raises
+    ------
+    ValueError
+        Weights that are not float64; inputs, outputs or labels that do not fit, or are not finite;
+        no parameter to train; outputs that depend on the rest of the batch, or on chance.
+    HomogeneityError
+        A module that is not homogeneous in its parameters.
+    """
+    if isinstance(module, Network):
+        return _Own(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
+    return _Other(module, inputs, labels, norm, chunk)
+
+
+def outputs_of(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+    """Compute the outputs (n,) or (n, K) of a module; (n, 1) counts as (n,)."""
+    outputs: Tensor = module(*inputs)
+    return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
+
+
+def predicted(decision: Tensor) -> Tensor:
+    """Classes (n,) of outputs: whether f(x) > 0, or the k of the largest f_k(x)."""
+    return decision > 0 if decision.ndim == 1 else decision.argmax(dim=1)
+
+
+def _pairs(outputs: Tensor, labels: ArrayLike) -> Pairs:
+    classes = outputs.shape[1] if outputs.ndim == 2 else None
+    return Pairs.of(labels, len(np.asarray(labels)), classes)
+
+
+def _check_double(parameters: Mapping[str, Tensor]) -> None:
+    if {weights.dtype for weights in parameters.values()} != {torch.float64}:
+        raise ValueError(
+            "training towards the limit needs float64: build the network with "
+            "dtype=torch.float64 (dtype='float64'), or call network.double()"
+        )
+
+
+@final
+class _Own(Trainee):
+    """A network of this package."""
+
+    def __init__(
+        self,
+        network: Network,
+        X: ArrayLike,
+        y: ArrayLike,
+        norm: ParameterNorm,
+        chunk: int | None,
+    ) -> None:
+        self.module = self.network = network
+        self.norm, self.chunk, self.degree = norm, chunk, float(network.n_layers)
+        self.has_program = network.has_margin_structure
+        self.parameters = dict(network.named_parameters())
+        _check_double(self.parameters)
+        self.inputs, self.labels = network.prepare_samples(X, y)
+
+    def smallest_margin(self, outputs: Tensor) -> float:
+        return self.network.smallest_margin(outputs, self.labels)
+
+    def size(self) -> float:
+        if self.norm == PARAMETER_NORMS["l2"]:
+            return self.network.norm()
+        weights = {k: w.detach() for k, w in self.parameters.items() if k != "readout_bias"}
+        return self.norm.value(weights) ** self.degree
+
+    def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
+        observe = Observer(self.network, self.inputs, self.labels, loss)
+        return lambda step: replace(observe(step), norm=self.size())
+
+    def balance(self) -> float:
+        return balance(self.network)
+
+    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
+        return self.network.prepare(as_features(X, self.network.n_features))
+
+    def constants(self) -> Mapping[str, Tensor]:
+        return {}  # the gates are among the inputs
+
+
+@final
+class _Other(Trainee):
+    """Any homogeneous module."""
+
+    has_program = True
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: Inputs,
+        labels: ArrayLike | Tensor,
+        norm: ParameterNorm,
+        chunk: int | None,
+    ) -> None:
+        self.module, self.norm, self.chunk = module, norm, chunk
+        given = {name: w for name, w in module.named_parameters() if w.requires_grad}
+        if not given:
+            raise ValueError("the module has no parameter that requires a gradient")
+        _check_double(given)
+        device = next(iter(given.values())).device
+        signs = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+        arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+        tensors = tuple(t if isinstance(t, Tensor) else np.asarray(t) for t in arguments)
+        self.inputs = tuple(t.to(device) for t in as_inputs(tensors, len(signs), device))
+        self._check_outputs()
+        outputs = self.chunk_outputs(slice(0, PROBES))
+        self.labels = torch.tensor(_pairs(outputs, signs).labels, device=device)
+        # A parameter without a gradient (a gate's own weights) is constant, and no part of theta.
+        slopes = torch.autograd.grad(outputs.sum(), list(given.values()), allow_unused=True)
+        reached = zip(given.items(), slopes, strict=True)
+        self.parameters = {name: w for (name, w), slope in reached if slope is not None}
+        self.degree = self._degree()
+
+    def _check_outputs(self) -> None:
+        """Refuse outputs of the wrong shape, that are not finite, or that depend on the batch."""
+        probe = copy.deepcopy(self.module)  # normalisation in training mode keeps statistics
+        inputs = tuple(tensor[:PROBES] for tensor in self.inputs)
+        half = (len(inputs[0]) + 1) // 2
+        with torch.no_grad():
+            outputs = outputs_of(probe, inputs)
+            parts = [
+                outputs_of(probe, tuple(tensor[rows] for tensor in inputs))
+                for rows in (slice(None, half), slice(half, None))
+                if len(inputs[0][rows])
+            ]
+        if outputs.ndim not in (1, 2) or len(outputs) != len(inputs[0]):
+            raise ValueError(
+                "the module must have outputs of the shape (n,), (n, 1) or (n, K), got "
+                f"{tuple(outputs.shape)} for {len(inputs[0])} samples"
+            )
+        if not outputs.isfinite().all():
+            raise ValueError(
+                "the module's outputs are not finite: are its inputs and its weights finite? Start "
+                "from smaller weights"
+            )
+        scale = outputs.abs().max().item()
+        apart = (torch.cat(parts) - outputs).abs().max().item()
+        if apart > BATCH_TOLERANCE * scale:
+            raise ValueError(
+                "the module's outputs depend on the other samples of the batch, or on chance (by "
+                f"{apart / scale:.2g} of the largest): dropout or batch normalisation in training "
+                "mode does that; call module.eval()"
+            )
+
+    def _degree(self) -> float:
+        """Measure the degree of homogeneity; where all outputs are 0, at random parameters."""
+        rows = slice(0, PROBES)
+        inputs = tuple(tensor[rows] for tensor in self.inputs)
+        pairs = _pairs(self.chunk_outputs(slice(0, 1)), self.labels[rows].cpu().numpy())
+        gradients = MarginGradients(self.module, inputs, pairs, names=self.parameters)
+        if not gradients.margins(gradients.theta).any():
+            generator = torch.Generator().manual_seed(0)
+            drawn = {
+                name: torch.randn(w.shape, generator=generator, dtype=w.dtype).to(w.device)
+                for name, w in self.parameters.items()
+            }
+            gradients = MarginGradients(self.module, inputs, pairs, names=self.parameters, at=drawn)
+        try:
+            return measured_degree(gradients, None)
+        except HomogeneityError as error:
+            raise HomogeneityError(
+                f"training has no limit that is known: {error}. Biases (bias=False), normalisation "
+                "layers, skip connections past layers and activations such as tanh break it"
+            ) from error
+
+    def smallest_margin(self, outputs: Tensor) -> float:
+        return smallest_margins(outputs, self.labels).min().item()
+
+    def size(self) -> float:
+        return self.parameter_norm(self.norm) ** self.degree
+
+    def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
+        def observe(step: int) -> HistoryPoint:
+            outputs = self.outputs()
+            smallest = smallest_margins(outputs, self.labels)
+            return HistoryPoint(
+                step=step,
+                loss=loss(soft_margins(outputs, self.labels)).mean().item(),
+                error=(smallest <= 0).double().mean().item(),
+                min_margin=smallest.min().item(),
+                norm=self.size(),
+                gates_changed=math.nan,
+            )
+
+        return observe
+
+    def balance(self) -> float:
+        return math.nan
+
+    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
+        return as_inputs((np.asarray(X),), len(np.asarray(X)), self.device)
+
+    def constants(self) -> Mapping[str, Tensor]:
+        others = {k: w for k, w in self.module.named_parameters() if k not in self.parameters}
+        return {**others, **dict(self.module.named_buffers())}
