@@ -213,14 +213,26 @@ def iterates(
     steps : ndarray of int
         Increasing numbers of steps; the last one ends the run.
     """
-    targets = np.eye(int(y.max()) + 1)[y]  # (N, K)
-    weights = np.zeros((targets.shape[1], X.shape[1]))
+    weights = np.zeros((int(y.max()) + 1, X.shape[1]))
     direction, wanted = optimizer.start(), set(steps.tolist())
     for t in range(1, int(steps[-1]) + 1):
-        slopes = (scipy.special.softmax(X @ weights.T, axis=1) - targets) / len(X)
-        weights = weights + optimizer.step_size / t**0.5 * direction(slopes.T @ X)
+        gradient = slopes(X @ weights.T, y).T @ X / len(X)
+        weights = weights + optimizer.step_size / t**0.5 * direction(gradient)
         if t in wanted:
             yield t, weights
+
+
+def slopes(outputs: Array, y: NDArray[np.int64]) -> Array:
+    """Gradient (N, K) of each sample's cross-entropy in its outputs (N, K).
+
+    That of the own class is minus the sum of the others, not its probability minus 1, which is
+    rounding alone once the margins exceed 36.
+    """
+    found = np.asarray(scipy.special.softmax(outputs, axis=1))
+    rows = np.arange(len(y))
+    found[rows, y] = 0.0
+    found[rows, y] = -found.sum(axis=1)
+    return found
 
 
 def margin(X: Array, y: NDArray[np.int64], weights: Array) -> float:

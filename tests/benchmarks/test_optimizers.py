@@ -63,6 +63,19 @@ def test_each_optimizer_descends_towards_its_own_norm(place: int) -> None:
         assert as_norm(optimizer.norm).value(step) == pytest.approx(1.0, rel=1e-6)
 
 
+def test_slopes_are_those_of_autograd_and_outlast_rounding() -> None:
+    y = np.array([0, 2])
+    for scale in (1.0, 100.0):
+        outputs = scale * np.array([[2.0, 1.0, -1.0], [0.5, 0.0, 3.0]])
+        found = descent.slopes(outputs, y)
+        assert (found[[0, 1], y] < 0).all()
+        np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-300)
+    tensor = torch.tensor(outputs / scale, requires_grad=True)
+    torch.nn.functional.cross_entropy(tensor, torch.tensor(y), reduction="sum").backward()
+    assert tensor.grad is not None
+    np.testing.assert_allclose(descent.slopes(outputs / scale, y), tensor.grad, rtol=1e-12)
+
+
 def test_adam_is_that_of_torch() -> None:
     X, y = small()
     ours = next(each for each in descent.OPTIMIZERS if each.name == "Adam")
@@ -79,11 +92,11 @@ def test_adam_is_that_of_torch() -> None:
     np.testing.assert_allclose(weights, theirs.detach().numpy(), rtol=1e-9)
 
 
-def table(shares: dict[str, float], rivals: float) -> pd.DataFrame:
+def table(shares: dict[str, float], elsewhere: float) -> pd.DataFrame:
     """Return runs of two optimizers whose share grows to what is given, in their own norms."""
     rows = [
         {"data": "set", "steps": 100, "optimizer": name, "step": step, "norm": norm}
-        | {"share": growth * (share if norm == linear.BY_NAME[name].norm else rivals)}
+        | {"share": growth * (share if norm == linear.BY_NAME[name].norm else elsewhere)}
         for name, share in shares.items()
         for norm in ("l2", "linf")
         for step, growth in ((5, 0.5), (100, 1.0))
@@ -92,7 +105,7 @@ def table(shares: dict[str, float], rivals: float) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("share", "rivals", "expected"),
+    ("share", "elsewhere", "expected"),
     [
         (0.995, 0.5, Verdict.STANDS),
         (0.9, 0.5, Verdict.IN_PART),
@@ -100,8 +113,8 @@ def table(shares: dict[str, float], rivals: float) -> pd.DataFrame:
         (-0.2, 0.5, Verdict.OPEN),
     ],
 )
-def test_a_claim_is_judged_by_its_rule(share: float, rivals: float, expected: Verdict) -> None:
-    runs = linear.judged(table({"normalised GD": share, "sign descent": share}, rivals))
+def test_a_claim_is_judged_by_its_rule(share: float, elsewhere: float, expected: Verdict) -> None:
+    runs = linear.judged(table({"normalised GD": share, "sign descent": share}, elsewhere))
     assert {linear.outcome(runs) for _, runs in runs.groupby("optimizer")} == {expected}
 
 
