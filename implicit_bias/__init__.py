@@ -27,13 +27,14 @@ if TYPE_CHECKING:
         ReLUClassifier,
     )
     from implicit_bias.problem import MarginProblem, max_margin
+    from implicit_bias.recorder import Recorder
     from implicit_bias.run_certificate import certify_run
     from implicit_bias.solvers import Solution, SolveError
     from implicit_bias.solvers.solve import solve
     from implicit_bias.stationarity import certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 ESTIMATORS = (
     *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "MaxMarginSVC"),
@@ -45,6 +46,7 @@ HOMES = {
     "diagnosis": ("Diagnosis", "DiagnosisWarning", "diagnose"),
     "estimators": ESTIMATORS,
     "problem": ("MarginProblem", "max_margin"),
+    "recorder": ("Recorder",),
     "run_certificate": ("certify_run",),
     "solvers": ("Solution", "SolveError", "solve"),
     "stationarity": ("certify_network",),

@@ -32,6 +32,8 @@ MOVED = {
     "predictors": "theory.gln_predictors",
     "report.limit_figures": "report.figures.limit",
     "solvers.kernel": "solvers.scaled_problem",
+    "solvers.nuclear": "solvers.norm_path",
+    "solvers.pair_set": "solvers.working_set",
     "solvers.reference": "solvers.cvxpy_solver",
 }
 

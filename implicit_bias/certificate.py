@@ -40,7 +40,7 @@ import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.problem import MarginProblem, are_few, decision, gated_linear
+from implicit_bias.problem import MarginProblem, are_few, check_problem, decision, gated_linear
 from implicit_bias.rounding import (
     SAFETY,
     UNIT,
@@ -106,7 +106,16 @@ MUCH_LARGER = 2.0**32
 
 
 class Status(Enum):
-    """How a solve ended; each member carries its message."""
+    """How a solve ended; each member carries its message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import Status, max_margin, solve
+    >>> same_input_twice = max_margin(np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))
+    >>> solve(same_input_twice).status is Status.NOT_SEPARABLE
+    True
+    """
 
     OPTIMAL = "the certified gap is within the tolerance"
     NOT_SEPARABLE = (
@@ -161,6 +170,15 @@ class Certificate:
     dual_norms : ndarray of shape (G,)
         ||V_g|| at alpha scaled to be feasible, at most 1. A group below 1 is switched off at
         the optimum; nan without alpha.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import certify, max_margin
+    >>> problem = max_margin(np.array([[2.0], [-1.0]]), np.array([1.0, -1.0]))
+    >>> bounds = certify(problem, coef=np.array([[1.0]]), alpha=np.array([0.0, 1.0]))
+    >>> print(f"between {bounds.lower:.3f} and {bounds.upper:.3f}; {bounds.gap < 1e-12}")
+    between 1.000 and 1.000; True
     """
 
     lower: float
@@ -209,7 +227,21 @@ def certify(
     ValueError
         Shapes that do not fit, NaN, alpha that is negative or not 0 at a sample's own class, an
         intercept of a problem without one.
+
+    Examples
+    --------
+    Half of the best coefficients prove as much as all of them; any multipliers bound the optimum
+    from below.
+
+    >>> import numpy as np
+    >>> from implicit_bias import certify, max_margin
+    >>> problem = max_margin(np.array([[2.0], [-1.0]]), np.array([1.0, -1.0]))
+    >>> print(f"{certify(problem, coef=np.array([[0.5]])).upper:.3f}")
+    1.000
+    >>> print(f"{certify(problem, alpha=np.array([1.0, 1.0])).lower:.3f}")
+    0.667
     """
+    check_problem(problem, "certify")
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
     primal = None if coef is None else _Primal.of(problem, coef, intercept)
@@ -572,12 +604,12 @@ class _Dual:
             return 0.0
         return down(math.fsum(self.alpha.ravel().tolist()))
 
-    @property
+    @cached_property
     def bound(self) -> float:
         """The lower bound."""
         return self._value(float(self.norms.magnitude.max()))
 
-    @property
+    @cached_property
     def central(self) -> float:
         """The lower bound without allowance for rounding."""
         return self._value(float(self.norms.value.max()))
@@ -722,7 +754,6 @@ class _Primal:
     coef: Array
     exponent: int
     intercept: float | None
-    norms: Array  # (G,)
     norm: float
     f: Enclosure  # (N,), without intercept
     as_stored: bool  # with a soft margin, whether the bound is that of scale 1
@@ -746,14 +777,13 @@ class _Primal:
         coef = np.ldexp(coef, -exponent)
         offsets = None if offsets is None else np.ldexp(offsets, -exponent)
         plain = problem.plain_coef(coef)
-        norms = problem.group_norms(coef)
         norm = problem.norm.value_bound(coef.reshape(problem.norm_shape))
         gates = _plain_gates(problem)
         if problem.classes is None:
             f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
             one = None if offsets is None else float(offsets)
             one = one if problem.intercept else 0.0
-            return cls(problem, coef, exponent, one, norms, norm, f, as_stored, problem.y)
+            return cls(problem, coef, exponent, one, norm, f, as_stored, problem.y)
         columns = decision(problem.X, gates, plain).T
         parts = [predictions(gates, problem.X, *pair) for pair in zip(plain, columns, strict=True)]
         scores = Enclosure(
@@ -764,7 +794,7 @@ class _Primal:
             offsets = _best_offsets(problem, scores.value)
         classes = _Classes(scores, offsets)
         ones, f = np.ones(problem.n_samples), classes.smallest(problem)
-        return cls(problem, coef, exponent, 0.0, norms, norm, f, as_stored, ones, classes)
+        return cls(problem, coef, exponent, 0.0, norm, f, as_stored, ones, classes)
 
     def refined(self) -> _Primal:
         """Evaluate with more digits the predictions that decide."""
@@ -820,19 +850,19 @@ class _Primal:
     @property
     def group_norms(self) -> Array:
         """Norms (G,) of the coefficients as given."""
-        return np.ldexp(self.norms, self.exponent)
+        return np.ldexp(self.problem.group_norms(self.coef), self.exponent)
 
     @property
     def margins(self) -> Array:
         """Margins (N,) of the coefficients as given."""
         return np.ldexp(self.signs * (self.f.value + self._offset), self.exponent)
 
-    @property
+    @cached_property
     def bound(self) -> float:
         """The upper bound."""
         return self._value(self.f.radius, self.norm)
 
-    @property
+    @cached_property
     def central(self) -> float:
         """The upper bound without allowance for rounding."""
         return self._value(np.zeros(()), self.norm)

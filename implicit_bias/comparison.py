@@ -1,10 +1,17 @@
 """Compare classifiers: errors, disagreement beyond chance, and how far each is from the limit.
 
 On the evaluation samples: the error p of each model; for each pair the disagreement, the
-disagreement p (1 - q) + q (1 - p) expected by chance of independent models with these errors,
-their ratio, and Cohen's kappa. On the training samples, for the models with a margin problem
-(SVMs, and networks of one hidden layer): the smallest margin at norm 1, the norm at margin 1,
-its excess over the certified optimum of that program, active units, and support vectors.
+disagreement expected by chance of independent models with these errors, their ratio, and Cohen's
+kappa. With K classes chance gives
+
+    p (1 - q) + q (1 - p) + p q (K - 2) / (K - 1),
+
+the last term for two wrong answers that differ, each spread evenly over the K - 1 wrong classes;
+with K = 2 it is 0. What is taken for what is in the confusion matrix of each model.
+
+On the training samples, for the models with a margin problem (SVMs, and networks of one hidden
+layer): the smallest margin at norm 1, the norm at margin 1, its excess over the certified optimum
+of that program, active units, and support vectors.
 
 Source: Lippl, Abbott, Chung (2022), section 4.
 """
@@ -12,28 +19,32 @@ Source: Lippl, Abbott, Chung (2022), section 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import Certificate, Status, certify, excess, norm_at_margin_1
+from implicit_bias.counts import CONFIDENCE, Count, PairedDifference
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
+from implicit_bias.norms import Norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.stationarity import active_units
 from implicit_bias.storage.strict_json import attributes
 from implicit_bias.validation import Array
+from implicit_bias.wording import UNKNOWN, html_table, percent, percent_range, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
+    from implicit_bias.estimators.networks import AnyTraining
     from implicit_bias.training.history import HistoryPoint
-    from implicit_bias.training.limit import LimitResult
-    from implicit_bias.training.minibatch import TrainingResult
 
 
 # What a table of models has of each margin.
@@ -72,7 +83,8 @@ class MarginResult:
     unit_norms : ndarray of shape (G,)
         Share of each group in the norm.
     margins : ndarray of shape (N,)
-        y_n (f(x_n) + b) / norm of each training sample in the program.
+        y_n (f(x_n) + b) / norm of each training sample in the program; with many classes the
+        smallest f_{y_n}(x_n) - f_k(x_n), offsets included, over the norm.
     """
 
     fitted: FittedMargin
@@ -86,7 +98,7 @@ class MarginResult:
 
     @property
     def min_margin(self) -> float:
-        """min_n y_n f(x_n) / norm: with a hard margin at most 1 / optimum.
+        """Smallest of the margins over the norm: with a hard margin at most 1 / optimum.
 
         Negative where a sample is misclassified.
         """
@@ -168,8 +180,9 @@ class ModelResult:
     name : str
         As the user called it.
     error : float
-        Share of evaluation samples on the wrong side; f(x) = 0 counts as wrong. nan for an SVM
-        that found no predictor, because its training samples are not separable.
+        Share of evaluation samples on the wrong side; f(x) = 0, or two largest f_k(x), counts as
+        wrong. nan for an SVM that found no predictor, because its training samples are not
+        separable.
     train_error : float
         The same on the training samples; nan where they were not given.
     fitted : FittedMargin or None
@@ -184,6 +197,14 @@ class ModelResult:
         Steps that a network was to be trained for; 0 for an SVM.
     interrupted : bool
         See `is_interrupted`.
+    confusion : ndarray of int, shape (K, K), or None
+        Evaluation samples of each class (row) by the class that the model gives them (column), in
+        the order of ``Comparison.classes``. Those that it is undecided on are in no column. None
+        without a predictor.
+    wrong : ndarray of bool, shape (n,)
+        The evaluation samples on the wrong side; empty without a predictor.
+    train_wrong : Count or None
+        How many of the training samples; None where these were not given, or without a predictor.
     """
 
     name: str
@@ -195,6 +216,14 @@ class ModelResult:
     unseen: int = 0
     planned_steps: int = 0
     interrupted: bool = False
+    confusion: NDArray[np.int64] | None = None
+    wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
+    train_wrong: Count | None = None
+
+    @property
+    def count(self) -> Count:
+        """How many of the evaluation samples are on the wrong side."""
+        return Count(int(np.count_nonzero(self.wrong)), len(self.wrong))
 
     @property
     def steps(self) -> int:
@@ -242,7 +271,7 @@ class PairResult:
         Share of samples on which their predictions differ; nan, like the rest, where one of them
         has no predictor.
     by_chance : float
-        p (1 - q) + q (1 - p): what independent models of these errors would show.
+        What independent models of these errors would show; see the module's head.
     ratio : float
         disagreement / by_chance; nan where both models make no error.
     kappa : float
@@ -258,8 +287,18 @@ class PairResult:
 
 
 @dataclass(frozen=True, eq=False)
+class Compared:
+    """What a comparison is of: models and samples, as they were given to `compare`."""
+
+    models: Mapping[str, Predicts]
+    X: ArrayLike
+    y: ArrayLike
+    train: tuple[ArrayLike, ArrayLike] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The result of `compare`.
+    """The result of `compare`: printed, a short table; `report` writes a page, `plot` draws it.
 
     Attributes
     ----------
@@ -271,12 +310,90 @@ class Comparison:
         Evaluation samples.
     n_train : int
         Training samples; 0 where they were not given.
+    classes : ndarray of shape (K,)
+        All classes that a label, a prediction or a model of this package has, sorted.
+    of : Compared or None
+        The models and samples; None where they were not kept.
+
+    Examples
+    --------
+    >>> from implicit_bias import MaxMarginSVC, compare
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> svms = {norm: MaxMarginSVC(norm).fit(blobs.X, blobs.y) for norm in ("l2", "linf")}
+    >>> result = compare(svms, blobs.X, blobs.y)
+    >>> result
+    Comparison(l2, linf; 40 samples)
+    >>> result.agreement("l2", "linf")
+    Count(count=40, total=40)
     """
 
     models: tuple[ModelResult, ...]
     pairs: tuple[PairResult, ...]
     n_samples: int
     n_train: int
+    classes: NDArray[Any] = field(default_factory=lambda: np.array([-1.0, 1.0]))
+    of: Compared | None = None
+
+    @property
+    def many_classes(self) -> bool:
+        """Whether there are more than two."""
+        return len(self.classes) > 2
+
+    def __repr__(self) -> str:
+        names = ", ".join(model.name for model in self.models)
+        return f"Comparison({names}; {self.n_samples} samples)"
+
+    def __str__(self) -> str:
+        return text_table(*self._short_table())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._short_table())
+
+    def _short_table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows of what matters first: distance from the limit, and errors."""
+        headings = ["model", "excess", "error", "wrong", f"{100 * CONFIDENCE:.0f} % interval"]
+        return headings, [_short_row(model) for model in self.models]
+
+    def report(
+        self, folder: str | Path, *, title: str | None = None, data_name: str = "own data"
+    ) -> Path:
+        """Write the comparison as one self-contained page, with tables and figures beside it.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where to write; made if need be.
+        title : str, optional
+            Heading of the page; by default the data and the models.
+        data_name : str
+            How the page calls the data.
+
+        Returns
+        -------
+        Path
+            The page, ``folder/report.html``.
+
+        Raises
+        ------
+        ValueError
+            The models and samples were not kept.
+        """
+        from implicit_bias.report.page import report_on  # a page knows comparisons: here only
+
+        return report_on(self, folder, title=title, data_name=data_name)
+
+    def plot(self) -> Figure:
+        """Draw errors with their intervals and, where known, the excess over the optimum.
+
+        Returns
+        -------
+        matplotlib Figure
+            Of this function's own; no window opens, and pyplot does not know it.
+        """
+        from implicit_bias.report.figures.overview import overview
+
+        return overview(self)
 
     def model(self, name: str) -> ModelResult:
         """Return the model of this name; KeyError if there is none."""
@@ -286,6 +403,21 @@ class Comparison:
         """Return the pair of these names, in either order; KeyError if there is none."""
         pairs = {frozenset((pair.first, pair.second)): pair for pair in self.pairs}
         return pairs[frozenset((first, second))]
+
+    def difference(self, first: str, second: str) -> PairedDifference | None:
+        """How much more often the first is wrong than the second, on the same samples.
+
+        None where one of them has no predictor.
+        """
+        wrong = [self.model(name).wrong for name in (first, second)]
+        return PairedDifference.of(*wrong) if all(map(len, wrong)) else None
+
+    def agreement(self, first: str, second: str) -> Count | None:
+        """On how many of the evaluation samples two models say the same; None where unknown."""
+        share = self.pair(first, second).disagreement
+        if np.isnan(share):
+            return None
+        return Count(self.n_samples - round(share * self.n_samples), self.n_samples)
 
     def programs(self) -> list[list[ModelResult]]:
         """Models with a margin, those of one and the same program together."""
@@ -322,6 +454,19 @@ class Comparison:
         import pandas as pd
 
         return pd.DataFrame([asdict(pair) for pair in self.pairs])
+
+    def confusion_frame(self) -> pd.DataFrame:
+        """One row a model, a class and a class that it is given: the number of samples."""
+        import pandas as pd
+
+        rows = [
+            {"model": model.name, "class": true, "predicted": predicted, "samples": int(count)}
+            for model in self.models
+            if model.confusion is not None
+            for true, counts in zip(self.classes.tolist(), model.confusion, strict=True)
+            for predicted, count in zip(self.classes.tolist(), counts, strict=True)
+        ]
+        return pd.DataFrame(rows)
 
     def history_frame(self) -> pd.DataFrame:
         """One row a point of a training history, with the name of its model."""
@@ -367,6 +512,20 @@ def compare(
     ------
     ValueError
         No models, no samples, or labels that a model does not know.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNSVC, MaxMarginSVC, compare
+    >>> from implicit_bias.datasets import make_toy, split
+    >>> moons = split(make_toy("blobs", 60), 40)
+    >>> X, y = moons.train.X, moons.train.y
+    >>> models = {"gated": GLNSVC(3, random_state=0).fit(X, y), "linear": MaxMarginSVC().fit(X, y)}
+    >>> result = compare(models, moons.validation.X, moons.validation.y, train=(X, y))
+    >>> print(result)
+    model   excess     error  wrong    95 % interval
+    gated   < 0.001 %  0 %    0 of 12  0 to 24 %
+    linear  < 0.001 %  0 %    0 of 12  0 to 24 %
+    >>> page = result.report("my-report")  # doctest: +SKIP
     """
     labels = np.asarray(y)
     if not models or len(labels) == 0:
@@ -376,18 +535,20 @@ def compare(
             model.signs(labels)  # refuses labels that it does not know
     fitted = {name: _fitted_margin(model) for name, model in models.items()}
     predictions = {name: _predictions(model, X) for name, model in models.items()}
-    margins, train_errors = dict[str, MarginResult](), dict[str, float]()
+    classes = _classes(models, predictions, labels)
+    wrong = {name: _wrong(fitted[name], predictions[name], labels) for name in models}
+    margins, train_wrong = dict[str, MarginResult](), dict[str, NDArray[np.bool_]]()
     if train is not None:
         margins = _margin_results(models, fitted, *train)
-        train_errors = {
-            name: _error(fitted[name], _predictions(model, train[0]), np.asarray(train[1]))
+        train_wrong = {
+            name: _wrong(fitted[name], _predictions(model, train[0]), np.asarray(train[1]))
             for name, model in models.items()
         }
     results = tuple(
         ModelResult(
             name=name,
-            error=_error(fitted[name], predictions[name], labels),
-            train_error=train_errors.get(name, np.nan),
+            error=_share(wrong[name]),
+            train_error=_share(train_wrong.get(name)),
             fitted=fitted[name],
             margin=margins.get(name),
             history=model.history() if isinstance(model, BinaryClassifier) else (),
@@ -396,18 +557,24 @@ def compare(
             if isinstance(model, NetworkClassifier)
             else 0,
             interrupted=is_interrupted(model),
+            confusion=_confusion(fitted[name], predictions[name], labels, classes),
+            wrong=wrong[name],
+            train_wrong=_count(train_wrong.get(name)),
         )
         for name, model in models.items()
     )
+    pairs = combinations(results, 2)
     return Comparison(
         models=results,
-        pairs=tuple(_pair(a, b, predictions) for a, b in combinations(results, 2)),
+        pairs=tuple(_pair(a, b, predictions, len(classes)) for a, b in pairs),
         n_samples=len(labels),
         n_train=0 if train is None else len(np.asarray(train[1])),
+        classes=classes,
+        of=Compared(dict(models), X, y, train),
     )
 
 
-def training_of(model: Predicts) -> TrainingResult | LimitResult | None:
+def training_of(model: Predicts) -> AnyTraining | None:
     """Training of a network, or of the network whose gates or activations an SVM was given."""
     match model:
         case (
@@ -433,13 +600,45 @@ def _fitted_margin(model: Predicts) -> FittedMargin | None:
 
 
 def _predictions(model: Predicts, X: ArrayLike) -> NDArray[Any]:
-    """Classes (n,); None, which no label equals, where the model is undecided (f = 0)."""
+    """Classes (n,); None, which no label equals, where the model is undecided.
+
+    It is where f = 0, or where with many classes two f_k are the largest.
+    """
     if not isinstance(model, BinaryClassifier):
         return np.asarray(model.predict(X), dtype=object)
     decision = model.decision_function(X)
     predicted = model.classes_of(decision).astype(object)
-    predicted[decision == 0] = None
+    undecided = decision == 0
+    if decision.ndim == 2:
+        largest = decision == decision.max(axis=1, keepdims=True)
+        undecided = largest.sum(axis=1) > 1
+    predicted[undecided] = None
     return predicted
+
+
+def _classes(
+    models: Mapping[str, Predicts], predictions: Mapping[str, NDArray[Any]], labels: NDArray[Any]
+) -> NDArray[Any]:
+    """Return all classes (K,) that occur anywhere, sorted: numbers before names."""
+    known = [model.classes_ for model in models.values() if isinstance(model, BinaryClassifier)]
+    found = {item for part in (labels, *known, *predictions.values()) for item in part.tolist()}
+    return np.array(sorted(found - {None}, key=lambda item: (isinstance(item, str), item)))
+
+
+def _confusion(
+    fitted: FittedMargin | None,
+    predicted: NDArray[Any],
+    labels: NDArray[Any],
+    classes: NDArray[Any],
+) -> NDArray[np.int64] | None:
+    """Count samples (K, K) of each class by the class that they are given."""
+    if fitted is not None and not fitted.has_predictor:
+        return None
+    counts = [
+        [np.count_nonzero((labels == true) & (predicted == given)) for given in classes]
+        for true in classes
+    ]
+    return np.array(counts, dtype=np.int64)
 
 
 def _unseen(fitted: FittedMargin | None, X: ArrayLike) -> int:
@@ -448,14 +647,41 @@ def _unseen(fitted: FittedMargin | None, X: ArrayLike) -> int:
     return int(np.count_nonzero(fitted.architecture.gating.unseen(fitted.architecture.inputs(X))))
 
 
-def _error(fitted: FittedMargin | None, predicted: NDArray[Any], labels: NDArray[Any]) -> float:
+def _wrong(
+    fitted: FittedMargin | None, predicted: NDArray[Any], labels: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Return the samples (n,) on the wrong side; empty, shape (0,), without a predictor."""
     if fitted is not None and not fitted.has_predictor:
-        return np.nan
-    return float((predicted != labels).mean())
+        return np.zeros(0, dtype=bool)
+    return np.asarray(predicted != labels, dtype=bool)
+
+
+def _share(wrong: NDArray[np.bool_] | None) -> float:
+    return np.nan if wrong is None or not len(wrong) else float(wrong.mean())
+
+
+def _count(wrong: NDArray[np.bool_] | None) -> Count | None:
+    if wrong is None or not len(wrong):
+        return None
+    return Count(int(np.count_nonzero(wrong)), len(wrong))
+
+
+def _short_row(model: ModelResult) -> list[str]:
+    excess = UNKNOWN if model.margin is None else percent(model.margin.excess, space=" ")
+    if model.inseparable:
+        excess = "not separable"
+    if not model.count.total:
+        return [model.name, excess, UNKNOWN, UNKNOWN, UNKNOWN]
+    wrong = f"{model.count.count:,} of {model.count.total:,}"
+    interval = percent_range(*model.count.interval, space=" ")
+    return [model.name, excess, percent(model.error, space=" "), wrong, interval]
 
 
 def _pair(
-    first: ModelResult, second: ModelResult, predictions: Mapping[str, NDArray[Any]]
+    first: ModelResult,
+    second: ModelResult,
+    predictions: Mapping[str, NDArray[Any]],
+    n_classes: int,
 ) -> PairResult:
     p, q = first.error, second.error
     if np.isnan(p) or np.isnan(q):
@@ -463,6 +689,8 @@ def _pair(
     ours, theirs = predictions[first.name], predictions[second.name]
     disagreement = float((ours != theirs).mean())
     by_chance = p * (1 - q) + q * (1 - p)
+    if n_classes > 2:
+        by_chance += p * q * (n_classes - 2) / (n_classes - 1)
     ratio = disagreement / by_chance if by_chance > 0 else np.nan
     kappa = _kappa(ours, theirs)
     return PairResult(first.name, second.name, disagreement, by_chance, ratio, kappa)
@@ -506,7 +734,7 @@ def _margin_results(
             certificate=certificates[name],
             optimum=max(certificates[other].lower for other in same),
             unit_norms=group_norms / norm,
-            margins=problem.y * (problem.decision(view.coef) + view.offset) / norm,
+            margins=problem.margins(problem.decision(view.coef), view.offset) / norm,
         )
     return results
 
@@ -521,13 +749,27 @@ def _certificate(fitted: FittedMargin, problem: MarginProblem) -> Certificate:
 
 def _same_norm(a: MarginProblem, b: MarginProblem) -> bool:
     """Whether two problems of the same gates and groups are one and the same program."""
-    metric_a, metric_b = a.metric or {}, b.metric or {}
     return (
         a.C == b.C
         and a.intercept == b.intercept
-        and metric_a.keys() == metric_b.keys()
-        and all(np.array_equal(metric_a[g], metric_b[g]) for g in metric_a)
+        and a.classes == b.classes
+        and _equal(_norm_of(a), _norm_of(b))
     )
+
+
+def _norm_of(problem: MarginProblem) -> Norm:
+    """Return the norm of a problem; whether classes are apart says nothing of two."""
+    binary = problem.is_binary_group_lasso
+    return replace(problem.gate_norm, apart=False) if binary else problem.norm
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two norms, or two values of their parameters, are the same."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if is_dataclass(a) and type(a) is type(b):
+        return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    return bool(np.array_equal(a, b))
 
 
 def _model_row(model: ModelResult) -> dict[str, Any]:

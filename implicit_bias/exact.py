@@ -52,7 +52,7 @@ class ExactAnswer:
 
     def coef(self, problem: MarginProblem) -> Array:
         """Return the coefficients (M, D) of the problem's gates, rounded to float64."""
-        return np.asarray(problem.root @ self.plain_coef.astype(np.float64))
+        return problem.of_plain(self.plain_coef.astype(np.float64))
 
     def margins(self, problem: MarginProblem) -> Array:
         """Return y_n (f(x_n) + b), shape (N,), rounded to float64."""

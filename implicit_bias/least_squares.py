@@ -35,7 +35,7 @@ from implicit_bias.gating import GateMatrix, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import RANK_TOLERANCE
 from implicit_bias.problem import gated_linear
-from implicit_bias.validation import Array, as_features, as_finite
+from implicit_bias.validation import Array, as_features, as_finite, check_number
 
 
 def gated_gram(X: Array, gates: GateMatrix) -> Array:
@@ -116,8 +116,7 @@ def least_squares(
     X = as_finite(X, "X", 2)
     y = as_finite(y, "y", np.ndim(y) if np.ndim(y) in (1, 2) else 1)
     check_rows(X=len(X), gates=gates.shape[0], y=len(y))
-    if not ridge >= 0:
-        raise ValueError(f"ridge must be at least 0, got {ridge!r}")
+    check_number(ridge, "ridge", "[0, inf]")
     targets = y.reshape(len(y), -1)  # (m, p)
     n_units, n_features = gates.shape[1], X.shape[1]
     if n_units * n_features < len(X):

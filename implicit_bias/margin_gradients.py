@@ -282,7 +282,9 @@ class MarginGradients:
         """J (m, P) of some pairs, for few of them."""
         places = torch.tensor(chosen, device=theta.device)
         size = max(1, GRADIENT_BLOCK // len(theta))
-        parts = [self._gradients(theta, block, list(self.shapes)) for block in places.split(size)]
+        parts = [
+            self._gradients(theta, block, list(self.shapes)) for block in torch.split(places, size)
+        ]
         return torch.cat(parts).cpu().numpy()
 
     def _gram_by_blocks(self, theta: Tensor, places: Tensor, names: list[str]) -> Tensor:
@@ -291,7 +293,7 @@ class MarginGradients:
         if not names:
             return gram
         size = max(1, GRADIENT_BLOCK // sum(self.shapes[name].numel() for name in names))
-        blocks = places.split(size)
+        blocks = torch.split(places, size)
         for i, rows in enumerate(blocks):
             first = self._gradients(theta, rows, names)
             for j, columns in enumerate(blocks[: i + 1]):
@@ -329,7 +331,7 @@ class MarginGradients:
         samples, combinations = self._of_pairs(places)
         found: dict[str, list[tuple[Tensor, Tensor]]] = {}
         weights = torch.rand(len(places), generator=torch.Generator().manual_seed(0)).to(theta)
-        for block in torch.arange(len(places), device=theta.device).split(BLOCK):
+        for block in torch.split(torch.arange(len(places), device=theta.device), BLOCK):
             parameters = {
                 k: part.detach().clone().requires_grad_()
                 for k, part in self.parameters(theta).items()
@@ -340,13 +342,13 @@ class MarginGradients:
             once = calls.once(len(block))
             if not once:
                 return {}
-            slopes = torch.autograd.grad(
+            slopes: tuple[Tensor | None, ...] = torch.autograd.grad(
                 margins.sum(),
                 [output for _, output in once.values()],
                 retain_graph=True,
                 allow_unused=True,
             )
-            checked = torch.autograd.grad(
+            checked: tuple[Tensor | None, ...] = torch.autograd.grad(
                 (weights[block] * margins).sum(), [parameters[k] for k in once], allow_unused=True
             )
             for (name, (previous, _)), slope, exact in zip(

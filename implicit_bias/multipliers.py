@@ -31,9 +31,10 @@ it) gives w_t = maximiser(J' lambda_t) and the cut phi(lambda) >= <J w_t, lambda
 is the nearest to the best one, in relative entropy, at which all cuts are below a level,
 
     lambda ~ centre * exp(-sum_t mu_t J w_t),   mu >= 0 maximising a smooth concave function of T
-                                                numbers,
+                                                numbers.
 
-and w = sum_t mu_t w_t / sum_t mu_t has norm 1 at most, so min(J w) is a lower bound on phi and,
+A linear program over the cuts gives their least maximum, by shares mu_t of sum 1. Then w =
+sum_t mu_t w_t has norm 1 at most, so min(J w) is a lower bound on phi and,
 where it is positive, L w / min(J w) is feasible in the tangent program: an upper bound.
 
 Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms; Ben-Tal and Nemirovski (2005),
@@ -52,8 +53,9 @@ import numpy as np
 import scipy.linalg
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize, nnls
+from scipy.optimize import linprog, minimize, nnls
 from scipy.special import logsumexp
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from implicit_bias.margin_gradients import MarginGradients
@@ -69,19 +71,24 @@ WORKING_SET = 1000
 CONSTRAINT_TOLERANCE = 1e-9
 # Pairs up to which non-negative least squares take at most a second or two.
 FEW_PAIRS = 1500
-# Largest number of gradient entries (pairs by parameters) of an exact program: linear, conic.
-LINEAR_ENTRIES, CONIC_ENTRIES = 2**18, 2**14
+# Largest number of gradient entries (pairs by parameters) of the first exact program: linear,
+# conic; and the fewest pairs that it must have room for.
+LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = 2**18, 2**14, 128
 # Relative gap to which programs are solved.
 PROGRAM_TOLERANCE = 1e-10
 # Seconds that the level method may take.
-SECONDS = 40.0
+SECONDS = 25.0
 # Temperatures of the loss's weights, relative to a smallest margin of 1.
-TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e5, 16))
+TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e4, 9))
+# The smallest weight that has a logarithm.
+SMALLEST = 1e-300
 # The level method: cuts kept, entries of their maximisers kept, where the level is between the
 # bounds, the relative gap of the bounds at which it ends, and the most steps.
 MOST_CUTS, CUT_ENTRIES, LEVEL, LEVEL_TOLERANCE, MOST_STEPS = 100, 2**25, 0.3, 1e-8, 1000
+# What is added to the weights of a centre, and its temperature.
+SPREAD, SPREAD_TEMPERATURE = 0.1, 10.0
 # Pairs of a smaller share of the largest weight are left out of a step; mu / level is at most this.
-SMALLEST_WEIGHT, LARGEST_MU = 1e-9, 1e6
+SMALLEST_WEIGHT, LARGEST_MU, PROJECTION_STEPS = 1e-9, 1e6, 200
 
 Method = Literal["exact", "level method"]
 
@@ -148,10 +155,10 @@ def best_multipliers(
     margins = gradients.margins(theta)
     if norm == PARAMETER_NORMS["l2"]:
         return _on_working_sets(gradients, theta, degree, norm, margins, _least_squares)
-    entries = min(len(margins), WORKING_SET) * len(theta)
-    if entries <= (LINEAR_ENTRIES if _linear(norm) is not None else CONIC_ENTRIES):
+    most = (LINEAR_ENTRIES if _linear(norm) is not None else CONIC_ENTRIES) // len(theta)
+    if most >= min(len(margins), LEAST_PAIRS):
         try:
-            return _on_working_sets(gradients, theta, degree, norm, margins, _program)
+            return _on_working_sets(gradients, theta, degree, norm, margins, _program, most)
         except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
             pass
     if not starts:
@@ -210,9 +217,14 @@ def _on_working_sets(
     norm: ParameterNorm,
     margins: Array,
     solve_on: Callable[..., tuple[Array, Tensor | None]],
+    most: int | None = None,
 ) -> Multipliers:
-    """Solve on the pairs of the smallest margins, to which those join whose constraint w breaks."""
-    chosen = np.argsort(margins, kind="stable")[:WORKING_SET]
+    """Solve on the pairs of the smallest margins, to which those join whose constraint w breaks.
+
+    ``most`` is the size of the first set, and the number that joins at a time, if not WORKING_SET.
+    """
+    size = WORKING_SET if most is None else min(WORKING_SET, most)
+    chosen = np.argsort(margins, kind="stable")[:size]
     while True:
         weights = np.zeros(len(margins))
         weights[chosen], direction = solve_on(gradients, theta, degree, norm, chosen)
@@ -221,7 +233,7 @@ def _on_working_sets(
         slopes = gradients.slopes(theta, w)
         outside = slopes.copy()
         outside[chosen] = np.inf
-        worst = np.argsort(outside, kind="stable")[:WORKING_SET]
+        worst = np.argsort(outside, kind="stable")[:size]
         broken = worst[outside[worst] < degree * (1.0 - CONSTRAINT_TOLERANCE)]
         if len(broken) == 0:
             return _with_direction(found, w, slopes, degree, norm, gradients)
@@ -271,7 +283,10 @@ def _dual(gram: Array, degree: float) -> Array:
     else:
         s = math.sqrt(np.trace(gram) / len(gram))
         target = np.append(np.zeros(root.shape[1]), s)
-        a, _ = nnls(np.vstack([root.T, np.full(len(gram), s)]), target, maxiter=30 * len(gram))
+        stacked = np.vstack([root.T, np.full(len(gram), s)])
+        # Each of its many small steps would wait for all threads.
+        with threadpool_limits(1):
+            a, _ = nnls(stacked, target, maxiter=30 * len(gram))
     return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))
 
 
@@ -338,29 +353,33 @@ def _by_levels(
     """Improve the loss's weights as far as the time goes; all results are bounds at any time."""
     ends = time.monotonic() + seconds
     phi = _Phi(gradients, theta, norm)
-    best = min((phi(weights) for weights in starts), key=lambda point: point.value)
+    best = phi(min(starts, key=phi.value))
+    # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
+    spread = loss_weights(margins, gradients.pairs.rivals, SPREAD_TEMPERATURE)
+    spread *= SPREAD / spread.sum()
     size = norm.value(gradients.parameters(theta))
     # theta itself is the first cut: J theta = L q.
-    cuts = _Cuts(degree * margins[None] / size, (theta / size)[None])
+    cuts = _Cuts(degree * margins[None] / size, (theta / size)[None], np.zeros(1))
     lower, along = degree / size, theta / size
-    floor = 1e-12 / len(margins)
     for _ in range(MOST_STEPS):
         cuts = cuts.with_(gradients.slopes(theta, best_w := best.maximiser), best_w)
         upper = best.value
         if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
             break
-        centre = best.weights + floor
+        centre = best.weights + spread
+        spread = spread / 2.0
         for _ in range(MOST_STEPS):
-            level = lower + LEVEL * (upper - lower)
-            weights, mu = cuts.project(np.log(centre), level)
-            bound = float((mu @ cuts.slopes).min()) if mu.any() else 0.0
+            least, shares = cuts.least(centre)
+            bound = float((shares @ cuts.slopes).min())
             if bound > lower:
-                lower, along = bound, torch.tensor(mu).to(theta) @ cuts.directions
+                lower, along = bound, torch.tensor(shares).to(theta) @ cuts.directions
+            level = least + LEVEL * (upper - least)
+            weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
             point = phi(weights)
             if point.value < best.value:
                 best = point
                 break
-            cuts = cuts.with_(gradients.slopes(theta, point.maximiser), point.maximiser, mu)
+            cuts = cuts.with_(gradients.slopes(theta, point.maximiser), point.maximiser)
             if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
                 break
     found = judge(gradients, theta, degree, norm, best.weights)
@@ -387,6 +406,10 @@ class _Phi:
     theta: Tensor
     norm: ParameterNorm
 
+    def value(self, weights: Array) -> float:
+        v = self.gradients.combine(self.theta, weights / weights.sum())
+        return self.norm.dual(self.gradients.parameters(v))
+
     def __call__(self, weights: Array) -> _Point:
         weights = weights / weights.sum()
         v = self.gradients.parameters(self.gradients.combine(self.theta, weights))
@@ -396,28 +419,51 @@ class _Phi:
 
 @dataclass(frozen=True, eq=False)
 class _Cuts:
-    """Cuts phi(lambda) >= <J w_t, lambda>: slopes J w_t (T, n) and directions w_t (T, P)."""
+    """Cuts phi(lambda) >= <J w_t, lambda>.
+
+    Slopes J w_t (T, n), directions w_t (T, P), and the multipliers mu_t (T,) of the last step.
+    """
 
     slopes: Array
     directions: Tensor
+    mu: Array
 
-    def with_(self, slopes: Array, direction: Tensor, mu: Array | None = None) -> _Cuts:
-        """Add a cut; of too many, leave out the one of least weight mu (T,)."""
+    def with_(self, slopes: Array, direction: Tensor) -> _Cuts:
+        """Add a cut; of too many, leave out the one of least multiplier."""
         keep = np.arange(len(self.slopes))
-        most = max(10, min(MOST_CUTS, CUT_ENTRIES // len(direction)))
-        if len(keep) >= most:
-            weights = np.arange(len(keep), dtype=np.float64) if mu is None else mu
-            keep = np.delete(keep, weights.argmin())
+        if len(keep) >= max(10, min(MOST_CUTS, CUT_ENTRIES // len(direction))):
+            keep = np.delete(keep, self.mu.argmin())
         return _Cuts(
             np.vstack([self.slopes[keep], slopes]),
             torch.cat([self.directions[torch.tensor(keep)], direction[None]]),
+            np.append(self.mu[keep], 0.0),
         )
 
-    def project(self, log_centre: Array, level: float) -> tuple[Array, Array]:
-        """Return weights (n,), nearest to the centre with all cuts at most at the level, and mu.
+    def least(self, centre: Array) -> tuple[float, Array]:
+        """Return the least value of the cuts' maximum, and shares (T,) of the cuts that prove it.
 
-        mu (T,) has sum 1, or is 0 where no cut is above the level. Where no weights do, the dual
-        has no maximum: mu grows until it is stopped, and its direction proves a lower bound.
+        Over pairs of some weight at the centre, a linear program. Over all of them the shares
+        prove what they prove.
+        """
+        slopes = self.slopes[:, centre > SMALLEST_WEIGHT * centre.max()]
+        count, width = slopes.shape
+        found = linprog(
+            np.append(np.zeros(width), 1.0),
+            A_ub=np.hstack([slopes, -np.ones((count, 1))]),
+            b_ub=np.zeros(count),
+            A_eq=np.append(np.ones(width), 0.0)[None],
+            b_eq=[1.0],
+            bounds=[*[(0.0, None)] * width, (None, None)],
+        )
+        if found.status != 0:
+            return float(slopes.max(axis=0).min()), np.full(count, 1.0 / count)
+        shares = np.maximum(-found.ineqlin.marginals, 0.0)
+        return float(found.fun), shares / (shares.sum() or 1.0)
+
+    def project(self, log_centre: Array, level: float) -> tuple[Array, _Cuts]:
+        """Return weights (n,), nearest to the centre with all cuts at most at the level.
+
+        The weights solve  max_mu -log sum_n exp(log_centre_n - <mu, slopes_n>) - level sum(mu).
         """
         # Pairs of next to no weight at the centre get none, so they need not be in the arithmetic.
         near = log_centre > log_centre.max() + math.log(SMALLEST_WEIGHT)
@@ -431,8 +477,9 @@ class _Cuts:
             return float(np.log(total) + largest + mu.sum()), 1.0 - slopes @ (weights / total)
 
         bounds = [(0.0, LARGEST_MU)] * len(slopes)
-        found = minimize(dual, np.zeros(len(slopes)), jac=True, method="L-BFGS-B", bounds=bounds)
+        options = {"maxiter": PROJECTION_STEPS}
+        found = minimize(dual, self.mu, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         mu = np.asarray(found.x)
         weights = np.zeros(len(log_centre))
         weights[near] = np.exp(start - mu @ slopes - found.fun + mu.sum())
-        return weights, mu / (mu.sum() or 1.0)
+        return weights, replace(self, mu=mu)

@@ -19,8 +19,25 @@ FrozenGateReLU  z_l(x) * (W_l previous), z_l the 0/1 gates that a ReLU network h
 With one hidden layer all are f(x) = sum_m z_m(x) <zeta_m, x>, the predictor of a margin problem:
 `Network.gating` gives the gates z, `Network.coef` the coefficients zeta.
 
+Many classes, labels 0 .. K - 1, have an output f_k each, and one of two architectures:
+
+one network a class  K networks of the sizes above side by side, network k for f_k. Row
+                     (k H_l + h) C_l + c of W_l belongs to unit h of network k, row k of the
+                     readout (K, H) to network k. In a GLN all have the same contexts, so that this
+                     is the margin problem with groups (k, h), one a unit of each class. Trained
+                     gates differ between the networks: there the margin problem has all K H gates,
+                     of which it lets every class use every one, so that its optimum is a lower
+                     bound on the norm that the networks need.
+shared units         One hidden part, with a readout (K, H) that has a row a class. The coefficients
+                     of unit h, zeta_h = w_h (x) W_h, are a matrix (K, C D) of rank 1, and the norm
+                     is the sum of their nuclear norms ||w_h|| ||W_h||. In the margin problem that
+                     matrix may have any rank, as it could with K - 1 units for each gate. With
+                     fewer, and in a GLN each unit has contexts of its own, the optimum is a lower
+                     bound on the norm that the network needs.
+
 Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5; Fiat, Malach, Shalev-Shwartz (2019) for
-frozen gates.
+frozen gates; Sahiner et al. (2021), "Vector-output ReLU neural network problems are copositive
+programs", for the nuclear norm of several outputs.
 """
 
 import math
@@ -30,12 +47,21 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, final
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.gating import Gating, HyperplaneContexts, UnitGates
+from implicit_bias.margins import smallest_margins
+from implicit_bias.norms import Nuclear, SumOverGroups
 from implicit_bias.problem import BLOCK, Architecture
-from implicit_bias.validation import Array, as_features, as_labels, check_choice, check_count
+from implicit_bias.validation import (
+    Array,
+    as_class_labels,
+    as_features,
+    as_labels,
+    check_choice,
+    check_count,
+)
 
 Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
 
@@ -47,15 +73,19 @@ DTYPES = (torch.float32, torch.float64)
 
 
 class NetworkOptions(TypedDict, total=False):
-    """What all networks take: initialisation, precision, and the seed of the initial weights."""
+    """What all networks take: their outputs, initialisation, precision, and the weights' seed."""
 
+    classes: int | None
+    shared: bool
     init: Init
     dtype: torch.dtype
     seed: int
 
 
 class Network(nn.Module, ABC):
-    """A network with one output f(x), hidden layers, and no bias but, if asked, at the readout.
+    """A network with hidden layers, and no bias but, if asked, at the readout.
+
+    It has one output f(x), for two classes, or one for each of K classes.
 
     Parameters
     ----------
@@ -63,8 +93,12 @@ class Network(nn.Module, ABC):
         D.
     widths, contexts : sequence of int, one entry a hidden layer
         H_l and C_l.
+    classes : int, optional
+        K, for one output a class; by default there is one output, for two classes.
+    shared : bool
+        Whether the classes share their hidden units; by default each has a network of its own.
     readout_bias : bool
-        Add a trained scalar, initially 0, to the output. The network is then not homogeneous.
+        Add a trained scalar, initially 0, to each output. The network is then not homogeneous.
     init : {"orthogonal", "kaiming-normal"}, optional
         Initialisation of each weight matrix; that of the published networks where not given.
     dtype : torch.float64 or torch.float32
@@ -75,15 +109,19 @@ class Network(nn.Module, ABC):
     Raises
     ------
     ValueError
-        No hidden layer, a size below 1, an unknown ``init`` or ``dtype``.
+        No hidden layer, a size below 1, one class, shared units of two classes with one output,
+        an unknown ``init`` or ``dtype``.
 
     Attributes
     ----------
     fixed_gates : bool
         Whether training leaves the gates as they are, so that each unit is linear in its weights.
+    same_gates : bool
+        Whether the networks of all classes have the same gates.
     """
 
     fixed_gates: ClassVar[bool]
+    same_gates: ClassVar[bool] = False
     published_init: ClassVar[Init] = "kaiming-normal"
 
     def __init__(
@@ -92,6 +130,8 @@ class Network(nn.Module, ABC):
         widths: Sequence[int],
         contexts: Sequence[int],
         *,
+        classes: int | None = None,
+        shared: bool = False,
         readout_bias: bool = False,
         init: Init | None = None,
         dtype: torch.dtype = torch.float64,
@@ -106,24 +146,31 @@ class Network(nn.Module, ABC):
             )
         for width in widths:
             check_count(width, "each of widths (n_units)")
+        if classes is not None:
+            check_count(classes, "classes", 2)
+        elif shared:
+            raise ValueError("shared units need the number of classes: pass classes=K")
         check_choice(init, "init", INITIALISERS)
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
         generator = torch.Generator().manual_seed(seed)
 
-        def initial(n_rows: int, fan_in: int) -> nn.Parameter:
+        def initial(n_rows: int, fan_in: int) -> Tensor:
             weights = torch.empty(n_rows, fan_in, dtype=dtype)
             INITIALISERS[init](weights, generator=generator)
-            return nn.Parameter(weights)
+            return weights
 
-        fan_ins = [n_features, *widths[:-1]]
-        self.n_features = n_features
-        self.hidden_weights = nn.ParameterList(
-            initial(width * count, fan_in)
-            for width, count, fan_in in zip(widths, contexts, fan_ins, strict=True)
-        )
-        self.readout = initial(1, widths[-1])
-        self.readout_bias = nn.Parameter(torch.zeros((), dtype=dtype)) if readout_bias else None
+        self.n_features, self.classes, self.shared = n_features, classes, shared
+        rows = [width * count for width, count in zip(widths, contexts, strict=True)]
+        # Network by network, so that the first one has the weights of a network of two classes.
+        rows.append(self.n_outputs // self.n_networks)
+        sizes = list(zip(rows, [n_features, *widths], strict=True))
+        drawn = [[initial(*size) for size in sizes] for _ in range(self.n_networks)]
+        *hidden, readout = (torch.cat(parts) for parts in zip(*drawn, strict=True))
+        self.hidden_weights = nn.ParameterList(map(nn.Parameter, hidden))
+        self.readout = nn.Parameter(readout)
+        bias = torch.zeros(() if classes is None else (classes,), dtype=dtype)
+        self.readout_bias = nn.Parameter(bias) if readout_bias else None
 
     @abstractmethod
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
@@ -134,9 +181,15 @@ class Network(nn.Module, ABC):
         """
 
     def prepare_samples(self, X: ArrayLike, y: ArrayLike) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Prepare inputs (n, D), and their labels (n,), -1 or +1, in the same precision."""
+        """Prepare inputs (n, D) and their labels (n,).
+
+        Labels are -1 and +1, in the same precision as the inputs, or with classes 0 .. K - 1.
+        """
         inputs = self.prepare(X)
-        return inputs, torch.tensor(as_labels(y, len(inputs[0]))).to(inputs[0])
+        if self.classes is None:
+            return inputs, torch.tensor(as_labels(y, len(inputs[0]))).to(inputs[0])
+        labels, _ = as_class_labels(y, len(inputs[0]), self.classes)
+        return inputs, torch.tensor(labels, device=self.device)
 
     @abstractmethod
     def gate_pattern(self, *prepared: Tensor) -> Tensor:
@@ -148,7 +201,10 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        """Output (n, H_l) of hidden layer l from the products W_l a, (n, H_l C_l)."""
+        """Output (n, H_l) of hidden layer l from the products W_l a, (n, H_l C_l).
+
+        One network a class: (n, K H_l) from (n, K H_l C_l), those of network k side by side.
+        """
 
     @abstractmethod
     def _first_layer_gating(self) -> Gating:
@@ -157,12 +213,13 @@ class Network(nn.Module, ABC):
     def hidden_layers(self, *prepared: Tensor, detached: bool = False) -> list[Tensor]:
         """Compute the outputs of all hidden layers, shapes (n, H_1), (n, H_2), ...
 
+        One network a class: (n, K H_1), (n, K H_2), ..., those of network k side by side.
         With ``detached`` each layer takes the one before it as constant: no gradient crosses.
         """
         outputs, layers = prepared[0], []
         for layer, weights in enumerate(self.hidden_weights):
             previous = outputs.detach() if detached else outputs
-            outputs = self._gated(layer, previous @ weights.T, prepared)
+            outputs = self._gated(layer, self._products(layer, previous, weights), prepared)
             layers.append(outputs)
         return layers
 
@@ -176,7 +233,14 @@ class Network(nn.Module, ABC):
         -------
         list of (delta, a)
             Of each hidden layer, shapes (n, H_l C_l) and (n, H_(l-1)), then of the readout.
+
+        Raises
+        ------
+        ValueError
+            Several outputs.
         """
+        if self.classes is not None:
+            raise ValueError("one output has one gradient a sample, but the network has several")
         outputs = prepared[0]
         inputs, products = list[Tensor](), list[Tensor]()
         with torch.enable_grad():
@@ -197,21 +261,37 @@ class Network(nn.Module, ABC):
     def unit_outputs(self, *prepared: Tensor) -> Tensor:
         """Compute the outputs of all units, shape (n, H_1 + H_2 + ... + 1); the last is f(x).
 
-        A column has a gradient in the weights of its own unit, and in no others.
+        A column has a gradient in the weights of its own unit, and in no others. One network a
+        class: (n, H_1 + H_2 + ... + 1, K), where the same unit of all networks has an output for
+        each class.
+
+        Raises
+        ------
+        ValueError
+            Shared units, none of which has an output for each class.
         """
+        if self.shared:
+            raise ValueError(
+                "hidden units that the classes share have one output each, so no unit can predict "
+                "one of several classes by itself: use one network a class (shared=False)"
+            )
         layers = self.hidden_layers(*prepared, detached=True)
-        return torch.cat([*layers, self._read(layers[-1].detach())[:, None]], dim=1)
+        outputs = self._read(layers[-1].detach())[:, None]
+        if self.classes is None:
+            return torch.cat([*layers, outputs], dim=1)
+        by_unit = (_parts(layer, 1, self.classes).transpose(1, 2) for layer in layers)
+        return torch.cat([*by_unit, outputs], dim=1)
 
     def forward(self, *prepared: Tensor) -> Tensor:
-        """Compute the outputs f(x), shape (n,), of prepared inputs."""
+        """Compute the outputs f(x), shape (n,) or (n, K), of prepared inputs."""
         return self._read(self.hidden(*prepared))
 
     def decision(self, X: ArrayLike) -> Array:
-        """f(x) of inputs (n, D): float64 of shape (n,), without gradient."""
+        """f(x) of inputs (n, D): float64 of shape (n,) or (n, K), without gradient."""
         return self._evaluate(self, X)
 
     def hidden_activations(self, X: ArrayLike) -> Array:
-        """Output of the last hidden layer, float64 of shape (n, H), of inputs (n, D)."""
+        """Output of the last hidden layer, float64 (n, H) or (n, K H), of inputs (n, D)."""
         return self._evaluate(self.hidden, X)
 
     @property
@@ -225,6 +305,16 @@ class Network(nn.Module, ABC):
         return self.readout.device
 
     @property
+    def n_outputs(self) -> int:
+        """One, or K with classes."""
+        return self.classes or 1
+
+    @property
+    def n_networks(self) -> int:
+        """Networks side by side: K, where each class has its own, else one."""
+        return 1 if self.shared else self.n_outputs
+
+    @property
     def n_layers(self) -> int:
         """L, the number of weight layers: the degree of homogeneity without a readout bias."""
         return len(self.hidden_weights) + 1
@@ -236,13 +326,25 @@ class Network(nn.Module, ABC):
 
     @property
     def readout_bias_value(self) -> float:
-        """The readout's bias; 0 without one."""
+        """The readout's bias, with one output; 0 without one."""
         return 0.0 if self.readout_bias is None else self.readout_bias.item()
 
     @property
     def has_margin_structure(self) -> bool:
         """Whether the network has `gating` and `coef`: one hidden layer."""
         return self.n_layers == 2
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether the margin problem has more freedom than the network, see the module's head.
+
+        Its optimum is then a lower bound on the norm that the network needs, and no limit of it
+        is known. Shared units have the freedom of the problem with two classes, whose coefficients
+        have rank 1.
+        """
+        if self.shared:
+            return self.n_outputs > 2
+        return self.n_networks > 1 and not self.same_gates
 
     def gating(self) -> Gating:
         """Gates z of a network with one hidden layer, as they are now.
@@ -263,12 +365,30 @@ class Network(nn.Module, ABC):
         ValueError
             More than one hidden layer.
         """
-        return Architecture(self.gating())
+        gating = self.gating()
+        if self.shared:
+            return Architecture(gating, norm=SumOverGroups(Nuclear(), gating.groups))
+        return Architecture(gating, apart=self.classes is not None)
+
+    def unit_groups(self) -> NDArray[np.int64]:
+        """Return the groups of the margin problem that the hidden units are.
+
+        Shape (H,), or, one network a class, (K H,), network by network. Where the gates of the
+        networks differ the problem has more groups, (k, j) for all K H gates j.
+        """
+        count, n_units = self.n_networks, self.readout.shape[1]
+        units = np.arange(count * n_units)
+        if count == 1 or self.same_gates:
+            return units
+        return units + np.repeat(np.arange(count), n_units) * len(units)
 
     def coef(self) -> Array:
-        """Coefficients zeta, shape (M, D), of a network with one hidden layer, as they are now.
+        """Coefficients zeta of a network with one hidden layer, as they are now.
 
-        Row h * C + c is w_h W_1[h * C + c]. The readout's bias is left out.
+        Shape (M, D), or (K, M, D) with classes. Row h * C + c is w_h W_1[h * C + c], of class k
+        with the readout and the network of class k. Where the networks of the classes have
+        different gates, M = K H, and class k has those in the rows k H + h. The readout's bias is
+        left out.
 
         Raises
         ------
@@ -276,22 +396,32 @@ class Network(nn.Module, ABC):
             More than one hidden layer.
         """
         self._check_margin_structure()
-        first, readout = self.hidden_weights[0], self.readout[0]
-        n_contexts = len(first) // len(readout)
-        return _as_array(readout.repeat_interleave(n_contexts)[:, None] * first)
+        # Row-major: the weight vectors of a network lie together, as do those of each unit.
+        first = _parts(self.hidden_weights[0], 0, self.n_networks)
+        n_contexts = first.shape[1] // self.readout.shape[1]
+        scale = self.readout.repeat_interleave(n_contexts, dim=1)
+        coef = _as_array(scale[:, :, None] * first)
+        if self.n_networks > 1 and not self.same_gates:
+            own = np.zeros((len(coef), *coef.shape))
+            own[np.diag_indices(len(coef))] = coef
+            return own.reshape(len(coef), -1, self.n_features)
+        return coef if self.classes is not None else coef[0]
 
     def norm(self) -> float:
         """Norm of the weights to which margins are compared, homogeneous of the same degree as f.
 
-        One hidden layer: sum_h ||zeta_h||, over all contexts of unit h. Deeper networks:
-        (||theta||^2 / L)^(L/2) over all weights theta; with L = 2 this would be an upper bound
-        of the former, equal where |w_h| = ||W_1[h]|| for all h. The readout's bias is left out.
+        One hidden layer: sum_h ||zeta_h||, over all contexts of unit h, and over all classes or,
+        where they share it, as a nuclear norm; in any case the norm of `architecture`. Deeper
+        networks: (||theta||^2 / L)^(L/2) over all weights theta; with L = 2 this would be an upper
+        bound of the former, equal where ||w_h|| = ||W_1[h]|| for all h. The readout's bias is left
+        out.
         """
         with torch.no_grad():
             if self.has_margin_structure:
+                readout = self.readout.norm(dim=0) if self.shared else self.readout.abs().flatten()
                 # Row-major: the C weight vectors of a unit lie together.
-                units = self.hidden_weights[0].reshape(self.readout.shape[1], -1)
-                return (self.readout[0].abs() @ units.norm(dim=1)).item()
+                units = self.hidden_weights[0].reshape(len(readout), -1)
+                return (readout @ units.norm(dim=1)).item()
             weights = (*self.hidden_weights, self.readout)
             squares = sum(layer.square().sum().item() for layer in weights)
             try:
@@ -300,16 +430,31 @@ class Network(nn.Module, ABC):
                 return math.inf
 
     def smallest_margin(self, outputs: Tensor, labels: Tensor) -> float:
-        """Smallest y_n f(x_n) of outputs (n,) and labels (n,).
+        """Smallest y_n f(x_n) of outputs (n,) and labels (n,), as `prepare_samples` makes them.
 
-        The readout's bias is left out, as it is in `norm`, so that their ratio has the SVM's as
-        its bound.
+        With classes, of outputs (n, K), the smallest f_{y_n}(x_n) - f_k(x_n). The readout's bias
+        is left out, as it is in `norm`, so that their ratio has the SVM's as its bound.
         """
-        return (labels * (outputs - self.readout_bias_value)).min().item()
+        unbiased = outputs if self.readout_bias is None else outputs - self.readout_bias.detach()
+        return smallest_margins(unbiased, labels).min().item()
+
+    def _products(self, layer: int, previous: Tensor, weights: Tensor) -> Tensor:
+        """W_l a of hidden layer l; one network a class: of each with its own outputs a."""
+        if layer == 0 or self.n_networks == 1:
+            return previous @ weights.T
+        own = _parts(previous, 1, self.n_networks)
+        by_network = _parts(weights, 0, self.n_networks)
+        return torch.einsum("nki,kji->nkj", own, by_network).flatten(1)
 
     def _read(self, hidden: Tensor) -> Tensor:
-        """Readout (n,) of the last hidden layer (n, H)."""
-        outputs = hidden @ self.readout[0]
+        """Readout (n,) or (n, K) of the last hidden layer, (n, H) or (n, K H)."""
+        if self.classes is None:
+            outputs = hidden @ self.readout[0]
+        elif self.shared:
+            outputs = hidden @ self.readout.T
+        else:
+            own = _parts(hidden, 1, self.classes)
+            outputs = torch.einsum("nkh,kh->nk", own, self.readout)
         return outputs if self.readout_bias is None else outputs + self.readout_bias
 
     def _as_inputs(self, X: ArrayLike) -> Tensor:
@@ -342,7 +487,7 @@ class GLN(Network):
         The contexts of each hidden layer, all of the network's input. Not parameters.
     readout_bias : bool
         As in the published code; the network is then not homogeneous.
-    init, dtype, seed
+    classes, shared, init, dtype, seed
         As in `Network`; the published initialisation is orthogonal.
 
     Raises
@@ -352,6 +497,7 @@ class GLN(Network):
     """
 
     fixed_gates = True
+    same_gates = True
     published_init = "orthogonal"
 
     def __init__(
@@ -386,7 +532,11 @@ class GLN(Network):
         return torch.cat(prepared[1:], dim=1)
 
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        return products.gather(1, prepared[1 + layer])
+        rows = prepared[1 + layer]
+        if self.n_networks == 1:
+            return products.gather(1, rows)
+        own = _parts(products, 1, self.n_networks)
+        return own.gather(2, rows[:, None].expand(-1, self.n_networks, -1)).flatten(1)
 
     def _first_layer_gating(self) -> HyperplaneContexts:
         return self.gatings[0]
@@ -402,7 +552,7 @@ class ReLUNetwork(Network):
         D.
     widths : sequence of int
         Units of each hidden layer.
-    init, dtype, seed
+    classes, shared, init, dtype, seed
         As in `Network`; the published initialisation is Kaiming normal.
     """
 
@@ -447,8 +597,15 @@ class FrozenGateReLU(Network):
     fixed_gates = True
 
     def __init__(self, network: ReLUNetwork) -> None:
-        widths = [len(weights) for weights in network.hidden_weights]
-        super().__init__(network.n_features, widths, [1] * len(widths), dtype=network.dtype)
+        widths = [len(weights) // network.n_networks for weights in network.hidden_weights]
+        super().__init__(
+            network.n_features,
+            widths,
+            [1] * len(widths),
+            classes=network.classes,
+            shared=network.shared,
+            dtype=network.dtype,
+        )
         self.to(network.device)
         self.load_state_dict(network.state_dict())
         for layer, weights in enumerate(network.hidden_weights):
@@ -464,8 +621,8 @@ class FrozenGateReLU(Network):
         """Return the inputs (n, D) and, for each layer, whether each unit is on: bool (n, H_l)."""
         inputs = outputs = self._as_inputs(X)
         masks = []
-        for weights in self.gate_weights:
-            outputs = (outputs @ weights.T).relu()
+        for layer, weights in enumerate(self.gate_weights):
+            outputs = self._products(layer, outputs, weights).relu()
             masks.append(outputs > 0)
         return inputs, *masks
 
@@ -488,6 +645,12 @@ def _unit_gates(weights: Tensor) -> UnitGates:
         ">",
         single_precision=weights.dtype == torch.float32,
     )
+
+
+def _parts(tensor: Tensor, axis: int, count: int) -> Tensor:
+    """Cut an axis into as many equal parts, one after the other (row-major): (.., count, n, ..)."""
+    shape = tensor.shape
+    return tensor.reshape(*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
 
 
 def _as_array(tensor: Tensor) -> Array:

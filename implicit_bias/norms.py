@@ -58,7 +58,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.rounding import SAFETY, Enclosure, gamma, root_sums, row_norms
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.validation import (
+    Array,
+    as_finite,
+    check_choice,
+    check_not_masked,
+    check_number,
+)
 
 # Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
 RANK_TOLERANCE = 1e-12
@@ -70,6 +76,7 @@ OWN_ROUNDINGS = 16
 POWER_ROUNDINGS = 8
 
 Shape: TypeAlias = tuple[int, ...]
+InnerNorm: TypeAlias = Literal["l2", "linf"]
 NormName: TypeAlias = Literal["l1", "l2", "linf", "spectral", "nuclear"]
 
 
@@ -86,7 +93,7 @@ class Partition:
     """
 
     groups: NDArray[np.int64]
-    inner: Literal["l2", "linf"]
+    inner: InnerNorm
 
 
 class Norm(ABC):
@@ -96,6 +103,16 @@ class Norm(ABC):
     ----------
     by_rows : bool
         Whether the dual norm depends on the norms of the rows of V alone, which cost less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L1, LInf, Norm
+    >>> isinstance(L1(), Norm)
+    True
+    >>> coef = np.array([[3.0, -4.0]])
+    >>> L1().value(coef) == LInf().dual(coef)
+    True
     """
 
     by_rows: ClassVar[bool] = False
@@ -177,18 +194,20 @@ class HasAtom(Protocol):
         """As in `Norm.atom`."""
 
 
-def as_norm(norm: Norm | HasValueAndDual | str) -> Norm:
+def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None) -> Norm:
     """Return a norm from an object or a name.
 
     Parameters
     ----------
     norm : Norm, str, or object with ``value`` and ``dual``
         Names are "l1", "l2", "linf", "spectral" and "nuclear".
+    groups : array_like of int, shape (D,), optional
+        Group of each feature: the sum of the norm over these groups.
 
     Raises
     ------
     ValueError
-        No such name.
+        No such name, or groups for a norm that is a sum already, or somebody else's.
     TypeError
         Neither a name, nor a norm.
 
@@ -197,11 +216,10 @@ def as_norm(norm: Norm | HasValueAndDual | str) -> Norm:
     >>> as_norm("linf").dual(np.array([[3.0, -4.0]]))
     7.0
     """
+    if groups is not None:
+        return SumOverGroups(cast(_Conjugated, as_norm(norm)), np.asarray(groups), axis=-1)
     if isinstance(norm, str):
-        if norm not in NAMES:
-            raise ValueError(
-                f"norm must be one of {', '.join(NAMES)}, or an object such as Lp(3), got {norm!r}"
-            )
+        check_choice(norm, "norm", NAMES, "an object such as Lp(3)")
         return NAMES[norm]
     if isinstance(norm, Norm):
         return norm
@@ -213,10 +231,38 @@ def as_norm(norm: Norm | HasValueAndDual | str) -> Norm:
     return OwnNorm(norm)
 
 
+class _OneGroup(Norm):
+    """A norm that is no sum over groups, or whose groups are not told."""
+
+    @final
+    def group_norms(self, coef: Array) -> Array:
+        """Return Omega, shape (1,)."""
+        return np.array([self.value(coef)])
+
+    @final
+    def dual_norms(self, V: Array) -> Array:
+        """Return Omega_*, shape (1,)."""
+        return np.array([self.dual(V)])
+
+
+class _Sum(Norm):
+    """A norm that is the sum of norms of groups."""
+
+    @final
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients; inf where a group has no norm."""
+        return float(self.group_norms(coef).sum())
+
+    @final
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+        return float(self.dual_norms(V).max())
+
+
 # --- norms that know their conjugate ---------------------------------------------------------
 
 
-class _Conjugated(Norm):
+class _Conjugated(_OneGroup):
     """A norm whose dual is another norm of this module, in one group."""
 
     @property
@@ -234,16 +280,6 @@ class _Conjugated(Norm):
         return self.conjugate.value(V)
 
     @final
-    def group_norms(self, coef: Array) -> Array:
-        """Return Omega, shape (1,)."""
-        return np.array([self.value(coef)])
-
-    @final
-    def dual_norms(self, V: Array) -> Array:
-        """Return Omega_*, shape (1,)."""
-        return np.array([self.dual(V)])
-
-    @final
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on Omega, as a real number."""
         return self.bound(_exact(coef))
@@ -254,9 +290,44 @@ class _Conjugated(Norm):
         return np.array([self.conjugate.bound(V)])
 
 
+class _Entrywise(_Conjugated):
+    """A root of the sum of powers of absolute values, of one exponent."""
+
+    @property
+    @abstractmethod
+    def exponent(self) -> float:
+        """Of the powers, 1 to infinity."""
+
+    @final
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return one group an entry, or one group of all with the exponents 2 and infinity."""
+        if self.exponent == 1:
+            return Partition(np.arange(math.prod(shape)).reshape(shape), "linf")
+        inner = INNER.get(self.exponent)
+        return None if inner is None else Partition(np.zeros(shape, dtype=np.int64), inner)
+
+    @final
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.pnorm(zeta, self.exponent)
+
+
+INNER: Mapping[float, InnerNorm] = {2.0: "l2", math.inf: "linf"}
+
+
 @dataclass(frozen=True)
-class L1(_Conjugated):
-    """Sum of absolute values; where coordinate descent and boosting go."""
+class L1(_Entrywise):
+    """Sum of absolute values; where coordinate descent and boosting go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L1
+    >>> L1().value(np.array([[3.0, -4.0]])), L1().dual(np.array([[3.0, -4.0]]))
+    (7.0, 4.0)
+    """
+
+    exponent: ClassVar[float] = 1.0
 
     @property
     def conjugate(self) -> LInf:
@@ -278,18 +349,20 @@ class L1(_Conjugated):
         found[largest] = np.copysign(1.0, V[largest])
         return found
 
-    def partition(self, shape: Shape) -> Partition:
-        """Return one group an entry."""
-        return Partition(np.arange(math.prod(shape)).reshape(shape), "linf")
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        return cp.norm1(zeta)
-
 
 @dataclass(frozen=True)
-class LInf(_Conjugated):
-    """Largest absolute value; where sign descent and Adam go."""
+class LInf(_Entrywise):
+    """Largest absolute value; where sign descent and Adam go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import LInf
+    >>> LInf().value(np.array([[3.0, -4.0]])), LInf().dual(np.array([[3.0, -4.0]]))
+    (4.0, 7.0)
+    """
+
+    exponent: ClassVar[float] = math.inf
 
     @property
     def conjugate(self) -> L1:
@@ -308,18 +381,20 @@ class LInf(_Conjugated):
         """Return the signs."""
         return np.sign(V)
 
-    def partition(self, shape: Shape) -> Partition:
-        """Return one group of all entries."""
-        return Partition(np.zeros(shape, dtype=np.int64), "linf")
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        return cp.norm_inf(zeta)
-
 
 @dataclass(frozen=True)
-class L2(_Conjugated):
-    """Root of the sum of squares (Frobenius); where gradient descent goes."""
+class L2(_Entrywise):
+    """Root of the sum of squares (Frobenius); where gradient descent goes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L2
+    >>> L2().value(np.array([[3.0, -4.0]]))
+    5.0
+    """
+
+    exponent: ClassVar[float] = 2.0
 
     @property
     def conjugate(self) -> L2:
@@ -339,17 +414,27 @@ class L2(_Conjugated):
         """Return V over its norm."""
         return np.asarray(V / (self.value(V) or 1.0))
 
-    def partition(self, shape: Shape) -> Partition:
-        """Return one group of all entries."""
-        return Partition(np.zeros(shape, dtype=np.int64), "l2")
 
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        return cp.norm(zeta, 2)
+class _Power(_Entrywise):
+    """A root of a sum of powers of any exponent."""
+
+    def value(self, coef: Array) -> float:
+        """Root of the sum of powers."""
+        if math.isinf(self.exponent):
+            return LInf().value(coef)
+        return _power_norm(coef, self.exponent)
+
+    def maximiser(self, V: Array) -> Array:
+        """Return sign(V) abs(V)^(q - 1), q = p / (p - 1), over its norm."""
+        if self.exponent == 1 or math.isinf(self.exponent):
+            return (L1() if self.exponent == 1 else LInf()).maximiser(V)
+        size = np.abs(V) / (LInf().value(V) or 1.0)
+        found = np.copysign(size ** (1.0 / (self.exponent - 1.0)), V)
+        return np.asarray(found / (self.value(found) or 1.0))
 
 
 @dataclass(frozen=True)
-class Lp(_Conjugated):
+class Lp(_Power):
     """The p-th root of the sum of p-th powers; steepest descent in it, and mirror descent.
 
     Parameters
@@ -361,13 +446,24 @@ class Lp(_Conjugated):
     ------
     ValueError
         p below 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Lp
+    >>> print(f"{Lp(3.0).value(np.array([[1.0, 1.0]])):.4f}")
+    1.2599
     """
 
     p: float
 
     def __post_init__(self) -> None:
-        if not self.p >= 1:
-            raise ValueError(f"p must be at least 1, got {self.p!r}")
+        check_number(self.p, "p", "[1, inf]")
+
+    @property
+    def exponent(self) -> float:
+        """The same as p."""
+        return self.p
 
     @property
     def conjugate(self) -> _Conjugated:
@@ -376,43 +472,13 @@ class Lp(_Conjugated):
             return LInf()
         return L1() if math.isinf(self.p) else _ConjugateLp(self.p)
 
-    def value(self, coef: Array) -> float:
-        """Root of the sum of powers."""
-        if math.isinf(self.p):
-            return LInf().value(coef)
-        return _power_norm(coef, self.p)
-
     def bound(self, A: Enclosure) -> float:
         """Return an upper bound over an enclosure."""
         return self.value(A.magnitude) * (1.0 + _power_rounding(A.value.size, self.p))
 
-    def maximiser(self, V: Array) -> Array:
-        """Return sign(V) abs(V)^(q - 1), q = p / (p - 1), over its norm."""
-        if self.p == 1 or math.isinf(self.p):
-            return _extreme(self.p).maximiser(V)
-        size = np.abs(V) / (LInf().value(V) or 1.0)
-        found = np.copysign(size ** (1.0 / (self.p - 1.0)), V)
-        return np.asarray(found / (self.value(found) or 1.0))
-
-    def partition(self, shape: Shape) -> Partition | None:
-        """Return that of p = 1, 2 or infinity."""
-        if self.p == 2:
-            return L2().partition(shape)
-        if self.p == 1 or math.isinf(self.p):
-            return _extreme(self.p).partition(shape)
-        return None
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        return cp.pnorm(zeta, self.p)
-
-
-def _extreme(p: float) -> L1 | LInf:
-    return LInf() if math.isinf(p) else L1()
-
 
 @dataclass(frozen=True)
-class _ConjugateLp(_Conjugated):
+class _ConjugateLp(_Power):
     """The dual of Lp(p), 1 < p < infinity: its exponent p / (p - 1) need not be a float64."""
 
     p: float
@@ -425,23 +491,11 @@ class _ConjugateLp(_Conjugated):
     def conjugate(self) -> Lp:
         return Lp(self.p)
 
-    def value(self, coef: Array) -> float:
-        return _power_norm(coef, self.exponent)
-
     def bound(self, A: Enclosure) -> float:
         """Return an upper bound: with entries at most 1, x^q changes by x^q |log x| dq <= dq."""
         wrong = gamma(4) * self.exponent * (1.0 + math.log(max(A.value.size, 2)))
         rounding = _power_rounding(A.value.size, self.exponent) + A.value.size * wrong
         return self.value(A.magnitude) * (1.0 + SAFETY * rounding)
-
-    def maximiser(self, V: Array) -> Array:
-        return Lp(self.exponent).maximiser(V)
-
-    def partition(self, shape: Shape) -> Partition | None:
-        return Lp(self.exponent).partition(shape)
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        return cp.pnorm(zeta, self.exponent)
 
 
 def _power_norm(values: Array, p: float) -> float:
@@ -462,7 +516,16 @@ def _power_rounding(size: int, p: float) -> float:
 
 @dataclass(frozen=True)
 class Spectral(_Conjugated):
-    """Largest singular value of the matrix K x MD; where spectral descent and Muon go."""
+    """Largest singular value of the matrix K x MD; where spectral descent and Muon go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Spectral
+    >>> coef = np.diag([3.0, 4.0])
+    >>> print(f"{Spectral().value(coef):.4f}, {Spectral().dual(coef):.4f}")
+    4.0000, 7.0000
+    """
 
     @property
     def conjugate(self) -> Nuclear:
@@ -494,7 +557,16 @@ class Spectral(_Conjugated):
 
 @dataclass(frozen=True)
 class Nuclear(_Conjugated):
-    """Sum of singular values of the matrix K x MD."""
+    """Sum of singular values of the matrix K x MD.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Nuclear
+    >>> coef = np.diag([3.0, 4.0])
+    >>> print(f"{Nuclear().value(coef):.4f}, {Nuclear().dual(coef):.4f}")
+    7.0000, 4.0000
+    """
 
     @property
     def conjugate(self) -> Spectral:
@@ -577,7 +649,46 @@ def _norm_of_orthonormal(U: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class SumOverGroups(Norm):
+class _OverGroups(Norm):
+    """One norm of each of the groups of gate columns, or of features."""
+
+    norm: _Conjugated
+    groups: NDArray[np.int64]
+    axis: int = -2
+
+    def __post_init__(self) -> None:
+        _check_parts(self.norm, self.axis)
+        object.__setattr__(self, "groups", as_groups(self.groups))
+
+    def _parts(self, coef: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the parts of coefficients that belong to each group, by group."""
+        if coef.shape[self.axis] != len(self.groups):
+            columns = "features" if self.axis == -1 else "gate columns"
+            raise ValueError(
+                f"the norm has groups of {len(self.groups)} {columns}, the coefficients "
+                f"{coef.shape}"
+            )
+        groups = range(int(self.groups.max()) + 1)
+        return [np.compress(self.groups == g, coef, axis=self.axis) for g in groups]
+
+    def _bounds(self, norm: _Conjugated, A: Enclosure) -> list[float]:
+        """Return upper bounds on the norms of the groups, over an enclosure."""
+        parts = zip(self._parts(A.value), self._parts(A.radius), strict=True)
+        return [norm.bound(Enclosure(*part)) for part in parts]
+
+    def _put(self, array: NDArray[Any], g: int, part: NDArray[Any]) -> None:
+        """Set one group's part of an array."""
+        last = np.moveaxis(array, self.axis, -1)  # a view
+        last[..., self.groups == g] = np.moveaxis(part, self.axis, -1)
+
+    def _atoms(self, zeta: Any, shape: Shape, cp: Any) -> list[Any]:
+        """Return the norms of the groups as CVXPY expressions."""
+        places = self._parts(np.arange(math.prod(shape)).reshape(shape))
+        return [self.norm.atom(zeta[part.ravel()], part.shape, cp) for part in places]
+
+
+@dataclass(frozen=True, eq=False)
+class SumOverGroups(_OverGroups, _Sum):
     """A sum of one norm over groups of gate columns, or of features.
 
     Parameters
@@ -599,22 +710,6 @@ class SumOverGroups(Norm):
     >>> norm = SumOverGroups(Nuclear(), [0, 0, 1])  # of coefficients (K, 3, D)
     """
 
-    norm: _Conjugated
-    groups: NDArray[np.int64]
-    axis: int = -2
-
-    def __post_init__(self) -> None:
-        _check_parts(self.norm, self.axis)
-        object.__setattr__(self, "groups", as_groups(self.groups))
-
-    def value(self, coef: Array) -> float:
-        """Sum of the groups' norms."""
-        return float(self.group_norms(coef).sum())
-
-    def dual(self, V: Array) -> float:
-        """Maximum of the groups' dual norms."""
-        return float(self.dual_norms(V).max())
-
     def group_norms(self, coef: Array) -> Array:
         """Norm of each group, shape (G,)."""
         return np.array([self.norm.value(part) for part in self._parts(coef)])
@@ -623,64 +718,58 @@ class SumOverGroups(Norm):
         """Dual norm of each group, shape (G,)."""
         return np.array([self.norm.dual(part) for part in self._parts(V)])
 
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound on the sum, over an enclosure."""
+        return math.fsum(self._bounds(self.norm, A)) * (1.0 + gamma(4))
+
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on the sum, as a real number."""
-        bounds = [self.norm.value_bound(part) for part in self._parts(coef)]
-        return math.fsum(bounds) * (1.0 + gamma(4))
+        return self.bound(_exact(coef))
 
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return upper bounds on the groups' dual norms, shape (G,)."""
-        parts = zip(self._parts(V.value), self._parts(V.radius), strict=True)
-        return np.array([self.norm.conjugate.bound(Enclosure(*part)) for part in parts])
+        return np.array(self._bounds(self.norm.conjugate, V))
 
     def maximiser(self, V: Array) -> Array:
         """Return that of the group with the largest dual norm."""
-        parts = self._parts(V)
-        best = int(np.argmax([self.norm.dual(part) for part in parts]))
+        best = int(self.dual_norms(V).argmax())
         found = np.zeros_like(V, dtype=np.float64)
-        _axis_last(found, self.axis)[..., self.groups == best] = _axis_last(
-            self.norm.maximiser(parts[best]), self.axis
-        )
+        self._put(found, best, self.norm.maximiser(self._parts(V)[best]))
         return found
 
     def partition(self, shape: Shape) -> Partition | None:
         """Return the groups of the groups, where the norm of each is a sum over groups."""
-        whole, count, inner = np.zeros(shape, dtype=np.int64), 0, "l2"
-        for g in range(int(self.groups.max()) + 1):
-            members = _axis_last(whole, self.axis)
-            part = np.moveaxis(members[..., self.groups == g], -1, self.axis)
+        whole, count, inner = np.zeros(shape, dtype=np.int64), 0, INNER[2.0]
+        for g, part in enumerate(self._parts(whole)):
             found = self.norm.partition(part.shape)
             if found is None:
                 return None
-            members[..., self.groups == g] = count + np.moveaxis(found.groups, self.axis, -1)
+            self._put(whole, g, count + found.groups)
             count, inner = count + int(found.groups.max()) + 1, found.inner
-        return Partition(whole, "l2" if inner == "l2" else "linf")
+        return Partition(whole, inner)
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Say it in CVXPY."""
-        return sum(_atoms(self.norm, self.groups, self.axis, zeta, shape, cp))
-
-    def _parts(self, coef: Array) -> list[Array]:
-        return split(coef, self.groups, self.axis)
+        return sum(self._atoms(zeta, shape, cp))
 
 
 @dataclass(frozen=True, eq=False)
-class MaxOverGroups(_Conjugated):
+class MaxOverGroups(_OverGroups, _Conjugated):
     """The maximum of one norm over groups of gate columns, or of features.
 
     Parameters
     ----------
     norm, groups, axis
         As in `SumOverGroups`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L2, MaxOverGroups
+    >>> norm = MaxOverGroups(L2(), np.array([0, 0, 1]))
+    >>> print(f"{norm.value(np.array([[3.0], [4.0], [6.0]])):.1f}")
+    6.0
     """
-
-    norm: _Conjugated
-    groups: NDArray[np.int64]
-    axis: int = -2
-
-    def __post_init__(self) -> None:
-        _check_parts(self.norm, self.axis)
-        object.__setattr__(self, "groups", as_groups(self.groups))
 
     @property
     def conjugate(self) -> _Conjugated:
@@ -689,19 +778,17 @@ class MaxOverGroups(_Conjugated):
 
     def value(self, coef: Array) -> float:
         """Maximum of the groups' norms."""
-        return max(self.norm.value(part) for part in split(coef, self.groups, self.axis))
+        return max(self.norm.value(part) for part in self._parts(coef))
 
     def bound(self, A: Enclosure) -> float:
         """Return an upper bound over an enclosure."""
-        parts = [split(array, self.groups, self.axis) for array in (A.value, A.radius)]
-        return max(self.norm.bound(Enclosure(*part)) for part in zip(*parts, strict=True))
+        return max(self._bounds(self.norm, A))
 
     def maximiser(self, V: Array) -> Array:
         """Return those of all groups."""
         found = np.zeros_like(V, dtype=np.float64)
-        for g, part in enumerate(split(V, self.groups, self.axis)):
-            best = _axis_last(self.norm.maximiser(part), self.axis)
-            _axis_last(found, self.axis)[..., self.groups == g] = best
+        for g, part in enumerate(self._parts(V)):
+            self._put(found, g, self.norm.maximiser(part))
         return found
 
     def partition(self, shape: Shape) -> Partition | None:
@@ -714,7 +801,7 @@ class MaxOverGroups(_Conjugated):
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Say it in CVXPY."""
-        return cp.maximum(*_atoms(self.norm, self.groups, self.axis, zeta, shape, cp), 0.0)
+        return cp.maximum(*self._atoms(zeta, shape, cp), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -731,9 +818,7 @@ class _SumInOne(_Conjugated):
         return self.whole.value(coef)
 
     def bound(self, A: Enclosure) -> float:
-        parts = [split(array, self.whole.groups, self.whole.axis) for array in (A.value, A.radius)]
-        bounds = [self.whole.norm.bound(Enclosure(*part)) for part in zip(*parts, strict=True)]
-        return math.fsum(bounds) * (1.0 + gamma(4))
+        return self.whole.bound(A)
 
     def maximiser(self, V: Array) -> Array:
         return self.whole.maximiser(V)
@@ -761,40 +846,6 @@ def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norm
     return SumOverGroups(L2(), np.asarray(groups), axis=-1)
 
 
-def over_features(norm: Norm, groups: ArrayLike) -> SumOverGroups:
-    """Return the sum of a norm over groups of features (D,).
-
-    Raises
-    ------
-    ValueError
-        A norm that is a sum already, or somebody else's.
-    """
-    _check_parts(norm, -1)
-    return SumOverGroups(cast(_Conjugated, norm), np.asarray(groups), axis=-1)
-
-
-def split(coef: Array, groups: NDArray[np.int64], axis: int) -> list[Array]:
-    """Return the parts of coefficients that belong to each group, by group."""
-    if coef.shape[axis] != len(groups):
-        raise ValueError(
-            f"the norm has groups of {len(groups)} "
-            f"{'features' if axis == -1 else 'gate columns'}, the coefficients {coef.shape}"
-        )
-    return [np.compress(groups == g, coef, axis=axis) for g in range(int(groups.max()) + 1)]
-
-
-def _axis_last(array: NDArray[Any], axis: int) -> NDArray[Any]:
-    """Return a view of an array with the groups' axis last."""
-    return np.moveaxis(array, axis, -1)
-
-
-def _atoms(
-    norm: Norm, groups: NDArray[np.int64], axis: int, zeta: Any, shape: Shape, cp: Any
-) -> list[Any]:
-    places = split(np.arange(math.prod(shape), dtype=np.float64).reshape(shape), groups, axis)
-    return [norm.atom(zeta[part.ravel().astype(np.int64)], part.shape, cp) for part in places]
-
-
 def _check_parts(norm: object, axis: int) -> None:
     if not isinstance(norm, _Conjugated):
         raise ValueError(
@@ -813,7 +864,7 @@ def _exact(values: Array) -> Enclosure:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnNorm(Norm):
+class OwnNorm(_OneGroup):
     """A norm that is given by its value and its dual alone.
 
     The bounds trust both to OWN_ROUNDINGS roundings an entry. An enclosure of V is taken apart by
@@ -835,14 +886,6 @@ class OwnNorm(Norm):
     def dual(self, V: Array) -> float:
         """Omega_* of V."""
         return float(self.given.dual(V))
-
-    def group_norms(self, coef: Array) -> Array:
-        """Omega, shape (1,)."""
-        return np.array([self.value(coef)])
-
-    def dual_norms(self, V: Array) -> Array:
-        """Omega_*, shape (1,)."""
-        return np.array([self.dual(V)])
 
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on Omega, as far as its value can be trusted."""
@@ -896,7 +939,7 @@ NAMES: dict[str, Norm] = {
 
 
 @dataclass(frozen=True, eq=False)
-class GroupNorm(Norm):
+class GroupNorm(_Sum):
     """The sum of the Euclidean norms of groups of gate columns, each with a metric if it likes.
 
     Parameters
@@ -933,14 +976,6 @@ class GroupNorm(Norm):
     def n_groups(self) -> int:
         """G, of one class where they are apart."""
         return int(self.groups.max()) + 1
-
-    def value(self, coef: Array) -> float:
-        """Omega of coefficients (M, D) or (K, M, D); inf where a zeta_g leaves its P_g's range."""
-        return float(self.group_norms(coef).sum())
-
-    def dual(self, V: Array) -> float:
-        """Omega_* of V (M, D) or (K, M, D)."""
-        return float(self.dual_norms(V).max())
 
     def group_norms(self, coef: Array) -> Array:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
@@ -1000,9 +1035,13 @@ class GroupNorm(Norm):
             cp.norm(zeta[places[groups == g].ravel()], 2) for g in range(int(groups.max()) + 1)
         )
 
+    def of_plain(self, coef: Array) -> Array:
+        """Return the coefficients R u of u (M', D) or (K, M', D)."""
+        return _times(self.root, coef)
+
     def projected(self, coef: Array) -> Array:
         """Coefficients without what rounding put outside the ranges of the P_g."""
-        return coef if self.metric is None else _times(self.root, self.plain_coef(coef))
+        return coef if self.metric is None else self.of_plain(self.plain_coef(coef))
 
     def aligned(self, V: Array, group_scale: Array) -> Array:
         """zeta_g = d_g P_g V_g, of the shape of V, of V and d (G,), by KKT."""
@@ -1124,6 +1163,7 @@ class _Root:
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
     """Convert to groups (M,) and refuse all but 0 .. G - 1, none left out."""
+    check_not_masked(groups, "groups")
     array = np.asarray(groups)
     if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"groups must be a 1-D array of integers, got {array.dtype} {array.shape}")

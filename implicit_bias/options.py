@@ -3,7 +3,7 @@
 The command line offers them without loading a library, and the library checks them.
 """
 
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 SolverName: TypeAlias = Literal[
     "auto",
@@ -32,7 +32,7 @@ TOLERANCE = 1e-6
 class SolverOptions(NamedTuple):
     """How to solve, in the order in which `solve` takes it: ``solve(problem, *options)``."""
 
-    solver: str = "auto"
+    solver: Any = "auto"  # a name, or a `Solver`, which is above this module
     tol: float = TOLERANCE
     device: str = "cpu"
 

@@ -43,7 +43,8 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, cast
@@ -53,7 +54,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias._deprecated import OldAttribute, renamed
-from implicit_bias.gating import GateMatrix, Gating, dense
+from implicit_bias.gating import GateMatrix, Gating, NoGates, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import (
     GroupNorm,
@@ -61,13 +62,13 @@ from implicit_bias.norms import (
     Norm,
     as_groups,
     as_norm,
-    over_features,
 )
 from implicit_bias.validation import (
     Array,
     as_class_labels,
     as_features,
     as_finite,
+    check_not_masked,
     is_frozen,
     owned,
 )
@@ -78,6 +79,8 @@ BLOCK = 4096
 FEW = 0.05
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
+# A finite C, and C times the largest feature norm, are in this range.
+SMALLEST_C, LARGEST_C = 1e-200, 1e60
 
 
 def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
@@ -98,13 +101,19 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
     """
     values = np.empty(len(X))
     few = are_few(gates)
-    for start in range(0, len(X), BLOCK):
-        rows = slice(start, start + BLOCK)
+    for rows, Z in _blocks(gates):
         if few:
-            values[rows] = np.einsum("nd,nd->n", gates[rows] @ coef, X[rows])
+            values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
         else:
-            values[rows] = np.einsum("nm,nm->n", dense(gates[rows]), X[rows] @ coef.T)
+            values[rows] = np.einsum("nm,nm->n", dense(Z), X[rows] @ coef.T)
     return values
+
+
+def _blocks(gates: GateMatrix) -> Iterator[tuple[slice, GateMatrix]]:
+    """Yield BLOCK rows at a time; one block is no copy, which would take longer than its use."""
+    for start in range(0, gates.shape[0], BLOCK):
+        rows = slice(start, start + BLOCK)
+        yield rows, gates if gates.shape[0] <= BLOCK else gates[rows]
 
 
 def are_few(gates: GateMatrix) -> bool:
@@ -120,6 +129,19 @@ def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
     if gates.shape[1] == 1:  # one product of matrices for all classes
         return np.asarray(dense(gates) * (X @ coef[:, 0].T))
     return np.stack([gated_linear(X, gates, part) for part in coef], axis=1)
+
+
+def feature_norms(gates: sp.csr_array, X: Array) -> Array:
+    """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
+    gate_squares = np.asarray(gates.multiply(gates).sum(axis=1)).reshape(-1)
+    return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
+
+
+def zero_features(gates: sp.csr_array, X: Array) -> NDArray[np.bool_]:
+    """Rows whose features are all 0, shape (N,)."""
+    no_gate = np.abs(gates).max(axis=1).toarray().reshape(-1) == 0
+    zero: NDArray[np.bool_] = no_gate | (np.abs(X).max(axis=1) == 0)
+    return zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +186,18 @@ class MarginProblem:
         one class only, where an offset alone separates and the optimum is 0.
     TypeError
         Not a norm.
+
+    Examples
+    --------
+    Two gates that are never on together make two classifiers of one input; each is a group.
+
+    >>> import numpy as np
+    >>> from implicit_bias import MarginProblem, solve
+    >>> X, y = np.array([[1.0], [2.0], [1.0], [4.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+    >>> gates = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> solution = solve(MarginProblem(X, y, gates, groups=np.array([0, 1])))
+    >>> print(solution.coef.round(4).ravel() + 0.0)
+    [ 1. -1.]
     """
 
     X: Array = field(repr=False)
@@ -195,10 +229,10 @@ class MarginProblem:
                 f"got {len(group_norm.groups)} entries"
             )
         number = isinstance(self.C, (int, float, np.number)) and not isinstance(self.C, bool)
-        if not number or not self.C > 0:
+        if not number or not self.C > 0 or sys.float_info.max < self.C < np.inf:
             raise ValueError(
-                f"C must be in (0, inf], got {self.C!r}: pass a number (not text), and "
-                "use inf for the hard margin"
+                f"C must be in (0, inf], got {self.C!r:.100}: pass a number of float64 (not text), "
+                "and use inf for the hard margin"
             )
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
@@ -207,13 +241,12 @@ class MarginProblem:
                 "all labels are equal, so the intercept alone separates and the optimum is 0: "
                 "pass samples of both classes, or intercept=False"
             )
-        for name, value in [("X", X), ("y", y), ("gates", gates), ("norm", norm)]:
+        if classes is None:
+            group_norm, norm = _as_gate_norm(group_norm, norm, X.shape[1])
+        checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
+        checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
+        for name, value in {**checked, "C": float(self.C), "classes": classes}.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "groups", group_norm.groups)
-        object.__setattr__(self, "metric", group_norm.metric)
-        object.__setattr__(self, "C", float(self.C))
-        object.__setattr__(self, "classes", classes)
-        object.__setattr__(self, "gate_norm", group_norm)
         self._check_range()
         self.norm.dual_norms(np.zeros(self.norm_shape))  # refuses groups that do not fit
 
@@ -224,6 +257,21 @@ class MarginProblem:
             raise ValueError(
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
                 "that makes its entries about 1 (the optimum is divided by that constant)"
+            )
+        if self.hard_margin:
+            return
+        relative = self.C * float(norms.max())
+        if relative > LARGEST_C:
+            raise ValueError(
+                f"C is {relative:.1g} times the inverse of the largest feature norm, more than "
+                f"{LARGEST_C:g}, where float64 cannot tell it from infinity: pass C=inf, the hard "
+                "margin"
+            )
+        if self.C < SMALLEST_C or 0 < relative < SMALLEST_C:
+            raise ValueError(
+                f"C is {self.C:.1g}, times the largest feature norm {relative:.1g}: so small "
+                "that the loss underflows; pass a larger C (already at 1 over the sum of the "
+                "feature norms the best coefficients are 0)"
             )
 
     @property
@@ -327,6 +375,10 @@ class MarginProblem:
         """Coefficients of the plain gates, (M', D) or (K, M', D); the same without a metric."""
         return self.gate_norm.plain_coef(coef)
 
+    def of_plain(self, coef: Array) -> Array:
+        """Coefficients (M, D) or (K, M, D) of those of the plain gates, (M', D) or (K, M', D)."""
+        return self.gate_norm.of_plain(coef)
+
     def coef_of(self, alpha: Array, group_norms: Array) -> Array:
         """zeta_g = d_g P_g V_g(alpha): KKT's coefficients of alpha and d (G,) in a group norm."""
         return self.gate_norm.aligned(self.dual_vectors(alpha), group_norms)
@@ -342,15 +394,12 @@ class MarginProblem:
     @cached_property
     def feature_norms(self) -> Array:
         """Norm of each sample's feature vector, sqrt(sum_g Q_g[n, n]), shape (N,)."""
-        gate_squares = np.asarray(self.plain_gates.multiply(self.plain_gates).sum(axis=1))
-        return np.sqrt(gate_squares.reshape(-1) * np.einsum("nd,nd->n", self.X, self.X))
+        return feature_norms(self.plain_gates, self.X)
 
     @cached_property
     def zero_features(self) -> NDArray[np.bool_]:
         """Samples whose features are all 0 (gates off, or an input of zeros), shape (N,)."""
-        no_gate = np.abs(self.plain_gates).max(axis=1).toarray().reshape(-1) == 0
-        zero: NDArray[np.bool_] = no_gate | (np.abs(self.X).max(axis=1) == 0)
-        return zero
+        return zero_features(self.plain_gates, self.X)
 
     silent = OldAttribute("zero_features")
 
@@ -416,9 +465,8 @@ class MarginProblem:
         if are_few(gates):
             return np.asarray(gates.T @ (self.X * weights))
         V = np.zeros((gates.shape[1], self.X.shape[1]))
-        for start in range(0, self.n_samples, BLOCK):
-            rows = slice(start, start + BLOCK)
-            V += dense(gates[rows]).T @ (self.X[rows] * weights[rows])
+        for rows, Z in _blocks(gates):
+            V += dense(Z).T @ (self.X[rows] * weights[rows])
         return V
 
 
@@ -477,6 +525,7 @@ class Architecture:
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
         norm = self.norm or GroupNorm(groups, self.metric, apart=self.apart)
+        check_not_masked(y, "y")
         labels = np.asarray(y)
         return MarginProblem(
             inputs, labels, gates, groups, None, C, norm, intercept, classes=classes
@@ -534,12 +583,17 @@ def max_margin(
     0.5
     """
     inputs = as_finite(X, "X", 2)
-    chosen = as_norm(norm)
-    if groups is not None:
-        chosen = over_features(chosen, groups)
-    ones = np.ones((len(inputs), 1))
-    zero = np.zeros(1, dtype=np.int64)
-    return MarginProblem(inputs, np.asarray(y), ones, zero, None, C, chosen, intercept)
+    architecture = Architecture(NoGates(inputs.shape[1]), norm=as_norm(norm, groups))
+    return architecture.problem(inputs, y, C, intercept)
+
+
+def check_problem(problem: object, function: str) -> None:
+    """Raise TypeError for what is no `MarginProblem`, naming the function that takes one."""
+    if not isinstance(problem, MarginProblem):
+        raise TypeError(
+            f"{function} takes a MarginProblem, not a {type(problem).__name__}: pass "
+            "MarginProblem(X, y, gates, groups), or fit one of the classes to X and y"
+        )
 
 
 def _as_problem_norm(
@@ -565,6 +619,24 @@ def _as_problem_norm(
     return GroupNorm(groups), chosen
 
 
+def _as_gate_norm(group_norm: GroupNorm, norm: Norm, n_features: int) -> tuple[GroupNorm, Norm]:
+    """Recognise a norm of two classes that is a group norm of gate columns, such as l2: one group.
+
+    So that all solvers of group norms, and all their certificates, take it.
+    """
+    if norm is group_norm:
+        return group_norm, norm
+    shape = (1, len(group_norm.groups), n_features)
+    found = norm.partition(shape)
+    if found is None or found.inner != "l2":
+        return group_norm, norm
+    groups = found.groups.reshape(shape[1:])  # C order: gate column, feature
+    if (groups != groups[:, :1]).any():
+        return group_norm, norm
+    same = GroupNorm(groups[:, 0])
+    return same, same
+
+
 def _over(samples: NDArray[np.bool_], alpha: Array) -> NDArray[np.bool_]:
     """Return samples (N,) as an array that goes with alpha (N,) or (N, K)."""
     return samples if alpha.ndim == 1 else samples[:, None]
@@ -575,7 +647,7 @@ def _as_gates(gates: object) -> GateMatrix:
         return owned(as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
     as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
-    if not is_frozen(matrix.data):  # that of another problem is
+    if not (is_frozen(matrix.data) and matrix.has_canonical_format):  # those of a problem are
         matrix = matrix.copy()
         matrix.sum_duplicates()  # which nothing can do later
         matrix.data.setflags(write=False)

@@ -38,7 +38,7 @@ from scipy.special import entr, expit
 from implicit_bias.certificate import CONTRADICTION, dual_norm_bounds
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.rounding import UNIT, Enclosure, down, gamma, predictions, up
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.validation import Array, as_finite, check_choice, check_number
 
 LossName: TypeAlias = Literal["squared", "logistic", "hinge"]
 # Margins this near to 1 are on the hinge's kink.
@@ -201,10 +201,8 @@ def certify_regularised(
     >>> round(certify_regularised(problem, [[0.25]], loss="squared", weight=1.0).gap, 9)
     0.0
     """
-    if loss not in LOSSES:
-        raise ValueError(f"loss {loss!r} is unknown: choose one of {', '.join(LOSSES)}")
-    if not 0 < weight < np.inf:
-        raise ValueError(f"weight must be positive and finite, got {weight!r}")
+    check_choice(loss, "loss", LOSSES)
+    check_number(weight, "weight", "(0, inf)")
     terms = LOSSES[loss]
     zeta = as_finite(coef, "coef", 2)
     shape = (problem.n_gates, problem.X.shape[1])

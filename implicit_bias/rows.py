@@ -27,13 +27,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from implicit_bias.norms import GroupNorm, Norm
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, feature_norms, zero_features
 from implicit_bias.validation import Array
 
 Integers = NDArray[np.int64]
@@ -79,15 +80,12 @@ class Rows:
     @cached_property
     def feature_norms(self) -> Array:
         """Norm of the features of each row, shape (P,)."""
-        gate_squares = np.asarray(self.gates.multiply(self.gates).sum(axis=1)).reshape(-1)
-        return np.sqrt(gate_squares * np.einsum("nd,nd->n", self.X, self.X))
+        return feature_norms(self.gates, self.X)
 
     @cached_property
     def zero_features(self) -> NDArray[np.bool_]:
         """Rows whose features are all 0, shape (P,)."""
-        no_gate = np.abs(self.gates).max(axis=1).toarray().reshape(-1) == 0
-        zero: NDArray[np.bool_] = no_gate | (np.abs(self.X).max(axis=1) == 0)
-        return zero
+        return zero_features(self.gates, self.X)
 
     def values(self, alpha: Array) -> Array:
         """Dual variables of the rows, shape (P,), from those of the problem."""
@@ -99,17 +97,34 @@ class Rows:
         alpha[self._places] = values
         return alpha
 
+    def features(self, columns: NDArray[np.bool_] | None = None) -> sp.csr_array:
+        """y_p gates_pm X_pd of all columns m, or of some, shape (P, M' D), m first."""
+        gates, D = self.gates, self.X.shape[1]
+        if columns is not None:
+            gates = gates[:, np.flatnonzero(columns)]
+        gates = gates.tocoo()
+        place = np.repeat(gates.row, D)
+        column = (gates.col[:, None] * D + np.arange(D)).ravel()
+        data = (gates.data[:, None] * (self.X * self.y[:, None])[gates.row]).ravel()
+        kept = data != 0
+        shape = (len(self), gates.shape[1] * D)
+        return sp.csr_array((data[kept], (place[kept], column[kept])), shape=shape)
+
+    def intercept(self, offsets: Array) -> float | Array:
+        """Return the offset of the problem, or (K,) of its classes, from those of columns (J,)."""
+        if self.rivals is None:
+            return float(offsets.sum())
+        intercept = np.zeros(self.alpha_shape[1])
+        intercept[self.offset_classes] = offsets
+        return intercept
+
     def subset(self, index: Integers) -> Rows:
         """Return some of the rows."""
-        return replace(
-            self,
-            X=self.X[index],
-            y=self.y[index],
-            gates=self.gates[index],
-            offsets=self.offsets[index],
-            samples=self.samples[index],
-            rivals=None if self.rivals is None else self.rivals[index],
-        )
+        taken: dict[str, Any] = {}
+        for name in ("X", "y", "gates", "offsets", "samples", "rivals"):
+            values = getattr(self, name)
+            taken[name] = None if values is None else values[index]
+        return replace(self, **taken)
 
     @property
     def _places(self) -> tuple[Integers, ...]:
@@ -244,8 +259,6 @@ def group_form(problem: MarginProblem) -> MarginProblem:
         return problem
     groups = _euclidean_groups(problem.norm, problem.norm_shape)[0]
     y, C, intercept = problem.y, problem.C, problem.intercept
-    if (groups == groups[:, :1]).all():
-        return MarginProblem(problem.X, y, problem.gates, groups[:, 0], C=C, intercept=intercept)
     ones = np.ones((problem.n_samples, 1))
     return MarginProblem(ones, y, _features(problem), groups.ravel(), C=C, intercept=intercept)
 

@@ -24,14 +24,14 @@ Sources: Soudry et al. (2018); Gunasekar et al. (2018) for steepest descent in a
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.certificate import Certificate, certify, repaired
 from implicit_bias.problem import MarginProblem
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_choice
 
 RunLoss: TypeAlias = Literal["logistic", "exponential"]
 
@@ -120,8 +120,7 @@ def loss_weights(
     loss : {"logistic", "exponential"}
         See the module's table.
     """
-    if loss not in ("logistic", "exponential"):
-        raise ValueError(f"loss must be 'logistic' or 'exponential', got {loss!r}: pass weights")
+    check_choice(loss, "loss", get_args(RunLoss), "weights of your own")
     decision = problem.decision(coef)
     if problem.classes is None:
         margins = problem.margins(decision, intercept)[:, None]

@@ -46,6 +46,7 @@ DATACLASSES: dict[str, type] = _by_name(
     *(problem.Architecture, certificate.Certificate, certificate.Conflict),
     *(base.BoundsAt, base.Solution, base.SolveStats),
     *(training.TrainingConfig, training.HistoryPoint, training.TrainingResult),
+    *(training.OwnLoop, training.OwnResult),
     *(limit.LimitConfig, limit.LimitPoint, limit.LimitResult),
 )
 # What older files call them, and fitted attributes; "" is no attribute any more.
@@ -214,8 +215,10 @@ def _encode_network(network: networks.Network, arrays: dict[str, NDArray[Any]]) 
     if isinstance(network, networks.GLN):
         options |= {"gatings": network.gatings, "readout_bias": network.readout_bias is not None}
     else:
-        widths = [len(layer) for layer in network.hidden_weights]
+        widths = [len(layer) // network.n_networks for layer in network.hidden_weights]
         options |= {"n_features": network.n_features, "widths": widths}
+    if network.classes is not None:
+        options |= {"classes": network.classes, "shared": network.shared}
     return {"options": _encode(options, arrays), "weights": _encode(weights, arrays)}
 
 
@@ -225,25 +228,25 @@ def _decode_network(
     options = _decode(value["options"], arrays)
     options["dtype"] = {"float32": torch.float32, "float64": torch.float64}[options["dtype"]]
     weights = _decode(value["weights"], arrays)
-    gatings = options.get("gatings")
+    gatings, outputs = options.get("gatings"), options.get("classes", 1)
+    networks_aside = 1 if options.get("shared") else outputs
     if gatings is None:
-        _check_sizes(weights, options["n_features"], options["widths"], options["widths"])
+        n_features, widths = options["n_features"], options["widths"]
+        rows = widths
     else:
-        widths = [gating.n_units for gating in gatings]
+        n_features, widths = gatings[0].n_features, [gating.n_units for gating in gatings]
         rows = [gating.n_units * gating.n_contexts for gating in gatings]
-        _check_sizes(weights, gatings[0].n_features, widths, rows)
+    rows = [networks_aside * count for count in rows]
+    _check_sizes(weights, [n_features, *widths], [*rows, outputs])
     frozen = cls is networks.FrozenGateReLU  # made from a ReLU network; its own gates come next
     network = cls(networks.ReLUNetwork(**options)) if frozen else cls(**options)
     network.load_state_dict({key: torch.tensor(array) for key, array in weights.items()})
     return network
 
 
-def _check_sizes(
-    weights: Mapping[str, NDArray[Any]], n_features: int, widths: list[int], rows: list[int]
-) -> None:
+def _check_sizes(weights: Mapping[str, NDArray[Any]], columns: list[int], rows: list[int]) -> None:
     """Refuse a network whose sizes its weights do not have, before it allocates such weights."""
-    columns = [n_features, *widths]
-    shapes = {f"hidden_weights.{i}": (rows[i], columns[i]) for i in range(len(rows))}
-    for name, shape in (shapes | {"readout": (1, columns[-1])}).items():
-        if weights[name].shape != shape:
+    names = [*(f"hidden_weights.{i}" for i in range(len(rows) - 1)), "readout"]
+    for name, *sizes in zip(names, rows, columns, strict=True):
+        if (shape := tuple(sizes)) != weights[name].shape:
             raise ValueError(f"{name} has the shape {weights[name].shape}, not {shape}")

@@ -32,7 +32,7 @@ import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import BLOCK, MarginProblem
 from implicit_bias.rounding import (
     SAFETY,
     UNIT,
@@ -617,8 +617,8 @@ def _contradiction(problem: MarginProblem, zero: NDArray[np.int64]) -> NDArray[n
         other = zero[problem.y[zero] != problem.y[zero[0]]]
         return np.array([zero[0], other[0]])
     same_input: dict[bytes, list[int]] = {}
-    for n, row in enumerate(problem.X):
-        same_input.setdefault(_digest(row), []).append(n)
+    for n in _repeated(problem.X):
+        same_input.setdefault(_digest(problem.X[n]), []).append(n)
     for samples in same_input.values():
         if len(set(problem.y[samples])) > 1:
             gates = sp.csr_array(problem.gates[samples]).toarray()
@@ -642,6 +642,19 @@ def _against_any(
 ) -> tuple[NDArray[np.int64], ...]:
     """Index of one dual variable of each of some samples."""
     return _against(problem, samples, (problem.owners[samples] == 0).astype(np.int64))
+
+
+def _repeated(X: Array) -> list[int]:
+    """Rows that equal another one, and a few others perhaps: those whose sum of digits recurs."""
+    weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
+    sums = np.empty(len(X), dtype=np.uint64)
+    for start in range(0, len(X), BLOCK):
+        bits = (X[start : start + BLOCK] + 0.0).view(np.uint64)  # + 0.0 turns -0.0 to 0.0
+        # The last bits of small integers are zeros, and what is above 2^64 is dropped.
+        sums[start : start + BLOCK] = (bits ^ (bits >> 32)) @ weights
+    _, place, counts = np.unique(sums, return_inverse=True, return_counts=True)
+    repeated: list[int] = np.flatnonzero(counts[place] > 1).tolist()
+    return repeated
 
 
 def _digest(row: Array) -> bytes:

@@ -36,7 +36,7 @@ J w >= L,  in which theta is feasible: the hard-margin SVM on the gradients. So 
 points and nowhere else, bounds epsilon and delta, and its minimisation is that SVM's dual, which
 non-negative least squares solves exactly. For a linear network it is the gap of the SVM itself.
 It needs no more of the gradients than J J'. In a network of weight matrices that is again a masked
-Gram matrix: the gradient in each matrix is an outer product (`Network.gradient_factors`).
+Gram matrix: the gradient in each matrix is an outer product (`margin_gradients`).
 
 Where f has a kink (a ReLU at 0), autograd's derivative stands for the whole subdifferential.
 
@@ -70,7 +70,7 @@ from implicit_bias.networks import Network
 from implicit_bias.parameter_norms import as_parameter_norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.storage.strict_json import attributes
-from implicit_bias.validation import Array, as_labels
+from implicit_bias.validation import Array
 from implicit_bias.wording import percent
 
 # A hidden unit is active if its norm is at least this share of the largest one, else dead.
@@ -117,8 +117,9 @@ class Stationarity:
     norm : float
         ||theta|| at smallest margin 1.
     margins : ndarray of shape (N,)
-        y_n f(x_n) at smallest margin 1.
-    multipliers : ndarray of shape (N,)
+        y_n f(x_n) at smallest margin 1; with K classes the f_{y_n}(x_n) - f_k(x_n) of all pairs of
+        a sample and a rival, sample by sample, shape (N (K - 1),).
+    multipliers : ndarray of shape (N,) or (N (K - 1),)
         lambda >= 0 of least `gap`.
     epsilon : float
         ||theta - sum_n lambda_n grad q_n||, of Lyu and Li's (epsilon, delta).
@@ -186,8 +187,9 @@ class NetworkCertificate:
     obstacle : str
         Why the network has no multipliers, and so gives no lower bound; else empty.
     unit_norms : ndarray of shape (H,)
-        ||zeta_h|| of each hidden unit, as the network is.
-    dual_norms : ndarray of shape (H,)
+        ||zeta_h|| of each hidden unit, as the network is; one network a class: (K H,), network by
+        network.
+    dual_norms : ndarray of shape (H,) or (K H,)
         ||V_h(lambda)||: 1 at active units of a KKT point; nan without multipliers.
     balance : float
         See `balance`.
@@ -231,22 +233,25 @@ def stationarity(
     labels: ArrayLike,
     *,
     degree: float | None = None,
+    classes: int | None = None,
 ) -> Stationarity:
     """Measure how far a module is from a KKT point of theorem 3.1, in float64.
 
     Parameters
     ----------
     module : nn.Module
-        Any module that treats its samples one by one, has one output a sample, and is homogeneous
-        in those of its parameters that require a gradient (the others count as constants). It
-        is left as it is.
+        Any module that treats its samples one by one, has one output a sample (or one a class), and
+        is homogeneous in those of its parameters that require a gradient (the others count as
+        constants). It is left as it is.
     inputs : tuple of Tensor or ndarray
         Arguments of the module, each with the samples as first axis, on its device; `Network.
         prepare` makes those of this package's networks.
     labels : array_like of shape (N,)
-        -1 or +1.
+        -1 or +1; or 0 .. K - 1.
     degree : float, optional
         L; measured where not given, and checked in any case.
+    classes : int, optional
+        K, of a module with an output for each class.
 
     Returns
     -------
@@ -263,8 +268,8 @@ def stationarity(
     """
     if not isinstance(inputs, tuple) or not inputs:
         raise ValueError("inputs must be a tuple of the module's arguments: pass (X,), not X")
-    y = as_labels(labels, len(inputs[0]))
-    margins_of = MarginGradients(module, inputs, Pairs(y, None))
+    pairs = Pairs.of(labels, len(inputs[0]), classes)
+    margins_of = MarginGradients(module, inputs, pairs)
     margins = margins_of.margins(margins_of.theta)
     if not np.isfinite(margins).all():
         raise ValueError(
@@ -280,7 +285,8 @@ def stationarity(
     min_margin = float(margins.min())
     if min_margin <= 0:
         raise SeparationError(
-            f"{np.count_nonzero(margins <= 0)} of {len(y)} samples are on the wrong side "
+            f"{len(np.unique(pairs.samples[margins <= 0]))} of {len(pairs.labels)} samples are on "
+            "the wrong side "
             f"(smallest margin {min_margin:.3g}), so no scaling of the network has margin 1: "
             "train until it separates its samples"
         )
@@ -318,8 +324,8 @@ def certify_network(
     X : array_like of shape (N, D)
         Training inputs.
     y : array_like of shape (N,)
-        Labels, -1 or +1.
-    alpha : array_like of shape (N,), optional
+        Labels, -1 or +1; or 0 .. K - 1, of a network with an output for each class.
+    alpha : array_like of shape (N,) or (N, K), optional
         Dual variables of the network's margin problem, of `solve` say; they count where their
         lower bound is above that of the multipliers.
     multipliers : bool
@@ -336,30 +342,44 @@ def certify_network(
         A classifier, or a module that is none of this package's networks.
     ValueError
         More than one hidden layer; data that do not fit.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNClassifier, certify_network
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> model = GLNClassifier(3, steps=500, random_state=0).fit(blobs.X, blobs.y)
+    >>> found = certify_network(model.network_, blobs.X, blobs.y)
+    >>> bounds = found.certificate
+    >>> print(0 < bounds.lower < bounds.upper, found.dead.tolist())
+    True []
     """
     if not isinstance(network, Network):
         raise TypeError(
             f"certify_network takes a network of this package, not a {type(network).__name__}: of "
             "a classifier pass classifier.network_; for another torch module use stationarity"
         )
-    problem, coef = network.architecture().problem(X, y), network.coef()
-    dual_norms = np.full(problem.n_groups, np.nan)
+    problem = network.architecture().problem(X, y, classes=network.classes)
+    coef, units = network.coef(), network.unit_groups()
+    dual_norms = np.full(len(units), np.nan)
     measures, by_multipliers, obstacle = None, None, ""
     if multipliers:
         try:
-            measures = stationarity(network, network.prepare(X), problem.y)
+            measures = stationarity(network, network.prepare(X), problem.y, classes=network.classes)
         except (HomogeneityError, SeparationError) as error:
             obstacle = str(error)
         else:
-            dual_norms = problem.dual_norms(measures.multipliers)
-            by_multipliers = certify(problem, coef, measures.multipliers)
+            pairs = Pairs.of(problem.y, problem.n_samples, network.classes)
+            weights = pairs.table(measures.multipliers)
+            dual_norms = problem.dual_norms(weights)[units]
+            by_multipliers = certify(problem, coef, weights)
     return NetworkCertificate(
         problem=problem,
         given=certify(problem, coef, alpha),
         by_multipliers=by_multipliers,
         stationarity=measures,
         obstacle=obstacle,
-        unit_norms=problem.group_norms(coef),
+        unit_norms=problem.group_norms(coef)[units],
         dual_norms=dual_norms,
         balance=balance(network),
     )
@@ -376,7 +396,7 @@ def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, flo
 
     def measure(network: Network) -> dict[str, float]:
         try:
-            found = stationarity(network, network.prepare(X), y)
+            found = stationarity(network, network.prepare(X), y, classes=network.classes)
         except SeparationError:
             return {"residual": math.nan, "slackness": math.nan}
         return attributes(found, "residual", "slackness")
@@ -390,16 +410,19 @@ def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
     Yields
     ------
     inward, outward : ndarray of shape (H_l,)
-        Of one hidden layer after the other; their product is the units' norm.
+        Or (K H_l,), one network a class, network by network. Of one hidden layer after the other;
+        their product is the units' norm.
     """
     for layer, following in pairwise([*network.hidden_weights, network.readout]):
-        outward = double(following).norm(dim=0).cpu().numpy()
+        # Row-major: the rows of a network lie together.
+        by_network = double(following).reshape(network.n_networks, -1, following.shape[1])
+        outward = by_network.norm(dim=1).flatten().cpu().numpy()
         # Row-major: the C weight vectors of a unit lie together.
         yield double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy(), outward
 
 
 def balance(network: Network) -> float:
-    """Largest deviation from |w_h| = ||W_h||, eq. (18), over the active units of any layer.
+    """Largest deviation from ||w_h|| = ||W_h||, eq. (18), over the active units of any layer.
 
     Of a unit with norm a of the weights into it (of all its contexts) and norm b of those out of
     it the deviation is |a - b| / max(a, b), in [0, 1]. It goes to 0 in the limit; a unit is active

@@ -152,12 +152,12 @@ def check_choice(value: object, name: str, choices: Iterable[str], otherwise: st
         raise ValueError(f"{name} must be one of {allowed}; got {cut(value)}")
 
 
-def as_features(X: ArrayLike, n_features: int) -> Array:
+def as_features(X: ArrayLike, n_features: int, name: str = "X") -> Array:
     """Convert inputs to a float64 matrix (n, D) and check D against what was fitted."""
-    X = as_finite(X, "X", 2)
+    X = as_finite(X, name, 2)
     if X.shape[1] != n_features:
         raise ValueError(
-            f"X has {X.shape[1]} features, but the model was built for {n_features}: "
+            f"{name} has {X.shape[1]} features, but the model was built for {n_features}: "
             "pass inputs with the columns (and the constant) used for fitting"
         )
     return X
@@ -175,12 +175,14 @@ def as_class_labels(
     ValueError
         Other labels, or not one a sample.
     """
+    if classes is not None:
+        check_count(classes, "classes", 2, most=n_samples + MOST_EMPTY_CLASSES)
     labels = _one_each(y, n_samples)
     whole = np.array_equal(labels, np.floor(labels)) and labels.min() >= 0
     if classes is None and not (whole and labels.max() >= 2):
         return as_labels(y, n_samples), None
-    count = int(labels.max()) + 1 if classes is None else classes
-    if not whole or count < max(2, labels.max() + 1):
+    count = int(labels.max()) + 1 if classes is None else int(classes)
+    if not whole or count < labels.max() + 1:
         raise ValueError(
             f"labels of {count} classes must be integers 0 .. {count - 1}, got "
             f"{np.unique(labels)[:5].tolist()}: recode them, or use the estimators, which take "

@@ -1,6 +1,8 @@
 """Numbers as people read them, on pages, in tables and in messages."""
 
+import html
 import math
+from collections.abc import Sequence
 
 UNKNOWN, INFINITE, NO_BREAK = "–", "∞", "\u00a0"
 
@@ -24,3 +26,31 @@ def number(value: float, digits: int = 4) -> str:
     if math.isnan(value):
         return UNKNOWN
     return f"{value + 0.0:.{digits}g}" if math.isfinite(value) else INFINITE  # 0.0 turns -0 into 0
+
+
+def percent_range(low: float, high: float, *, space: str = NO_BREAK) -> str:
+    """Write an interval of shares: "1.9 to 5.7 %"."""
+    ends = [percent(end, space="").removesuffix("%") for end in (low, high)]
+    return f"{ends[0]}{space}to{space}{ends[1]}{space}%"
+
+
+def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out a table as lines of text, with columns two spaces apart."""
+    lines = [headings, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    padded = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join(padded)
+
+
+def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Lay out a table for a notebook; what the user wrote is escaped."""
+    head = "".join(f'<th scope="col">{html.escape(heading)}</th>' for heading in headings)
+    body = "".join(
+        "<tr>"
+        + f'<th scope="row">{html.escape(row[0])}</th>'
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -5,8 +5,9 @@ they use the problem's data (X, y, gates, groups, metric, C) but none of its pro
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from implicit_bias.gating import (
 )
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
+
+T = TypeVar("T")
 
 # What the solvers are asked for, and what their certificates must reach in any case.
 SOLVE_TOL = 1e-10
@@ -60,6 +63,13 @@ def case_table(
             name, method, marks=() if method == methods[0] or name in some else pytest.mark.slow
         )
         for name, method in itertools.product(names, methods)
+    ]
+
+
+def mostly_slow(values: Iterable[T], kept: Container[object] = HANDFUL) -> list[ParameterSet]:
+    """Values as parameters of a test: in the fast run some of them, all in the slow one."""
+    return [
+        pytest.param(value, marks=() if value in kept else pytest.mark.slow) for value in values
     ]
 
 

@@ -1,9 +1,13 @@
 """Comparison: every number by hand on small cases."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -12,6 +16,7 @@ from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
 from implicit_bias.certificate import excess
 from implicit_bias.comparison import first_svm
 from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.gating import HyperplaneContexts
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)
@@ -48,6 +53,86 @@ def test_chance_level_is_what_independent_models_show() -> None:
     p, q, n = 0.3, 0.2, 200_000
     wrong_a, wrong_b = rng.random(n) < p, rng.random(n) < q
     assert np.mean(wrong_a != wrong_b) == pytest.approx(p * (1 - q) + q * (1 - p), abs=0.005)
+
+
+def test_chance_level_of_many_classes_is_what_independent_models_show() -> None:
+    """Wrong answers spread evenly over the wrong classes."""
+    rng = np.random.default_rng(0)
+    y, n_classes = rng.integers(5, size=40_000), 5
+
+    class Independent:
+        def __init__(self, error: float) -> None:
+            self.error = error
+
+        def predict(self, X: ArrayLike) -> NDArray[Any]:
+            shift = rng.integers(1, n_classes, size=len(y))
+            wrong = rng.random(len(y)) < self.error
+            return np.asarray((y + wrong * shift) % n_classes)
+
+    result = compare({"a": Independent(0.3), "b": Independent(0.6)}, np.zeros((len(y), 1)), y)
+    assert result.many_classes
+    pair = result.pair("a", "b")
+    assert pair.disagreement == pytest.approx(pair.by_chance, abs=0.01)
+    p, q = 0.3, 0.6
+    assert pair.by_chance == pytest.approx(p + q - 2 * p * q + p * q * 3 / 4, abs=0.01)
+
+
+def test_confusion_by_hand() -> None:
+    given = np.array(["cow", "ant", "bee", "bee", "ant"])
+    truth = np.array(["cow", "ant", "ant", "bee", "dog"])
+
+    class Fixed:
+        def predict(self, X: ArrayLike) -> NDArray[Any]:
+            return given
+
+    result = compare({"fixed": Fixed()}, np.zeros((5, 1)), truth)
+    assert result.classes.tolist() == ["ant", "bee", "cow", "dog"]
+    found = result.model("fixed").confusion
+    assert found is not None
+    assert found.tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
+    frame = result.confusion_frame().set_index(["class", "predicted"])["samples"]
+    assert frame["dog", "ant"] == 1
+    assert frame.sum() == 5
+
+
+def test_models_of_many_classes() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    X = 4.0 * rng.normal(size=(3, 5))[y] + 0.3 * rng.normal(size=(30, 5))
+    models: dict[str, BinaryClassifier] = {
+        "network": GLNClassifier(3, steps=300, learning_rate=0.3, random_state=0),
+        "svm": GLNSVC(3, fit_intercept=False, random_state=0),
+        "linear": GatedSVC(fit_intercept=False),
+        "shared": GLNClassifier(3, steps=300, learning_rate=0.3, shared=True, random_state=0),
+    }
+    for model in models.values():
+        model.fit(X, y)
+    result = compare(models, X, y, train=(X, y))
+    network, svm = result.model("network"), result.model("svm")
+    assert network.margin is not None
+    assert svm.margin is not None
+    assert result.svm_of(network) is svm
+    assert result.svm_of(result.model("shared")) is None
+    assert network.margin.optimum == svm.margin.certificate.lower
+    assert 0 < network.margin.excess < 10
+    trained = models["network"]
+    assert isinstance(trained, GLNClassifier)
+    f = trained.network_.decision(X)
+    margins = [row[k] - np.delete(row, k).max() for row, k in zip(f, y, strict=True)]
+    norm = trained.network_.norm()
+    np.testing.assert_allclose(network.margin.margins, np.array(margins) / norm)
+    assert svm.margin.largest_margin == pytest.approx(svm.margin.min_margin, rel=1e-5)
+
+
+def test_a_tie_of_two_classes_counts_as_an_error() -> None:
+    y = np.arange(9) % 3
+    X = np.eye(3)[y]
+    model = GatedSVC(fit_intercept=False).fit(X, y)
+    result = compare({"linear": model}, np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]), [0, 0])
+    assert result.model("linear").error == 0.5
+    found = result.model("linear").confusion
+    assert found is not None
+    assert found.sum() == 1
 
 
 def test_margins_by_hand() -> None:
@@ -191,3 +276,76 @@ def test_a_kept_solution_is_not_certified_again() -> None:
     problem, solution = MODELS["svm"].solution_.problem, MODELS["svm"].solution_
     again = certify(problem, coef=solution.coef, alpha=solution.alpha)
     assert (again.lower, again.upper) == (margin.certificate.lower, margin.certificate.upper)
+
+
+def test_a_comparison_prints_a_short_table() -> None:
+    lines = str(RESULT).splitlines()
+    assert [line.split()[0] for line in lines] == ["model", *MODELS]
+    count = RESULT.model("svm").count
+    assert f"{count.count} of {count.total}" in lines[1]
+    page = RESULT._repr_html_()
+    assert page.count("<tr>") == 1 + len(MODELS)
+    named = compare({"<b>": MODELS["svm"]}, TEST.X, TEST.y)
+    assert "&lt;b&gt;" in named._repr_html_()
+    assert "svm, l2, network" in repr(RESULT)
+
+
+def test_counts_and_differences_by_hand() -> None:
+    wrong = {name: model.predict(TEST.X) != TEST.y for name, model in MODELS.items()}
+    for name, found in wrong.items():
+        assert RESULT.model(name).count.count == found.sum()
+        train_wrong = RESULT.model(name).train_wrong
+        assert train_wrong is not None
+        assert train_wrong.count == np.sum(MODELS[name].predict(TRAIN.X) != TRAIN.y)
+    difference = RESULT.difference("logistic", "neighbours")
+    assert difference is not None
+    assert difference.only_first == np.sum(wrong["logistic"] & ~wrong["neighbours"])
+    agreement = RESULT.agreement("svm", "network")
+    assert agreement is not None
+    assert agreement.count == np.sum(
+        MODELS["svm"].predict(TEST.X) == MODELS["network"].predict(TEST.X)
+    )
+
+
+def test_lists_frames_and_names_of_classes(tmp_path: Path) -> None:
+    """What users have: a frame with named columns, a series of strings, lists."""
+    frame = pd.DataFrame(TRAIN.X[:40], columns=["east", "north", "one"])
+    names = pd.Series(np.where(TRAIN.y[:40] > 0, "up", "down"))
+    svm = GLNSVC(8, random_state=0).fit(frame, names)
+    forest = KNeighborsClassifier(3).fit(frame, names)
+    result = compare({"svm": svm, "near": forest}, frame, names, train=(frame, names))
+    page = result.report(tmp_path / "report", title="Moons").read_text("utf-8")
+    assert "<h1>Moons</h1>" in page
+    assert "down" in page
+    assert (tmp_path / "report" / "figures" / "regions-1.png").exists()
+    inputs, labels = frame.to_numpy().tolist(), names.tolist()
+    listed = {"svm": GLNSVC(8, random_state=0).fit(inputs, labels)}
+    again = compare(listed, inputs, labels, train=(inputs, labels))
+    assert again.model("svm").known_margin.norm == result.model("svm").known_margin.norm
+
+
+def test_a_plot_has_what_is_known() -> None:
+    assert len(RESULT.plot().axes) == 2
+    assert len(compare(MODELS, TEST.X, TEST.y).plot().axes) == 1
+
+
+def test_a_report_needs_what_was_compared(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="kept"):
+        replace(RESULT, of=None).report(tmp_path)
+
+
+def test_a_report_takes_many_classes(tmp_path: Path) -> None:
+    labels = np.arange(len(TEST.y)) % 3
+    many = KNeighborsClassifier(1).fit(TEST.X, labels)
+    page = compare({"many": many}, TEST.X, labels).report(tmp_path)
+    assert "confused" in page.read_text("utf-8")
+
+
+def test_solutions_and_trainings_show_themselves() -> None:
+    solution, training = MODELS["svm"].solution_, MODELS["network"].training_
+    page = solution._repr_html_()
+    assert solution.status.label in page
+    assert f"{len(solution.support)} of {len(solution.alpha)}" in page
+    assert str(training).splitlines()[0].startswith("step")
+    assert str(training).splitlines()[-1].startswith(f"{training.steps:,}")
+    assert training.ending.message in training._repr_html_()

@@ -229,7 +229,7 @@ def test_names_and_objects_are_norms() -> None:
     for wrong, error in [("l3", ValueError), (3, TypeError), (L1, TypeError)]:
         with pytest.raises(error, match="norm"):
             as_norm(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="p must be in"):
         Lp(0.5)
     with pytest.raises(ValueError, match="axis"):
         SumOverGroups(L2(), GATES, axis=0)

@@ -24,7 +24,8 @@ from cases import (
     separable,
 )
 from implicit_bias.gating import HyperplaneContexts, l2_metric
-from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear
+from implicit_bias.norms import L1, L2
+from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
 from implicit_bias.validation import Array
 
 # Agreement of two exact formulas, relative to the size of the terms.
@@ -285,6 +286,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "masked-gates": ({"gates": np.ma.ones((6, 3))}, "gates is a masked array"),
     "c-true": ({"C": True}, "C must be in"),
     "c-text": ({"C": "1"}, "C must be in"),
+    "c-beyond-float64": ({"C": 10**400}, "C must be in"),
+    "c-huge": ({"C": 1e308}, "pass C=inf"),
+    "c-tiny": ({"C": 1e-320}, "pass a larger C"),
+    "classes-text": ({"classes": "a"}, "classes must be a whole number"),
+    "classes-true": ({"classes": True}, "classes must be a whole number"),
+    "classes-many": ({"y": np.arange(6), "classes": 10**9}, "classes must be at most"),
+    "masked-groups": ({"groups": np.ma.array([0, 0, 1])}, "groups is a masked array"),
     "1d-x": ({"X": X[0]}, r"X must have 2 dimension.*got shape \(3,\)"),
     "2d-y": ({"y": Y[:, None]}, r"y must have 1 dimension.*got shape \(6, 1\)"),
     "1d-gates": ({"gates": np.ones(6)}, r"gates must have 2 dimension"),
@@ -312,6 +320,31 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "c-negative": ({"C": -1.0}, r"C must be in \(0, inf\]"),
     "c-nan": ({"C": np.nan}, r"C must be in \(0, inf\]"),
 }
+
+
+def test_masked_labels_of_a_linear_model_are_refused() -> None:
+    with pytest.raises(ValueError, match="y is a masked array"):
+        max_margin(X, np.ma.masked_less(Y, 0))
+
+
+def test_sparse_gates_may_be_repeated_and_read_only() -> None:
+    """Entries at the same place count together, as scipy says."""
+    ones, rows = np.ones(12), np.arange(0, 13, 2, dtype=np.int32)
+    ones.setflags(write=False)
+    twice = sp.csr_array((ones, np.zeros(12, dtype=np.int32), rows), shape=(6, 2))
+    problem = MarginProblem(X, Y, twice, np.array([0, 0]))
+    np.testing.assert_array_equal(sp.csr_array(problem.gates).toarray(), [[2.0, 0.0]] * 6)
+
+
+def test_one_group_is_one_problem_by_any_name() -> None:
+    """The l2 norm of two classes is the group norm of one group, for every solver."""
+    groups = np.array([0, 1, 1])
+    named = MarginProblem(X, Y, np.ones((6, 3)), groups, norm=L2())
+    assert named.is_binary_group_lasso
+    np.testing.assert_array_equal(named.groups, [0, 0, 0])
+    assert not MarginProblem(X, Y, np.ones((6, 3)), groups, norm=L1()).is_binary_group_lasso
+    coef = np.random.default_rng(0).normal(size=(3, 3))
+    assert named.group_norms(coef).sum() == pytest.approx(np.linalg.norm(coef), rel=1e-12)
 
 
 def test_good_input_is_good() -> None:

@@ -1,16 +1,22 @@
 """What the README shows runs as it stands."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import implicit_bias
 
 README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.mark.slow
-def test_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All blocks one after the other, as a reader would paste them."""
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(
         r"^```python\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
@@ -19,3 +25,26 @@ def test_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
     assert "of the limit; dead units" in capsys.readouterr().out
+    assert (tmp_path / "my-report" / "report.html").is_file()
+
+
+def test_links_are_absolute_and_lead_somewhere() -> None:
+    """So that they work on a package index, which has no files beside the page."""
+    project = tomllib.loads((README.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    home = project["urls"]["Repository"]
+    links = re.findall(r"\]\(([^)]+)\)", README.read_text("utf-8"))
+    assert len(links) > 10
+    for link in links:
+        assert link.startswith("https://")
+        if link.startswith(home):
+            kind, branch, path = link.removeprefix(f"{home}/").split("/", 2)
+            assert (kind in ("blob", "tree", "raw"), branch) == (True, "main")
+            assert (README.parent / path).exists()
+
+
+def test_the_version_stands_everywhere() -> None:
+    root = README.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == implicit_bias.__version__
+    assert f"version: {implicit_bias.__version__}" in (root / "CITATION.cff").read_text("utf-8")
+    assert f"## {implicit_bias.__version__}" in (root / "CHANGELOG.md").read_text("utf-8")

@@ -123,7 +123,7 @@ def test_metric() -> None:
     [
         ({"weight": 0.0}, "weight"),
         ({"weight": np.inf}, "weight"),
-        ({"loss": "absolute"}, "unknown"),
+        ({"loss": "absolute"}, "must be one of"),
         ({"coef": np.zeros((2, 3))}, "shape"),
         ({"targets": np.zeros(3)}, "targets"),
         ({"dual": np.zeros(3)}, "dual"),

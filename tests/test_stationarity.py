@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from cases import ROUNDING, SOLVE_TOL, cloud
+from cases import ROUNDING, SOLVE_TOL, cloud, mostly_slow
 from implicit_bias import GLNClassifier, margin_gradients, multipliers
 from implicit_bias import stationarity as tested
 from implicit_bias.gating import HyperplaneContexts
@@ -248,7 +248,7 @@ def test_deep_linear_networks_in_the_limit(depth: int) -> None:
     assert stationarity(linear(*layers), (torch.tensor(X),), y).gap > 1e-2
 
 
-@pytest.mark.parametrize("depth", [2, 3, 4])
+@pytest.mark.parametrize("depth", mostly_slow([2, 3, 4], [3]))
 def test_deep_linear_networks_go_to_the_svm(depth: int) -> None:
     """Linear networks are GLNs without hyperplanes; norm and KKT residual say the same."""
     X, y = separable_cloud()

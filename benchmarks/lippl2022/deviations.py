@@ -1,4 +1,4 @@
-"""Two tables of the page: what the released code does against the text, and errata of the theory.
+"""Tables of the page: the released code against the text, errata of the theory, what is derived.
 
 Each row names its evidence: a conclusion or an experiment of the page, a module whose head has the
 derivation, or a test that would fail.
@@ -23,12 +23,15 @@ class Deviation:
         What each has.
     evidence : str
         Where that is shown, in Markdown.
+    brief : str
+        The code's side in few words, for the summary; "" where it is short already.
     """
 
     what: str
     text: str
     code: str
     evidence: str
+    brief: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,31 @@ class Erratum:
         Equation or lemma, what is printed, what holds.
     evidence : str
         Where that is shown, in Markdown.
+    brief : str
+        What holds in few words, for the summary; "" where it is short already.
     """
 
     where: str
     printed: str
     holds: str
+    evidence: str
+    brief: str = ""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A statement that is not in the paper.
+
+    Attributes
+    ----------
+    what, statement : str
+        What it is about, and what holds.
+    evidence : str
+        Where it is derived and tested, in Markdown.
+    """
+
+    what: str
+    statement: str
     evidence: str
 
 
@@ -57,6 +80,7 @@ DEVIATIONS = (
         "column-major order: column j is in group j mod H",
         "conclusion `groups`; `as_published.folds`, held against the two reshapes by "
         "`test_folds_are_what_their_reshapes_make`",
+        "column j of (unit, context) is in group j mod H",
     ),
     Deviation(
         "Program of SVM-L2",
@@ -65,12 +89,14 @@ DEVIATIONS = (
         "has many solutions",
         "conclusion `l2`; `as_published.operator`, "
         "`test_metric_is_the_pseudo_inverse_but_for_the_free_columns`",
+        "that fold leaves H − 1 directions without a penalty, so there are many solutions",
     ),
     Deviation(
         "Solver of SVM-L2",
         "—",
         "OSQP with its defaults, which ends at an optimal solution of that program",
         "experiment `l2-optimality`, by a certified bound",
+        "OSQP, which ends at one of them",
     ),
     Deviation(
         "Agreement with networks at median thresholds",
@@ -79,12 +105,15 @@ DEVIATIONS = (
         "neither parameters nor buffers, so a checkpoint lacks them, and the script that fits the "
         "SVMs sets no medians after loading",
         "conclusion `chance` and experiment `exact-agreements`, cell by cell",
+        "with the trained weights in the contexts of the random thresholds, as a checkpoint has no "
+        "thresholds",
     ),
     Deviation(
         "Median thresholds",
         "medians of the training data",
         "medians over all 60,000 images, the validation images included",
         "`protocols/lippl2022.py`; the released accuracies come out so, to the digit",
+        "over all 60,000 images",
     ),
     Deviation(
         "Gradient descent",
@@ -92,6 +121,7 @@ DEVIATIONS = (
         "stochastic gradient descent in batches of 128; the readout of the GLNs has a bias, which "
         "is not homogeneous",
         "`protocols/released_training.py`; experiment `exact-networks`",
+        "stochastic, in batches of 128; the readout has a bias, which is not homogeneous",
     ),
     Deviation(
         "Contexts of SVM-RC",
@@ -99,6 +129,7 @@ DEVIATIONS = (
         "one unit more, which is always on (SVM-LC has none); without momentum the contexts of "
         "seed 1 at every seed, so the spread in figure 5 is that of the networks; none at H = 100",
         "point by point, SVM-RC: `published.CONTEXTS`",
+        "one unit more, always on; without momentum those of seed 1 at every seed; none at H = 100",
     ),
     Deviation(
         "Figure 3c",
@@ -112,24 +143,28 @@ DEVIATIONS = (
         "0 in 2a, 2b, 2d and 4; 0.9 in 3a, 3b and 3d; in 2c and 3c the best over momenta and "
         "thresholds, chosen on the validation images",
         "the released values, drawn on the left of each figure",
+        "0 in 2a, b, d and 4; 0.9 in 3a, b, d; the best of both in 2c and 3c",
     ),
     Deviation(
         "Error bars",
         "standard deviations",
         "standard errors, the default of the plotting function",
         "the released values; our bars are standard deviations",
+        "standard errors",
     ),
     Deviation(
         "Shallow SVMs in contexts without training samples",
         "—",
         "the prediction is 0, counted as an error and as a disagreement",
         "`values.py`; SVM-shallow point by point, to the digit",
+        "the prediction 0 is an error",
     ),
     Deviation(
         "Shallow GLNs of 2^15 contexts at N = 500",
         "200 · 2,000 / N epochs",
         "stopped before their end: their values are those of an earlier epoch",
         "experiment `exact-explained`",
+        "stopped before their end",
     ),
 )
 
@@ -148,6 +183,7 @@ ERRATA = (
         "penalises the part that contexts share H C² times too little",
         "`theory/gln_predictors.py`; "
         "`test_the_formula_with_the_right_fold_has_no_free_direction`; model svm-l2-formula",
+        "A is not the root of (24); it penalises what contexts share H C² times too little",
     ),
     Erratum(
         "Proposition B.9, (60), (21)",
@@ -160,6 +196,7 @@ ERRATA = (
         "every stationary point of the network solves the convex program",
         "units with zeta_h = 0 are not considered: the convex program also asks ‖V_h‖ ≤ 1 there",
         "head of `stationarity.py`",
+        "the convex program also asks ‖V_h‖ ≤ 1 of units with zeta_h = 0",
     ),
     Erratum(
         "Definition B.10",
@@ -168,6 +205,7 @@ ERRATA = (
         "derivative on all of R, only on half-lines",
         "`training/losses.py`: `check_exponential_like` for (B3), `tight_tail` for B.10; "
         "`tests/training/test_tight_tail.py`",
+        "a smaller class than (B3) of Lyu and Li",
     ),
     Erratum(
         "Lemma B.11, (83), (89) to (91)",
@@ -175,11 +213,41 @@ ERRATA = (
         "the relative change of the gradient is at most the largest size of δ_n times the largest "
         "norm of x_n, over ρ",
         "`theory/context_shares.py`, `test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says`",
+        "the bound divides by a vector; corrected and tested",
     ),
     Erratum(
         "Lemma B.6, second condition",
         "the unit's index is missing",
         "where γ_h⁽¹⁾ ≠ γ_h⁽²⁾, γ_h⁽ⁱ⁾ = γ̃_h⁽ⁱ⁾ for i = 1, 2 and the same unit h",
         "head of `theory/gln_predictors.py`",
+        "the unit's index is missing",
+    ),
+)
+
+DERIVED = (
+    Derived(
+        "Theorem 3.1, one degree",
+        "the share in the gradient of a context whose least normalised margin is not the least of "
+        "all goes to 0, so its multipliers vanish and the limit is stationary for (6)",
+        "head of `theory/context_shares.py`; "
+        "`test_with_equal_degrees_the_least_margin_keeps_the_share`",
+    ),
+    Derived(
+        "Theorem 3.1, several degrees",
+        "contexts of the least degree alone keep a share; the limit is stationary for (6) of their "
+        "samples",
+        "experiment `unequal-degrees`; `test_shares_go_to_the_least_degree_whatever_the_margins`",
+    ),
+    Derived(
+        "FReLU, the analogue of B.6 and B.7",
+        "the H predictors with one unit on are free and determine all 2^H; that with all units off "
+        "is 0; the norm (22) needs no minimum over zeta",
+        "head of `theory/frelu_predictors.py`; `test_free_predictors_of_frelu_determine_all`",
+    ),
+    Derived(
+        "A readout with contexts of its own",
+        "zeta_h is a matrix of rank one, so the program is not convex; the sum of the nuclear "
+        "norms is its convex relaxation and bounds it from below",
+        "head of `theory/gated_readout.py`; `test_bounds_hold_the_optimum_between_them`",
     ),
 )

@@ -18,6 +18,7 @@ images                 validation images that ours classifies right, less theirs
 released_loss, loss    of the last batch
 dead_units             of a ReLU network: units on for no training sample at the end
 seconds                of the training
+commit                 of the code that computed the row; missing in the oldest rows
 =====================  ======================================================================
 
 Source: Lippl, Abbott, Chung (2022), their released results.
@@ -40,6 +41,7 @@ from benchmarks import harness
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.lippl2022.as_published import Regrouped, folds
+from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import (
     PublishedOptions,
     other_draws,
@@ -333,7 +335,22 @@ def rounding(cell: Cell, images: Images, repeats: int = 4) -> pd.DataFrame:
         A row a training: the cell, ``repeat`` (0: the weights as drawn), ``accuracy``, ``loss`` of
         the last batch, ``dead_units``.
     """
-    parts, rows = images.split(cell.train_size), []
+    parts = images.split(cell.train_size)
+    return pd.DataFrame(
+        asdict(cell)
+        | {
+            "repeat": repeat,
+            "accuracy": correct(training.network, parts.validation) / len(parts.validation),
+            "loss": float(training.batch_losses[-1]),
+            "dead_units": dead_units(training.network, parts.train.X),
+        }
+        for repeat, training in enumerate(last_bits(cell, images, repeats))
+    )
+
+
+def last_bits(cell: Cell, images: Images, repeats: int) -> Iterator[ReleasedTraining]:
+    """Train a cell from the weights as drawn, then from some that differ in their last bit."""
+    train = images.split(cell.train_size).train
     for repeat in range(repeats + 1):
         network = initial_network(cell, images)
         weights = network.hidden_weights[0].detach()
@@ -341,17 +358,7 @@ def rounding(cell: Cell, images: Images, repeats: int = 4) -> pd.DataFrame:
             generator = torch.Generator().manual_seed(repeat)
             up = torch.rand(weights.shape, generator=generator) < 0.5
             weights.copy_(torch.nextafter(weights, torch.where(up, torch.inf, -torch.inf)))
-        training = train_as_released(network, parts.train.X, parts.train.y, momentum=cell.momentum)
-        rows.append(
-            asdict(cell)
-            | {
-                "repeat": repeat,
-                "accuracy": correct(network, parts.validation) / len(parts.validation),
-                "loss": float(training.batch_losses[-1]),
-                "dead_units": dead_units(network, parts.train.X),
-            }
-        )
-    return pd.DataFrame(rows)
+        yield train_as_released(network, train.X, train.y, momentum=cell.momentum)
 
 
 def stopped_after(cell: Cell, released: tuple[float, float], images: Images) -> pd.DataFrame:
@@ -487,7 +494,7 @@ def _measure_networks(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
         cell: (float(accuracy), float(loss))
         for cell, (accuracy, loss) in zip(cells(table), values, strict=True)
     }
-    yield from _grown(run, list(released), lambda cell: measured(cell, released[cell], images))
+    yield from grown(run, list(released), lambda cell: measured(cell, released[cell], images))
 
 
 def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
@@ -512,7 +519,7 @@ def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
     ]
     if rows and not run.quick:
         run = replace(run, kept=pd.concat([run.kept, pd.DataFrame(rows)], ignore_index=True))
-    yield from _grown(run, list(released), row)
+    yield from grown(run, list(released), row)
 
 
 def from_grids(pairs: pd.DataFrame, cells: pd.DataFrame) -> dict[Cell, dict[str, float]]:
@@ -574,10 +581,10 @@ def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
         }
         return asdict(cell) | {"released": released[cell][0]} | found
 
-    yield from _grown(run, list(released), row)
+    yield from grown(run, list(released), row)
 
 
-def _grown(
+def grown(
     run: Run[Any], wanted: Collection[Cell], row: Callable[[Cell], dict[str, Any]]
 ) -> Iterator[pd.DataFrame]:
     """Yield the kept table as it grows; a quick run computes the first cell alone.
@@ -586,16 +593,22 @@ def _grown(
     """
     if run.options.minutes <= 0:
         raise harness.Misuse("--minutes is above 0")
+    commit = clean_commit(run)
     cells = list(wanted)[:1] if run.quick else wanted
     if len(run.kept):  # what is wanted may have grown since the table was kept
         run.kept.attrs["wanted"] = len(wanted)
         yield run.kept
-    for frame in filled(run.kept, cells, row, run.options.minutes, run.say):
+
+    def of_commit(cell: Cell) -> dict[str, Any]:
+        return row(cell) | {"commit": commit}
+
+    for frame in filled(run.kept, cells, of_commit, run.options.minutes, run.say):
         frame.attrs["wanted"] = len(wanted)
         yield frame
 
 
-def _coverage(table: pd.DataFrame) -> str:
+def coverage(table: pd.DataFrame) -> str:
+    """Say how many of the rows that are wanted there are."""
     return f"{len(table):,} of {table.attrs['wanted']:,} are measured so far. "
 
 
@@ -618,7 +631,7 @@ def _found_networks(table: pd.DataFrame) -> str:
                 "released loss."
             )
     sentences.append(f"The furthest is {int(counts['largest'].max())} images off.")
-    return _coverage(table) + " ".join(sentences)
+    return coverage(table) + " ".join(sentences)
 
 
 def _verdict_networks(table: pd.DataFrame) -> Verdict:
@@ -628,12 +641,24 @@ def _verdict_networks(table: pd.DataFrame) -> Verdict:
 
 def _found_explained(table: pd.DataFrame) -> str:
     return (
-        f"{_coverage(table)}"
+        f"{coverage(table)}"
         f"Of the {len(table)} networks looked at, which do not match, the released accuracy of "
         f"{int(_within(table).sum())} is within the range of the last bits, and "
         f"{int((table['epoch'] > 0).sum())} have the released values after one of their epochs: "
-        f"{int(_explained(table).sum())} are explained by one or the other."
+        f"{int(_explained(table).sum())} are explained by one or the other. "
+        f"{_open(table[~_explained(table)])}"
     )
+
+
+def _open(table: pd.DataFrame) -> str:
+    """Name the networks that nothing explains."""
+    listed = "; ".join(
+        f"{row['model']}, N = {row['train_size']:,}, H = {row['hidden_units']}, "
+        f"k = {row['hyperplanes']}, seed {row['seed']}, momentum {row['momentum']:g} (released "
+        f"{row['released']:.6f}, ours {row['least']:.6f} to {row['most']:.6f})"
+        for row in _records(table)
+    )
+    return f"Open: {listed}." if listed else "None is open."
 
 
 def _within(table: pd.DataFrame) -> pd.Series[bool]:
@@ -649,14 +674,14 @@ def _tabulate_explained(table: pd.DataFrame) -> pd.DataFrame:
         networks=1, within=_within(table), stopped=table["epoch"] > 0, explained=_explained(table)
     )
     names = {"within": "within the last bits", "stopped": "at an epoch", "explained": "explained"}
-    return _cells(counted.groupby(["model", "train_size", "momentum"]).sum().rename(columns=names))
+    return written(counted.groupby(["model", "train_size", "momentum"]).sum().rename(columns=names))
 
 
 def _found_agreements(table: pd.DataFrame) -> str:
     moved = _images_apart(table["drawn"].fillna(table["agreement"]), table)
     own = _images_apart(table["agreement"], table)
     return (
-        f"{_coverage(table)}"
+        f"{coverage(table)}"
         f"Of {len(table)} released agreements {int((moved == 0).sum())} come out to the image, "
         f"{int((moved <= NEAR).sum())} within {NEAR} of {VALIDATION_IMAGES:,}, and all within "
         f"{int(moved.max())}, where networks of median thresholds are in the contexts of the "
@@ -670,7 +695,7 @@ def _verdict_agreements(table: pd.DataFrame) -> Verdict:
     return Verdict.of((apart == 0).all(), (apart <= NEAR).mean() > 0.9)
 
 
-def _cells(table: pd.DataFrame) -> pd.DataFrame:
+def written(table: pd.DataFrame) -> pd.DataFrame:
     """Write a table with a string in every cell, the index first."""
     written = table.reset_index()
     whole = written.columns[written.dtypes == "float64"].drop("momentum", errors="ignore")
@@ -688,7 +713,7 @@ EXPERIMENTS = {
         rule="It stands if all networks in the table have the released accuracy, and in part if "
         "nine in ten do.",
         verdict=_verdict_networks,
-        tabulate=lambda table: _cells(summary(table)),
+        tabulate=lambda table: written(summary(table)),
         options=ReleasedOptions,
     ),
     "exact_explained": Experiment(
@@ -713,7 +738,7 @@ EXPERIMENTS = {
         rule=f"It stands if all agreements in the table are released ones to the digit, and in "
         f"part if nine in ten are within {NEAR} images.",
         verdict=_verdict_agreements,
-        tabulate=lambda table: _cells(agreement_summary(table)),
+        tabulate=lambda table: written(agreement_summary(table)),
         options=ReleasedOptions,
     ),
 }

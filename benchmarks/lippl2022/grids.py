@@ -6,6 +6,7 @@ grid               what                                                    model
 gln                gated linear networks: figures 2 to 4                   as published, moved
 shallow            one layer, k = 0 to 15                                  gd-shallow
 relu, -momentum-0  ReLU networks: figure 5                                 svm-gates
+relu-wide          ReLU networks of 500 and 1,000 units: figure 3c         svm-gates
 osqp               the published SVM-L2 by the published solver            svm-l2-osqp
 limit, -wider      infinite time beside finite time                        limit-gln
 splits             two more splits into training and validation samples
@@ -34,6 +35,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -67,6 +69,7 @@ MODELS: dict[str, MoreModels] = {
     "relu-momentum-0": relu_models,
     "splits": no_more,
     "limit-wider": limit_models,
+    "relu-wide": relu_models,
 }
 # The records themselves, for a store that lacks them: the store is not kept with the code.
 RECORDS = "records.parquet"
@@ -236,13 +239,26 @@ def unpacked(packed: pd.DataFrame) -> list[Record]:
     return [record for record in found if record is not None]
 
 
-def _measure(name: str, run: Run[GridOptions]) -> Iterator[pd.DataFrame]:
+def clean_commit(run: Run[Any]) -> str | None:
+    """Return the commit that computes, which is recorded; None where there is no repository.
+
+    Raises
+    ------
+    Misuse
+        Files differ from the commit, and the run is not a quick one, of which nothing is kept.
+    """
     commit = Origin.here().commit
-    if not run.quick and not run.options.dirty and commit and commit.endswith("-dirty"):
+    if not run.quick and commit and commit.endswith("-dirty"):
         raise Misuse(
-            "the records name the commit that computed them, and files differ from it: commit "
-            "first, or compute with --dirty, and the page marks the cells"
+            "what is computed names its commit, and files differ from it: commit first. (A grid "
+            "computes with --dirty, too, and the page marks the cells.)"
         )
+    return commit
+
+
+def _measure(name: str, run: Run[GridOptions]) -> Iterator[pd.DataFrame]:
+    if not run.options.dirty:
+        clean_commit(run)
     folder = run.options.store or run.file.parent / "store"
     part = Part.open(name, folder, quick=run.quick)
     if len(run.kept) and (restored := restore(part, run.kept)):

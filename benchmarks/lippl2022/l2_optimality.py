@@ -26,6 +26,7 @@ released              released validation error; nan if unknown
 apart                 share of the validation images on which the two solutions differ
 agreement             of OSQP's solution with the exact network, moved to the contexts as drawn
 released_agreement    released agreement; nan if unknown
+commit                of the code that computed the row
 ====================  =========================================================================
 
 Source: Lippl, Abbott, Chung (2022), eqs. (23) to (25), and their released code.
@@ -51,6 +52,7 @@ from benchmarks.lippl2022.as_published import (
     operator,
 )
 from benchmarks.lippl2022.exact_training import ReleasedOptions
+from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import published_values
 from implicit_bias.estimators.svm import GatedSVC
 from implicit_bias.report.words import percent
@@ -146,7 +148,7 @@ def _released(published: pd.DataFrame, config: RunConfig, metric: str) -> float:
 
 
 def _measure(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
-    published = published_values(run.options.published)
+    published, commit = published_values(run.options.published), clean_commit(run)
     cells = configurations()[: 1 if run.quick else None]
     if run.quick:
         cells = [replace(cells[0], train_size=100)]
@@ -157,7 +159,7 @@ def _measure(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # CVXPY's on an inaccurate end: the row says how good
-            rows.append(measured(config, published))
+            rows.append(measured(config, published) | {"commit": commit})
         run.say(f"H = {config.units}, seed {config.seed}")
         yield pd.DataFrame(rows)
 

@@ -24,16 +24,16 @@ from markupsafe import Markup, escape
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Verdict, load, read, redraw
 from benchmarks.lippl2022.claims import all_claims
-from benchmarks.lippl2022.deviations import DEVIATIONS, ERRATA
+from benchmarks.lippl2022.deviations import DERIVED, DEVIATIONS, ERRATA
 from benchmarks.lippl2022.figures import (
     beyond_plots,
     paper_plots,
     png,
     task_name,
 )
-from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS, summary
-from benchmarks.lippl2022.study import EXACT, STUDY, THEORY
-from benchmarks.lippl2022.values import Tables, all_values
+from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS
+from benchmarks.lippl2022.study import EXACT, LEARNED, STUDY, THEORY
+from benchmarks.lippl2022.values import N_VALIDATION, Tables, all_values
 from implicit_bias.certificate import Status
 from implicit_bias.report.figures.base import Plot
 from implicit_bias.report.style import style
@@ -63,6 +63,10 @@ BEYOND = {
     "larger": "More than 2,000 training samples",
     "other-tasks": "Other classes of digits, and Fashion-MNIST",
 }
+# SVMs with fixed gates and the networks of their released agreements.
+WITH_FIXED = {"SVM-GLN": "GD-GLN", "SVM-shallow": "GD-shallow", "SVM-RC": "GD-ReLU"}
+# Images within which an agreement is near.
+NEAR = 3
 CODE = re.compile(r"`([^`]+)`")
 # Of a cell key: enough to tell cells apart by eye.
 SHORT = 8
@@ -149,6 +153,37 @@ class PointRow:
     largest: str
 
 
+@dataclass(frozen=True)
+class ReasonRow:
+    """How many values of a model differ for a reason."""
+
+    model: str
+    values: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class AgreementRow:
+    """Released agreements of an SVM with its network, by what of the two is released to the image.
+
+    Attributes
+    ----------
+    model, exact : str
+        SVM, and which of network and SVM have the released accuracy.
+    cells, same, near : int
+        Agreements that can be compared, those that are the same to the image, and within 3 images.
+    furthest : int
+        Largest distance in images.
+    """
+
+    model: str
+    exact: str
+    cells: int
+    same: int
+    near: int
+    furthest: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """What one experiment of the harness says, in parts: both pages lay them out.
@@ -225,7 +260,7 @@ def sections(names: Iterable[str], folder: Path = HOME) -> tuple[Section, ...]:
 
 
 def write_page(folder: Path = HOME) -> list[Path]:
-    """Write page, README, summary, the list of what differs, and the pictures, from the tables.
+    """Write page, README, summary and pictures, from the tables.
 
     Returns
     -------
@@ -255,7 +290,7 @@ def write_page(folder: Path = HOME) -> list[Path]:
         for plot in (*paper_plots(values), *beyond_plots(tables)):
             file = pictures / f"{plot.name}.png"
             write_atomically(file, partial(Path.write_bytes, data=png(plot, PICTURE_DPI)))
-    for file, text in {**pages, results / "published.md": summary(tables.points)}.items():
+    for file, text in pages.items():
         write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
     return list(pages)
 
@@ -270,10 +305,11 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "claims": claims,
         "classes": CLASSES,
         "words": {verdict: forms[0] for verdict, forms in WORDS.items()},
-        "exact": sections([*EXACT, "l2_optimality"], folder),
+        "exact": sections([*EXACT, LEARNED, "l2_optimality"], folder),
         "theory": sections(THEORY, folder),
         "deviations": DEVIATIONS,
         "errata": ERRATA,
+        "derived": DERIVED,
         "released": released_counts(tables.points),
         "counts": ", ".join(
             f"{counts[verdict]} {WORDS[verdict][counts[verdict] > 1]}"
@@ -285,6 +321,8 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "point_verdicts": [name for name in VERDICTS if name in set(tables.points["verdict"])],
         "points": point_rows(tables.points),
         "differing": differing(tables.points),
+        "reasons": reasons(tables.points),
+        "agreements": agreement_rows(tables.points),
         "origin": origin(tables.cells),
         "cells": rows,
         "labels": {row.key: f"{row.grid}: {row.setting}" for row in rows},
@@ -473,6 +511,57 @@ def differing(points: pd.DataFrame) -> tuple[Point, ...]:
             cell=row["cell"],
         )
         for row in chosen.to_dict("records")
+    )
+
+
+def reasons(points: pd.DataFrame) -> tuple[ReasonRow, ...]:
+    """Count the published values that ours are not, by model and reason."""
+    chosen = points[points["verdict"].isin(NOT_THE_SAME)]
+    counts = chosen.groupby(["model", "reason"], as_index=False).size()
+    return tuple(
+        ReasonRow(model, count, reason or "not explained")
+        for model, reason, count in counts.itertuples(index=False)
+    )
+
+
+def agreement_rows(points: pd.DataFrame) -> tuple[AgreementRow, ...]:
+    """Count released agreements that come out, apart by whether network and SVM do themselves.
+
+    An agreement with an exact network can only be the released one if the SVM is, too.
+    """
+    setting = ["train_size", "units", "hyperplanes", "seed", "threshold"]
+    known = points[points["verdict"].isin([*SAME, *NOT_THE_SAME])]
+    off = known.assign(images=(known["difference"].abs() * N_VALIDATION).round())
+    accuracies = off[off["metric"] == "val_accuracy"]
+    networks = accuracies.rename(columns={"model": "network_model", "images": "of_network"})
+    svms = accuracies.rename(columns={"images": "of_svm", "seed": "svm_seed"})
+    agreements = off[(off["metric"] == "agreement_with_GD") & off["model"].isin(list(WITH_FIXED))]
+    # The released SVM-RC without momentum has the contexts of seed 1 at every seed.
+    of_seed_1 = (agreements["model"] == "SVM-RC") & (agreements["momentum"] == 0)
+    agreements = agreements.assign(
+        network_model=agreements["model"].map(WITH_FIXED),
+        svm_seed=agreements["seed"].mask(of_seed_1, 1),
+    )[["model", "network_model", *setting, "svm_seed", "momentum", "images"]]
+    joined = agreements.merge(
+        networks[["network_model", *setting, "momentum", "of_network"]], how="left"
+    ).merge(svms[["model", "svm_seed", "of_svm", *(set(setting) - {"seed"})]], how="left")
+    kinds = {
+        "network and SVM": (joined["of_network"] == 0) & (joined["of_svm"] == 0),
+        "the network alone": (joined["of_network"] == 0) & (joined["of_svm"] != 0),
+        "not the network, or not known": joined["of_network"] != 0,
+    }
+    return tuple(
+        AgreementRow(
+            model,
+            words,
+            len(rows),
+            int((rows["images"] == 0).sum()),
+            int((rows["images"] <= NEAR).sum()),
+            int(rows["images"].max()),
+        )
+        for model in WITH_FIXED
+        for words, mask in kinds.items()
+        if len(rows := joined[mask & (joined["model"] == model)])
     )
 
 

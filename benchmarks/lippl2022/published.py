@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, markdown_table, option
+from benchmarks.harness import Experiment, Options, Run, Verdict, option
 from implicit_bias.certificate import Status
 from implicit_bias.datasets.files import DataError
 
@@ -82,6 +82,10 @@ REDRAWN = "theirs is with the network in the contexts of its random thresholds, 
 LEFT_OUT = "ours leaves out samples that nothing separates from the rest, which are errors here"
 CONTEXTS = "theirs has the random contexts of seed 1 at every seed without momentum"
 ROUNDING = "the ReLU network differs: where an image crosses a gate early on, the last bit decides"
+GATES = (
+    "gates of training samples next to a learned hyperplane hang on the last bit of the network: "
+    "see the table of learned contexts"
+)
 MOMENTUM = "with momentum 0.9 rounding adds up over 3,200 steps"
 STOPPED = "theirs was stopped before its end: see the table of explained networks"
 NO_SOLUTION, OTHER_DRAWS = "no solution", "other draws"
@@ -132,7 +136,8 @@ def _measure(run: Run[PublishedOptions]) -> Iterator[pd.DataFrame]:
         kept(run.file.with_name(f"exact_{name}.parquet")) for name in ("networks", "agreements")
     )
     study = with_exact(ours(models, pairs), networks, agreements, other_draws(cells))
-    yield compared(values, study)
+    learned = kept(run.file.with_name("learned_contexts.parquet"))
+    yield with_learned(compared(values, study), learned)
 
 
 def kept(file: Path) -> pd.DataFrame:
@@ -312,6 +317,31 @@ def compared(published: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
     return table.assign(reason=_reasons(table).where(table["verdict"].isin(NOT_THE_SAME), ""))
 
 
+def with_learned(table: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
+    """Give values of SVM-LC the reason `GATES` where it is shown for their cell.
+
+    Parameters
+    ----------
+    table : DataFrame
+        See `compared`.
+    learned : DataFrame
+        The table of learned_contexts.py: ranges over trainings that differ in the last bit.
+    """
+    if learned.empty:
+        return table
+    columns = {"val_accuracy": "", "agreement_with_GD": "_agrees"}
+    ranges = pd.concat(
+        learned.assign(metric=metric, low=learned[f"least{end}"], high=learned[f"most{end}"])
+        for metric, end in columns.items()
+    ).rename(columns={"hidden_units": "units"})
+    keys = ["train_size", "units", "seed", "momentum", "metric"]
+    beside = table[[*keys]].merge(ranges[[*keys, "low", "high"]], on=keys, how="left")
+    low, high = beside["low"].to_numpy() - LAST_DIGIT, beside["high"].to_numpy() + LAST_DIGIT
+    differs = table["verdict"].isin(NOT_THE_SAME) & (table["reason"] == "")
+    shown = differs & (table["model"] == "SVM-LC") & table["theirs"].between(low, high)
+    return table.assign(reason=table["reason"].mask(shown, GATES))
+
+
 def _proven_inseparable(frame: pd.DataFrame) -> pd.Series[bool]:
     """Whether our solver proved that nothing separates the training samples."""
     return frame["status"] == Status.NOT_SEPARABLE.label
@@ -342,14 +372,6 @@ def _on_another_relu(table: pd.DataFrame) -> pd.Series[bool]:
     differing = networks[networks["difference"].abs() > LAST_DIGIT]
     wrong = pd.MultiIndex.from_frame(differing[keys])
     return pd.Series(pd.MultiIndex.from_frame(table[keys]).isin(wrong), table.index)
-
-
-def summary(table: pd.DataFrame) -> str:
-    """Write the counts of each verdict, and what differs."""
-    return (
-        f"# The released values, point by point\n\n{markdown_table(_counts(table))}\n\n"
-        f"## What differs\n\n{_differing(table)}\n"
-    )
 
 
 def _describe(row: Mapping[Hashable, Any]) -> str:

@@ -21,6 +21,7 @@ GRIDS = {
     "relu-momentum-0": ("ReLU networks without momentum: figure 5", "minutes"),
     "splits": ("Two more splits of the data", "minutes"),
     "limit-wider": ("Infinite time: four contexts, random thresholds, more samples", "an hour"),
+    "relu-wide": ("ReLU networks of 500 and 1,000 units: figure 3c", "ten minutes"),
 }
 # Every released network trained exactly as released, and what rests on them.
 EXACT = {
@@ -28,6 +29,7 @@ EXACT = {
     "exact_explained": ("Why a network is not the released one", "an hour"),
     "exact_agreements": ("The SVMs beside networks trained exactly as released", "hours"),
 }
+LEARNED = "learned_contexts"
 THEORY = {
     "unequal_degrees": ("Theorem 3.1 and contexts of different degrees", "seconds"),
     "assumptions": ("The assumptions of theorem 3.1 along a training", "seconds"),
@@ -48,6 +50,7 @@ STUDY = Study(
             Entry(name=name, title=title, cost=cost, module="theory_checks")
             for name, (title, cost) in THEORY.items()
         ),
+        Entry(name=LEARNED, title="SVM-LC and the last bit of the network", cost="half an hour"),
         Entry(
             name="l2_optimality",
             title="The released SVM-L2: optimal, and one of many",

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
@@ -159,6 +160,14 @@ class Tables:
         """Keep the rest."""
         return self._where(lambda frame: ~in_study(frame))
 
+    def further_splits(self) -> dict[int, Tables]:
+        """Return the cells of each further split of the paper's data, by its seed."""
+        seeds = sorted(set(self.cells["split_seed"]) - {1})
+        return {
+            seed: replace(self._where(partial(in_study, split_seed=seed)), exact=pd.DataFrame())
+            for seed in seeds
+        }
+
     def _where(self, chosen: Callable[[pd.DataFrame], pd.Series[bool]]) -> Tables:
         cells, models, pairs = (
             frame[chosen(frame)] for frame in (self.cells, self.models, self.pairs)
@@ -190,14 +199,14 @@ def exact_networks(models: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(validation_error=errors).drop(columns=["title", "exact_error"])
 
 
-def in_study(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Whether each row is of a cell of the paper's grid."""
+def in_study(frame: pd.DataFrame, split_seed: int = 1) -> pd.Series[bool]:
+    """Whether each row is of a cell of the paper's grid, or of that grid on another split."""
     return (
         (frame["dataset"] == "mnist")
         & (frame["protocol"] == "lippl2022")
         & frame["positive"].isna()
         & frame["negative"].isna()
-        & (frame["split_seed"] == 1)
+        & (frame["split_seed"] == split_seed)
         & frame["train_size"].isin(TRAIN_SIZES)
     )
 

@@ -194,11 +194,11 @@ def _work(pipe: Connection, problem: MarginProblem, tol: float, device: str) -> 
 
 def _facts(pipe: Connection, problem: MarginProblem, tol: float, device: str) -> Row:
     solve(warm_up(), device=device)
-    held = _peak_memory(device)
+    held = peak_memory(device)
     before = _yardstick(device)
-    _forget_peak(device)
+    forget_peak(device)
     found = solve(problem, tol=tol, device=device, on_progress=pipe.send)
-    peak, after = _peak_memory(device), _yardstick(device)
+    peak, after = peak_memory(device), _yardstick(device)
     yardstick = (before + after) / 2
     return {
         "outcome": ANSWERED,
@@ -234,7 +234,7 @@ def _yardstick(device: str) -> float:
     return time.perf_counter() - start
 
 
-def _forget_peak(device: str) -> None:
+def forget_peak(device: str) -> None:
     """Start to measure peaks anew, where the system lets us."""
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats(device)
@@ -242,7 +242,7 @@ def _forget_peak(device: str) -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def _peak_memory(device: str) -> int:
+def peak_memory(device: str) -> int:
     """Most bytes held: by the process, or by torch on a GPU."""
     if device != "cpu":
         return torch.cuda.max_memory_allocated(device)

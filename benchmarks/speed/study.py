@@ -25,6 +25,12 @@ STUDY = Study(
         ),
         Entry(name="paths", title="Paths: what a start saves", cost="a minute"),
         Entry(name="stress", title="Stress: problems that are hard in float64", cost="hours"),
+        Entry(
+            name="classes",
+            title="Many classes under every norm",
+            cost="an hour",
+            module="many_classes",
+        ),
         Entry(name="builtin_sets", title="scikit-learn's built-in sets", cost="ten minutes"),
     ),
 )

@@ -23,6 +23,12 @@ def certify(
     dataset: Annotated[
         str | None, typer.Option(help="Data set; by default the one in the file.")
     ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="A file of your own; by default the one in the file.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Its column of labels; by default as in the file.")
+    ] = None,
     train_size: Annotated[
         int | None, typer.Option(help="Training samples; by default as in the file.")
     ] = None,
@@ -42,9 +48,14 @@ def certify(
     from implicit_bias.saved_models import load_model
 
     saved = load_model(file)
-    if not saved.facts and dataset is None:
-        raise typer.BadParameter(f"{file} does not say what data it was fitted to: --dataset ...")
-    changes = {"dataset": dataset, "train_size": train_size, "split_seed": split_seed}
+    if not saved.facts and dataset is None and data is None:
+        raise typer.BadParameter(
+            f"{file} does not say what data it was fitted to: --dataset or --data ..."
+        )
+    changes = {
+        **{"dataset": dataset, "data": data, "target": target},
+        **{"train_size": train_size, "split_seed": split_seed},
+    }
     given = {name: value for name, value in changes.items() if value is not None}
     with usage_errors():
         config = RunConfig.from_metadata({**saved.facts, **given, **chosen(config, "Solver")})

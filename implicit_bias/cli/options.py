@@ -73,11 +73,12 @@ def _default(field: Field[Any], protocol: Any) -> Any:
 def _parameter(field: Field[Any]) -> inspect.Parameter:
     """Return the parameter from which typer makes the option of a field."""
     # What is no number is typed as text, which `_parsed` and the configuration read.
-    kind = next((kind for kind in kinds(field.name) if kind in (int, float)), str)
+    kind = next((kind for kind in kinds(field.name) if kind in (int, float, bool)), str)
+    flag = f"--{field.name.replace('_', '-')}"
     choices = field.metadata["choices"]
     of_protocol = any(field.name in defaults for defaults in PROTOCOL_DEFAULTS.values())
     option = typer.Option(
-        f"--{field.name.replace('_', '-')}",
+        flag,
         help=f"{field.metadata['help']}{': ' if choices else ''}{', '.join(choices)}.",
         rich_help_panel=field.metadata["group"],
         # Where a protocol has its own default, what is not given is known once the protocol is.
@@ -94,11 +95,12 @@ def _parameter(field: Field[Any]) -> inspect.Parameter:
 
 def _parsed(field: Field[Any], value: Any) -> Any:
     """Read the text of a field that holds several values."""
-    if value is not None and tuple[int, ...] in kinds(field.name):
-        return numbers(value, "classes are digits")
-    if tuple[str, ...] in kinds(field.name):
-        return tuple(item.strip() for item in value.split(","))
-    return value
+    if value is None or tuple[str, ...] not in kinds(field.name):
+        return value
+    items = tuple(item.strip() for item in value.split(","))
+    if tuple[int, ...] in kinds(field.name) and all(item.isdecimal() for item in items):
+        return tuple(int(item) for item in items)
+    return items
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:

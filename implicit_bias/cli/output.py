@@ -103,8 +103,13 @@ def _named_cell(name: str, value: Any) -> str:
     if name in SHARES:
         return percent(value)
     if name == "dead_units":
-        return ", ".join(str(entry["unit"]) for entry in value) or "none"
+        return ", ".join(map(_unit, value)) or "none"
     return cell(value)
+
+
+def _unit(entry: Mapping[str, Any]) -> str:
+    """Name a hidden unit: by its number, after that of its class where each has a network."""
+    return ".".join(str(entry[key]) for key in ("class", "unit") if key in entry)
 
 
 def _words(name: str) -> str:

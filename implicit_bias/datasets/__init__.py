@@ -1,4 +1,4 @@
-"""Two-class data sets: digit images, toy sets in the plane, and the published split.
+"""Data sets: digit images, toy sets, one's own files, and the published split.
 
 =============  =============================================================================
 file           what
@@ -6,13 +6,14 @@ file           what
 dataset.py     `Dataset`, `Split`, and how samples are split
 images.py      digits, MNIST and Fashion-MNIST
 toys.py        toy sets in the plane
+own.py         a file of the user's own: CSV, Parquet, NPZ, libsvm's text
 files.py       where files are looked for, downloaded from, and verified
 catalogue.py   all of them by name
 =============  =============================================================================
 """
 
 from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices
+from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices, standardized
 from implicit_bias.datasets.files import (
     DATA_VARIABLE,
     DataError,
@@ -22,5 +23,6 @@ from implicit_bias.datasets.files import (
     read_idx,
 )
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
+from implicit_bias.datasets.own import load_own
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.options import DATASET_NAMES

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import Subset
 from implicit_bias.datasets.images import load_images
+from implicit_bias.datasets.own import ClassName
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.options import DATASET_NAMES, TOY_KINDS
 from implicit_bias.validation import check_choice
@@ -13,8 +14,9 @@ from implicit_bias.validation import check_choice
 def load(
     name: str,
     *,
-    positive: Collection[int] | None = None,
-    negative: Collection[int] | None = None,
+    positive: Collection[ClassName] | None = None,
+    negative: Collection[ClassName] | None = None,
+    classes: Collection[ClassName] | None = None,
     subset: Subset = "train",
 ) -> Dataset:
     """Load a data set by its name, for the command line.
@@ -23,7 +25,7 @@ def load(
     ----------
     name : str
         One of `DATASET_NAMES`.
-    positive, negative : collection of int, optional
+    positive, negative, classes : collection of int or str, optional
         See `load_digits`; by default 0-4 and 5-9. Image sets only.
     subset : {"train", "test"}
         See `load_mnist`. Only MNIST and Fashion-MNIST have a test set.
@@ -42,7 +44,9 @@ def load(
     """
     check_choice(name, "data set", DATASET_NAMES)
     if name not in TOY_KINDS:
-        return load_images(name, subset=subset, positive=positive, negative=negative)
-    if (subset, positive, negative) != ("train", None, None):
+        return load_images(
+            name, subset=subset, positive=positive, negative=negative, classes=classes
+        )
+    if (subset, positive, negative, classes) != ("train", None, None, None):
         raise ValueError(f"{name} has no digits and no subsets: leave these options out")
     return make_toy(name)

@@ -1,7 +1,7 @@
-"""A two-class data set, and the published split in training and validation samples.
+"""A data set, and the published split in training and validation samples.
 
-Labels are -1 and +1. ``has_constant`` says that the last feature is the constant 1, which stands
-in for the bias that no model of this package has.
+Labels are -1 and +1, or 0 .. K - 1 for K > 2 classes. ``has_constant`` says that the last feature
+is the constant 1, which stands in for the bias that no model of this package has.
 
 Source: Lippl, Abbott, Chung (2022), section 4, and their published code.
 """
@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.validation import Array, as_finite, as_labels, owned
+from implicit_bias.validation import Array, as_class_labels, as_finite, check_count, owned
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A two-class data set; its arrays are read-only, and copies of those that can be written.
+    """A data set of two classes or more.
+
+    Its arrays are read-only, and copies of those that can be written.
 
     Parameters
     ----------
@@ -27,10 +30,10 @@ class Dataset:
         Name for tables and plots.
     X : ndarray of float64, shape (n, D)
         Inputs, one sample a row, no unit (pixels are scaled to [-1, 1]).
-    y : ndarray of float64, shape (n,)
-        Labels, -1 or +1.
-    class_names : tuple of two str
-        Names of the classes -1 and +1, in this order.
+    y : ndarray of shape (n,)
+        Labels, -1 or +1 as float64; or 0 .. K - 1 as int64.
+    class_names : tuple of str
+        Names of the classes -1 and +1, in this order; or of K > 2 classes.
     image_shape : tuple of two int, optional
         Height and width in pixels, if a row of X (without the constant) is an image in C order.
     has_constant : bool
@@ -39,20 +42,26 @@ class Dataset:
     Raises
     ------
     ValueError
-        Shapes that do not fit, values that are not finite, labels other than -1 and +1, no
-        samples, or a last column that is not the constant it is said to be.
+        Shapes that do not fit, values that are not finite, labels other than -1 and +1 or those of
+        the named classes, no samples, or a last column that is not the constant it is said to be.
     """
 
     name: str
     X: Array = field(repr=False)
-    y: Array = field(repr=False)
-    class_names: tuple[str, str]
+    y: NDArray[Any] = field(repr=False)
+    class_names: tuple[str, ...]
     image_shape: tuple[int, int] | None = None
     has_constant: bool = True
 
     def __post_init__(self) -> None:
         X = owned(as_finite(self.X, "X", 2), self.X)
-        y = owned(as_labels(self.y, len(X)), self.y)
+        labels, classes = as_class_labels(self.y, len(X), self.classes)
+        if classes != self.classes or len(self.class_names) < 2:
+            raise ValueError(
+                f"class_names has {len(self.class_names)} names, but y {classes or 2} classes: "
+                "name each"
+            )
+        y = owned(labels, self.y)
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
         if self.has_constant and not (X.shape[1] and (X[:, -1] == 1.0).all()):
@@ -67,6 +76,17 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def classes(self) -> int | None:
+        """K, of more than two classes; None of two."""
+        return len(self.class_names) if len(self.class_names) > 2 else None
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Names of the classes by their labels, which are -1 and +1, or 0 .. K - 1."""
+        labels = (-1, 1) if self.classes is None else range(self.classes)
+        return dict(zip(labels, self.class_names, strict=True))
 
     @property
     def n_samples(self) -> int:
@@ -124,10 +144,8 @@ def split_indices(
     """
     import torch
 
-    if min(train_size, validation_size) < 1:
-        raise ValueError(
-            f"train_size={train_size} and validation_size={validation_size} must be at least 1"
-        )
+    check_count(train_size, "train_size")
+    check_count(validation_size, "validation_size")
     if train_size + validation_size > n_samples:
         raise ValueError(
             f"train_size={train_size} and validation_size={validation_size} overlap in "
@@ -176,10 +194,35 @@ def split(
     train, validation = map(
         dataset.take, split_indices(len(dataset), train_size, validation_size, seed)
     )
-    for label, class_name in zip((-1, 1), dataset.class_names, strict=True):
+    for label, class_name in dataset.names.items():
         if label not in train.y:
+            written = f"{label:+d}" if dataset.classes is None else f"{label}"
             raise ValueError(
-                f"class {label:+d} ({class_name}) of {dataset.name} has none of the {train_size} "
+                f"class {written} ({class_name}) of {dataset.name} has none of the {train_size} "
                 f"training samples: take more of them or another seed than {seed}"
             )
     return Split(train, validation)
+
+
+def standardized(parts: Split) -> Split:
+    """Shift and scale each feature to mean 0 and variance 1 over the training samples.
+
+    The validation samples are shifted and scaled by the same numbers, so that nothing is learned
+    of them. The constant is left as it is; a feature without variance becomes 0 in training.
+
+    Examples
+    --------
+    >>> data = Dataset("two", np.array([[1.0], [3.0]]), [-1, 1], ("a", "b"), has_constant=False)
+    >>> standardized(Split(data, data)).train.X.tolist()
+    [[-1.0], [1.0]]
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    inputs = parts.train.n_features - parts.train.has_constant
+    scaler = StandardScaler().fit(parts.train.X[:, :inputs])
+
+    def scaled(part: Dataset) -> Dataset:
+        X = np.column_stack([scaler.transform(part.X[:, :inputs]), part.X[:, inputs:]])
+        return replace(part, X=X)
+
+    return Split(scaled(parts.train), scaled(parts.validation))

@@ -1,7 +1,8 @@
-"""Digits, MNIST and Fashion-MNIST as two classes.
+"""Digits, MNIST and Fashion-MNIST as two classes, or as more.
 
-Pixels are scaled to [-1, 1], labels are -1 and +1, and a constant 1 is appended as the last
-column, because no model of this package has a bias of its own. Digits come with scikit-learn.
+Pixels are scaled to [-1, 1], labels are -1 and +1 (or 0 .. K - 1), and a constant 1 is appended as
+the last column, because no model of this package has a bias of its own. Digits come with
+scikit-learn.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import FILE_PREFIXES, Subset, load_file
+from implicit_bias.datasets.own import ClassName, find_class, refuse_both, several_classes
 from implicit_bias.validation import Array, check_choice
 
 POSITIVE_DIGITS = (0, 1, 2, 3, 4)
@@ -30,16 +32,22 @@ class ImageOptions(TypedDict, total=False):
     ----------
     subset : {"train", "test"}
         Which of the two published sets; scikit-learn's digits are one set, "train".
-    positive, negative : collection of int
+    positive, negative : collection of int or str
         The digits labelled +1 and -1, by default 0-4 and 5-9; samples of other digits are dropped,
-        the order is kept.
+        the order is kept. The garments of Fashion-MNIST may be called by their names, such as
+        "sneaker". Where ``positive`` has names and there is no ``negative``, all other classes
+        are -1: one against the rest.
+    classes : collection of int or str
+        Instead, the digits that are classes of their own, ("all",) for all: 0 .. K - 1 in their
+        order, or, of two, -1 and +1.
     append_constant : bool
         Whether to append the constant 1 as the last column, as by default.
     """
 
     subset: Subset
-    positive: Collection[int] | None
-    negative: Collection[int] | None
+    positive: Collection[ClassName] | None
+    negative: Collection[ClassName] | None
+    classes: Collection[ClassName] | None
     append_constant: bool
 
 
@@ -59,7 +67,8 @@ def load_digits(**options: Unpack[ImageOptions]) -> Dataset:
     Raises
     ------
     ValueError
-        A group of digits is empty or holds what is no digit, or the groups overlap.
+        A group of digits is empty or holds what is no digit, or the groups overlap; fewer than two
+        classes, or classes beside groups.
     """
     return load_images("digits", **options)
 
@@ -99,16 +108,23 @@ def load_images(
     name: str,
     *,
     subset: Subset = "train",
-    positive: Collection[int] | None = None,
-    negative: Collection[int] | None = None,
+    positive: Collection[ClassName] | None = None,
+    negative: Collection[ClassName] | None = None,
+    classes: Collection[ClassName] | None = None,
     append_constant: bool = True,
 ) -> Dataset:
     """Select, label and scale the images of a set; see `load_digits` and `load_mnist`."""
     images, digits = _read(name, subset)
-    positive = POSITIVE_DIGITS if positive is None else positive
-    negative = NEGATIVE_DIGITS if negative is None else negative
-    labels = _label_digits(digits, positive, negative)
-    images = images[labels != 0]
+    names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
+    if classes is None:
+        plus, minus = _sides(positive, negative, names)
+        signs = _label_digits(digits, plus, minus)
+        chosen, y = signs != 0, signs[signs != 0]
+        called: tuple[str, ...] = (_join_names(minus, names), _join_names(plus, names))
+    else:
+        refuse_both(positive, negative)
+        y, chosen, called = several_classes(names, digits, _as_names(classes, names))
+    images = images[chosen]
     n_images, height, width = images.shape
     # Scaled in float32, as the published code does: its rounding is part of the published data.
     pixels = images.reshape(n_images, -1).astype(np.float32)  # C order: row after row
@@ -116,12 +132,11 @@ def load_images(
     X = np.ones((n_images, height * width + append_constant))
     X[:, : height * width] = (pixels / maximum - np.float32(0.5)) / np.float32(0.5)
     X.setflags(write=False)  # nobody else has it, so it need not be copied
-    names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
     return Dataset(
         name,
         X,
-        labels[labels != 0],
-        (_join_names(negative, names), _join_names(positive, names)),
+        y,
+        called,
         image_shape=(height, width),
         has_constant=append_constant,
     )
@@ -140,6 +155,30 @@ def _read(name: str, subset: Subset) -> tuple[NDArray[Any], NDArray[Any]]:
 
     pixels, digits = datasets.load_digits(return_X_y=True)
     return pixels.reshape(-1, 8, 8), digits  # C order, as scikit-learn flattened them
+
+
+def _sides(
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+    names: Sequence[str],
+) -> tuple[Collection[int], Collection[int]]:
+    """Digits of +1 and of -1, from digits, names, or None for the default."""
+    plus = POSITIVE_DIGITS if positive is None else _as_digits(positive, names)
+    if negative is not None:
+        return plus, _as_digits(negative, names)
+    if any(isinstance(item, str) for item in positive or ()):
+        return plus, tuple(sorted(set(range(10)) - set(plus)))
+    return plus, NEGATIVE_DIGITS
+
+
+def _as_digits(group: Collection[ClassName], names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(find_class(item, names) if isinstance(item, str) else item for item in group)
+
+
+def _as_names(group: Collection[ClassName], names: Sequence[str]) -> tuple[str, ...]:
+    if not {item for item in group if not isinstance(item, str)} <= set(range(10)):
+        raise ValueError(f"classes={group!r}: name two or more of the digits 0 to 9")
+    return tuple(item if isinstance(item, str) else names[item] for item in group)
 
 
 def _label_digits(

@@ -118,10 +118,11 @@ def diagnose(
 
     Notes
     -----
-    In float64. In l2 the multipliers are the best there are; in other norms they are, too, for small
-    modules. For larger ones they are those of the loss, improved for at most 40 seconds, and the
-    gap is an upper bound (``method``), with a lower one beside it (``gap_lower``). At a kink (a ReLU
-    at exactly 0) torch's derivative stands for all subgradients.
+    In float64. In l2 the multipliers are the best there are; in other norms they are, too, for
+    small modules. For larger ones they are the best known ones (those of the loss, at the best
+    temperature, say), improved for at most 25 seconds, and the gap is an upper bound (``method``),
+    with a lower one beside it (``gap_lower``). At a kink (a ReLU at exactly 0) torch's derivative
+    stands for all subgradients.
 
     Examples
     --------
@@ -135,9 +136,11 @@ def diagnose(
     """
     started = time.monotonic()
     module, geometry = check_module(module), as_parameter_norm(norm)
-    given = _as_tuple(inputs)
-    with evaluating(module) as was_training:
-        checked = check(module, given, labels, was_training=was_training, optimizer=optimizer)
+    given = as_tuple(inputs)
+    if isinstance(labels, Tensor):
+        labels = labels.detach().cpu().numpy()
+    with evaluating(module) as modes:
+        checked = check(module, given, labels, modes=modes, optimizer=optimizer)
         said = [
             *checked.warnings,
             *filter(None, [loss_warning(loss, checked.gradients.pairs.classes)]),
@@ -149,7 +152,8 @@ def diagnose(
     return found
 
 
-def _as_tuple(inputs: object) -> tuple[Tensor | Array, ...]:
+def as_tuple(inputs: object) -> tuple[Tensor | Array, ...]:
+    """Arguments of a module from one argument or several."""
     if isinstance(inputs, (Tensor, np.ndarray)):
         return (inputs,)
     if not isinstance(inputs, (tuple, list)) or not inputs:

@@ -1,16 +1,17 @@
-r"""Escape from a KKT point of a two-layer ReLU network: would one more unit lower its norm?
+r"""Escape from a KKT point of a two-layer ReLU network: whether one more unit lowers its norm.
 
 In l2, at a KKT point with multipliers lambda, every active unit of direction w has
 |u(w)| = 1, where
 
-    u(w) = sum_n a_n relu(<w, x_n>),    a_n = sum_k lambda_nk (e_{y_n} - e_k)   (binary: lambda_n y_n)
+    u(w) = sum_n a_n relu(<w, x_n>),    a_n = sum_k lambda_nk (e_{y_n} - e_k)
 
-is the pull on the readout of a new unit w. A unit vector with |u(w)| > 1 *suggests* that the norm can be
-lowered. It proves nothing, for the multipliers need not be unique: of x = (1,-3), (1,0), (1,3), all of
-label +1, and one unit (1,0), lambda = (1/2, 0, 1/2) gives 1.58, and lambda = (0, 1, 0) proves that
-the network is the best one. So a unit is claimed only after the problem with it has been solved: the
-unit is added, all weights are improved by tangent programs, and the network that comes out has a
-smaller norm at the same margin than the network without it, improved in the same way.
+(lambda_n y_n with two labels) is the pull on the readout of a new unit w. A unit vector with
+|u(w)| > 1 *suggests* that the norm can be lowered. It proves nothing, for the multipliers need not
+be unique: of x = (1,-3), (1,0), (1,3), all of label +1, and one unit (1,0), lambda = (1/2, 0, 1/2)
+gives 1.58, and lambda = (0, 1, 0) proves that the network is the best one. So a unit is claimed
+only after the problem with it has been solved: the unit is added, all weights are improved by
+tangent programs, and the network that comes out has a smaller norm at the same margin than the
+network without it, improved in the same way.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ RANDOM_STARTS, SEARCH_STEPS = 200, 100
 # Share of the network's norm that a new unit begins with; the share by which it must lower it.
 FIRST_SIZE, CLAIMED = 1e-3, 1e-5
 # Tangent programs at most, and the share by which one must lower the norm.
-PROGRAMS, PROGRESS = 60, 1e-8
+PROGRAMS, PROGRESS = 30, 1e-7
 # Candidates that are tried, and the seconds for all.
 TRIED, SECONDS = 2, 10.0
 

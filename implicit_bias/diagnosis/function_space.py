@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -153,15 +153,17 @@ def _of_entries(layers: int, _: int) -> str:
     return "l1" if layers == 2 else f"l_{2 / layers:.3g}"
 
 
+def _of_power(power: int, _layers: int, outputs: int) -> str:
+    return _of_entries(power, outputs)
+
+
 FAMILIES: tuple[_Family, ...] = (
     _Family("linear", _linear, lambda *_: "l2"),
     _Family("linear", _transposed, lambda *_: "l2"),
     _Family("deep linear", _deep_linear, _of_matrices),
     _Family("deep linear", _deep_transposed, _of_matrices),
     *(
-        _Family(
-            "diagonal", _diagonal_power(power), lambda _, __, power=power: _of_entries(power, 1)
-        )
+        _Family("diagonal", _diagonal_power(power), partial(_of_power, power))
         for power in (2, 3, 4)
     ),
     _Family("diagonal", _diagonal_product, _of_entries),
@@ -330,7 +332,7 @@ class FourierL1:
 def _convolution(
     gradients: MarginGradients, theta: Tensor, X: Tensor, D: int
 ) -> FunctionSpace | None:
-    """A linear convolutional network of full width: |F beta| is the product of the |F w_l|."""
+    """Recognise a linear convolution of full width: |F beta| is the product of the |F w_l|."""
 
     def beta_of(point: Tensor) -> Tensor:
         units = torch.eye(D, dtype=X.dtype, device=X.device).reshape(
@@ -384,8 +386,6 @@ def _solved(pose: Callable[[], MarginProblem]) -> Certificate | str:
 
 
 def _times(bounds: Certificate, factor: float) -> Certificate:
-    from dataclasses import replace
-
     return replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper)
 
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 
+import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.report.style import BLUE, GREY, HEIGHT, VERMILION, WIDTH, style
 
+# Size in inches, and colours (of Okabe and Ito), as in the reports, which are built above this.
+SIZE = (12.6, 3.2)
+BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#767676"
+STYLE = {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
 # Pairs that are drawn, those of the smallest margins; layers.
 MOST_PAIRS, MOST_LAYERS = 5000, 8
 
 
 def draw(diagnosis: Diagnosis) -> Figure:
     """Draw margins with their multipliers, the gaps by geometry, and the layers' bounds."""
-    with style():
-        figure = Figure(figsize=(3 * WIDTH, HEIGHT), layout="constrained")
+    with matplotlib.style.context(["default", STYLE]):
+        figure = Figure(figsize=SIZE, layout="constrained")
         margins, gaps, layers = figure.subplots(1, 3)
         finite = np.isfinite(diagnosis.margins)
         q, weights = diagnosis.margins[finite], diagnosis.multipliers[finite]
@@ -32,6 +37,9 @@ def draw(diagnosis: Diagnosis) -> Figure:
             ylabel="multiplier / largest",
             title="Who is at the margin",
         )
+        margins.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        margins.xaxis.set_major_formatter("{x:g}")
+        margins.xaxis.set_minor_formatter(NullFormatter())
         margins.legend()
 
         names = [diagnosis.norm, *(name for name in diagnosis.gaps if name != diagnosis.norm)]

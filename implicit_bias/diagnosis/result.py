@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.diagnosis.escape import Escape
@@ -85,6 +86,16 @@ class Diagnosis:
         Names of parameters that do not count in ||theta||.
     seconds : float
         Wall time.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import diagnose
+    >>> module = torch.nn.Linear(2, 1, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, 1.0]]))
+    >>> found = diagnose(module, torch.eye(2), [1, 1])
+    >>> round(found.gap, 6), found.norm
+    (0.0, 'l2')
     """
 
     norm: str
@@ -123,7 +134,7 @@ class Diagnosis:
         return None if self.most_room is None else self.most_room.direction
 
     @property
-    def support(self) -> Array:
+    def support(self) -> NDArray[np.int64]:
         """Pairs (or samples) of a positive multiplier, as indices, shape (S, 2) or (S,)."""
         places = np.argwhere(self.multipliers > 0)
         return places[:, 0] if self.multipliers.ndim == 1 else places

@@ -1,9 +1,9 @@
 """What keeps a module from having a limit that can be measured, each with its name and its cure.
 
-Some traps can be mended here (a module in training mode, parameters that get no gradient): the user
-is warned. Others make the question meaningless (a bias, softmax attention): an error says which part
-of the module it is. All tests are of what the module computes; the module's forward pass is
-watched only to name the culprit.
+Some traps can be mended here (a module in training mode, parameters that get no gradient): the
+user is warned. Others make the question meaningless (a bias, softmax attention): an error says
+which part of the module it is. All tests are of what the module computes; the module's forward
+pass is watched only to name the culprit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import warnings as python_warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from torch.overrides import TorchFunctionMode
 
 from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double
 from implicit_bias.networks import Network
+from implicit_bias.options import OPTIMIZER_LIMITS
 from implicit_bias.parameter_norms import ParameterNorm
 from implicit_bias.stationarity import HomogeneityError, measured_degree
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
@@ -46,7 +47,14 @@ TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
 
 
 class DiagnosisWarning(UserWarning):
-    """A number that `diagnose` reports means less than it seems."""
+    """A number that `diagnose` reports means less than it seems.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", DiagnosisWarning)  # where none is to pass unseen
+    >>> warnings.simplefilter("default", DiagnosisWarning)
+    """
 
 
 @dataclass(frozen=True)
@@ -91,15 +99,46 @@ DROPOUT = (
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[bool]:
-    """Put a module into evaluation mode, and each of its parts back; yields whether it was not."""
+def evaluating(module: nn.Module) -> Iterator[dict[nn.Module, bool]]:
+    """Put a module into evaluation mode, and each of its parts back; yields who was training."""
     modes = {part: part.training for part in module.modules()}
     module.eval()
     try:
-        yield any(modes.values())
+        yield modes
     finally:
-        for part, mode in modes.items():
-            part.training = mode
+        _set(modes)
+
+
+def _set(modes: Mapping[nn.Module, bool]) -> None:
+    for part, mode in modes.items():
+        part.training = mode
+
+
+def mode_matters(
+    module: nn.Module, inputs: tuple[Tensor, ...], modes: Mapping[nn.Module, bool]
+) -> bool:
+    """Whether a module's outputs in the modes it was in differ from those in evaluation mode.
+
+    It is left in evaluation mode. Its buffers, which batch statistics would move, are copied, and
+    torch's random numbers are put back.
+    """
+    if not any(modes.values()):
+        return False
+
+    def outputs() -> Tensor:
+        values = {k: double(t).clone() for k, t in itertools.chain(*_named(module))}
+        found = torch.func.functional_call(module, values, tuple(t[:WATCHED] for t in inputs))
+        return cast(Tensor, found)
+
+    with torch.no_grad(), torch.random.fork_rng():
+        evaluated = outputs()
+        _set(modes)
+        try:
+            return not torch.equal(outputs(), evaluated)
+        except ValueError:  # batch statistics of a single sample
+            return True
+        finally:
+            module.eval()
 
 
 class _Watch(TorchFunctionMode):
@@ -187,7 +226,7 @@ def check(
     given: tuple[Tensor | Array, ...],
     labels: ArrayLike,
     *,
-    was_training: bool,
+    modes: Mapping[nn.Module, bool],
     optimizer: object,
 ) -> Checked:
     """Check all that does not depend on the norm, of a module in evaluation mode.
@@ -204,10 +243,10 @@ def check(
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     inputs = as_inputs(given, len(given[0]), device)
     seen = functions_used(module, inputs)
-    if was_training:
+    if mode_matters(module, inputs, modes):
         warnings.append(
-            "the module is in training mode; it was measured in evaluation mode and left as it "
-            "was: call module.eval() first"
+            "the module is in training mode, where its outputs differ from those in evaluation "
+            "mode; it was measured in the latter and left as it was: call module.eval() first"
         )
     dropped = [place for name in DROPOUT for place in seen.get(name, ())]
     if dropped:
@@ -221,9 +260,9 @@ def check(
     _check_outputs(gradients)
     excluded = without_gradient(gradients)
     warnings += [
-        f"parameter {name!r} gets no gradient from any sample (a gate's own weights, say), so it "
-        "is not trained and does not count in the norm: freeze it with requires_grad_(False), or "
-        "make it a buffer"
+        f"parameter {name!r} gets no gradient from any sample (a gate's own weights, or units that "
+        "are all dead), so it is not trained and does not count in the norm: freeze it with "
+        "requires_grad_(False), or make it a buffer"
         for name in excluded
     ]
     untouched = _left_out(module, optimizer)
@@ -262,7 +301,7 @@ def _classes(module: nn.Module, inputs: tuple[Tensor, ...], labels: ArrayLike) -
             "or average over positions"
         )
     classes = None if outputs.ndim == 1 or outputs.shape[1] == 1 else outputs.shape[1]
-    found = np.unique(np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels))
+    found = np.unique(np.asarray(labels))
     if classes is None and set(found.tolist()) == {0, 1}:
         raise ValueError(
             "labels are 0 and 1, but the module has one output a sample: recode them as -1 and +1 "
@@ -302,14 +341,12 @@ def _check_outputs(gradients: MarginGradients) -> None:
 
 
 def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
-    """Names of the parameters in which a random combination of margins has no gradient."""
+    """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
     weights = np.random.default_rng(0).random(len(gradients.pairs))
+    theta = gradients.parameters(gradients.theta)
     v = gradients.parameters(gradients.combine(gradients.theta, weights))
-    return tuple(name for name, part in v.items() if not part.any()) if _any(v) else ()
-
-
-def _any(v: Mapping[str, Tensor]) -> bool:
-    return any(bool(part.any()) for part in v.values())
+    none = tuple(name for name, part in v.items() if theta[name].any() and not part.any())
+    return none if any(part.any() for part in v.values()) else ()
 
 
 def _left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
@@ -351,9 +388,9 @@ def _cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> str:
         other = int(np.argmax(degrees))
         return (
             f"samples of different degrees: {least:.4g} at sample {first}, {degrees[other]:.4g} at "
-            f"sample {other}. Only the samples of the least degree keep a share of the gradient, so "
-            "training goes to a KKT point of their program alone: give all contexts paths of the "
-            "same number of layers, or diagnose the samples of one degree"
+            f"sample {other}. Only the samples of the least degree keep a share of the gradient, "
+            "so training goes to a KKT point of their program alone: give all contexts paths of "
+            "the same number of layers, or diagnose the samples of one degree"
         )
     added = added_terms(gradients)
     biases = [name for name in added if len(gradients.shapes[name]) <= 1]
@@ -382,7 +419,7 @@ def _places(names: list[str] | tuple[str, ...]) -> str:
 
 
 def _scaled(gradients: MarginGradients, scale: float, names: Any = None) -> Array:
-    """Outputs with some parameters scaled, by default all."""
+    """Compute the outputs with some parameters scaled, by default all."""
     parts = gradients.parameters(gradients.theta)
     scaled = {
         name: scale * part if names is None or name in names else part
@@ -554,9 +591,10 @@ def _targets(width: int) -> Iterator[Tensor]:
 
 
 LIMIT_NORMS: dict[str, str] = {
-    **dict.fromkeys(("SGD",), "l2"),
-    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SignSGD", "Signum"), "linf"),
-    "Muon": "spectral",
+    "SGD": OPTIMIZER_LIMITS["sgd"].norm,
+    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax"), OPTIMIZER_LIMITS["adam"].norm),
+    **dict.fromkeys(("Sign", "SignDescent", "SignSGD", "Signum"), OPTIMIZER_LIMITS["sign"].norm),
+    "Muon": OPTIMIZER_LIMITS["muon"].norm,
 }
 OPTIMIZER_OF = {
     "l2": "gradient descent",

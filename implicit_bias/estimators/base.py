@@ -45,6 +45,9 @@ class FittedMargin:
         For a network: whether each unit learned by itself, so that no SVM is known to be its limit.
     intercept : float, ndarray of shape (K,), or None
         The free offset of its predictor; None where its program has none.
+    relaxed : bool
+        For a network: whether the problem has more freedom than it, so that the optimum is only a
+        lower bound on the norm that it needs (`Network.relaxed`).
     """
 
     architecture: Architecture
@@ -54,6 +57,7 @@ class FittedMargin:
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     local: bool = False
     intercept: float | Array | None = None
+    relaxed: bool = False
 
     @property
     def offset(self) -> float | Array:
@@ -185,18 +189,24 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {kind}."
             )
-        self.classes_ = np.unique(y)
-        if len(self.classes_) == 1:
-            raise ValueError(
-                f"y contains one class only, {self.classes_.tolist()[0]!r}: a classifier needs "
-                "samples of two classes"
-            )
+        self.classes_ = classes_of(y)
         return np.asarray(X), self.signs(y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.many_classes
         return tags
+
+
+def classes_of(y: ArrayLike) -> NDArray[Any]:
+    """Return the classes of labels, in order, and refuse a single one."""
+    classes: NDArray[Any] = np.unique(np.asarray(y))
+    if len(classes) == 1:
+        raise ValueError(
+            f"y contains one class only, {classes.tolist()[0]!r}: a classifier needs samples of "
+            "two classes at least"
+        )
+    return classes
 
 
 class DrawsContexts(Protocol):

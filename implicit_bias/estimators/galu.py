@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from implicit_bias.estimators.base import RandomState, as_generator
+from implicit_bias.estimators.base import RandomState, as_generator, classes_of
 from implicit_bias.gating import GateFunction, UnitGates
 from implicit_bias.least_squares import LeastSquares, least_squares
 from implicit_bias.validation import Array
@@ -18,31 +19,23 @@ from implicit_bias.validation import Array
 GateThreshold: TypeAlias = Literal["median", "random", "zero"]
 
 
+@dataclass(eq=False, repr=False)
 class _GaLU(BaseEstimator):  # type: ignore[misc]
     """Random gates, a constant feature, and least squares."""
 
-    n_features_in_: int
-    gating_: UnitGates
-    fit_: LeastSquares
+    n_units: int = 50
+    _: KW_ONLY
+    gates: GateFunction = ">="
+    threshold: GateThreshold = "zero"
+    always_on: bool = False
+    fit_intercept: bool = True
+    ridge: float = 0.0
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_units: int = 50,
-        *,
-        gates: GateFunction = ">=",
-        threshold: GateThreshold = "zero",
-        always_on: bool = False,
-        fit_intercept: bool = True,
-        ridge: float = 0.0,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_units = n_units
-        self.gates = gates
-        self.threshold = threshold
-        self.always_on = always_on
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.random_state = random_state
+    # What `fit` sets.
+    n_features_in_: int = field(init=False)
+    gating_: UnitGates = field(init=False)
+    fit_: LeastSquares = field(init=False)
 
     def _fit_targets(self, X: Array, targets: Array) -> None:
         """Draw the gates, and fit targets (n,) or (n, p)."""
@@ -176,13 +169,8 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
         """
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) == 1:
-            raise ValueError(
-                f"y contains one class only, {self.classes_.tolist()[0]!r}: a classifier needs "
-                "samples of at least two classes"
-            )
-        targets = 2.0 * np.eye(len(self.classes_))[codes] - 1.0  # (n, K)
+        self.classes_ = classes_of(y)
+        targets = np.where(np.asarray(y)[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
         self._fit_targets(np.asarray(X), targets[:, 1] if len(self.classes_) == 2 else targets)
         return self
 

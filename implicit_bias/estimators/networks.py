@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.estimators.base import (
@@ -30,14 +34,16 @@ from implicit_bias.validation import Array, as_device, check_choice
 if TYPE_CHECKING:
     import torch
 
-    from implicit_bias.networks import Network
+    from implicit_bias.networks import Network, NetworkOptions
     from implicit_bias.training.history import HistoryPoint
     from implicit_bias.training.limit import LimitResult
     from implicit_bias.training.losses import MarginLoss
-    from implicit_bias.training.minibatch import TrainingResult
+    from implicit_bias.training.minibatch import OwnResult, TrainingResult
     from implicit_bias.training.optimizers import OptimizerFactory
 
-    Trainer: TypeAlias = Callable[[Network, Array, Array], TrainingResult | LimitResult]
+    AnyTraining: TypeAlias = TrainingResult | LimitResult | OwnResult
+    # Trains the network in place; what it returns counts where it is a result or a number of steps.
+    Trainer: TypeAlias = Callable[[Network, Array, Array], object]
 
 UNFITTED_NETWORK = (
     "this %(name)s is not fitted, so it has no gates or activations yet: fit it first; and where "
@@ -45,12 +51,26 @@ UNFITTED_NETWORK = (
 )
 
 
+def _is_logistic(model: NetworkClassifier) -> bool:
+    """Whether a network is trained with the loss whose minimum is a probability of the classes."""
+    from implicit_bias.training.losses import LOSSES, as_loss
+
+    return as_loss(model.loss) is LOSSES["logistic"]
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class NetworkClassifier(BinaryClassifier, ABC):
-    """A classifier that trains one network; subclasses say which.
+    """A classifier that trains a network, of any number of classes; subclasses say which.
+
+    With K > 2 classes the network has K outputs, and the logistic loss is cross-entropy.
 
     Parameters
     ----------
+    shared : bool
+        Whether K > 2 classes share their hidden units; by default each has a network of its own.
+        Two classes have one output, so that there is nothing to share. The norm that shared units
+        go to is a sum of nuclear norms only where they are many enough; see
+        `implicit_bias.networks`.
     steps, batch_size, learning_rate, momentum, optimizer, loss
         See `TrainingConfig`.
     checkpoints : tuple of int
@@ -66,14 +86,17 @@ class NetworkClassifier(BinaryClassifier, ABC):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        The classes; the second is the positive one.
-    training_ : TrainingResult or LimitResult
+    classes_ : ndarray of shape (K,)
+        The classes; of two, the second is the positive one.
+    training_ : TrainingResult, LimitResult or OwnResult
         The trained network, and loss, error, smallest margin and norm at chosen steps.
     checkpoints_ : dict from int to Network
         Copies of the network as it was at the steps in ``checkpoints``.
     """
 
+    many_classes: ClassVar[bool] = True
+
+    shared: bool = False
     steps: int = TrainingConfig.steps
     batch_size: int | None = TrainingConfig.batch_size
     learning_rate: float = TrainingConfig.learning_rate
@@ -85,7 +108,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
     device: str = "cpu"
     random_state: RandomState = None
     progress: bool = False
-    training_: TrainingResult | LimitResult = field(init=False)
+    training_: AnyTraining = field(init=False)
     checkpoints_: dict[int, Network] = field(init=False)
 
     @property
@@ -97,13 +120,20 @@ class NetworkClassifier(BinaryClassifier, ABC):
     def _network(self, X: Array, seed: int) -> Network:
         """Build the network for training inputs (n, D)."""
 
+    def _options(self, seed: int) -> NetworkOptions:
+        """Return what the network is built with beside its sizes."""
+        options: NetworkOptions = {"dtype": _dtype(self.dtype), "seed": seed}
+        if len(self.classes_) > 2:
+            options |= {"classes": len(self.classes_), "shared": self.shared}
+        return options
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Build the network for the training inputs (n, D) and train it on labels (n,).
 
         Raises
         ------
         ValueError
-            NaN, one class, more than two classes, parameters out of range.
+            NaN, one class, parameters out of range.
         TrainingDiverged
             The loss is not finite any more.
         """
@@ -138,19 +168,31 @@ class NetworkClassifier(BinaryClassifier, ABC):
         X : array_like of shape (n, D)
             Training inputs.
         y : array_like of shape (n,)
-            Two classes.
+            Two classes or more.
         trainer : callable
-            Takes the network with its initial weights, inputs (n, D) and labels (n,) in {-1, +1},
-            and returns the result: ``partial(train_to_limit, config=LimitConfig())``, say.
+            Takes the network with its initial weights, inputs (n, D) and labels (n,) in {-1, +1}
+            or, of more classes, 0 .. K - 1, and trains it in place: ``partial(train_to_limit,
+            config=LimitConfig())``, say, or a loop of your own, on ``network.prepare_samples(X,
+            y)``. Where it returns the number of its steps, that is ``n_iter_``, and else that is 0.
 
         Raises
         ------
         ValueError
-            NaN, one class, more than two classes, parameters out of range.
+            NaN, one class, parameters out of range.
         """
         X, signs, network, _ = self._prepare(X, y)
         self.checkpoints_ = {}
-        self.training_ = trainer(network, X, signs)
+        from implicit_bias.training.limit import LimitResult
+        from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
+
+        started = time.perf_counter()
+        outcome = trainer(network, X, signs)
+        if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
+            self.training_ = outcome
+        else:
+            steps = int(outcome) if isinstance(outcome, Integral) else 0
+            seconds = time.perf_counter() - started
+            self.training_ = after_own_loop(network, X, signs, steps, seconds)
         return self._warned()
 
     def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Network, int]:
@@ -170,6 +212,17 @@ class NetworkClassifier(BinaryClassifier, ABC):
             )
         return self
 
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of each class, shape (n, K), that the logistic loss has fitted.
+
+        Only with the logistic loss (cross-entropy), of which they are a part.
+        """
+        decision = self.decision_function(X)
+        if decision.ndim == 1:
+            decision = np.column_stack([np.zeros_like(decision), decision])
+        return np.asarray(softmax(decision, axis=1))
+
     @property
     def network_(self) -> Network:
         """The trained network."""
@@ -186,7 +239,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
         return self.network_.gating()
 
     def hidden_activations(self, X: ArrayLike) -> Array:
-        """Activations of the last hidden layer, shape (n, H)."""
+        """Activations of the last hidden layer, shape (n, H), of all networks side by side."""
         check_is_fitted(self, msg=UNFITTED_NETWORK)
         return self.network_.hidden_activations(X)
 
@@ -195,8 +248,10 @@ class NetworkClassifier(BinaryClassifier, ABC):
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
-        architecture = self.network_.architecture()
-        return FittedMargin(architecture, self.network_.coef(), local=self.training_.local)
+        network, local = self.network_, self.training_.local
+        return FittedMargin(
+            network.architecture(), network.coef(), local=local, relaxed=network.relaxed
+        )
 
     def history(self) -> tuple[HistoryPoint, ...]:
         """Loss, error, smallest margin and norm at chosen steps."""
@@ -227,8 +282,17 @@ class GLNClassifier(NetworkClassifier):
         Contexts of one hidden layer to use instead of drawing any.
     steps, batch_size, learning_rate, momentum, optimizer, loss
         See `TrainingConfig`.
-    checkpoints, dtype, device, random_state, progress
+    shared, checkpoints, dtype, device, random_state, progress
         See `NetworkClassifier`.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNClassifier
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 60)
+    >>> network = GLNClassifier(n_units=5, steps=200, random_state=0).fit(blobs.X, blobs.y)
+    >>> print(network.score(blobs.X, blobs.y), network.history()[-1].step)
+    1.0 200
     """
 
     n_units: int | Sequence[int] = 50
@@ -248,7 +312,8 @@ class GLNClassifier(NetworkClassifier):
         layers = [drawn_or_given(self, X, width, rng) for width in widths]
         if self.contexts is not None:
             layers = layers[:1]
-        return GLN(layers, readout_bias=self.readout_bias, dtype=_dtype(self.dtype), seed=seed)
+        options = self._options(seed)
+        return GLN(layers, readout_bias=self.readout_bias, **options)
 
 
 @dataclass(eq=False, repr=False)
@@ -264,8 +329,17 @@ class ReLUClassifier(NetworkClassifier):
         Hidden units; a sequence has one entry a hidden layer.
     steps, batch_size, learning_rate, momentum, optimizer, loss
         See `TrainingConfig`.
-    checkpoints, dtype, device, random_state, progress
+    shared, checkpoints, dtype, device, random_state, progress
         See `NetworkClassifier`.
+
+    Examples
+    --------
+    >>> from implicit_bias import ReLUClassifier
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 60)
+    >>> network = ReLUClassifier(n_units=20, steps=200, random_state=0).fit(blobs.X, blobs.y)
+    >>> print(network.score(blobs.X, blobs.y), network.network_.homogeneous)
+    1.0 True
     """
 
     n_units: int | Sequence[int] = 50
@@ -275,7 +349,7 @@ class ReLUClassifier(NetworkClassifier):
         from implicit_bias.networks import ReLUNetwork
 
         widths = np.atleast_1d(self.n_units).tolist()
-        return ReLUNetwork(X.shape[1], widths, dtype=_dtype(self.dtype), seed=seed)
+        return ReLUNetwork(X.shape[1], widths, **self._options(seed))
 
 
 def _dtype(name: str) -> torch.dtype:

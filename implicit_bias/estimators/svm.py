@@ -37,8 +37,8 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.norms import HasValueAndDual, Norm, as_norm, over_features
-from implicit_bias.options import TOLERANCE, OnFailure
+from implicit_bias.norms import HasValueAndDual, Norm, as_norm
+from implicit_bias.options import TOLERANCE, OnFailure, SolverOptions
 from implicit_bias.problem import Architecture, HasHiddenLayer
 from implicit_bias.solvers import Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
@@ -152,14 +152,8 @@ class MarginSVC(BinaryClassifier, ABC):
         self.architecture_ = self._architecture(X)
         self.has_intercept_ = self._has_intercept()
         problem = self.architecture_.problem(X, signs, self.C, self.has_intercept_)
-        relaxed = solve_relaxed(
-            problem,
-            self.on_failure,
-            self.soft_C,
-            solver=self.solver,
-            tol=self.tol,
-            device=self.device,
-        )
+        solving = SolverOptions(self.solver, self.tol, self.device)
+        relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving)
         self.solution_, self.failure_ = relaxed.solution, relaxed.failure
         self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
         self.dual_coef_ = np.atleast_2d(problem.weights(self.solution_.alpha).T)[:, self.support_]
@@ -264,10 +258,7 @@ class MaxMarginSVC(MarginSVC):
     fit_intercept: bool | None = True
 
     def _architecture(self, X: Array) -> Architecture:
-        norm = as_norm(self.norm)
-        if self.groups is not None:
-            norm = over_features(norm, self.groups)
-        return Architecture(NoGates(X.shape[1]), norm=norm)
+        return Architecture(NoGates(X.shape[1]), norm=as_norm(self.norm, self.groups))
 
 
 @dataclass(eq=False, repr=False)
@@ -282,13 +273,29 @@ class GatedSVC(MarginSVC):
         Gates and groups; None is the constant gate 1.
     metric : mapping from group to ndarray, optional
         See `MarginProblem`.
+    norm : Norm, optional
+        Of the coefficients (K, M, D) instead of the group norm: ``SumOverGroups(Nuclear(),
+        gating.groups)`` is that of hidden units which K classes share. CVXPY solves it, which is
+        for small problems.
     C, solver, tol, device, on_failure, soft_C, fit_intercept
         See `MarginSVC`.
+
+    Examples
+    --------
+    >>> from implicit_bias import GatedSVC
+    >>> from implicit_bias.datasets import make_toy
+    >>> from implicit_bias.gating import UnitGates
+    >>> circles = make_toy("circles", 60)
+    >>> gates = UnitGates.random(circles.X, 20, random_state=0)
+    >>> svm = GatedSVC(gates).fit(circles.X, circles.y)
+    >>> print(svm.group_norms_.shape, svm.score(circles.X, circles.y))
+    (21,) 1.0
     """
 
     gating: Gating | None = None
     _: KW_ONLY
     metric: dict[int, Array] | None = None
+    norm: Norm | None = None
 
     def _architecture(self, X: Array) -> Architecture:
         gating = NoGates(X.shape[1]) if self.gating is None else self.gating
@@ -297,7 +304,8 @@ class GatedSVC(MarginSVC):
                 f"gating must be a Gating, such as UnitGates(weights, thresholds), got a "
                 f"{type(gating).__name__}: gates of given samples alone go into a MarginProblem"
             )
-        return Architecture(gating, metric=self.metric, apart=bool(gating.groups.max() > 0))
+        apart = bool(gating.groups.max() > 0)
+        return Architecture(gating, metric=self.metric, norm=self.norm, apart=apart)
 
 
 @dataclass(eq=False, repr=False)
@@ -323,6 +331,15 @@ class GLNSVC(MarginSVC):
     contexts : HyperplaneContexts, optional
         Contexts to use instead of drawing any; the parameters that would shape them are then
         ignored.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNSVC
+    >>> from implicit_bias.datasets import make_toy
+    >>> circles = make_toy("circles", 60)
+    >>> svm = GLNSVC(n_units=10, random_state=0).fit(circles.X, circles.y)
+    >>> print(svm.solution_.status.label, svm.score(circles.X, circles.y))
+    optimal 1.0
     """
 
     n_units: int = 50
@@ -369,6 +386,15 @@ class GatedReLUSVC(MarginSVC):
         Directions of random gates.
     threshold : {"median", "random", "zero"} or array of shape (H,)
         Thresholds of random gates.
+
+    Examples
+    --------
+    >>> from implicit_bias import GatedReLUSVC
+    >>> from implicit_bias.datasets import make_toy
+    >>> circles = make_toy("circles", 60)
+    >>> svm = GatedReLUSVC(n_units=20, random_state=0).fit(circles.X, circles.y)
+    >>> print(svm.solution_.status.label)
+    optimal
     """
 
     n_units: int = 50
@@ -414,6 +440,16 @@ class HiddenLayerSVC(MarginSVC):
     -----
     ``coef_`` has shape (1, H): one weight a hidden unit. The published SVM-HL has no intercept:
     pass ``fit_intercept=False``.
+
+    Examples
+    --------
+    >>> from implicit_bias import HiddenLayerSVC, ReLUClassifier
+    >>> from implicit_bias.datasets import make_toy
+    >>> circles = make_toy("circles", 60)
+    >>> network = ReLUClassifier(n_units=30, steps=100, random_state=0).fit(circles.X, circles.y)
+    >>> svm = HiddenLayerSVC(network).fit(circles.X, circles.y)
+    >>> print(svm.solution_.coef.shape)
+    (1, 30)
     """
 
     network: HasHiddenLayer | None = None

@@ -1,16 +1,20 @@
 """Write a comparison as one self-contained HTML page, with its tables and figures as files.
 
 ================================  ==========================================================
-report.html                       the page: no script, nothing loaded from elsewhere
+report.html                       the page: one script that sorts tables, nothing from elsewhere
 models.csv, models.parquet        one row a model, the numbers of `Comparison.model_frame`
 pairs.csv, pairs.parquet          one row a pair; where there are two models at least
+confusion.csv, confusion.parquet  one row a model, class and predicted class; with many classes
 history.csv, history.parquet      training histories; where there is a trained network
-figures/*.png                     each figure of the page
+figures/*.png, figures/*.svg      each figure of the page; images of pixels as PNG only
 ================================  ==========================================================
 """
 
 import base64
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import resources
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from implicit_bias.comparison import Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
@@ -26,15 +31,17 @@ from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.limit import limit_plots, unit_weights_plots
 from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
-from implicit_bias.report.style import style
-from implicit_bias.report.tables import tables
-from implicit_bias.report.words import data_facts, headlines
+from implicit_bias.report.style import BLACK, DARK, style
+from implicit_bias.report.tables import definitions, tables
+from implicit_bias.report.words import chance_words, conclusions, data_facts
 from implicit_bias.storage.atomic import write_atomically, write_tables, write_text
 from implicit_bias.training.limit import LimitResult
+from implicit_bias.validation import as_finite
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
 
-TITLE = "Where does gradient descent go?"
+# The question that every report answers, below its own title.
+QUESTION = "Where does gradient descent go?"
 # Neither states when it was made: the same numbers give the same bytes.
 METADATA = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
@@ -47,8 +54,13 @@ def write_report(
     *,
     train: Dataset,
     evaluation: Dataset,
-    title: str = TITLE,
+    title: str | None = None,
     facts: Mapping[str, str] | None = None,
+    made: datetime | None = None,
+    command: str = "",
+    train_on: Mapping[str, str] | None = None,
+    positive: Any = 1.0,
+    columns: Sequence[str] = (),
 ) -> Path:
     """Write the page, the tables and the figures of a comparison.
 
@@ -64,10 +76,20 @@ def write_report(
         The models compared.
     train, evaluation : Dataset
         The samples they were fitted to and evaluated on.
-    title : str
-        Heading of the page.
+    title : str, optional
+        Heading of the page; by default the models and the data.
     facts : mapping from name to value, optional
         What else to state of the run: seeds, versions.
+    made : datetime, optional
+        When the models were made; by default today.
+    command : str
+        The command that makes the page again; empty where there is none.
+    train_on : mapping from name to command, optional
+        How to train each network towards its limit; by default as in Python.
+    positive : object
+        What the models call the class +1.
+    columns : sequence of str
+        Names of the inputs where the models were fitted to a frame.
 
     Returns
     -------
@@ -85,22 +107,78 @@ def write_report(
     folder = Path(folder)
     _write_tables(folder, comparison)
     with style():
-        drawn = sections(Subject(comparison, models, train))
-        for old in (folder / "figures").glob("*.png"):  # of an earlier report
+        drawn = sections(Subject(comparison, models, train, positive, columns))
+        for old in (folder / "figures").glob("*.[ps][nv]g"):  # of an earlier report
             old.unlink()
+        sources = {}
         for plot in (plot for section in drawn for plot in section.plots):
-            _write_picture(folder / "figures" / f"{plot.name}.png", plot.figure)
+            file = folder / "figures" / plot.name
+            image = _write_picture(file.with_suffix(".png"), plot.figure).read_bytes()
+            if not plot.raster:
+                image = _write_picture(file.with_suffix(".svg"), plot.figure, "svg").read_bytes()
+            sources[plot.name] = _source(plot, image)
+        shown = tables(comparison)
+        script = _resource("page.js")
+        held_out = not np.array_equal(train.X, evaluation.X)
         page = _template().render(
-            title=title,
-            headlines=headlines(comparison, held_out=not np.array_equal(train.X, evaluation.X)),
+            title=title or f"{', '.join(names)} on {train.name}",
+            question=QUESTION,
+            made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
+            command=command,
+            conclusions=conclusions(comparison, held_out=held_out, train_on=train_on),
             facts=data_facts(train, evaluation, facts or {}),
-            tables=tables(comparison),
+            tables=shown,
+            definitions=definitions(shown),
             sections=drawn,
+            chance=chance_words(comparison),
+            many_classes=comparison.many_classes,
             has_margins=any(model.margin for model in comparison.models),
-            source=_source,
+            sources=sources,
+            fits_dark=changes_in_the_dark,
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     write_text(folder / "report.html", page)
     return folder / "report.html"
+
+
+def report_on(
+    comparison: Comparison, folder: str | Path, *, title: str | None, data_name: str
+) -> Path:
+    """Write the page of a comparison of anybody's models on anybody's data.
+
+    See `Comparison.report`.
+    """
+    of = comparison.of
+    if of is None:
+        raise ValueError("the comparison has not kept its models and samples: compare again")
+    evaluation = np.asarray(of.y)
+    train = (of.X, of.y) if of.train is None else of.train
+    classes = comparison.classes
+    if not comparison.many_classes:
+        classes = np.unique(np.concatenate([evaluation, np.asarray(train[1])]))
+    columns = [str(name) for name in of.X.columns] if isinstance(of.X, pd.DataFrame) else []
+
+    def data(X: ArrayLike, y: ArrayLike) -> Dataset:
+        inputs = as_finite(X, "X", 2)
+        constant = bool(inputs.shape[1]) and bool((inputs[:, -1] == 1.0).all())
+        names = tuple(map(str, classes.tolist()))
+        labels = np.searchsorted(classes, np.asarray(y))
+        if not comparison.many_classes:
+            labels = np.where(np.asarray(y) == classes[-1], 1.0, -1.0)
+            names = (str(classes[0]), str(classes[-1]))
+        return Dataset(data_name, inputs, labels, names, has_constant=constant)
+
+    return write_report(
+        folder,
+        comparison,
+        of.models,
+        train=data(*train),
+        evaluation=data(of.X, of.y),
+        title=title,
+        positive=classes[-1],
+        columns=columns,
+    )
 
 
 def write_trajectory(folder: str | Path, frame: pd.DataFrame) -> Path:
@@ -151,8 +229,8 @@ def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Pat
         )
 
 
-def _write_picture(path: Path, figure: Figure) -> Path:
-    image = _image(figure, "png")
+def _write_picture(path: Path, figure: Figure, kind: str = "png") -> Path:
+    image = _image(figure, kind)
     write_atomically(path, lambda draft: draft.write_bytes(image))
     return path
 
@@ -164,6 +242,7 @@ def _write_tables(folder: Path, comparison: Comparison) -> None:
     frames = {
         "models": comparison.model_frame(),
         "pairs": comparison.pair_frame(),
+        "confusion": comparison.confusion_frame() if comparison.many_classes else pd.DataFrame(),
         "history": comparison.history_frame(),
     }
     write_tables(folder, {name: frame for name, frame in frames.items() if not frame.empty})
@@ -178,10 +257,40 @@ def _image(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _source(plot: Plot) -> str:
+def _source(plot: Plot, image: bytes) -> str:
     """Figure as a data URL, which keeps the identifiers of each SVG to itself."""
     kind = "png" if plot.raster else "svg"
-    return f"data:{MEDIA_TYPES[kind]};base64,{base64.b64encode(_image(plot.figure, kind)).decode()}"
+    if changes_in_the_dark(plot):
+        image = image.replace(b"<defs>", _dark_style(), 1)
+    return f"data:{MEDIA_TYPES[kind]};base64,{base64.b64encode(image).decode()}"
+
+
+def changes_in_the_dark(plot: Plot) -> bool:
+    """Whether a figure has colours that `DARK` exchanges: not those that hold pixels."""
+    return not plot.raster and not any(axes.images for axes in plot.figure.axes)
+
+
+def _dark_style() -> bytes:
+    """Begin an SVG's definitions with a style sheet that exchanges colours in the dark.
+
+    Matplotlib writes black text without a colour, which it then has from the root.
+    """
+    rules = [f"svg{{fill:{DARK[BLACK]}}}"]
+    rules += [
+        f'[style*="{what}: {light.lower()}"]{{{what}:{dark}!important}}'
+        for light, dark in DARK.items()
+        for what in ("fill", "stroke")
+    ]
+    sheet = f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
+    return f"<defs><style>{sheet}</style>".encode()
+
+
+def _minute(made: datetime) -> str:
+    return made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _resource(name: str) -> str:
+    return resources.files("implicit_bias.report").joinpath(name).read_text("utf-8")
 
 
 def _template() -> Any:

@@ -1,10 +1,22 @@
 """How figures look: size, colours of Okabe and Ito, lines, markers.
 
-Line, marker and hatch say the same as colour, without it.
+A model's colour says its role, the same in every report; line and marker say the same without
+colour. A page in the dark shows its figures in the colours of `DARK`: the style sheet inside each
+SVG exchanges them, so that one picture serves both.
+
+====================  ===================================================================
+role                  colours, the first model of that role first
+====================  ===================================================================
+trained network       blue, sky
+SVM of its program    vermilion, orange
+other SVM             green, purple
+other classifier      black, grey
+====================  ===================================================================
 """
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import matplotlib.style
@@ -40,9 +52,39 @@ class Look:
     """How a model is drawn in every figure: each of the three tells it from its neighbours."""
 
     colour: str
-    line: str
+    line: str | tuple[int, tuple[int, int]]
     marker: str
 
+
+class Role(Enum):
+    """What a model is beside the others; the value is the colours it is drawn in."""
+
+    NETWORK = (BLUE, SKY)
+    ITS_SVM = (VERMILION, ORANGE)
+    OTHER_SVM = (GREEN, PURPLE)
+    OTHER = (BLACK, GREY)
+
+
+ROLE_LINES = {Role.NETWORK: "-", Role.ITS_SVM: "--", Role.OTHER_SVM: "-.", Role.OTHER: ":"}
+ROLE_MARKERS = {
+    Role.NETWORK: ("o", "P"),
+    Role.ITS_SVM: ("^", "v"),
+    Role.OTHER_SVM: ("s", "D"),
+    Role.OTHER: ("X", "*"),
+}
+# What stands for a colour in the dark: lighter, with a contrast of 4.5 to the ground at least.
+DARK = {
+    BLACK: "#e6edf3",
+    "#dddddd": "#3a424c",
+    GREY: "#9aa4af",
+    BLUE: "#6cb6ff",
+    SKY: "#a5d8ff",
+    VERMILION: "#ff9a57",
+    ORANGE: "#ffc14d",
+    GREEN: "#3ddc97",
+    PURPLE: "#e6a3cc",
+    "#ffffff": "#14181d",
+}
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 # What the studies draw the main models in; a report gives colours in the order of its models.

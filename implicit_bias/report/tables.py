@@ -8,8 +8,10 @@ from typing import Any
 import pandas as pd
 
 from implicit_bias.comparison import Comparison
+from implicit_bias.counts import Count
 from implicit_bias.report.words import trained
-from implicit_bias.wording import INFINITE, UNKNOWN, number, percent
+from implicit_bias.storage.strict_json import attributes
+from implicit_bias.wording import INFINITE, UNKNOWN, number, percent, percent_range
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,20 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """What a table shows, and the number that it is sorted by; none for text."""
+
+    text: str
+    value: float | None = None
+
+
+@dataclass(frozen=True)
 class Table:
-    """What the template shows: columns, and rows of text."""
+    """What the template shows: columns, and rows of cells."""
 
     caption: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
 
 
@@ -66,13 +76,33 @@ def _count(value: float) -> str:
     return UNKNOWN if math.isnan(value) else f"{value:,.0f}"
 
 
+def _counted(value: Any) -> str:
+    return f"{value.count:,} of {value.total:,}" if isinstance(value, Count) else UNKNOWN
+
+
+def _points(value: float) -> str:
+    """Write a difference of shares with its sign."""
+    return f"{'+' if value > 0 else ''}{percent(value)}".replace("-", "−")
+
+
 def _text(value: Any) -> str:
     return UNKNOWN if pd.isna(value) else str(value)
 
 
 MODEL_COLUMNS = (
     Column("model", "As it was named.", _text, numeric=False),
+    Column(
+        "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
+    ),
     Column("error", "Share of the evaluation samples that are misclassified.", percent),
+    Column("wrong", "How many of the evaluation samples are misclassified.", _counted),
+    Column(
+        "interval",
+        "Where the error on all samples of this kind lies, by Wilson’s score: 95 % of such "
+        "intervals hold it.",
+        _text,
+        "95 % interval of the error",
+    ),
     Column(
         "train_error",
         "Share of the training samples that are misclassified.",
@@ -97,9 +127,6 @@ MODEL_COLUMNS = (
         "No weights of this program have a smaller norm at margin 1: a proven lower bound.",
         _known,
         "certified optimum",
-    ),
-    Column(
-        "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
     ),
     Column(
         "gap",
@@ -133,15 +160,89 @@ PAIR_COLUMNS = (
     ),
     Column("kappa", "Cohen's kappa: 1 is full agreement, 0 is none beyond chance.", number),
 )
+DIFFERENCE_COLUMNS = (
+    Column("first", "The first of the two.", _text, "model", numeric=False),
+    Column("second", "The second of the two.", _text, "and model", numeric=False),
+    Column(
+        "difference",
+        "Error of the first less error of the second, on the same evaluation samples.",
+        _points,
+    ),
+    Column(
+        "difference_interval",
+        "Where the difference lies on all samples of this kind: 95 % of such intervals hold it "
+        "(Newcombe’s, for paired samples).",
+        _text,
+        "95 % interval of the difference",
+    ),
+    Column("only_first", "Evaluation samples that the first alone gets wrong.", _count),
+    Column("only_second", "Evaluation samples that the second alone gets wrong.", _count),
+    Column(
+        "decided",
+        "Which of the two is wrong less often: named where McNemar’s exact test says so at the "
+        "5 % level, and would if one sample had gone the other way.",
+        _text,
+        "wrong less often",
+        numeric=False,
+    ),
+)
+# Words of the headline that are defined beside the columns.
+WORDS = {
+    "agreement": "Share of the evaluation samples on which two models say the same.",
+    "dead": "A dead unit has less than 1 % of the largest unit’s norm. One whose weights are all 0 "
+    "gets no gradient, so training does not revive it.",
+}
+
+
+def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
+    """Return heading and meaning of each column of some tables, and of the words, by key."""
+    columns = (column for table in shown for column in table.columns)
+    known = {column.key: (column.heading, column.meaning) for column in columns}
+    return {key: (key, meaning) for key, meaning in WORDS.items()} | known
+
+
+# What some columns mean where there are many classes.
+OF_CLASSES = {
+    "min_margin": "Smallest f_y(x) − f_k(x) over the training samples, y the class and k any "
+    "other, divided by the norm: at most 1 / optimum; negative where a sample is misclassified.",
+    "by_chance": "What independent models with errors p and q would show, whose wrong answers are "
+    "spread evenly over the K − 1 wrong classes: p (1 − q) + q (1 − p) + p q (K − 2) / (K − 1).",
+    "units": "Groups in the norm: one for each unit and class where the classes have networks of "
+    "their own.",
+}
 
 
 def tables(comparison: Comparison) -> list[Table]:
     """Lay out the tables of a comparison."""
-    models = _table("Models", MODEL_COLUMNS, _shown_models(comparison))
+    model_columns, pair_columns = (
+        _of_classes(columns) if comparison.many_classes else columns
+        for columns in (MODEL_COLUMNS, PAIR_COLUMNS)
+    )
+    models = _table("Models", model_columns, _shown_models(comparison))
     laid_out = [replace(models, notes=tuple(_notes(comparison)))]
     if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
-        laid_out.append(_table("Pairs of models", PAIR_COLUMNS, comparison.pair_frame()))
+        laid_out.append(_table("Pairs of models", pair_columns, comparison.pair_frame()))
+        differences = pd.DataFrame(list(_differences(comparison)))
+        laid_out.append(_table("Differences of errors", DIFFERENCE_COLUMNS, differences))
     return laid_out
+
+
+def _of_classes(columns: Sequence[Column]) -> list[Column]:
+    return [replace(c, meaning=OF_CLASSES.get(c.key, c.meaning)) for c in columns]
+
+
+def _differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    for pair in comparison.pairs:
+        found = comparison.difference(pair.first, pair.second)
+        if found is None:
+            continue
+        winner = pair.second if found.difference > 0 else pair.first
+        yield {
+            **attributes(pair, "first", "second"),
+            **attributes(found, "difference", "only_first", "only_second"),
+            "difference_interval": percent_range(*found.interval).replace("-", "−"),
+            "decided": winner if found.decided else "not decided",
+        }
 
 
 def _shown_models(comparison: Comparison) -> pd.DataFrame:
@@ -151,6 +252,10 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
         frame["status"] = None
     # A bound on the norm that only rounding keeps finite, and what follows from it.
     meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
+    counts = [model.count for model in comparison.models]
+    known = (count if count.total else None for count in counts)
+    frame["wrong"] = pd.Series(list(known), dtype=object)
+    frame["interval"] = [percent_range(*c.interval) if c.total else None for c in counts]
     for row, model in enumerate(comparison.models):
         if model.history:
             frame.loc[row, "status"] = trained(model)
@@ -164,6 +269,13 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
+    relaxed = [m.name for m in comparison.models if m.fitted is not None and m.fitted.relaxed]
+    if relaxed:
+        yield (
+            f"{', '.join(relaxed)}: the margin problem has more freedom than the network (it lets "
+            "every class use the units of all), so that its optimum is a lower bound on the norm "
+            "that the network needs, and the excess need not go to 0."
+        )
     soft = [
         f"{model.name} (C = {model.margin.C:g})"
         for model in comparison.models
@@ -180,5 +292,14 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 def _table(caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:
     shown = tuple(c for c in columns if c.key in frame and frame[c.key].notna().any())
     records = frame.to_dict("records")
-    rows = tuple(tuple(column.write(row[column.key]) for column in shown) for row in records)
+    rows = tuple(tuple(_cell(column, row[column.key]) for column in shown) for row in records)
     return Table(caption, shown, rows)
+
+
+def _cell(column: Column, value: Any) -> Cell:
+    match value:
+        case Count():
+            return Cell(column.write(value), float(value.count))
+        case int() | float() if not math.isnan(value):
+            return Cell(column.write(value), float(value))
+    return Cell(column.write(value))

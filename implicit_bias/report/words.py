@@ -6,10 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 import implicit_bias
-from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.report.conclusion import Conclusion, Sentence, Standing, Term, Verdict, conclude
+from implicit_bias.stationarity import active_units
 from implicit_bias.wording import number as number
 from implicit_bias.wording import percent as percent
+from implicit_bias.wording import percent_range as percent_range
+
+# How to train on from Python; a command line has its own.
+TRAIN_ON = "network.fit_by(X, y, partial(train_to_limit, config=LimitConfig()))"
 
 
 def signed(label: float) -> str:
@@ -21,7 +27,7 @@ def trained(model: ModelResult) -> str:
     """Say how long a network was trained, and whether it should have been longer."""
     if model.interrupted:
         return f"interrupted after {model.steps:,} of {model.planned_steps:,} steps"
-    return f"trained, {model.steps:,} steps"
+    return f"trained, {model.steps:,} steps" if model.steps else "trained"
 
 
 def names_of(models: Iterable[ModelResult]) -> str:
@@ -31,6 +37,8 @@ def names_of(models: Iterable[ModelResult]) -> str:
 
 def class_note(data: Dataset) -> str:
     """Say which class is +1, where the classes have names."""
+    if data.classes is not None:
+        return "Each has its class above it."
     negative, positive = data.class_names
     return f"+1 is {positive}, −1 is {negative}." if has_class_names(data) else ""
 
@@ -39,15 +47,41 @@ def has_class_names(data: Dataset) -> bool:
     """Whether the names of the classes say more than their signs do."""
     return any(
         name.strip().replace("−", "-").lstrip("+") != sign
-        for name, sign in zip(data.class_names, ("-1", "1"), strict=True)
+        for name, sign in zip(data.class_names, map(str, data.names), strict=True)
     )
+
+
+def margin_words(data: Dataset) -> str:
+    """Say what the margin of a sample is."""
+    if data.classes is None:
+        return "y f(x)"
+    return "The smallest f_y(x) − f_k(x), y the sample’s class and k any other,"
+
+
+def pictured(data: Dataset) -> str:
+    """Say what pictures of weights there are, and what their colours mean."""
+    if data.classes is None:
+        return (
+            "one picture for each of its contexts: orange pixels speak for +1, purple ones for −1"
+        )
+    return "one picture for each class: orange pixels speak for it, purple ones against it"
+
+
+def chance_words(comparison: Comparison) -> str:
+    """Write the share on which models with errors p and q differ if they are independent."""
+    if not comparison.many_classes:
+        return "p (1 − q) + q (1 − p)"
+    return "p (1 − q) + q (1 − p) + p q (K − 2) / (K − 1)"
 
 
 def data_facts(train: Dataset, evaluation: Dataset, given: Mapping[str, str]) -> dict[str, str]:
     """State what a page says of its data, and what else it is given to state."""
-    negative, positive = train.class_names
-    classes = {"class +1": positive, "class −1": negative}
-    if not has_class_names(train):
+    if train.classes is not None:
+        classes = {f"{train.classes} classes": ", ".join(train.class_names)}
+    elif has_class_names(train):
+        negative, positive = train.class_names
+        classes = {"class +1": positive, "class −1": negative}
+    else:
         n_positive = int(np.count_nonzero(train.y == 1))
         classes = {"of class +1 / −1": f"{n_positive:,} / {len(train) - n_positive:,} (training)"}
     return {
@@ -62,8 +96,10 @@ def data_facts(train: Dataset, evaluation: Dataset, given: Mapping[str, str]) ->
     }
 
 
-def headlines(comparison: Comparison, *, held_out: bool = True) -> list[str]:
-    """State the result in sentences: one for each trained network, or one for all models.
+def conclusions(
+    comparison: Comparison, *, held_out: bool = True, train_on: Mapping[str, str] | None = None
+) -> list[Conclusion]:
+    """State the result: a conclusion for each trained network, or one for all models.
 
     Parameters
     ----------
@@ -71,76 +107,116 @@ def headlines(comparison: Comparison, *, held_out: bool = True) -> list[str]:
         The numbers.
     held_out : bool
         Whether the evaluation samples are others than the training samples.
+    train_on : mapping from name to command, optional
+        How to train the networks towards their limits; by default as in Python.
     """
-    samples = f"{comparison.n_samples:,} {'unseen' if held_out else 'training'} samples"
     networks = [model for model in comparison.models if model.history]
     if networks:
-        return [_network_headline(comparison, network, samples) for network in networks]
-    solved = [model for model in comparison.models if model.margin]
-    return [_solved_headline(solved, samples) if solved else _plain_headline(comparison, samples)]
-
-
-def _network_headline(comparison: Comparison, network: ModelResult, samples: str) -> str:
-    svm = comparison.svm_of(network)
-    wrong = f"{network.name} is wrong on {percent(network.error)} of {samples}"
-    local = network.fitted is not None and network.fitted.local
-    alone = " Each of its units learned by itself, so no SVM is known to be its limit." * local
-    if local and svm is None:
-        return f"{wrong}.{alone}"
-    if svm is None or network.margin is None:
-        others = [
-            f"the C = {soft.known_margin.C:g} of {soft.name} is finite, so that is another program"
-            for soft in comparison.soft_svms_of(network)
+        return [
+            conclude(standing(comparison, network, held_out=held_out, train_on=train_on))
+            for network in networks
         ]
-        missing = "; ".join(others) or "no SVM of its program is among the models"
-        return f"{wrong}; {missing}. How far it is from its limit is not known."
-    if network.inseparable:
-        program = f"No weights of {network.name}’s program separate the training samples"
-        if network.gates_moved:
-            program = f"With the gates {network.name} has now no weights separate its samples"
-        return f"{program} (proven by {svm.name}), so there is no limit to go to. {wrong}."
-    pair = comparison.pair(network.name, svm.name)
-    disagreement = (
-        f"it disagrees with {svm.name} on {percent(pair.disagreement)} of {samples} (chance "
-        f"would give {percent(pair.by_chance)})"
+    samples = f"{'unseen' if held_out else 'training'} samples"
+    return [_without_network(comparison, samples)]
+
+
+def standing(
+    comparison: Comparison,
+    network: ModelResult,
+    *,
+    held_out: bool = True,
+    train_on: Mapping[str, str] | None = None,
+) -> Standing:
+    """Gather what `conclude` needs to know of a network."""
+    svm, margin = comparison.svm_of(network), network.margin
+    commands = {network.name: TRAIN_ON} if train_on is None else train_on
+    dead: Sequence[int | str] = ()
+    agreement, by_chance = None, math.nan
+    if svm is not None:
+        agreement = comparison.agreement(network.name, svm.name)
+        by_chance = 1 - comparison.pair(network.name, svm.name).by_chance
+        solution = svm.known_margin.fitted.solution
+        if margin is not None and solution is not None and margin.units > 1:
+            asleep = ~active_units(margin.unit_norms) & solution.active
+            dead = _unit_names(np.flatnonzero(asleep).tolist(), margin)
+    return Standing(
+        network=network.name,
+        svm=None if svm is None else svm.name,
+        no_svm=_why_no_svm(comparison, network),
+        excess=math.nan if margin is None else margin.excess,
+        train_wrong=network.train_wrong,
+        agreement=agreement,
+        by_chance=by_chance,
+        held_out=held_out,
+        inseparable=network.inseparable,
+        dead=dead,
+        gates_moved=network.gates_moved,
+        relaxed=network.fitted is not None and network.fitted.relaxed,
+        local=network.fitted is not None and network.fitted.local,
+        train_on=commands.get(network.name, ""),
     )
-    if not math.isfinite(network.margin.norm):
-        return (
-            f"{network.name} does not separate its training samples{'' if local else ' yet'} "
-            f"({percent(network.train_error)} are wrong), so its norm at margin 1 is infinite; "
-            f"{disagreement}.{alone}"
+
+
+def _unit_names(places: Sequence[int], margin: MarginResult) -> tuple[int | str, ...]:
+    """Name units by their numbers, and where each class has a network by its class, too."""
+    classes = len(margin.fitted.coef) if margin.fitted.coef.ndim == 3 else 1
+    count = margin.units // classes
+    if classes == 1:
+        return tuple(places)
+    return tuple(f"{place % count} of class {place // count}" for place in places)
+
+
+def _why_no_svm(comparison: Comparison, network: ModelResult) -> str:
+    if not comparison.n_train:
+        return "the training samples were not given (train=)"
+    return "; ".join(
+        f"the C = {soft.known_margin.C:g} of {soft.name} is finite, so that is another program"
+        for soft in comparison.soft_svms_of(network)
+    )
+
+
+def _without_network(comparison: Comparison, samples: str) -> Conclusion:
+    found = [model for model in comparison.models if model.count.total]
+    solved = [model for model in comparison.models if model.margin]
+    if not found:
+        return Conclusion(
+            Verdict.INSEPARABLE,
+            (f"{names_of(comparison.models)}: not separable, proven. There is no predictor.",),
         )
-    gates = ", with the gates it has now," if network.gates_moved else ""
-    return (
-        f"{network.name}’s norm{gates} exceeds the certified optimum of {svm.name}’s program by "
-        f"{percent(network.margin.excess)}; {disagreement}.{alone}"
-    )
-
-
-def _solved_headline(solved: Sequence[ModelResult], samples: str) -> str:
-    found = [model for model in solved if not math.isnan(model.error)]
-    if not found:
-        return f"{names_of(solved)}: not separable, proven. There is no predictor to evaluate."
     best = min(found, key=lambda model: model.error)
-    count = f"Of {len(solved)} SVMs {best.name}" if len(solved) > 1 else best.name
-    gap, quality = best.known_margin.gap, "its training samples are not separated"
-    if math.isfinite(gap):
-        quality = f"its norm is certified to be within {number(gap, 1)} of the optimum (relative)"
-    least = "is wrong least often" if len(solved) > 1 else "is wrong"
-    return f"{count} {least}, on {percent(best.error)} of {samples}; {quality}."
-
-
-def _plain_headline(comparison: Comparison, samples: str) -> str:
-    found = [model for model in comparison.models if not math.isnan(model.error)]
-    if not found:
-        return "No model has a predictor: not separable, proven."
-    best = min(found, key=lambda model: model.error)
-    known = [pair for pair in comparison.pairs if math.isfinite(pair.disagreement)]
-    if not known:
-        return f"{best.name} is wrong on {percent(best.error)} of {samples}."
-    apart = max(known, key=lambda pair: pair.disagreement)
-    return (
-        f"{best.name} is wrong least often, on {percent(best.error)} of {samples}; "
-        f"{apart.first} and {apart.second} disagree on {percent(apart.disagreement)} (chance "
-        f"would give {percent(apart.by_chance)})."
-    )
+    others = [model for model in found if model is not best]
+    apart = [comparison.difference(best.name, other.name) for other in others]
+    count = f"{best.count.count:,} of {best.count.total:,} {samples}"
+    error = Term(percent(best.error), "error")
+    interval = f"95 % interval {percent_range(*best.count.interval)}"
+    if not others:
+        headline: Sentence = (f"{best.name} is wrong on ", error, f" ({count}; {interval}).")
+    elif all(difference is not None and difference.decided for difference in apart):
+        start = f"{best.name} is wrong least often, on "
+        headline = (start, error, f" ({count}; {interval}); no other is level with it.")
+    else:
+        level = [
+            other.name
+            for other, difference in zip(others, apart, strict=True)
+            if difference is None or not difference.decided
+        ]
+        headline = (
+            f"No ranking: {best.name} is wrong on ",
+            error,
+            f" ({count}), and too few samples tell it from {', '.join(level)}.",
+        )
+    evidence: list[Sentence] = []
+    certified = [m for m in solved if math.isfinite(m.known_margin.gap) and m.count.total]
+    if certified:
+        worst = max(m.known_margin.gap for m in certified)
+        evidence.append(
+            (
+                f"{names_of(certified)}: norm certified within ",
+                Term(number(worst, 1), "gap"),
+                " of the optimum (relative).",
+            )
+        )
+    for model in solved:
+        if not model.count.total:
+            evidence.append((f"{model.name}: not separable, proven.",))
+    return Conclusion(Verdict.SOLVED, headline, tuple(evidence))

@@ -1,13 +1,16 @@
 """Train a network towards infinite time beside the certified SVM that it should become.
 
-With fixed gates the network's margin problem does not change, so it is solved first: the
-certified lower bound is what the network's norm exceeds, and the SVM's decisions are what the
-network's are compared with. A network that trains its gates has no such program, and is measured
-by its KKT residual alone.
+With fixed gates the network's margin problem does not change (and, unless it is `Network.relaxed`,
+tells the limit), so it is solved first: the certified lower bound is what the network's norm
+exceeds, and the SVM's decisions are what the network's are compared with. A network that trains its
+gates has no such program, and is measured by its KKT residual alone.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from implicit_bias.networks import Network
 from implicit_bias.options import DEFAULTS, SolverOptions
@@ -33,8 +36,8 @@ class BesideSvm:
     limit : LimitResult
         Its training.
     solution : Solution or None
-        The SVM of its gates; None where training changes them, or there are several hidden
-        layers.
+        The SVM of its gates; None where training changes them, where there are several hidden
+        layers, or where it is no limit of the network (`Network.relaxed`).
     """
 
     network: Network
@@ -50,7 +53,7 @@ class BesideSvm:
 def train_beside_svm(
     network: Network,
     X: Array,
-    y: Array,
+    y: NDArray[Any],
     config: LimitConfig,
     *,
     compare_on: Array | None = None,
@@ -69,7 +72,7 @@ def train_beside_svm(
     X : ndarray of shape (N, D)
         Training inputs.
     y : ndarray of shape (N,)
-        Labels, -1 or +1.
+        Labels, -1 or +1; or 0 .. K - 1, of a network with an output for each class.
     config : LimitConfig
         How to train.
     compare_on : ndarray of shape (n, D), optional
@@ -91,9 +94,9 @@ def train_beside_svm(
         See `train_to_limit`.
     """
     solution, optimum, reference = None, None, None
-    if network.fixed_gates and network.has_margin_structure:
+    if network.fixed_gates and network.has_margin_structure and not network.relaxed:
         architecture = network.architecture()
-        solution = solve(architecture.problem(X, y), *solving)
+        solution = solve(architecture.problem(X, y, classes=network.classes), *solving)
         solution.raise_for_status()
         optimum = solution.certificate.lower
         inputs = X if compare_on is None else compare_on

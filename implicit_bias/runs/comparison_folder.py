@@ -9,6 +9,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,15 @@ from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.options import limit_words
 from implicit_bias.report.page import write_report
 from implicit_bias.report.words import names_of
+from implicit_bias.runs.command import command_line, train_on
 from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
 from implicit_bias.runs.models import Data, fit_models
 from implicit_bias.saved_models import load_model, save_model
 from implicit_bias.storage import strict_json
 from implicit_bias.storage.atomic import write_text
 
+# Fields of a configuration that `implicit-bias compare` takes.
+COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
 CONFIG_FILE = "setting.json"
 MODEL_SUFFIX = ".safetensors"
 
@@ -107,6 +111,10 @@ def write_comparison(
     """Compare fitted models, write report and tables into the folder, and return the page, too."""
     comparison = data.compare(models)
     facts = {
+        "intercept": "none: the inputs carry a constant 1, which counts in the norm"
+        if data.everything.has_constant
+        else "none",
+        "inputs scaled": "to mean 0, variance 1" if config.standardize else "no",
         "hidden units": str(config.units),
         "hyperplanes a unit": str(config.hyperplanes),
         "thresholds": config.threshold,
@@ -122,8 +130,24 @@ def write_comparison(
     if stopped := [model for model in comparison.models if model.interrupted]:
         facts["interrupted"] = f"{names_of(stopped)}: not trained or solved to the end"
     train, held_out = data.parts.train, data.parts.validation
-    page = write_report(folder, comparison, models, train=train, evaluation=held_out, facts=facts)
+    page = write_report(
+        folder,
+        comparison,
+        models,
+        train=train,
+        evaluation=held_out,
+        facts=facts,
+        made=_made(folder, models),
+        command=command_line("compare", config, *COMPARE_GROUPS),
+        train_on=train_on(config),
+    )
     return comparison, page
+
+
+def _made(folder: Path, models: Mapping[str, BinaryClassifier]) -> datetime | None:
+    """When the last of the models was saved, so that a page written again has the same date."""
+    files = [file for name in models if (file := model_file(folder, name)).is_file()]
+    return max((datetime.fromtimestamp(f.stat().st_mtime, UTC) for f in files), default=None)
 
 
 def model_file(folder: Path, name: str) -> Path:

@@ -28,6 +28,7 @@ models of one.
 """
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from reprlib import repr as cut
@@ -110,11 +111,27 @@ class RunConfig:
     """
 
     dataset: str = option("digits", "Data", "Data set", choices=DATASET_NAMES)
-    positive: tuple[int, ...] | None = option(
-        None, "Data", "Digits of the class +1, such as 0,1,2 (default 0,1,2,3,4)"
+    data: str | None = option(
+        None, "Data", "A file of your own instead: CSV, TSV, Parquet, NPZ, or libsvm's text"
     )
-    negative: tuple[int, ...] | None = option(
-        None, "Data", "Digits of the class -1, such as 7,8 (default 5,6,7,8,9)"
+    target: str | None = option(None, "Data", "Its column (or array) that holds the labels")
+    positive: tuple[int, ...] | tuple[str, ...] | None = option(
+        None,
+        "Data",
+        "Classes that are +1, such as 0,1,2 or sneaker (default 0,1,2,3,4; the second of two)",
+    )
+    negative: tuple[int, ...] | tuple[str, ...] | None = option(
+        None,
+        "Data",
+        "Classes that are -1, such as 7,8 (default 5,6,7,8,9; all others where names are given)",
+    )
+    classes: tuple[int, ...] | tuple[str, ...] | None = option(
+        None,
+        "Data",
+        "Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all",
+    )
+    standardize: bool = option(
+        False, "Data", "Scale each input to mean 0 and variance 1 over the training samples"
     )
     train_size: int | None = option(
         None, "Data", "Training samples N (default 1000, at most 4/5 of the data)"
@@ -171,6 +188,8 @@ class RunConfig:
     device: str = option("cpu", "Solver", "Where torch computes, such as cpu, cuda or cuda:1")
 
     def __post_init__(self) -> None:
+        if self.data is not None:  # found again from any folder
+            object.__setattr__(self, "data", os.path.abspath(self.data))
         # Zero is how a command line and a TOML file, which has no null, say "all samples".
         object.__setattr__(self, "batch_size", self.batch_size or None)
         for described in fields(self):
@@ -179,6 +198,14 @@ class RunConfig:
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
         if self.protocol == "lippl2022" and self.dataset != "mnist":
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
+        if self.data is None and self.target is not None:
+            raise ValueError("a target is a column of a file of your own: name it by --data FILE")
+        if self.data is not None and self.dataset != "digits":
+            raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
+        if self.protocol == "lippl2022" and (self.data is not None or self.standardize):
+            raise ValueError("the protocol lippl2022 has its own data, not standardized")
+        if self.protocol == "lippl2022" and self.classes is not None:
+            raise ValueError("the protocol lippl2022 is of two classes: leave classes out")
         if self.protocol == "lippl2022" and self.threshold == "zero":
             raise ValueError("the protocol lippl2022 has median and random thresholds only")
         from implicit_bias.solvers import Tolerances

@@ -38,6 +38,16 @@ from implicit_bias.wording import percent
 
 # By how much the dual norm of a dead unit must exceed 1 to be worth reporting.
 REACH = 0.01
+# Said of networks whose program is not solved for them.
+SHARED = (
+    "Hidden units that several classes share have a sum of nuclear norms, which reference solvers "
+    "alone take, in minutes already for small problems: solve(network.architecture().problem(X, y))"
+)
+# Said of networks whose margin problem has more freedom than they have.
+RELAXED = (
+    "The margin problem of many classes has more freedom than this network: its optimum is a lower "
+    "bound, which the network need not reach."
+)
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,7 @@ def _grade_network(
     network, coef = model.network_, model.network_.coef()
     found = certify_network(network, samples.X, samples.y, multipliers=multipliers)
     problem = found.problem
-    solution = _solved(problem, solving)
+    solution = None if network.shared else _solved(problem, solving)
     if solution is not None:
         found = replace(found, given=certify(problem, coef, solution.alpha))
     bounds = found.certificate
@@ -138,7 +148,7 @@ def _grade_network(
         "upper": bounds.upper,
         "excess": excess(bounds.upper, bounds.lower),
         "min_margin": bounds.min_margin,
-        "misclassified": int(np.count_nonzero(problem.y * problem.decision(coef) <= 0)),
+        "misclassified": int(np.count_nonzero(problem.margins(problem.decision(coef)) <= 0)),
         "svm_status": None if solution is None else solution.status.label,
         "samples": problem.n_samples,
         "balance": found.balance,
@@ -150,16 +160,29 @@ def _grade_network(
         own = found.by_multipliers.lower
         values |= {"lower_by_multipliers": own, **found.stationarity.measures()}
     values["dead_units"] = [
-        {"unit": h, "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
+        {**_unit(network, h), "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
         for h in found.dead.tolist()
     ]
     notes = _notes(network, found, model.training_.local, model.training_.config.limit_norm)
     return Grade(values, tuple(notes))
 
 
+def _unit(network: Network, place: int) -> dict[str, int]:
+    """Say which unit is the one in this place among all, and, one network a class, of which."""
+    if network.n_networks == 1:
+        return {"unit": place}
+    owner, unit = divmod(place, network.readout.shape[1])
+    return {"class": owner, "unit": unit}
+
+
+def _unit_name(network: Network, place: int) -> str:
+    """Name a unit: by its number, or by class and number."""
+    return ".".join(map(str, _unit(network, place).values()))
+
+
 def _grade_deep(network: Network, samples: Dataset) -> Grade:
     """Stationarity of a network of several hidden layers, which has no convex program."""
-    found = stationarity(network, network.prepare(samples.X), samples.y)
+    found = stationarity(network, network.prepare(samples.X), samples.y, classes=network.classes)
     facts = {"samples": len(samples), "balance": balance(network)}
     note = (
         "A network of several hidden layers has no convex program, so there are no bounds on its "
@@ -181,6 +204,8 @@ def _notes(
             "The bounds are those of gradient descent's geometry; the optimizer goes to the "
             f"{limit_norm} margin instead."
         )
+    if network.shared:
+        yield SHARED
     if not network.homogeneous:
         yield "The readout's bias is left out of the bounds, margins and norm."
     if found.obstacle:
@@ -192,11 +217,14 @@ def _notes(
             goal = "the optimum of gradient descent's geometry, which is not its own"
         elif local:
             goal = "the optimum; its units learned one by one, so that need not be its limit"
+        if network.relaxed:
+            yield RELAXED
+            goal = "a lower bound on the norm that any such network needs"
         yield f"The network is within {percent(gap, 2, space=' ')} of {goal}."
     reaching = [h for h in found.dead if found.dual_norms[h] > 1.0 + REACH]
     if reaching and not local:
         yield (
             f"Dead with a dual norm above 1 (up to {found.dual_norms[reaching].max():.4g}): units "
-            f"{', '.join(map(str, reaching))}. With them the norm could be lower; unless training "
-            "revives them, it goes to another stationary point than the SVM."
+            f"{', '.join(_unit_name(network, h) for h in reaching)}. With them the norm could be "
+            "lower; unless training revives them, it goes to another stationary point than the SVM."
         )

@@ -13,7 +13,8 @@ A grid is written as a TOML or YAML file (or the same as a mapping) whose keys a
     models = ["gd-gln", "svm-gln", "svm-l2"]
 
 A list is an axis, and the last axis runs fastest. Where one value is a list already (``models``,
-``positive``, ``negative``), a list of lists is an axis. What is not named keeps its default.
+``positive``, ``negative``, ``classes``), a list of lists is an axis. What is not named keeps its
+default.
 
 Each cell has a key, a hash of what its results depend on. The key does not depend on the order of
 the axes, nor on the grid: cells that two grids share are computed once.
@@ -36,6 +37,7 @@ from reprlib import repr as cut
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 from implicit_bias._deprecated import OldAttribute
+from implicit_bias.datasets.own import digest
 from implicit_bias.runs.configuration import RunConfig, kinds
 
 if TYPE_CHECKING:
@@ -46,8 +48,9 @@ if TYPE_CHECKING:
 CELL_FORMAT = 1
 # What does not change a cell's results, but for rounding.
 WITHOUT_EFFECT = ("device",)
-# Fields that came later, which leave a key as it was where they have their default.
-ADDED_FIELDS = ("optimizer",)
+# Fields that older versions lack: part of a key only where they are not at their defaults, so that
+# what was computed before is found.
+ADDED = ("data", "target", "classes", "standardize", "optimizer")
 KEY_LENGTH = 20
 # More is a mistake, or an attack: each cell takes seconds, and aliases in a YAML file can stand
 # for any number of values.
@@ -182,11 +185,12 @@ def cell_key(config: RunConfig) -> str:
     """Hash what the results of a cell depend on."""
     typed = {name: _typed(name, value) for name, value in vars(config).items()}
     metadata = RunConfig(**typed).metadata() | {"models": sorted(config.models)}
-    relevant = {
-        name: value
-        for name, value in metadata.items()
-        if name not in WITHOUT_EFFECT and not (name in ADDED_FIELDS and value == _DEFAULTS[name])
-    }
+    relevant = {name: value for name, value in metadata.items() if name not in WITHOUT_EFFECT}
+    for name in ADDED:
+        if typed[name] == _DEFAULTS[name]:
+            del relevant[name]
+    if config.data is not None:  # what is in the file counts, not where it lies
+        relevant["data"] = digest(config.data)
     text = json.dumps({"format": CELL_FORMAT, **relevant}, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 

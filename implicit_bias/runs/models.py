@@ -8,7 +8,8 @@ from typing import Any
 from implicit_bias._deprecated import OldAttribute
 from implicit_bias.comparison import Comparison, compare
 from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import Dataset, Split, split
+from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
+from implicit_bias.datasets.own import load_own
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
@@ -46,13 +47,19 @@ def load_data(config: RunConfig) -> Data:
     DataError
         Missing or corrupt files.
     ValueError
-        More training samples than there are.
+        More training samples than there are; or a file of the user's own that is no data set
+        (see `load_own`).
     """
-    everything = load(config.dataset, positive=config.positive, negative=config.negative)
+    classes = chosen(config, "positive", "negative", "classes")
+    if config.data is None:
+        everything = load(config.dataset, **classes)
+    else:
+        everything = load_own(config.data, config.target, **classes)
     size = config.train_size
     if size is None:
         size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
-    return Data(everything, split(everything, size, seed=config.split_seed))
+    parts = split(everything, size, seed=config.split_seed)
+    return Data(everything, standardized(parts) if config.standardize else parts)
 
 
 def fit_models(

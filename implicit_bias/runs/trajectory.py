@@ -99,7 +99,7 @@ def context_trajectory(
     if relu.training_.interrupted:
         raise KeyboardInterrupt
     changed = {point.step: point.gates_changed for point in relu.history()}
-    at_end = relu.decision_function(validation.X) > 0
+    at_end = relu.predict(validation.X)
     for step, network in relu.checkpoints_.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the point counts what it left out
@@ -108,9 +108,9 @@ def context_trajectory(
         assert view is not None
         assert view.solution is not None
         solved = not view.solution.status.inseparable
-        predicted = svm.decision_function(validation.X) > 0
-        then = network.decision(validation.X) > 0
-        right = validation.y > 0
+        predicted = svm.predict(validation.X)
+        then = relu.classes_of(network.decision(validation.X))
+        right = validation.y
         yield TrajectoryPoint(
             step=step,
             gates_changed=changed[step],

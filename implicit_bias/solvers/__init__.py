@@ -9,9 +9,9 @@ base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples
 feature_space.py    few features, or badly scaled ones
-working_set.py      more samples
+working_set.py      more samples, or pairs of samples and rivals
 nuclear.py          the nuclear norm, many classes and a hard margin
-pair_set.py         many classes: a working set of samples and their rivals
+rounds.py           rounds on some of the constraints, and the bounds for all of them
 active_set.py       from the solution of a similar problem
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 multiprecision.py   small problems that float64 cannot hold
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
-    from implicit_bias.solvers.nuclear import NuclearInteriorPoint
-    from implicit_bias.solvers.pair_set import PairSet
+    from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint
     from implicit_bias.solvers.working_set import WorkingSet
 
 # All that the package offers; the methods are imported on first use: they need torch or CVXPY.
@@ -61,13 +60,15 @@ HOMES = {
     "feature_space": ("FeatureSpace",),
     "interior_point": ("InteriorPoint",),
     "linear_program": ("LinearProgram",),
-    "nuclear": ("NuclearInteriorPoint",),
-    "pair_set": ("PairSet",),
+    "norm_path": ("NormFeatureSpace", "NormInteriorPoint"),
     "multiprecision": ("MultiPrecision",),
     "working_set": ("WorkingSet",),
 }
-_old_names = renamed(__name__, Progress="solvers.base.BoundsAt")
+_old_names = renamed(
+    __name__, Progress="solvers.base.BoundsAt", PairSet="solvers.working_set.WorkingSet"
+)
 
 
 def __getattr__(name: str) -> Any:
-    return _old_names(name) if name == "Progress" else _lazy.find(__name__, HOMES, name)
+    known = name == "__all__" or any(name in names for names in HOMES.values())
+    return _lazy.find(__name__, HOMES, name) if known else _old_names(name)

@@ -49,7 +49,7 @@ from torch import Tensor
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import (
     TINY,
     ScaledProblem,
@@ -174,7 +174,7 @@ class _ActiveSetRun(Run):
 
 
 @dataclass(frozen=True)
-class _Point:
+class _Point(Point):
     """An iterate, or a direction."""
 
     alpha: Tensor
@@ -189,10 +189,6 @@ class _Point:
         V = scaled.rows.dual_vectors(alpha)
         d = scaled.scale * scaled.tensor(start.group_scale)
         return cls(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))
-
-    def moved(self, step: _Point, length: float) -> _Point:
-        along = vars(step)
-        return _Point(**{name: x + length * along[name] for name, x in vars(self).items()})
 
 
 class _View:

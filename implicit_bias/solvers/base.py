@@ -15,7 +15,8 @@ from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.options import TOLERANCE
 from implicit_bias.problem import MarginProblem
-from implicit_bias.validation import Array, check_number
+from implicit_bias.validation import Array, check_count, check_number
+from implicit_bias.wording import html_table, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +41,8 @@ class Tolerances:
     infeasibility: float = 1e-9
 
     def __post_init__(self) -> None:
-        for name in ("gap", "feasibility", "infeasibility"):
-            value = getattr(self, name)
-            check_number(value, f"the {name} tolerance")
-            if not 0 < value < 1:
-                raise ValueError(f"the {name} tolerance must be between 0 and 1, got {value}")
+        for name, value in vars(self).items():
+            check_number(value, f"the {name} tolerance", "(0, 1)")
 
 
 @dataclass(frozen=True)
@@ -119,6 +117,14 @@ class Solution:
     exact : ExactAnswer or None
         Where float64 numbers cannot attain the bounds, the rational numbers that do. Then
         ``coef``, ``alpha`` and ``intercept`` are these rounded, whose own bounds may be far apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import max_margin, solve
+    >>> solution = solve(max_margin(np.array([[2.0], [-1.0]]), np.array([1.0, -1.0])))
+    >>> print(solution.status.label, solution.support, solution.coef.round(4))
+    optimal [1] [[1.]]
     """
 
     problem: MarginProblem | None = field(default=None, compare=False, metadata={"saved": False})
@@ -139,6 +145,18 @@ class Solution:
             f"gap {self.certificate.gap:.2g}; {len(self.support)} of {len(self.alpha)} samples "
             f"support it, {int(self.active.sum())} of {len(self.active)} groups are active)"
         )
+
+    def _repr_html_(self) -> str:
+        bounds = self.certificate
+        rows = [
+            ["status", self.status.label],
+            ["optimum", f"{number(bounds.lower, 9)} to {number(bounds.upper, 9)}"],
+            ["relative gap", number(bounds.gap, 2)],
+            ["support vectors", f"{len(self.support):,} of {len(self.alpha):,}"],
+            ["active groups", f"{int(self.active.sum()):,} of {len(self.active):,}"],
+            ["solver", f"{self.stats.solver}, {self.stats.iterations} iterations"],
+        ]
+        return html_table(["solution", ""], rows)
 
     @property
     def message(self) -> str:
@@ -166,7 +184,18 @@ class Solution:
 
 
 class SolveError(RuntimeError):
-    """A solve that did not end optimal; ``solution`` holds what it found, certified."""
+    """A solve that did not end optimal; ``solution`` holds what it found, certified.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import SolveError, max_margin, solve
+    >>> try:
+    ...     solve(max_margin(np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))).raise_for_status()
+    ... except SolveError as error:
+    ...     print(error.solution.status.label)
+    not separable
+    """
 
     def __init__(self, solution: Solution, advice: str = "") -> None:
         super().__init__(f"{solution.message}; {advice}" if advice else solution.message)
@@ -246,8 +275,8 @@ class Solver(ABC):
     max_iterations: int | None = None
 
     def __post_init__(self) -> None:
-        if self.max_iterations is not None and self.max_iterations < 1:
-            raise ValueError(f"max_iterations must be at least 1, got {self.max_iterations}")
+        if self.max_iterations is not None:
+            check_count(self.max_iterations, "max_iterations")
 
     @property
     @abstractmethod

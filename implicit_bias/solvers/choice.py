@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
-from implicit_bias.norms import Nuclear
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, SumOverGroups
 from implicit_bias.options import SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import Solver, Start, Tolerances
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
-from implicit_bias.validation import as_device
+from implicit_bias.storage.strict_json import attributes
+from implicit_bias.validation import as_device, check_choice
 
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000
 # Most pairs are no support vectors, so that a working set of them is smaller early.
 FEW_PAIRS = 1000
+# With so many and a hard margin, passes over all pairs are dear, and few of them matter.
+MANY_PAIRS = 50_000
 # With this many samples, and this many of them a feature, factors of the features are cheaper.
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
+# With many classes and one of these norms, factors of the features are cheaper up to so many.
+BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
+CLASS_FEATURES = 1500
 # Where a method failed, others are tried up to this many features, and entries of the features.
 MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
+# Norms of matrices in groups of gates, and the entries of their cones that Clarabel takes.
+MATRIX_NORMS, MOST_SEMIDEFINITE = (Nuclear(), Spectral()), 2000
 # In multiple precision up to this many entries, and this many of samples or features.
 MOST_PRECISE_ENTRIES, MOST_PRECISE_ORDER = 100_000, 150
 
@@ -44,9 +54,10 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
         "active-set" with a start, which falls back on the others; without one "feature-space"
         where there are few features (columns of gates times inputs) for the samples; else
         "interior-point" up to 3,000 samples, and "working-set" beyond. With many classes the last
-        two count pairs of samples and rivals, and take the nuclear norm with a hard margin, too.
-        Other norms that are no sums of Euclidean norms go to "highs" where they are sums of
-        maxima, and else to "clarabel".
+        two count pairs of samples and rivals, and all three take the nuclear and spectral norms,
+        l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms that are no sums
+        of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
+        pairs, and else to "clarabel", or to "scs" for large sums of matrix norms.
 
     Examples
     --------
@@ -70,14 +81,37 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     """Choose where there are many classes, or another norm than that of gate columns."""
     groups = problem.norm.partition(problem.norm_shape)
     euclidean = problem.metric is not None or (groups is not None and groups.inner == "l2")
-    if not euclidean:
-        if problem.norm == Nuclear() and problem.classes is not None and problem.hard_margin:
-            return "working-set"
-        return "clarabel" if groups is None else "highs"
     if problem.classes is None:
-        return choose_solver(group_form(problem))
+        if euclidean:
+            return choose_solver(group_form(problem))
+        return _conic(problem) if groups is None else "highs"
     n_pairs = problem.n_samples * (problem.classes - 1)
-    return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
+    features = problem.classes * problem.plain_gates.shape[1] * problem.X.shape[1]
+    if problem.hard_margin and n_pairs > MANY_PAIRS:
+        if euclidean or problem.norm in BALLS:
+            return "working-set"
+    if problem.norm == L2() and n_pairs > FEW_PAIRS:
+        if features <= min(n_pairs // SAMPLES_A_FEATURE, FEW_FEATURES):
+            return "feature-space"
+    if euclidean:
+        return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
+    if problem.norm not in BALLS:
+        return _conic(problem) if groups is None else "highs"
+    if groups is not None and n_pairs <= FEW_PAIRS:
+        return "highs"
+    return "feature-space" if features <= CLASS_FEATURES else "working-set"
+
+
+def _conic(problem: MarginProblem) -> SolverName:
+    """Choose a conic solver: SCS where groups of gates need semidefinite cones of a large order.
+
+    Clarabel factorises them, in hours and tens of GiB where SCS takes seconds.
+    """
+    norm, (K, _, D) = problem.norm, problem.norm_shape
+    if not (isinstance(norm, SumOverGroups) and norm.norm in MATRIX_NORMS and norm.axis == -2):
+        return "clarabel"
+    orders = K + D * np.bincount(norm.groups)
+    return "scs" if (orders * (orders + 1) // 2).sum() > MOST_SEMIDEFINITE else "clarabel"
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -95,8 +129,11 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     they solve them in seconds.
     """
     if not problem.is_binary_group_lasso:
-        last: tuple[SolverName, ...] = ("clarabel", "scs")
-        return tuple(name for name in last if name != failed)
+        conic = _conic(problem)
+        others: list[SolverName] = ["clarabel", "scs"] if conic == "clarabel" else [conic]
+        if problem.classes is not None and problem.norm in (*BALLS, L2()):
+            others.insert(0, "working-set")
+        return tuple(name for name in others if name != failed)
     features, samples = count_features(problem), problem.n_samples
     names: list[SolverName] = []
     if failed != "feature-space" and features <= MOST_FEATURES:
@@ -111,15 +148,18 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     return tuple(names)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """What a solver made by name is given, as far as it takes it; see `NativeSolver`."""
+
+    tolerances: Tolerances = Tolerances()
+    max_iterations: int | None = None
+    device: str = "cpu"
+    max_memory: float | None = None
+
+
 def make_solver(
-    name: str,
-    problem: MarginProblem,
-    *,
-    start: Start | None = None,
-    tolerances: Tolerances,
-    device: str = "cpu",
-    max_iterations: int | None = None,
-    max_memory: float | None = None,
+    name: str, problem: MarginProblem, options: MethodOptions, start: Start | None = None
 ) -> Solver:
     """Return a solver of this name for a problem, with these options.
 
@@ -128,47 +168,35 @@ def make_solver(
     ValueError
         No such solver, or no such device.
     """
-    device = as_device(device)
-    if name not in SOLVER_NAMES:
-        raise ValueError(f"solver must be one of {', '.join(SOLVER_NAMES)}; got {name!r}")
+    as_device(options.device)
+    common: dict[str, Any] = attributes(options, "tolerances", "max_iterations")
+    check_choice(name, "solver", SOLVER_NAMES)
     if name == "auto":
         name = choose_solver(problem, start)
     if name == "highs":
-        return LinearProgram(tolerances=tolerances, max_iterations=max_iterations)
+        return LinearProgram(**common)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
     if name in ("ecos", "osqp", "clarabel", "scs"):
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
-        return CvxpySolver(backend=name, tolerances=tolerances, max_iterations=max_iterations)
+        return CvxpySolver(backend=name, **common)
     from implicit_bias.solvers.active_set import ActiveSet
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
-    from implicit_bias.solvers.nuclear import NuclearInteriorPoint, is_nuclear
-    from implicit_bias.solvers.pair_set import PairSet
+    from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint, has_ball
     from implicit_bias.solvers.working_set import WorkingSet
 
-    def native(method: Callable[..., NativeSolver], **more: NativeSolver) -> NativeSolver:
-        return method(
-            tolerances=tolerances,
-            device=device,
-            max_iterations=max_iterations,
-            max_memory=max_memory,
-            **more,
-        )
+    def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
+        return method(**vars(options) | more)
 
-    sized: dict[str, Callable[..., NativeSolver]]
-    sized = {"feature-space": FeatureSpace, "working-set": WorkingSet}
-    by_size = sized.get(choose_solver(problem), InteriorPoint)
-    match name:
-        case "interior-point":
-            return native(NuclearInteriorPoint if is_nuclear(problem) else InteriorPoint)
-        case "feature-space":
-            return native(FeatureSpace)
-        case "working-set":
-            return native(WorkingSet if problem.classes is None else PairSet)
-        case "multiprecision":
-            return MultiPrecision(
-                tolerances=tolerances, max_iterations=max_iterations, max_memory=max_memory
-            )
-    return native(ActiveSet, fallback=native(by_size))
+    methods: dict[str, Callable[..., NativeSolver]] = {
+        "interior-point": NormInteriorPoint if has_ball(problem) else InteriorPoint,
+        "feature-space": FeatureSpace if problem.classes is None else NormFeatureSpace,
+        "working-set": WorkingSet,
+    }
+    if name in methods:
+        return native(methods[name])
+    if name == "multiprecision":
+        return native(MultiPrecision, device="cpu")
+    return native(ActiveSet, fallback=native(methods.get(choose_solver(problem), InteriorPoint)))

@@ -40,8 +40,8 @@ Source of the primal: Lippl, Abbott, Chung (2022), section 4 and their published
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -54,6 +54,7 @@ from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import rows_of
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.iteration import Answer, nothing_yet
 from implicit_bias.validation import Array
 
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
@@ -141,93 +142,42 @@ class CvxpySolver(Solver):
                 "OSQP solves quadratic programs only: one group and a hard margin (C=inf); "
                 "choose another solver for this problem"
             )
-        if not problem.is_binary_group_lasso:
-            return self._any_norm(problem, backend)
-        factor, pose = FORMULATIONS[self.formulation]
-        factors = [factor(problem, g) for g in range(problem.n_groups)]
-        blocks, C = [group.B for group in factors], problem.C * problem.scale
-        posed = pose(blocks, C, _signs(problem), quadratic and backend.quadratic_objectives)
-        tolerance = SAFETY * self.tolerances.gap
-        status, iterations = self._solve(posed.program, backend, tolerance)
-        if problem.hard_margin and status in NO_SOLUTION:
-            return self._gordan(problem, status, backend)
-        alpha = np.zeros(problem.n_samples)
-        plain = np.zeros((len(problem.plain_groups), problem.X.shape[1]))
-        beta = np.zeros(0)
-        if all(variable.value is not None for variable in posed.program.variables()):
-            alpha, coordinates, beta = posed.read()
-            for g, (group, u) in enumerate(zip(factors, coordinates, strict=True)):
-                plain[problem.plain_groups == g] = group.lift(u)
-        return Candidate(
-            alpha=np.maximum(alpha, 0.0) / problem.scale,
-            coef=np.asarray(problem.root @ plain) / problem.scale,
-            intercept=float(beta.sum()),
-            status=_status(status, iterations, self._limit(backend)),
-            iterations=iterations,
-            detail=status,
-        )
-
-    def _any_norm(self, problem: MarginProblem, backend: CvxpyBackend) -> Candidate:
-        posed = _any_norm(problem)
-        tolerance = SAFETY * self.tolerances.gap
-        status, iterations = self._solve(posed.program, backend, tolerance)
-        alpha, coef = np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape)
-        intercept = problem.no_offset
-        if problem.hard_margin and status in NO_SOLUTION:
-            found, more = self._gordan_of_rows(problem, backend)
-            return Candidate(
-                alpha=found,
-                coef=coef,
-                intercept=intercept,
-                status=Status.NOT_SEPARABLE,
-                iterations=iterations + more,
-                detail=status,
+        if problem.is_binary_group_lasso:
+            posed = _in_groups(
+                problem, self.formulation, quadratic and backend.quadratic_objectives
             )
-        if all(variable.value is not None for variable in posed.program.variables()):
-            alpha, coef, intercept = posed.read()
-        return Candidate(
-            alpha=alpha,
-            coef=coef,
-            intercept=intercept,
-            status=_status(status, iterations, self._limit(backend)),
-            iterations=iterations,
-            detail=status,
-        )
+        else:
+            posed = _under_any_norm(problem)
+        status, iterations = self._solve(posed.program, backend, SAFETY * self.tolerances.gap)
+        answer, ended = nothing_yet(problem), _status(status, iterations, self._limit(backend))
+        if problem.hard_margin and status in NO_SOLUTION:
+            alpha, more = self._gordan(problem, backend)
+            answer, ended = replace(answer, alpha=alpha), Status.NOT_SEPARABLE
+            iterations += more
+        elif all(variable.value is not None for variable in posed.program.variables()):
+            answer = posed.read()
+        return Candidate(**vars(answer), status=ended, iterations=iterations, detail=status)
 
-    def _gordan_of_rows(self, problem: MarginProblem, backend: CvxpyBackend) -> tuple[Array, int]:
-        """Return the alpha >= 0, sum 1, with the smallest ||V||: no norm matters where V = 0."""
+    def _gordan(self, problem: MarginProblem, backend: CvxpyBackend) -> tuple[Array, int]:
+        """Return the alpha >= 0, sum 1, with the smallest max_g ||V_g||, and its iterations.
+
+        Under another norm all features are one group: no norm matters where V = 0.
+        """
         rows = rows_of(problem)
-        Z, yX = rows.gates.toarray(), rows.y[:, None] * rows.X / problem.scale
-        B = (Z[:, :, None] * yX[:, None, :]).reshape(len(rows), -1)
-        alpha = cp.Variable(len(rows), nonneg=True)
-        constraints = [cp.sum(alpha) == 1]
-        if rows.n_offsets:
-            constraints.append((rows.offsets * rows.y[:, None]).T @ alpha == 0)
-        program = cp.Problem(cp.Minimize(cp.norm(B.T @ alpha)), constraints)
-        _, iterations = self._solve(program, backend, SAFETY * self.tolerances.infeasibility)
-        found = np.zeros(len(rows)) if alpha.value is None else np.asarray(alpha.value)
-        return rows.alpha(np.maximum(found, 0.0)), iterations
-
-    def _gordan(self, problem: MarginProblem, status: str, backend: CvxpyBackend) -> Candidate:
+        groups = rows.groups if problem.is_binary_group_lasso else np.zeros_like(rows.groups)
         # Of the features themselves: a Cholesky factor is off by the root of the rounding error.
-        blocks = [_features(problem, g).B for g in range(problem.n_groups)]
-        alpha = cp.Variable(problem.n_samples, nonneg=True)
+        scaled = replace(rows, X=rows.X / problem.scale)
+        blocks = [scaled.features(groups == g).tocsc() for g in range(int(groups.max()) + 1)]
+        alpha = cp.Variable(len(rows), nonneg=True)
         if backend.cones:
             largest = cp.maximum(*[cp.norm(B.T @ alpha) for B in blocks], 0.0)
         else:
             largest = cp.sum_squares(blocks[0].T @ alpha)
-        constraints = [cp.sum(alpha) == 1, *_balance(_signs(problem), alpha)]
-        program = cp.Problem(cp.Minimize(largest), constraints)
-        tolerance = SAFETY * self.tolerances.infeasibility
-        _, iterations = self._solve(program, backend, tolerance)
-        found = np.zeros(problem.n_samples) if alpha.value is None else np.asarray(alpha.value)
-        return Candidate(
-            alpha=np.maximum(found, 0.0),
-            coef=np.zeros((problem.n_gates, problem.X.shape[1])),
-            status=Status.NOT_SEPARABLE,
-            iterations=iterations,
-            detail=status,
-        )
+        e = rows.offsets * rows.y[:, None]
+        program = cp.Problem(cp.Minimize(largest), [cp.sum(alpha) == 1, *_balance(e, alpha)])
+        _, iterations = self._solve(program, backend, SAFETY * self.tolerances.infeasibility)
+        found = np.zeros(len(rows)) if alpha.value is None else np.asarray(alpha.value)
+        return rows.alpha(np.maximum(found, 0.0)), iterations
 
     def _limit(self, backend: CvxpyBackend) -> int:
         return self.max_iterations or backend.max_iterations
@@ -275,12 +225,12 @@ class Factor:
     lift: Callable[[Array], Array]
 
 
-def _features(problem: MarginProblem, group: int) -> Factor:
-    """Signed features y_n z_mn x_n, row-major in (m, d): u is zeta_g itself."""
-    Z = problem.plain_gates[:, np.flatnonzero(problem.plain_groups == group)].toarray()
-    yX = problem.y[:, None] * problem.X / problem.scale
-    B = sp.hstack([sp.csc_array(Z[:, [m]] * yX) for m in range(Z.shape[1])], format="csc")
-    return Factor(B, lambda u: u.reshape(Z.shape[1], -1))
+def _plain(problem: MarginProblem, group: int) -> Factor:
+    """Take the features of a group themselves: u is zeta_g."""
+    columns = problem.plain_groups == group
+    rows = rows_of(problem)
+    B = replace(rows, X=rows.X / problem.scale).features(columns).tocsc()
+    return Factor(B, lambda u: u.reshape(int(columns.sum()), -1))
 
 
 def _cholesky(problem: MarginProblem, group: int) -> Factor:
@@ -312,25 +262,37 @@ def _cholesky(problem: MarginProblem, group: int) -> Factor:
 # --- the programs ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Posed:
-    """A program, and how to read its solution.
+Read = TypeVar("Read")
 
-    Attributes
-    ----------
-    program : cvxpy.Problem
-        The program.
-    read : callable
-        Returns alpha (N,), the coordinates u_g (r_g,) and beta (1,) or (0,), once it is solved.
-    """
+
+class Posed(NamedTuple, Generic[Read]):
+    """A program, and how to read its solution, once it is solved."""
 
     program: cp.Problem
-    read: Callable[[], tuple[Array, list[Array], Array]]
+    read: Callable[[], Read]
 
 
-def _signs(problem: MarginProblem) -> Array:
-    """Return e: the labels as a column (N, 1) with an intercept, else an empty matrix (N, 0)."""
-    return problem.y[:, None][:, : int(problem.intercept)]
+# alpha (N,), the coordinates u_g (r_g,) and beta (1,) or (0,).
+Coordinates: TypeAlias = tuple[Array, list[Array], Array]
+InFactors: TypeAlias = Posed[Coordinates]
+
+
+def _in_groups(problem: MarginProblem, formulation: Formulation, quadratic: bool) -> Posed[Answer]:
+    """Pose the binary group lasso in factors of its groups' Gram matrices."""
+    factor, pose = FORMULATIONS[formulation]
+    factors = [factor(problem, g) for g in range(problem.n_groups)]
+    e = problem.y[:, None][:, : int(problem.intercept)]  # (N, 1), or (N, 0)
+    program, read = pose([group.B for group in factors], problem.C * problem.scale, e, quadratic)
+
+    def answer() -> Answer:
+        alpha, coordinates, beta = read()
+        plain = np.zeros((len(problem.plain_groups), problem.X.shape[1]))
+        for g, (group, u) in enumerate(zip(factors, coordinates, strict=True)):
+            plain[problem.plain_groups == g] = group.lift(u)
+        coef = problem.of_plain(plain) / problem.scale
+        return Answer(np.maximum(alpha, 0.0) / problem.scale, coef, float(beta.sum()))
+
+    return Posed(program, answer)
 
 
 def _balance(e: Array, alpha: cp.Variable) -> list[cp.Constraint]:
@@ -350,7 +312,7 @@ def _offset(e: Array) -> tuple[cp.Expression | float, Callable[[], Array]]:
     return e @ beta, lambda: np.asarray(beta.value)
 
 
-def _primal(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -> Posed:
+def _primal(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -> InFactors:
     u = [cp.Variable(B.shape[1]) for B in blocks]
     objective, slack = sum(cp.norm(u_g) for u_g in u), 0.0
     if quadratic:
@@ -361,14 +323,14 @@ def _primal(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool)
     offset, beta = _offset(e)
     margins = sum(B @ u_g for B, u_g in zip(blocks, u, strict=True)) + offset + slack >= 1
 
-    def read() -> tuple[Array, list[Array], Array]:
+    def read() -> Coordinates:
         scale = _norm(u[0].value) if quadratic else 1.0
         return margins.dual_value / scale, [u_g.value for u_g in u], beta()
 
     return Posed(cp.Problem(cp.Minimize(objective), [margins]), read)
 
 
-def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -> Posed:
+def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -> InFactors:
     alpha = cp.Variable(blocks[0].shape[0], nonneg=True)  # lambda, in the quadratic program
     balance = _balance(e, alpha)
     if quadratic:
@@ -377,7 +339,7 @@ def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -
     box = [alpha <= C] if np.isfinite(C) else []
     program = cp.Problem(cp.Minimize(-cp.sum(alpha)), norms + box + balance)
 
-    def read() -> tuple[Array, list[Array], Array]:
+    def read() -> Coordinates:
         u = [-cone.dual_value[1].reshape(-1) for cone in norms]
         return alpha.value, u, _multipliers(balance)
 
@@ -386,7 +348,7 @@ def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -
 
 def _dual_quadratic(
     B: sp.csc_array, multipliers: cp.Variable, balance: list[cp.Constraint]
-) -> Posed:
+) -> InFactors:
     n_samples, rank = B.shape
     if rank > n_samples / 2:  # Q is smaller than its factor and the variables B' lambda
         square = cp.quad_form(multipliers, cp.psd_wrap((B @ B.T).toarray()))
@@ -394,30 +356,14 @@ def _dual_quadratic(
         square = cp.sum_squares(B.T @ multipliers)
     program = cp.Problem(cp.Minimize(0.5 * square - cp.sum(multipliers)), balance)
 
-    def read() -> tuple[Array, list[Array], Array]:
+    def read() -> Coordinates:
         u = B.T @ multipliers.value
         return multipliers.value / _norm(u), [u], _multipliers(balance)
 
     return Posed(program, read)
 
 
-@dataclass(frozen=True)
-class PosedForNorm:
-    """A program under any norm, and how to read its solution.
-
-    Attributes
-    ----------
-    program : cvxpy.Problem
-        The program.
-    read : callable
-        Returns alpha, coefficients and intercept in the problem's shapes, once it is solved.
-    """
-
-    program: cp.Problem
-    read: Callable[[], tuple[Array, Array, float | Array]]
-
-
-def _any_norm(problem: MarginProblem) -> PosedForNorm:
+def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
     """Pose the primal, of many classes (K) or two (K = 1), with the norm as an atom."""
     K, N, scale = problem.classes or 1, problem.n_samples, problem.scale
     Z, X = problem.plain_gates.toarray(), problem.X / scale
@@ -444,15 +390,16 @@ def _any_norm(problem: MarginProblem) -> PosedForNorm:
         constraints.append(b == 0)
     program = cp.Problem(cp.Minimize(cost), [reached, *constraints])
 
-    def read() -> tuple[Array, Array, float | Array]:
+    def read() -> Answer:
         alpha = np.maximum(reached.dual_value, 0.0).reshape(N, K) / scale
         by_class = zeta.value.reshape(K, Z.shape[1], X.shape[1]) / scale
-        coef = np.stack([np.asarray(problem.root @ part) for part in by_class])
+        coef = problem.of_plain(by_class)
         offsets = b.value.ravel() * problem.intercept
         intercept = float(offsets[0]) if problem.classes is None else offsets
-        return alpha.reshape(problem.alpha_shape), coef.reshape(problem.coef_shape), intercept
+        shapes = problem.alpha_shape, problem.coef_shape
+        return Answer(alpha.reshape(shapes[0]), coef.reshape(shapes[1]), intercept)
 
-    return PosedForNorm(program, read)
+    return Posed(program, read)
 
 
 def _norm(u: Array) -> float:
@@ -463,11 +410,11 @@ class Formulated(NamedTuple):
     """How a group is factored, and the program in these factors, of (blocks, C, e, quadratic)."""
 
     factor: Callable[[MarginProblem, int], Factor]
-    pose: Callable[[Sequence[sp.csc_array], float, Array, bool], Posed]
+    pose: Callable[[Sequence[sp.csc_array], float, Array, bool], InFactors]
 
 
 FORMULATIONS: dict[Formulation, Formulated] = {
-    "primal": Formulated(_features, _primal),
+    "primal": Formulated(_plain, _primal),
     "reduced": Formulated(_cholesky, _primal),
     "dual": Formulated(_cholesky, _dual),
 }

@@ -272,7 +272,7 @@ class _Point:
         would undo the progress of its residual.
         """
         values, changes = self.primal + self.dual, direction.primal + direction.dual
-        rates = [float((-dx / x).max()) for x, dx in zip(values, changes, strict=True) if len(x)]
+        rates = [-float((dx / x).min()) for x, dx in zip(values, changes, strict=True) if len(x)]
         return 1.0 / max(1.0, *rates)
 
     def moved(self, direction: _Point, step: float) -> _Point:
@@ -397,9 +397,18 @@ class _Split:
         nothing = scaled.full(scaled.n_samples, 0.0)
         return cls(scaled.rows, scaled.rows, scaled.e, free, nothing > 0, nothing)
 
+    @property
+    def any_idle(self) -> bool:
+        """Whether there are idle samples."""
+        return len(self.free) < len(self.idle)
+
     def full_alpha(self, point: _Point) -> Tensor:
         """Return alpha of all samples, (N,)."""
-        return self.alpha.index_copy(0, self.free, point.alpha)
+        return self.alpha.index_copy(0, self.free, point.alpha) if self.any_idle else point.alpha
+
+    def of_free(self, values: Tensor) -> Tensor:
+        """Restrict values of all samples, (N, ...), to those in the system, (F, ...)."""
+        return values[self.free] if self.any_idle else values
 
     def drift(self, view: _View) -> tuple[Tensor, Tensor]:
         """Change of the idle alpha (N,) when they go to mu / s, as its parts at mu = 0 and 1."""
@@ -408,6 +417,8 @@ class _Split:
 
     def moved(self, view: _View, mu: float, step: float) -> _Split:
         """Idle samples on their way to their place on the central path at mu."""
+        if not self.any_idle:
+            return self
         alpha = torch.where(self.idle, self.alpha + step * (mu / view.excess - self.alpha), 0.0)
         return _Split(self.everything, self.rows, self.e, self.free, self.idle, alpha)
 
@@ -446,7 +457,9 @@ class _View:
         self.V = scaled.rows.dual_vectors(self.alpha)
         self.U = scaled.rows.group_products(self.V)
         squares = scaled.rows.inner(self.V, self.V)
-        margins = self.U @ point.d + scaled.e @ point.beta
+        margins = self.U @ point.d
+        if scaled.n_offsets:
+            margins = margins + scaled.e @ point.beta
         self.excess = margins - scaled.b  # (N,)
         self.imbalance = scaled.e.T @ self.alpha  # (1,) or (0,)
         self.primal_residual = 0.5 - point.t - 0.5 * squares  # (G,)
@@ -456,11 +469,13 @@ class _View:
         growth = 1.0 / largest if largest > 0 else np.inf
         # Features have norm 1 here. A soft margin always has a solution.
         self.gordan_ratio = 0.0 if scaled.soft else float(self.alpha.sum()) * growth
-        within_box = float((scaled.box_C / scaled.boxes.pool(self.alpha)).min())
-        self.lower = float(scaled.b @ self.alpha) * min(growth, within_box)
-        size = scaled.e.abs().T @ self.alpha
-        if (self.imbalance.abs() > scaled.balance_tolerance * size).any():
-            self.lower = self.gordan_ratio = 0.0  # of another problem, without the intercept
+        if scaled.soft:
+            growth = min(growth, float((scaled.box_C / scaled.boxes.pool(self.alpha)).min()))
+        self.lower = float(scaled.b @ self.alpha) * growth
+        if scaled.n_offsets:
+            size = scaled.e.abs().T @ self.alpha
+            if (self.imbalance.abs() > scaled.balance_tolerance * size).any():
+                self.lower = self.gordan_ratio = 0.0  # of another problem, without the intercept
 
 
 class _Best:
@@ -490,12 +505,12 @@ class _Newton:
 
     def __init__(self, split: _Split, point: _Point, view: _View, boxes: Boxes) -> None:
         self.rows, self.point, self.V, self.boxes = split.rows, point, view.V, boxes
-        self.dual_residual = point.s - boxes.lift(point.r) - view.excess[split.free]  # (F,)
+        self.dual_residual = point.s - boxes.lift(point.r) - split.of_free(view.excess)  # (F,)
         self.primal_residual = view.primal_residual  # (G,)
         self.imbalance = view.imbalance
-        drifts = split.drift(view)
-        self.drift = [split.everything.dual_vectors(alpha) for alpha in drifts]
-        self.drift_imbalance = [split.e.T @ alpha for alpha in drifts]
+        # V (M' + 1, D') and e' alpha of what the idle samples do on their own, at mu = 0 and 1.
+        drifts = split.drift(view) if split.any_idle else ()
+        self.drifts = [(split.everything.dual_vectors(a), split.e.T @ a) for a in drifts]
         barrier, box = point.s / point.alpha, point.r / point.w
 
         def curvature() -> Tensor:
@@ -505,7 +520,7 @@ class _Newton:
         if boxes.index is None:
             barrier = barrier + boxes.lift(box)
         self.L = _factor(curvature, barrier)
-        border = torch.hstack([view.U, split.e])[split.free]  # (F, G) or (F, G + 1)
+        border = split.of_free(torch.hstack([view.U, split.e]))  # (F, G) or (F, G + 1)
         W = torch.linalg.solve_triangular(self.L, border, upper=False)
         slack = torch.cat([point.t / point.d, torch.zeros_like(point.beta)])
         self.schur = _factor(lambda: W.T @ W, slack)
@@ -518,20 +533,24 @@ class _Newton:
         """
         p, rows = self.point, self.rows
         at_alpha, at_t, at_w = mu - p.s * p.alpha, mu - p.d * p.t, mu - p.r * p.w
-        # What the idle samples do on their own.
-        drift = self.drift[0] + mu * self.drift[1]  # (M' + 1, D')
-        dual_residual = self.dual_residual - rows.group_products(drift) @ p.d
-        primal_residual = self.primal_residual - rows.inner(self.V, drift)
+        dual_residual, primal_residual = self.dual_residual, self.primal_residual
+        imbalance = self.imbalance
+        if self.drifts:
+            drift, more = (at_0 + mu * at_1 for at_0, at_1 in zip(*self.drifts, strict=True))
+            dual_residual = dual_residual - rows.group_products(drift) @ p.d
+            primal_residual = primal_residual - rows.inner(self.V, drift)
+            imbalance = imbalance + more
         if predictor is not None:
             at_alpha = at_alpha - weight * predictor.s * predictor.alpha
             at_t = at_t - weight * predictor.d * predictor.t
             at_w = at_w - weight * predictor.r * predictor.w
-            dV = rows.dual_vectors(predictor.alpha) + self.drift[0]
+            dV = rows.dual_vectors(predictor.alpha)
+            if self.drifts:
+                dV = dV + self.drifts[0][0]
             primal_residual = primal_residual - 0.5 * weight * rows.inner(dV, dV)
             curvature = rows.group_products(dV) @ predictor.d
             dual_residual = dual_residual - weight * curvature
         b = dual_residual + at_alpha / p.alpha - self.boxes.lift(at_w / p.w)
-        imbalance = self.imbalance + self.drift_imbalance[0] + mu * self.drift_imbalance[1]
         c = torch.cat([primal_residual - at_t / p.d, -imbalance])
         alpha, multipliers = self._solve(b, c)
         d, beta = multipliers[: len(p.d)], multipliers[len(p.d) :]
@@ -566,7 +585,8 @@ def _factor(matrix: Callable[[], Tensor], diagonal: Tensor) -> Tensor:
     for size in (0.0, 1e-15, 1e-13, 1e-11):
         A = matrix()
         A.diagonal().add_(diagonal)
-        A.diagonal().add_(size * A.diagonal().mean())
+        if size:
+            A.diagonal().add_(size * A.diagonal().mean())
         torch.linalg.cholesky_ex(A, out=(A, info))  # in place
         if not info:
             return A

@@ -8,8 +8,8 @@ iterations, Ctrl-C and the history are the same for all methods.
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import ClassVar, TypeAlias, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from implicit_bias.solvers.base import (
     Start,
     no_report,
 )
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_number
 
 GIB = 2**30
 
@@ -44,6 +44,15 @@ class Answer:
     coef: Array
     intercept: float | Array = 0.0
     exact: ExactAnswer | None = None
+
+
+class Point:
+    """An iterate, or a direction: base of dataclasses of arrays, tensors or numbers."""
+
+    def moved(self, step: Self, length: Any) -> Self:
+        """Return the point at this length of a step."""
+        along = vars(step)
+        return type(self)(**{name: x + length * along[name] for name, x in vars(self).items()})
 
 
 def nothing_yet(problem: MarginProblem) -> Answer:
@@ -65,6 +74,41 @@ class Run(ABC):
         """Return what attains the bounds so far."""
 
 
+def drive(run: Run, limit: int, on_progress: OnProgress, first_iteration: int = 1) -> Candidate:
+    """Run the steps of a method up to a limit, or to Ctrl-C, and return its answer.
+
+    Parameters
+    ----------
+    run : Run
+        The method.
+    limit : int
+        Iterations that are allowed.
+    on_progress : callable
+        Called with the bounds of each iteration.
+    first_iteration : int
+        The number of the first one.
+    """
+    history: list[BoundsAt] = []
+    status = Status.ITERATION_LIMIT
+    steps = run.steps()
+    try:
+        while len(history) < limit:
+            lower, upper = next(steps)
+            history.append(BoundsAt(first_iteration + len(history), lower, upper))
+            on_progress(history[-1])
+    except StopIteration as end:
+        status = end.value
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return Candidate(
+        **vars(run.answer()),
+        status=status,
+        iterations=len(history),
+        history=tuple(history),
+        detail=run.detail,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class NativeSolver(Solver):
     """A solver of this package.
@@ -81,6 +125,11 @@ class NativeSolver(Solver):
 
     device: str = "cpu"
     max_memory: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_memory is not None:
+            check_number(self.max_memory, "max_memory", "[0, inf]")
 
     # The number of the first point of the history.
     first_iteration: ClassVar[int] = 0
@@ -117,32 +166,12 @@ class NativeSolver(Solver):
                 f"{self.name} takes two classes only: choose solver='auto' for {problem.classes}"
             )
         posed = problem if problem.classes is not None else group_form(problem)
-        run = self.prepare(posed, start)
-        history: list[BoundsAt] = []
-        status = Status.ITERATION_LIMIT
-        steps = run.steps()
-        try:
-            while len(history) < self.limit:
-                lower, upper = next(steps)
-                history.append(BoundsAt(self.first_iteration + len(history), lower, upper))
-                on_progress(history[-1])
-        except StopIteration as end:
-            status = end.value
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        answer = run.answer()
-        if not (np.isfinite(answer.coef).all() and np.isfinite(answer.alpha).all()):
-            answer, status = nothing_yet(problem), Status.NUMERICAL_TROUBLE
-        return Candidate(
-            alpha=answer.alpha,
-            coef=answer.coef.reshape(problem.coef_shape),
-            intercept=answer.intercept,
-            status=status,
-            iterations=len(history),
-            history=tuple(history),
-            detail=run.detail,
-            exact=answer.exact if posed is problem else None,
-        )
+        found = drive(self.prepare(posed, start), self.limit, on_progress, self.first_iteration)
+        if not (np.isfinite(found.coef).all() and np.isfinite(found.alpha).all()):
+            nothing = vars(nothing_yet(problem))
+            return replace(found, status=Status.NUMERICAL_TROUBLE, **nothing)
+        coef = found.coef.reshape(problem.coef_shape)
+        return replace(found, coef=coef, exact=found.exact if posed is problem else None)
 
     @property
     def limit(self) -> int:

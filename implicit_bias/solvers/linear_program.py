@@ -30,7 +30,7 @@ margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,17 +38,12 @@ import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status, certify, primal_bound
+from implicit_bias.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, equal_alpha, pair_rows, row_index, rows_of, worst_rows
-from implicit_bias.solvers.base import (
-    BoundsAt,
-    Candidate,
-    OnProgress,
-    Solver,
-    Start,
-    no_report,
-)
+from implicit_bias.rows import Rows, all_rows, equal_alpha, rows_of, worst_rows
+from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.iteration import Steps, drive
+from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.validation import Array
 
 MAX_ROUNDS = 100
@@ -56,6 +51,8 @@ MAX_ROUNDS = 100
 FIRST_ROWS = 400
 # Columns of the first round, as a multiple of its rows, where columns are generated.
 FIRST_COLUMNS = 2.0
+# What HiGHS calls a program without feasible points.
+INFEASIBLE = 2
 # HiGHS's own tolerances: its smallest ones.
 TOLERANCE = 1e-10
 # A row is violated, and a column missing, beyond this share of the gap tolerance.
@@ -81,42 +78,17 @@ class LinearProgram(Solver):
         ValueError
             A norm that is no sum of maxima over groups.
         """
-        run = _Rounds(problem)
-        history: list[BoundsAt] = []
-        status, limit = Status.ITERATION_LIMIT, self.max_iterations or MAX_ROUNDS
-        slack = SLACK_SHARE * self.tolerances.gap
-        try:
-            while len(history) < limit:
-                solved = run.solve()
-                if solved is not None:
-                    status = solved
-                    break
-                history.append(BoundsAt(1 + len(history), run.lower, run.upper))
-                on_progress(history[-1])
-                if run.upper - run.lower <= self.tolerances.gap * run.lower:
-                    status = Status.OPTIMAL
-                    break
-                if not run.grow(slack):
-                    status = Status.NUMERICAL_TROUBLE
-                    break
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        return Candidate(
-            alpha=run.alpha,
-            coef=run.coef,
-            intercept=run.intercept,
-            status=status,
-            iterations=max(1, len(history)),
-            history=tuple(history),
-            detail=f"{len(run.rows)} rows, {len(run.columns)} columns in the last program",
-        )
+        run = _WorkingProgram(problem, self.tolerances.gap)
+        found = drive(run, self.max_iterations or MAX_ROUNDS, on_progress)
+        return replace(found, iterations=max(1, found.iterations))
 
 
-class _Rounds:
-    """The working set, and the best bounds so far with what attains them."""
+class _WorkingProgram(Rounds):
+    """The program on a working set of rows and columns."""
 
-    def __init__(self, problem: MarginProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: MarginProblem, gap: float) -> None:
+        super().__init__(problem)
+        self.tolerance, self.slack = gap, SLACK_SHARE * gap
         found = problem.norm.partition(problem.norm_shape)
         if found is None or found.inner != "linf":
             raise ValueError(
@@ -126,105 +98,81 @@ class _Rounds:
         self.groups = found.groups.ravel()
         sizes = np.bincount(self.groups)
         self.single = bool((sizes == 1).all())
-        self.lower, self.upper = 0.0, np.inf
-        self.alpha, self.coef = np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape)
-        self.intercept = problem.no_offset
-        self.samples: NDArray[np.int64] = np.arange(problem.n_samples)
-        self.rivals: NDArray[np.int64] | None = None
-        if problem.classes is not None:
-            self.samples, self.rivals = row_index(problem)
         # The first rows: those that the mean of the classes' features separates worst.
         V = problem.dual_vectors(equal_alpha(problem))
-        self._margins = self._margins_of(V, problem.no_offset)
-        self.rows = worst_rows(self._margins, self.samples, np.inf, FIRST_ROWS)
+        self.margins = self.margins_of(V, problem.no_offset)
+        self.rows = worst_rows(self.margins, self.samples, np.inf, FIRST_ROWS)
         self.columns = np.arange(len(self.groups))
         if self.single:
             count = max(1, min(len(self.groups), int(FIRST_COLUMNS * len(self.rows))))
             self.columns = np.sort(np.argsort(-np.abs(V).ravel(), kind="stable")[:count])
         self._V = V.ravel()
 
-    def solve(self) -> Status | None:
-        """Solve on the working set: None, or how all ends."""
+    def steps(self) -> Steps:
+        """Solve the program, and add to it, round by round."""
         while True:
+            self.detail = f"{len(self.rows)} rows, {len(self.columns)} columns in the last program"
             status, found = self._program()
-            if status == 0:
-                break
-            if status != 2:
-                return Status.NUMERICAL_TROUBLE
-            if len(self.columns) < len(self.groups):  # infeasible perhaps for want of columns
-                self._add_columns(2 * len(self.columns))
+            if status == INFEASIBLE and len(self.columns) < len(self.groups):
+                others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
+                self._add_columns(others, 2 * len(self.columns))  # perhaps for want of columns
                 continue
-            self.alpha = self._gordan()
-            self.coef, self.intercept = 0.0 * self.coef, self.problem.no_offset
-            return Status.NOT_SEPARABLE
-        alpha, coef, intercept = found
-        lower = certify(self.problem, alpha=alpha).lower
-        if lower >= self.lower:
-            self.lower, self.alpha = lower, alpha
-        self._margins = self._margins_of(coef, intercept)
-        smallest = np.full(self.problem.n_samples, np.inf)
-        np.minimum.at(smallest, self.samples, self._margins)
-        upper = primal_bound(self.problem, coef, smallest)
-        if upper <= self.upper:
-            self.upper, self.coef, self.intercept = upper, coef, intercept
-        self._V = self.problem.dual_vectors(alpha).ravel()
-        return None
+            if status == INFEASIBLE:
+                self.best = replace(self.best, alpha=self._gordan())
+                return Status.NOT_SEPARABLE
+            if found is None:
+                return Status.NUMERICAL_TROUBLE
+            alpha = found[0]
+            self.take(certify(self.problem, alpha=alpha).lower, *found)
+            self._V = self.problem.dual_vectors(alpha).ravel()
+            yield self.lower, self.upper
+            if self.gap <= self.tolerance:
+                return Status.OPTIMAL
+            if not self.grow():
+                return Status.NUMERICAL_TROUBLE
 
-    def grow(self, slack: float) -> bool:
+    def grow(self) -> bool:
         """Add violated rows and missing columns: whether there are any."""
         before = len(self.rows), len(self.columns)
         room = max(FIRST_ROWS, len(self.rows))
-        worst = worst_rows(self._margins, self.samples, 1.0 - slack, room)
+        worst = worst_rows(self.margins, self.samples, 1.0 - self.slack, room)
         self.rows = np.union1d(self.rows, worst)
         if self.single:
-            missing = np.flatnonzero(np.abs(self._V) > 1.0 + slack)
-            room = max(FIRST_ROWS, len(self.columns))
-            missing = missing[np.argsort(-np.abs(self._V[missing]), kind="stable")[:room]]
-            self.columns = np.union1d(self.columns, missing)
+            missing = np.flatnonzero(np.abs(self._V) > 1.0 + self.slack)
+            self._add_columns(missing, max(FIRST_ROWS, len(self.columns)))
         return before != (len(self.rows), len(self.columns))
 
-    def _add_columns(self, count: int) -> None:
-        others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
-        order = np.argsort(-np.abs(self._V[others]), kind="stable")[:count]
-        self.columns = np.union1d(self.columns, others[order])
+    def _add_columns(self, wanted: NDArray[np.int64], count: int) -> None:
+        """Add the columns with the largest |V_j| of some, at most so many."""
+        order = np.argsort(-np.abs(self._V[wanted]), kind="stable")[:count]
+        self.columns = np.union1d(self.columns, wanted[order])
 
-    def _margins_of(self, coef: Array, intercept: float | Array) -> Array:
-        """Margins of all rows, (P,)."""
-        problem = self.problem
-        decision = problem.decision(coef)
-        if self.rivals is None:
-            return problem.margins(decision, intercept)
-        return problem.pair_margins(decision, intercept)[self.samples, self.rivals]
-
-    def _program(self) -> tuple[int, tuple[Array, Array, float | Array]]:
+    def _program(self) -> tuple[int, tuple[Array, Array, float | Array] | None]:
         """Solve the program on the working set: HiGHS's status; alpha, coef and intercept."""
         problem, rows = self.problem, self._working_rows()
         unit = problem.scale
-        A = _features(rows, problem)[:, self.columns] / unit
+        A = rows.features()[:, self.columns] / unit
         groups = np.unique(self.groups[self.columns], return_inverse=True)[1]
         n_groups, n_columns = int(groups.max()) + 1, len(self.columns)
-        bounds: list[tuple[float | None, float | None]]
+        # The variables in blocks: columns of the margins, cost of each, and lower bound.
+        blocks: list[tuple[Any, Array, int | None]]
         limits: list[Any] = []
         if self.single:
-            parts, costs = [A, -A], [np.ones(n_columns), np.ones(n_columns)]
-            bounds = [(0, None)] * (2 * n_columns)
+            blocks = [(A, np.ones(n_columns), 0), (-A, np.ones(n_columns), 0)]
         else:
             member = sp.csr_array((np.ones(n_columns), (np.arange(n_columns), groups)))
-            parts, costs = [A, -(A @ member)], [np.zeros(n_columns), np.ones(n_groups)]
-            bounds = [(0, None)] * (n_columns + n_groups)
+            blocks = [(A, np.zeros(n_columns), 0), (-(A @ member), np.ones(n_groups), 0)]
             limits = [sp.eye_array(n_columns), -2.0 * member]
-        soft = not problem.hard_margin
-        if soft:
+        if not problem.hard_margin:
             _, index = np.unique(rows.samples, return_inverse=True)
-            parts.append(sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index))))
-            costs.append(np.full(index.max() + 1, problem.C * unit))
-            bounds += [(0, None)] * (int(index.max()) + 1)
+            losses = sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index)))
+            blocks.append((losses, np.full(losses.shape[1], problem.C * unit), 0))
         if rows.n_offsets:
-            parts.append(sp.csr_array(rows.offsets * rows.y[:, None]))
-            costs.append(np.zeros(rows.n_offsets))
-            bounds += [(None, None)] * rows.n_offsets
-        cost = np.concatenate(costs)
-        margins = -sp.hstack(parts, format="csr")
+            E = sp.csr_array(rows.offsets * rows.y[:, None])
+            blocks.append((E, np.zeros(rows.n_offsets), None))
+        cost = np.concatenate([costs for _, costs, _ in blocks])
+        bounds = [(least, None) for _, costs, least in blocks for _ in costs]
+        margins = -sp.hstack([part for part, _, _ in blocks], format="csr")
         right = -np.ones(len(rows))
         if limits:
             padding = sp.csr_array((n_columns, len(cost) - n_columns - n_groups))
@@ -242,7 +190,7 @@ class _Rounds:
             },
         )
         if found.status != 0:
-            return int(found.status), (self.alpha, self.coef, self.intercept)
+            return int(found.status), None
         x = found.x
         if self.single:
             zeta = x[:n_columns] - x[n_columns : 2 * n_columns]
@@ -253,13 +201,12 @@ class _Rounds:
         multipliers = np.maximum(-found.ineqlin.marginals[: len(rows)], 0.0) / unit
         alpha = rows.alpha(multipliers)
         b = x[len(x) - rows.n_offsets :] if rows.n_offsets else np.zeros(0)
-        intercept = _intercept(rows, problem, b)
-        return 0, (alpha, coef.reshape(problem.coef_shape), intercept)
+        return 0, (alpha, coef.reshape(problem.coef_shape), rows.intercept(b))
 
     def _gordan(self) -> Array:
         """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on the working set."""
         problem, rows = self.problem, self._working_rows()
-        A = _features(rows, problem) / problem.scale
+        A = rows.features() / problem.scale
         n_columns = A.shape[1]
         E = sp.csr_array(rows.offsets * rows.y[:, None])
         # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha.
@@ -279,26 +226,4 @@ class _Rounds:
         problem = self.problem
         if self.rivals is None:
             return rows_of(problem).subset(self.rows)
-        groups = np.zeros((problem.classes or 1) * problem.n_gates, dtype=np.int64)
-        samples, rivals = self.samples[self.rows], self.rivals[self.rows]
-        return pair_rows(problem, samples, rivals, problem.classes or 1, groups)
-
-
-def _features(rows: Rows, problem: MarginProblem) -> sp.csr_array:
-    """y_p gates_pm X_pd, shape (P, M' D), m first."""
-    D = problem.X.shape[1]
-    gates = rows.gates.tocoo()
-    place = np.repeat(gates.row, D)
-    columns = (gates.col[:, None] * D + np.arange(D)).ravel()
-    data = (gates.data[:, None] * (rows.X * rows.y[:, None])[gates.row]).ravel()
-    kept = data != 0
-    shape = (len(rows), rows.gates.shape[1] * D)
-    return sp.csr_array((data[kept], (place[kept], columns[kept])), shape=shape)
-
-
-def _intercept(rows: Rows, problem: MarginProblem, b: Array) -> float | Array:
-    if problem.classes is None:
-        return float(b.sum())
-    whole = np.zeros(problem.classes)
-    whole[rows.offset_classes] = b
-    return whole
+        return all_rows(problem, self.pairs)

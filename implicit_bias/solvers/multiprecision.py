@@ -52,8 +52,8 @@ from implicit_bias.certificate import Status
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.validation import Array
+from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
+from implicit_bias.validation import Array, check_count
 
 BITS = 512
 MOST_STEPS = 300
@@ -105,8 +105,7 @@ class MultiPrecision(NativeSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bits < 128:
-            raise ValueError(f"bits must be at least 128, got {self.bits}")
+        check_count(self.bits, "bits", 128)
         if self.device != "cpu":
             raise ValueError(f"multiprecision computes on the CPU only, got {self.device!r}")
 
@@ -168,7 +167,7 @@ class _MultiPrecisionRun(Run):
 
 
 @dataclass(frozen=True, eq=False)
-class _Iterate:
+class _Iterate(Point):
     """A point of the embedding."""
 
     x: Vector
@@ -177,17 +176,6 @@ class _Iterate:
     b: Number
     tau: Number
     kappa: Number
-
-    def plus(self, by: _Iterate, length: Number) -> _Iterate:
-        """Return the point at the end of a step."""
-        return _Iterate(
-            self.x + length * by.x,
-            self.z + length * by.z,
-            self.alpha + length * by.alpha,
-            self.b + length * by.b,
-            self.tau + length * by.tau,
-            self.kappa + length * by.kappa,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,15 +257,8 @@ class _Program:
 
     def start(self) -> _Iterate:
         """Return the identity of the cone."""
-        one, zero = gmpy2.mpfr(1), gmpy2.mpfr(0)
-        return _Iterate(
-            self.cone.identity(),
-            self.cone.identity(),
-            _numbers(np.zeros(len(self.r))),
-            zero,
-            one,
-            one,
-        )
+        one, zero, identity = gmpy2.mpfr(1), gmpy2.mpfr(0), self.cone.identity()
+        return _Iterate(identity, identity, _numbers(np.zeros(len(self.r))), zero, one, one)
 
     def forward(self, x: Vector) -> Vector:
         """Return A x, shape (N,)."""
@@ -362,7 +343,7 @@ class _Program:
             sigma * mu * cone.identity() - squares - second,
             sigma * mu - at.tau * at.kappa - affine.tau * affine.kappa,
         )
-        return at.plus(step, min(1, SHARE * self._reach(at, step)))
+        return at.moved(step, min(1, SHARE * self._reach(at, step)))
 
     def _reach(self, at: _Iterate, step: _Iterate) -> Number:
         """Length of the step that reaches the boundary."""

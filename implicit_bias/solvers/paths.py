@@ -19,7 +19,7 @@ from implicit_bias.certificate import Status, dual_scale
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Solution, Solver
 from implicit_bias.solvers.solve import solve
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_count
 
 
 def solve_path(
@@ -145,6 +145,5 @@ def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Ar
     ValueError
         The hard margin has no solution, or fewer than 2 values.
     """
-    if n_values < 2:
-        raise ValueError(f"a grid has 2 values at least, got {n_values}")
+    check_count(n_values, "n_values", 2)
     return np.geomspace(smallest_C(problem), largest_C(solution), n_values)

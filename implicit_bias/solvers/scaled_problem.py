@@ -207,6 +207,7 @@ class ScaledProblem:
         self.C = problem.C * self.nu
         # Of the equation e' alpha = 0 and the intercept: (N, J), J = 0 where there is none.
         self.e = (self.tensor(rows.y) * self.b)[:, None] * self.tensor(rows.offsets)
+        self.n_offsets = self.e.shape[1]
         self.soft = not problem.hard_margin
         self.boxes, self.box_C = Boxes(), self.C
         if rows.rivals is not None and self.soft:
@@ -232,9 +233,8 @@ class ScaledProblem:
 
     def offset(self, start: Start | None = None) -> Tensor:
         """Return the intercept of a start, or 0: (J,), J = 0 where the problem has none."""
-        n_offsets = self.e.shape[1]
-        if start is None or not n_offsets:
-            return self.full(n_offsets, 0.0)
+        if start is None or not self.n_offsets:
+            return self.full(self.n_offsets, 0.0)
         given = np.atleast_1d(start.intercept)
         if self._source.rivals is not None:
             owners = self._source.offset_classes
@@ -243,12 +243,7 @@ class ScaledProblem:
 
     def intercept(self, beta: Tensor) -> float | Array:
         """Return the offsets (J,) as those of the problem, in its units."""
-        found = beta.cpu().double().numpy()
-        if self._source.rivals is None:
-            return float(found.sum())
-        whole = np.zeros(self._source.alpha_shape[1])
-        whole[self._source.offset_classes] = found
-        return whole
+        return self._source.intercept(beta.cpu().double().numpy())
 
     def alpha(self, values: Tensor) -> Array:
         """Return dual variables of the rows as those of the problem, in its units."""
@@ -266,7 +261,7 @@ class ScaledProblem:
 
     def balanced(self, alpha: Tensor) -> Tensor:
         """Scale the classes of alpha (N,), so that e' alpha = 0 where there is an intercept."""
-        if not self.e.shape[1]:
+        if not self.n_offsets:
             return alpha
         if self._source.rivals is not None:
             whole = balanced_flow(self.alpha(alpha), self._problem.owners)
@@ -296,10 +291,10 @@ class ScaledProblem:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
         plain = self._gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
         expanded = self._inputs.expand(plain)
-        if self._source.rivals is None:
-            return np.asarray(self._problem.root @ expanded)
-        by_class = expanded.reshape(self._problem.classes or 1, -1, self._problem.X.shape[1])
-        return np.stack([np.asarray(self._problem.root @ part) for part in by_class])
+        if self._source.rivals is not None:
+            K, D = self._problem.classes or 1, self._problem.X.shape[1]
+            expanded = expanded.reshape(K, -1, D)
+        return self._problem.of_plain(expanded)
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
         """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""
@@ -379,12 +374,12 @@ class _Gates:
 
     def __init__(self, gates: sp.csr_array, groups: NDArray[np.int64]) -> None:
         n_groups = int(groups.max()) + 1
-        seen = np.asarray(np.abs(gates).sum(axis=0)).reshape(-1) > 0
-        used = np.flatnonzero(seen)  # a gate that is always off has V_m = 0
-        membership = sp.csr_array(
-            (np.ones(len(used)), (used, groups[used])), shape=(gates.shape[1], n_groups)
-        )
-        sums = (gates @ membership).toarray()  # (N, G)
+        size = np.bincount(gates.indices, np.abs(gates.data), minlength=gates.shape[1])
+        used = np.flatnonzero(size)  # a gate that is always off has V_m = 0
+        samples = np.repeat(np.arange(gates.shape[0]), np.diff(gates.indptr))  # of each entry
+        places = samples * n_groups + groups[gates.indices]
+        sums = np.bincount(places, gates.data, minlength=gates.shape[0] * n_groups)
+        sums = sums.reshape(-1, n_groups)  # (N, G)
         widths = np.bincount(groups[used], minlength=n_groups)
         rotate = (sums == sums[0]).all(axis=0) & (widths > 0) & (widths <= WIDEST_ROTATION)
         total = np.where(rotate, sums[0], 0.0)  # S_g
@@ -395,16 +390,20 @@ class _Gates:
         self.owner = groups
         # The rotation, one block a group: Helmert's rows are orthonormal and orthogonal to 1.
         order = used[np.argsort(groups[used], kind="stable")]
-        self.rotation = sp.eye_array(gates.shape[1], format="csc")[:, order]  # (M, M')
-        self.groups = groups[order]
-        if rotate.any():
-            turns = [
-                scipy.linalg.helmert(width).T if turned else np.eye(width)
-                for width, turned in zip(widths, rotate, strict=True)
-                if width
-            ]
-            self.rotation = self.rotation @ sp.block_diag(turns, format="csc")
-            self.groups = np.repeat(np.arange(n_groups), np.maximum(widths - rotate, 0))
+        left = widths - rotate
+        first_row, first_column = np.cumsum(widths) - widths, np.cumsum(left) - left
+        rows, columns, values = [], [], []
+        for width, turned in set(zip(widths.tolist(), rotate.tolist(), strict=True)):
+            block = scipy.linalg.helmert(width).T if turned else sp.eye_array(width)
+            entries = sp.coo_array(block)
+            alike = np.flatnonzero((widths == width) & (rotate == turned))[:, None]
+            rows.append(order[(first_row[alike] + entries.row).ravel()])
+            columns.append((first_column[alike] + entries.col).ravel())
+            values.append(np.tile(entries.data, len(alike)))
+        index = np.concatenate(rows), np.concatenate(columns)
+        shape = (gates.shape[1], int(left.sum()))
+        self.rotation = sp.csc_array((np.concatenate(values), index), shape)  # (M, M')
+        self.groups = np.repeat(np.arange(n_groups), left)
         self.rotated = np.hstack([(gates @ self.rotation).toarray(), np.ones((gates.shape[0], 1))])
 
     def expand(self, V: Array, d: Array) -> Array:

@@ -19,7 +19,8 @@ from implicit_bias.certificate import (
     grade,
 )
 from implicit_bias.exact import ExactAnswer, certify_exact
-from implicit_bias.problem import MarginProblem
+from implicit_bias.options import DEFAULTS, SolverOptions
+from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.separability import (
     gordan_vertex,
     lacks_constant,
@@ -36,7 +37,13 @@ from implicit_bias.solvers.base import (
     Tolerances,
     no_report,
 )
-from implicit_bias.solvers.choice import INTERIOR_POINT_LIMIT, alternatives, make_solver
+from implicit_bias.solvers.choice import (
+    INTERIOR_POINT_LIMIT,
+    MethodOptions,
+    alternatives,
+    make_solver,
+)
+from implicit_bias.solvers.iteration import nothing_yet
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
 from implicit_bias.validation import Array
 
@@ -119,40 +126,32 @@ def solve(
     >>> solution.status.name, round(solution.certificate.upper, 6)
     ('OPTIMAL', 1.414214)
     """
-    if not isinstance(problem, MarginProblem):
-        raise TypeError(
-            f"solve takes a MarginProblem, not a {type(problem).__name__}: pass MarginProblem(X, "
-            "y, gates, groups), or fit one of the classes to X and y"
-        )
+    check_problem(problem, "solve")
     if report is not None:
         warnings.warn("report= is now on_progress=", DeprecationWarning, stacklevel=2)
         on_progress = report
+    if not callable(on_progress):
+        raise TypeError(f"on_progress must be a function of the bounds, got {on_progress!r}")
     began = time.perf_counter()
     _check_start(problem, start)
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
-    if isinstance(solver, str):
+    options = MethodOptions(
+        tolerances=tolerances,
+        max_iterations=max_iterations,
+        device=device,
+        max_memory=max_memory,
+    )
 
-        def by_name(name: str) -> Solver:
-            return make_solver(
-                name,
-                problem,
-                start=start,
-                tolerances=tolerances,
-                device=device,
-                max_iterations=max_iterations,
-                max_memory=max_memory,
-            )
+    def by_name(name: str) -> Solver:
+        return make_solver(name, problem, options, start)
 
-        method, others = by_name(solver), solver == "auto" and max_iterations is None
-    else:
-        method = _checked(solver, tolerances, device, max_iterations, max_memory)
-        by_name, others = _no_solver, False
+    method = by_name(solver) if isinstance(solver, str) else _checked(solver, options)
     conflict = find_conflict(problem)
     if conflict is not None:
         attempt = _Attempt.of(problem, method, _proof(problem, conflict))
     else:
         attempt = _Attempt.of(problem, method, method.run(problem, on_progress, start))
-        if others and attempt.unsettled:
+        if solver == "auto" and max_iterations is None and attempt.unsettled:
             attempt = _try_others(problem, attempt, by_name, on_progress)
     method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
     return Solution(
@@ -263,18 +262,11 @@ def _nearer(a: Certificate, b: Certificate) -> bool:
     return a.gap < b.gap or (np.isinf(a.gap) and np.isinf(b.gap) and a.lower > b.lower)
 
 
-def _no_solver(name: str) -> Solver:
-    raise NotImplementedError(f"a solver object has no alternative {name}")
-
-
 def solve_relaxed(
     problem: MarginProblem,
     on_failure: OnFailure = "raise",
     soft_C: float | None = None,
-    *,
-    solver: str | Solver = "auto",
-    tol: float = DEFAULT.gap,
-    device: str = "cpu",
+    solving: SolverOptions = DEFAULTS,
 ) -> Relaxed:
     """Solve a margin problem; where its samples are not separable, a relaxation of it.
 
@@ -289,31 +281,20 @@ def solve_relaxed(
     soft_C : float or None
         C of the soft margin, positive and finite; None is 100 over the root mean square of the
         feature norms.
-    solver, tol, device
-        As in `solve`.
+    solving : SolverOptions
+        Solver, tolerance and device, as in `solve`.
     """
-
-    def run(posed: MarginProblem) -> Solution:
-        return solve(posed, solver, tol, device)
-
-    return relax(problem, run, on_failure, soft_C)
+    return relax(problem, lambda posed: solve(posed, *solving), on_failure, soft_C)
 
 
-def _checked(
-    solver: Solver,
-    tolerances: Tolerances,
-    device: str,
-    max_iterations: int | None,
-    max_memory: float | None,
-) -> Solver:
+def _checked(solver: Solver, options: MethodOptions) -> Solver:
     """Refuse what is no solver, and options that a solver object would ignore."""
     if not isinstance(solver, Solver):
         raise TypeError(
             f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
             "an object such as InteriorPoint()"
         )
-    given = (tolerances, device, max_iterations, max_memory)
-    if given != (DEFAULT, "cpu", None, None):
+    if options != MethodOptions():
         raise ValueError(
             "a solver object has its own options: pass them to it, as in "
             "InteriorPoint(tolerances=Tolerances(gap=1e-8), device='cpu')"
@@ -340,14 +321,8 @@ def _check_start(problem: MarginProblem, start: Start | None) -> None:
 
 
 def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
-    zero = np.zeros(problem.coef_shape)
-    return Candidate(
-        alpha=conflict.alpha,
-        coef=zero,
-        intercept=problem.no_offset,
-        status=Status.NOT_SEPARABLE,
-        iterations=0,
-    )
+    answer = replace(nothing_yet(problem), alpha=conflict.alpha)
+    return Candidate(**vars(answer), status=Status.NOT_SEPARABLE, iterations=0)
 
 
 def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
@@ -376,7 +351,7 @@ def _separable_with_offset(problem: MarginProblem, tolerances: Tolerances) -> bo
     posed = replace(problem, intercept=True)
     if find_conflict(posed) is not None:
         return False
-    found = make_solver("auto", posed, tolerances=tolerances).run(posed)
+    found = make_solver("auto", posed, MethodOptions(tolerances=tolerances)).run(posed)
     return bool((problem.margins(problem.decision(found.coef), found.intercept) > 0).all())
 
 

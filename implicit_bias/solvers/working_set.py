@@ -1,42 +1,63 @@
-r"""A working set of samples around the interior point, for more samples than one factorisation.
+r"""A working set of constraints around the interior point, for more than one factorisation holds.
 
-At the optimum alpha is zero on all samples but the support vectors, so the problem on any set
-S that contains them has the same solution. Each round
+At the optimum alpha is zero on all constraints but those of the support vectors, so the problem
+on any set S that contains them has the same solution. The constraints are `rows`: samples, or with
+many classes pairs of a sample and a rival, of which few have alpha > 0, too. Each round
 
 1. solves the problem on S, from where the last round ended, which gives alpha_S (padded with
    zeros: the global lower bound, which rises from round to round) and coefficients zeta;
-2. computes the margins of zeta on all samples (their smallest one: the global upper bound);
+2. computes the margins of zeta on all rows (their smallest one: the global upper bound);
 3. drops from S what is clearly no support vector (but nothing that had to come back once) and
-   adds the samples that violate most.
+   adds the rows that violate most, of pairs each sample's worst rival first.
 
-If the samples of S alone are not separable, neither are all, and alpha_S padded proves it.
+S begins with samples spread over the classes, or with each sample's worst rival for the
+coefficients V of equal alpha; with a start, with what its margins or its V say. Under a norm of
+`norm_path` it begins with the pairs near the margin of the Euclidean norm.
+
+If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 The support vectors stay in S, so its optimum cannot fall but by the inner solves' tolerance,
-and rises when a violator enters; no sample leaves twice: the rounds end.
+and rises when a violator enters; no row leaves twice: the rounds end.
 
 Early rounds are solved loosely (in float32 alone), since their S is wrong anyway. Memory is that
 of the interior point on S; a bound on it is a bound on the size of S.
 """
 
+from __future__ import annotations
+
+from abc import abstractmethod
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status, certify, primal_bound
+from implicit_bias._deprecated import renamed
+from implicit_bias.certificate import Status, certify
+from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import Candidate, Start, WarmStart
+from implicit_bias.rows import equal_alpha, grouped_rows, worst_rows
+from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
-from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.scaled_problem import TINY, peak_memory
+from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps
+from implicit_bias.solvers.norm_path import (
+    NormFeatureSpace,
+    NormInteriorPoint,
+    class_features,
+    has_ball,
+)
+from implicit_bias.solvers.rounds import Rounds
+from implicit_bias.solvers.scaled_problem import peak_memory
+from implicit_bias.validation import Array
 
 MAX_ROUNDS = 100
-FIRST_SIZE = 1000
-# In one round S gains at most this share of its size, or FIRST_SIZE if that is more.
-GROWTH = 1.0
-# A sample leaves S where its margin exceeds 1 by this much and its alpha is below this share of
-# the mean on S.
+# The first S: samples of two classes, or pairs.
+FIRST_SIZE, FIRST_PAIRS = 1000, 800
+# In one round S gains at most this share of its size, or that of the first one if that is more.
+GROWTH, GROWTH_OF_PAIRS = 1.0, 0.5
+# A row leaves S where its margin exceeds 1 by this much and its alpha is below this share of the
+# mean on S.
 CLEAR_MARGIN = 0.3
 CLEAR_ALPHA = 0.1
 # The inner tolerance follows the global gap down to this share of the final tolerance.
@@ -45,142 +66,238 @@ INNER_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class WorkingSet(NativeSolver):
-    """The native solver beyond a few thousand samples; ``max_iterations`` counts rounds."""
+    """The native solver beyond a few thousand constraints; ``max_iterations`` counts rounds."""
 
     first_iteration: ClassVar[int] = 1
+    takes_classes: ClassVar[bool] = True
 
     name: ClassVar[str] = "working-set"
     own_limit: ClassVar[int] = MAX_ROUNDS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
-        return _WorkingSetRun(self, problem, self._capacity(problem), start)
+        if problem.classes is None:
+            return _Samples(self, problem, start, FIRST_SIZE, GROWTH)
+        return _Pairs(self, problem, start, FIRST_PAIRS, GROWTH_OF_PAIRS)
 
-    def _capacity(self, problem: MarginProblem) -> int:
-        """Return the largest working set that the memory holds."""
-        first = min(FIRST_SIZE, problem.n_samples)
+    def capacity(self, problem: MarginProblem, first: int) -> int:
+        """Return the largest working set that the memory holds: at least the first one.
+
+        Raises
+        ------
+        MemoryError
+            Not even the first one fits.
+        """
+        most = problem.n_samples * ((problem.classes or 2) - 1)
+        first = min(first, most)
         self.check_memory(peak_memory(first, problem))
         if self.max_memory is None:
-            return problem.n_samples
-        sizes, most = range(problem.n_samples + 1), self.max_memory * GIB
-        return bisect_right(sizes, most, first + 1, key=lambda n: peak_memory(n, problem)) - 1
+            return most
+        sizes, room = range(most + 1), self.max_memory * GIB
+        return bisect_right(sizes, room, first + 1, key=lambda n: peak_memory(n, problem)) - 1
 
 
-class _WorkingSetRun(Run):
-    """The working set, and the best bounds so far with what attains them."""
+class _WorkingRows(Rounds):
+    """The working set of one solve; what it begins with is of samples, or of pairs."""
 
     def __init__(
-        self, solver: WorkingSet, problem: MarginProblem, capacity: int, start: Start | None
+        self,
+        solver: WorkingSet,
+        problem: MarginProblem,
+        start: Start | None,
+        first_size: int,
+        growth: float,
     ) -> None:
-        self._tolerances, self._device = solver.tolerances, solver.device
-        self.problem, self.capacity = problem, capacity
-        n = problem.n_samples
-        self._best = nothing_yet(problem)  # alpha is padded
-        self.lower, self.upper = 0.0, np.inf
-        self.warm: Start | None = None
-        self._has_left = np.zeros(n, dtype=bool)
-        self._stays = np.zeros(n, dtype=bool)  # left once, and had to come back
-        if start is None:
-            self.samples = _spread(problem)
-        else:
-            self._alpha = np.zeros(n)
-            self._alpha[: len(start.alpha)] = start.alpha
-            self._group_norms = start.group_scale
-            coef = problem.coef_of(self._alpha, self._group_norms)
-            self._intercept = start.intercept if problem.intercept else 0.0
-            self._margins = problem.y * (problem.decision(coef) + self._intercept)
-            self._mean_alpha = float(self._alpha.mean())
-            self.samples = np.zeros(0, dtype=np.int64)
-            self.advance()
-            if len(self.samples) == 0:  # the start separates everything with room to spare
-                self.samples, self.warm = _spread(problem), None
+        super().__init__(problem)
+        self.tolerances, self.device = solver.tolerances, solver.device
+        self.first_size, self.growth = first_size, growth
+        self.capacity = solver.capacity(problem, first_size)
+        self.warm = start
+        self.near: Answer | None = None  # the last round's, its margins scaled to 1
+        self._has_left = np.zeros(len(self.samples), dtype=bool)
+        self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
+        self.begin(start)
 
-    def answer(self) -> Answer:
-        """Return what attains the best bounds."""
-        return self._best
+    @abstractmethod
+    def begin(self, start: Start | None) -> None:
+        """Choose the first working set."""
+
+    @abstractmethod
+    def solve(self, tolerances: Tolerances) -> Candidate:
+        """Solve on the working set, from where the last round ended; alpha as of all rows."""
+
+    @abstractmethod
+    def lower_bound(self, alpha: Array) -> float:
+        """Return the certified lower bound of dual variables that are 0 off the working set."""
 
     def steps(self) -> Steps:
         """Solve on the working set, and choose the next one, round by round."""
-        final = INNER_SHARE * self._tolerances.gap
+        final = INNER_SHARE * self.tolerances.gap
         inner_gap = max(COARSE_GAP, final)
         while True:
-            # Which margins fall short is seen below, on all samples.
-            feasibility = max(inner_gap, self._tolerances.feasibility)
-            tolerances = replace(self._tolerances, gap=inner_gap, feasibility=feasibility)
-            inner = InteriorPoint(tolerances=tolerances, device=self._device)
-            candidate = inner.run(self.problem.subset(self.samples), start=self.warm)
-            self.take(candidate)
-            if candidate.status is Status.NOT_SEPARABLE:
+            # Which margins fall short is seen below, on all rows.
+            feasibility = max(inner_gap, self.tolerances.feasibility)
+            found = self.solve(replace(self.tolerances, gap=inner_gap, feasibility=feasibility))
+            if found.status is Status.NOT_SEPARABLE:
+                self.best = replace(self.best, alpha=found.alpha)
                 return Status.NOT_SEPARABLE
+            self.take_over(found)
             yield self.lower, self.upper
-            if candidate.status is Status.INTERRUPTED:
+            if found.status is Status.INTERRUPTED:
                 return Status.INTERRUPTED
-            if self.gap <= self._tolerances.gap:
+            if self.gap <= self.tolerances.gap:
                 return Status.OPTIMAL
-            changed, complete = self.advance()
-            if not changed and not complete:
+            changed = self.advance(found.alpha)
+            if not changed and len(self.violators(1)):
                 return Status.MEMORY_LIMIT
             if not changed and inner_gap <= final:
                 return Status.NUMERICAL_TROUBLE
             inner_gap = max(final, min(0.1 * self.gap, inner_gap * (1.0 if changed else 0.1)))
 
-    @property
-    def gap(self) -> float:
-        """Relative gap between the global bounds."""
-        return (self.upper - self.lower) / max(self.lower, TINY)
-
-    def take(self, candidate: Candidate) -> None:
+    def take_over(self, found: Candidate) -> None:
         """Take over what the solve on the working set has found."""
         problem = self.problem
-        self._alpha = np.zeros(problem.n_samples)
-        self._alpha[self.samples] = candidate.alpha
-        if candidate.status is Status.NOT_SEPARABLE:
-            self._best = replace(self._best, alpha=self._alpha)
-            return
-        lower = certify(problem.subset(self.samples), alpha=candidate.alpha).lower
-        if lower >= self.lower:
-            self.lower, self._best = lower, replace(self._best, alpha=self._alpha)
-        margins = problem.y * (problem.decision(candidate.coef) + candidate.intercept)
-        upper = primal_bound(problem, candidate.coef, margins)
-        if upper <= self.upper:
-            self.upper = upper
-            self._best = Answer(self._best.alpha, candidate.coef, candidate.intercept)
-        smallest = float(margins[self.samples].min())
-        scale = smallest if problem.hard_margin and smallest > 0 else 1.0
-        self._margins = margins / scale
-        self._mean_alpha = float(candidate.alpha.mean())
-        self._group_norms = problem.group_norms(candidate.coef) / scale
-        self._intercept = candidate.intercept / scale
+        self.take(self.lower_bound(found.alpha), found.alpha, found.coef, found.intercept)
+        inside = float(self.margins[self.rows].min())
+        scale = inside if problem.hard_margin and inside > 0 else 1.0
+        self.margins = self.margins / scale
+        norms = problem.group_norms(found.coef) / scale
+        intercept = np.asarray(found.intercept) / scale
+        self.warm = WarmStart(found.alpha, norms, intercept)
+        self.near = Answer(found.alpha, found.coef / scale, intercept)
 
-    def advance(self) -> tuple[bool, bool]:
-        """Choose the next working set: whether it is another one, and has all that it should."""
-        old, margins = self.samples, self._margins
-        clear = (margins > 1 + CLEAR_MARGIN) & (self._alpha <= CLEAR_ALPHA * self._mean_alpha)
-        inside = np.zeros(len(margins), dtype=bool)
-        inside[old] = True
-        keep = np.flatnonzero(inside & (~clear | self._stays))
-        violators = np.flatnonzero(~inside & (margins < 1))
-        room = min(max(FIRST_SIZE, int(GROWTH * len(old))), self.capacity - len(keep))
-        worst = violators[np.argsort(margins[violators], kind="stable")[: max(room, 0)]]
-        samples = np.concatenate([keep, worst])
-        if self.problem.intercept and len(samples):  # an offset alone separates one class
-            for label in (-1.0, 1.0):
-                members = np.flatnonzero(self.problem.y == label)
-                if not (self.problem.y[samples] == label).any():
-                    samples = np.append(samples, members[np.argmin(margins[members])])
-        self.samples = np.sort(samples)
+    def advance(self, alpha: Array) -> bool:
+        """Choose the next working set, from dual variables: whether it is another one."""
+        old, values = self.rows, self.values(alpha)
+        mean = float(values[old].mean() if len(old) else values.mean())
+        clear = (self.margins[old] > 1 + CLEAR_MARGIN) & (values[old] <= CLEAR_ALPHA * mean)
+        keep = old[~clear | self._stays[old]]
+        room = min(max(self.first_size, int(self.growth * len(old))), self.capacity - len(keep))
+        worst = self.violators(max(room, 0))
+        self.rows = self.completed(np.union1d(keep, worst))
         self._stays[worst] = self._has_left[worst]
         self._has_left[np.setdiff1d(old, keep)] = True
-        self.warm = WarmStart(self._alpha[self.samples], self._group_norms, self._intercept)
-        complete = len(worst) == len(violators) or room > 0
-        return not np.array_equal(old, self.samples), complete
+        return not np.array_equal(old, self.rows)
+
+    def violators(self, most: int) -> NDArray[np.int64]:
+        """Return the rows outside of the working set that violate most, at most so many."""
+        margins = self.margins.copy()
+        margins[self.rows] = np.inf
+        return worst_rows(margins, self.samples, 1.0, most)
+
+    @abstractmethod
+    def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a working set with what it lacks for a problem that can be solved."""
 
 
-def _spread(problem: MarginProblem) -> NDArray[np.int64]:
-    """Take samples spread evenly over each class, at most FIRST_SIZE in all, in order."""
+class _Samples(_WorkingRows):
+    """A working set of samples, of two classes."""
+
+    def begin(self, start: Start | None) -> None:
+        """Take what the start's margins ask for, or samples spread over both classes."""
+        problem = self.problem
+        if start is not None:
+            alpha = np.zeros(problem.n_samples)
+            alpha[: len(start.alpha)] = start.alpha
+            coef = problem.coef_of(alpha, start.group_scale)
+            intercept = start.intercept if problem.intercept else 0.0
+            self.margins = self.margins_of(coef, intercept)
+            self.advance(alpha)
+            self.warm = WarmStart(alpha, start.group_scale, intercept)
+        if len(self.rows) == 0:  # also where the start separates everything with room to spare
+            self.rows, self.warm = _spread(problem, self.first_size), None
+
+    def solve(self, tolerances: Tolerances) -> Candidate:
+        """Solve the problem of these samples."""
+        start = self.warm
+        if start is not None:
+            start = WarmStart(start.alpha[self.rows], start.group_scale, start.intercept)
+        inner = InteriorPoint(tolerances=tolerances, device=self.device)
+        found = inner.run(self.problem.subset(self.rows), start=start)
+        alpha = np.zeros(self.problem.n_samples)
+        alpha[self.rows] = found.alpha
+        return replace(found, alpha=alpha)
+
+    def lower_bound(self, alpha: Array) -> float:
+        """Return that of the problem of these samples."""
+        return certify(self.problem.subset(self.rows), alpha=alpha[self.rows]).lower
+
+    def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Add a sample of a class that is missing, which an offset alone would separate."""
+        problem = self.problem
+        if problem.intercept and len(rows):
+            for label in (-1.0, 1.0):
+                members = np.flatnonzero(problem.y == label)
+                if not (problem.y[rows] == label).any():
+                    rows = np.append(rows, members[np.argmin(self.margins[members])])
+        return np.sort(rows)
+
+
+class _Pairs(_WorkingRows):
+    """A working set of pairs of samples and rivals, of many classes."""
+
+    def begin(self, start: Start | None) -> None:
+        """Take each sample's worst rivals for the V of equal alpha, or of the start's."""
+        alpha = equal_alpha(self.problem)
+        if start is not None:
+            alpha[: len(start.alpha)] = start.alpha
+        self.margins = self.margins_of(self.problem.dual_vectors(alpha), self.problem.no_offset)
+        self.rows = worst_rows(self.margins, self.samples, np.inf, self.first_size)
+        self._proof = self._begin_with_euclidean() if has_ball(self.problem) else None
+
+    def _begin_with_euclidean(self) -> Candidate | None:
+        """Take the pairs that are near the margin of the Euclidean norm, which is solved faster.
+
+        Nearly all support vectors of the other norms are among them. Returns the proof that no
+        norm separates the pairs, if that is what is found.
+        """
+        tolerances = replace(self.tolerances, gap=max(COARSE_GAP, self.tolerances.gap))
+        inner = WorkingSet(tolerances=tolerances, device=self.device)
+        found = inner.run(replace(self.problem, norm=L2()))
+        if found.status is Status.NOT_SEPARABLE:
+            return found
+        margins = self.margins_of(found.coef, found.intercept)
+        smallest = float(margins.min())
+        if self.problem.hard_margin and smallest <= 0:
+            return None
+        self.margins = margins / smallest if self.problem.hard_margin else margins
+        # There are hardly more support vectors than features.
+        room = min(max(self.first_size, class_features(self.problem)), self.capacity)
+        near = worst_rows(self.margins, self.samples, 1.0 + CLEAR_MARGIN, room)
+        self.rows = near if len(near) else self.rows
+        return None
+
+    def solve(self, tolerances: Tolerances) -> Candidate:
+        """Solve with these pairs."""
+        problem, pairs = self.problem, self.pairs
+        if self._proof is not None:
+            return self._proof
+        if has_ball(problem):
+            few = class_features(problem) <= len(self.rows)
+            method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
+            inside = method(tolerances=tolerances, device=self.device, pairs=pairs, near=self.near)
+            return inside.run(problem)
+        rows = grouped_rows(problem, pairs)
+        inner = InteriorPoint(tolerances=tolerances, device=self.device, rows=rows)
+        return inner.run(problem, start=self.warm)
+
+    def lower_bound(self, alpha: Array) -> float:
+        """Return that of all samples."""
+        return certify(self.problem, alpha=alpha).lower
+
+    def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the pairs: no class needs to be there."""
+        return rows
+
+
+def _spread(problem: MarginProblem, size: int) -> NDArray[np.int64]:
+    """Take samples spread evenly over each class, at most so many in all, in order."""
     chosen = []
     for label in (-1.0, 1.0):
         members = np.flatnonzero(problem.y == label)
-        count = min(len(members), FIRST_SIZE // 2)
+        count = min(len(members), size // 2)
         chosen.append(members[np.linspace(0, len(members) - 1, count).astype(np.int64)])
     return np.sort(np.concatenate(chosen))
+
+
+__getattr__ = renamed(__name__, PairSet="WorkingSet")

@@ -28,9 +28,12 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     Raises
     ------
     OSError
-        No space left, no permission; then ``path`` is as it was.
+        No space left, no permission, or something there that is no file, such as a device; then
+        ``path`` is as it was.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is there, and no regular file: write to another path")
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(descriptor)

@@ -146,9 +146,14 @@ class Kinked:
         """||c|| + sum |q|, an upper bound of |h| on the sphere and the scale of its rounding."""
         return float(np.linalg.norm(self.offset) + np.abs(self.kinks).sum())
 
+    def parts(self, points: Array) -> tuple[Array, Array]:
+        """Return the linear part of h at points (k, r), and the kinked one."""
+        return points @ self.offset, np.abs(points @ self.normals.T) @ self.kinks
+
     def values(self, points: Array) -> Array:
-        """H at points (k, r): shape (k,)."""
-        return points @ self.offset + np.abs(points @ self.normals.T) @ self.kinks
+        """H at points (k, r)."""
+        linear, kinked = self.parts(points)
+        return np.asarray(linear + kinked)
 
     def without_flat_lines(self) -> Kinked:
         """Leave out the hyperplanes across which the slope does not jump."""
@@ -321,8 +326,7 @@ def _own_gradient(function: Kinked, gradients: Array, sizes: Array) -> Array:
     for start in range(0, len(gradients), BLOCK):
         rows = slice(start, start + BLOCK)
         points = gradients[rows] / np.maximum(sizes[rows, None], TINY)
-        linear = points @ function.offset
-        kinked = np.abs(points @ function.normals.T) @ function.kinks
+        linear, kinked = function.parts(points)
         values = np.maximum(np.abs(kinked + linear), np.abs(kinked - linear))
         found.append(points[values >= sizes[rows] - 1e-9 * function.size])
     points = np.vstack(found) if found else np.zeros((0, function.rank))
@@ -331,8 +335,7 @@ def _own_gradient(function: Kinked, gradients: Array, sizes: Array) -> Array:
 
 def _both_signs(function: Kinked, points: Array) -> Array:
     """Replace w by -w where |h| is larger there."""
-    linear = points @ function.offset
-    kinked = np.abs(points @ function.normals.T) @ function.kinks
+    linear, kinked = function.parts(points)
     return np.where((linear * kinked < 0)[:, None], -points, points)
 
 
@@ -345,11 +348,7 @@ def _kept(function: Kinked, points: Array, floor: float) -> Array:
 def _rank_three_faces(function: Kinked, floor: float) -> Array:
     """Candidates on the circles of all hyperplanes of R^3."""
     found = []
-    circles = np.arange(len(function.normals))
-    step = max(1, ARC_BLOCK // max(len(circles), 1))
-    for start in range(0, len(circles), step):
-        block = circles[start : start + step]
-        bases = _circle_bases(function.normals[block])
+    for block, bases in _circles(function.normals):
         points = _circle_candidates(function, bases, block, floor)
         found.append(points)
         floor = min(floor, max(float(np.abs(function.values(points)).max()), 0.0))
@@ -365,6 +364,14 @@ def _restricted_candidates(function: Kinked, floor: float) -> Array:
         points = _candidates(inside, floor) @ basis.T
         found.append(points)
     return np.vstack(found)
+
+
+def _circles(normals: Array) -> Iterator[tuple[NDArray[np.int64], Array]]:
+    """Yield the circles of rank 3, in blocks whose arcs fit the memory, with their bases."""
+    step = max(1, ARC_BLOCK // max(len(normals), 1))
+    for start in range(0, len(normals), step):
+        block = np.arange(start, min(start + step, len(normals)))
+        yield block, _circle_bases(normals[block])
 
 
 def _circle_bases(normals: Array) -> Array:
@@ -464,11 +471,8 @@ def _cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:
     elif rank == 2:
         yield _swept(normals, jumps, np.eye(2)[None], np.array([-1]))[1][0]
     elif rank == 3:
-        circles = np.arange(len(normals))
-        step = max(1, ARC_BLOCK // len(circles))
-        for start in range(0, len(circles), step):
-            block = circles[start : start + step]
-            _, sums = _swept(normals, jumps, _circle_bases(normals[block]), block)
+        for block, bases in _circles(normals):
+            _, sums = _swept(normals, jumps, bases, block)
             for sign in (1.0, -1.0):
                 yield (sums + sign * jumps[block][:, None, :]).reshape(-1, jumps.shape[1])
     else:

@@ -156,7 +156,8 @@ def record(
     shares = np.array([weights[group == g].sum() for g in counts])
     directions = None
     if inputs is not None:
-        within = np.exp(log_weights.numpy() - _largest(log_weights.numpy(), group)[group])
+        largest = np.array([log_weights.numpy()[group == g].max() for g in counts])
+        within = np.exp(log_weights.numpy() - largest[group])
         sums = [within[group == g] @ as_finite(inputs, "inputs", 2)[group == g] for g in counts]
         directions = np.array([each / np.linalg.norm(each) for each in sums])
     return Record(
@@ -315,7 +316,3 @@ def _common(degrees: Array, context: int) -> float:
         )
     # Rounded to what the tolerance can tell apart, so that a degree of 2 reads 2.
     return round(float(degrees.mean()), 6)
-
-
-def _largest(values: Array, group: NDArray[np.int64]) -> Array:
-    return np.array([values[group == g].max() for g in range(group.max() + 1)])

@@ -28,7 +28,7 @@ from numpy.polynomial import chebyshev, legendre
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, as_finite
 
 # Where exp(-r^2 / 2), even times a large power of r, has long been below rounding.
 RADIUS = 13.0
@@ -41,8 +41,29 @@ ACCURACY = 1e-9
 # Hermite coefficients kept for bounds.
 HERMITE_TERMS = 400
 # Cosines this near to 1 or -1 are taken for it: rounding alone keeps parallel inputs from it, and
+# Rows count as unit vectors up to this, or, where little depends on it, up to the second.
+UNIT, NEARLY_UNIT = 1e-9, 5e-6
 # the square root that the arc cosine has there would raise 1e-16 to 1e-8.
 PARALLEL = 1e-14
+
+
+def unit_rows(X: ArrayLike, name: str = "X", tolerance: float = UNIT) -> Array:
+    """Return samples whose rows must have norm 1, up to a tolerance.
+
+    Raises
+    ------
+    ValueError
+        A row of another norm.
+    """
+    X = as_finite(X, name, 2)
+    norms = np.linalg.norm(X, axis=1)
+    off = np.abs(norms - 1)
+    if len(X) and off.max() > tolerance:
+        raise ValueError(
+            f"row {int(off.argmax())} of {name} has length {norms[off.argmax()]:.6g}, not 1: pass "
+            f"normalise({name}), or preprocess(X), with rows of norm 1"
+        )
+    return X
 
 
 def without_rounding(cosines: Array) -> Array:

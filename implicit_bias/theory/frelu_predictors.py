@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.validation import Array, as_finite, check_count
 
 # Share of the largest entry by which predictors may fail to be sums.
 ADDITIVE = 1e-9
@@ -39,8 +39,7 @@ def free_contexts(n_units: int) -> NDArray[np.int64]:
     array([[1, 0],
            [0, 1]])
     """
-    if n_units < 1:
-        raise ValueError(f"a layer has at least one unit, got {n_units}")
+    check_count(n_units, "n_units")
     return np.eye(n_units, dtype=np.int64)
 
 

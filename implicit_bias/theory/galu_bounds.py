@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
 from implicit_bias.gating import GateMatrix, dense
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.validation import Array, as_finite, check_number
 
 # Printed: B^2 = sqrt(6) d bounds all ||u_j||^2 but with probability k e^-d. That fails for large d.
 PRINTED_NORM_SQUARE = math.sqrt(6.0)
@@ -79,8 +79,7 @@ def deviation_failure(
 
 def inverse_deviation(ratio: float, eigenvalue: float) -> float:
     """1 / ((r - 1) lambda): bounds ||Hk^-1 - Hinf^-1|| where ||Hk - Hinf|| <= lambda / r."""
-    if not ratio > 1:
-        raise ValueError(f"ratio must exceed 1, got {ratio!r}")
+    check_number(ratio, "ratio", "(1, inf]")
     return 1.0 / ((ratio - 1.0) * eigenvalue)
 
 

@@ -45,7 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 
 from implicit_bias.gating import RandomState
-from implicit_bias.theory.dual_kernels import without_rounding
+from implicit_bias.theory.dual_kernels import NEARLY_UNIT, unit_rows, without_rounding
 from implicit_bias.validation import Array, as_finite
 
 # Lemma 3 is printed with the first constant, d >= n^2 / 2 log(2 n^2 / delta). Its proof uses
@@ -56,10 +56,7 @@ PRINTED_DIMENSION, CORRECTED_DIMENSION = 0.5, 8.0
 
 def centre_kernel(V: ArrayLike) -> Array:
     """H (n, n): the probability that a random filter is open on both of two centres (n, d)."""
-    V = as_finite(V, "V", 2)
-    norms = np.linalg.norm(V, axis=1)
-    if not np.allclose(norms, 1.0):
-        raise ValueError("centres must have norm 1: divide each row of V by its norm")
+    V = unit_rows(V, "V", NEARLY_UNIT)
     return np.asarray(0.5 - np.arccos(without_rounding(np.clip(V @ V.T, -1, 1))) / (2 * math.pi))
 
 

@@ -53,8 +53,13 @@ from implicit_bias.least_squares import gated_gram as gated_gram
 from implicit_bias.least_squares import least_squares as least_squares
 from implicit_bias.least_squares import positive_eigen as positive_eigen
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.theory.dual_kernels import arc_cosine_kernel, gradient_kernel
-from implicit_bias.validation import Array, as_features, as_finite
+from implicit_bias.theory.dual_kernels import (
+    NEARLY_UNIT,
+    arc_cosine_kernel,
+    gradient_kernel,
+    unit_rows,
+)
+from implicit_bias.validation import Array, as_features, as_finite, check_number
 
 # Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
 # m (e / 2)^(-mean / (2 R)) = m exp(-mean / (R c)), with this c; lemma 1 is printed with 8.
@@ -176,11 +181,8 @@ def coherence_bound(X: ArrayLike) -> float:
 
 
 def _unit_gram(X: ArrayLike) -> Array:
-    X = as_finite(X, "X", 2)
-    gram = X @ X.T
-    if not np.allclose(np.diag(gram), 1.0):
-        raise ValueError("the bound is for rows of norm 1: divide each row of X by its norm")
-    return gram
+    X = unit_rows(X, tolerance=NEARLY_UNIT)
+    return X @ X.T
 
 
 def _smallest(symmetric: Array) -> float:
@@ -226,7 +228,7 @@ def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = C
         ``failure`` not in (0, 1), or lambda(X) = 0: see `smallest_eigenvalue`.
     """
     X = as_finite(X, "X", 2)
-    _check_probability(failure)
+    check_number(failure, "failure", "(0, 1)")
     smallest, largest = smallest_eigenvalue(X), spectral_square(X)
     if smallest <= RANK_TOLERANCE * largest:
         raise ValueError(
@@ -256,7 +258,7 @@ def sphere_width(n_samples: int, n_features: int, failure: float, *, c1: float) 
     probability at least 1 - m e^(-g1 sqrt m) - 1/m - (2 m + 1) e^(-g2 d) - failure. The paper
     proves that such constants g1, g2, c1, c2 > 0 exist and gives none of them.
     """
-    _check_probability(failure)
+    check_number(failure, "failure", "(0, 1)")
     ratio = n_samples / n_features
     return math.ceil(64 * math.pi / c1**2 * ratio * math.log(n_samples / failure))
 
@@ -269,14 +271,9 @@ def memorised_samples(
     The Gram matrix of the first m' samples has full rank by lemma 2, so that the expected loss on
     N(0, 1) labels is at most 1 - m'/m, for d <= m' <= c2 d^2.
     """
-    _check_probability(failure)
+    check_number(failure, "failure", "(0, 1)")
     logarithm = math.log(c2 * n_features**2 / failure)
     return math.floor(n_units * n_features * c1**2 / (64 * math.pi) / logarithm)
-
-
-def _check_probability(failure: float) -> None:
-    if not 0 < failure < 1:
-        raise ValueError(f"failure is a probability, in (0, 1), got {failure!r}")
 
 
 def published_step(X: ArrayLike, n_units: int) -> float:
@@ -348,6 +345,30 @@ def gradient_descent(
     return losses
 
 
+def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:
+    """Return the eigenvalues of a Gram matrix, and the loss of a residual along each of its modes.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+        The Gram matrix.
+    residual : array_like of shape (n,)
+        Targets minus outputs; their mean square is the sum of the losses.
+
+    Raises
+    ------
+    ValueError
+        Not one entry a sample.
+    """
+    residual = as_finite(residual, "residual", 1)
+    if len(residual) != len(gram):
+        raise ValueError(
+            f"residual has {len(residual)} entries for {len(gram)} samples of the Gram matrix"
+        )
+    values, vectors = scipy.linalg.eigh(gram)
+    return values, (vectors.T @ residual) ** 2 / len(residual)
+
+
 def predicted_losses(
     gram: Array, residual: ArrayLike, *, step_size: float, steps: NDArray[np.int64]
 ) -> Array:
@@ -378,17 +399,11 @@ def predicted_losses(
     ValueError
         A step size that is too long to descend, or a residual that does not fit K.
     """
-    residual = as_finite(residual, "residual", 1)
-    if len(residual) != len(gram):
-        raise ValueError(
-            f"residual has {len(residual)} entries for {len(gram)} samples of the Gram matrix"
-        )
-    values, vectors = scipy.linalg.eigh(gram)
+    values, energy = modes(gram, residual)
     if not 0 < step_size < 2 / values[-1]:
         raise ValueError(
             f"step_size must be in (0, 2 / l_max) = (0, {2 / values[-1]:.3g}), got {step_size}"
         )
-    energy = (vectors.T @ residual) ** 2 / len(residual)
     factors = np.abs(1.0 - step_size * values)[None, :] ** (2 * steps[:, None])
     return np.asarray(factors @ energy)
 

@@ -80,7 +80,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.validation import Array, as_finite, check_count
 
 if TYPE_CHECKING:
     from implicit_bias.networks import GLN
@@ -112,10 +112,8 @@ def free_predictors(n_units: int, n_contexts: int) -> NDArray[np.int64]:
     -----
     Lemmas B.6 and B.7 of Lippl et al. (2022).
     """
-    if min(n_units, n_contexts) < 1:
-        raise ValueError(
-            f"a layer has at least one unit and one context, got {n_units} and {n_contexts}"
-        )
+    for name, count in (("n_units", n_units), ("n_contexts", n_contexts)):
+        check_count(count, name)
     contexts = np.zeros((n_units * (n_contexts - 1) + 1, n_units), dtype=np.int64)
     # Row-major: the other contexts of a unit lie together.
     units = np.repeat(np.arange(n_units), n_contexts - 1)

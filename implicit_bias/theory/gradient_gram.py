@@ -74,12 +74,14 @@ from torch.nn import functional
 from implicit_bias._deprecated import renamed
 from implicit_bias.theory.dual_kernels import (
     HERMITE_TERMS,
+    UNIT,
     Dual,
     gradient_kernel,
     hermite_coefficients,
+    unit_rows,
     without_rounding,
 )
-from implicit_bias.validation import Array, as_device, as_finite
+from implicit_bias.validation import Array, as_device, as_finite, check_count
 
 __getattr__ = renamed(__name__, activation_gram="finite_gram")
 
@@ -89,8 +91,6 @@ ROWS, BLOCK = 2**12, 2**20
 ROUNDING = 1e-12
 # Share of the trace below which harmonics are added up as matrices, whose rounding is 1e-16 of it.
 SMALL_SHARE = 1e-8
-# Rows count as unit vectors up to this.
-UNIT = 1e-9
 
 
 # --- activations ---------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def smoothed_points(X: ArrayLike, noise: float, *, seed: int = 0) -> Array:
     ValueError
         Rows that are not of length 1.
     """
-    X = _as_unit(X)
+    X = unit_rows(X)
     basis = _span(X)
     gaussian = np.random.default_rng(seed).standard_normal((len(X), len(basis)))
     return normalise(X + noise * gaussian @ basis)
@@ -346,7 +346,7 @@ def separation(X: ArrayLike) -> float:
     ValueError
         Rows that are not of length 1, or only one.
     """
-    X = _as_unit(X)
+    X = unit_rows(X)
     if len(X) < 2:
         raise ValueError("one sample has no separation: pass at least two")
     rho = X @ X.T
@@ -464,29 +464,20 @@ def finite_gram(
     agreement = samples.new_zeros((n_classes * len(X),) * 2)
     hidden = samples.new_zeros((len(X), len(X)))
     width = 0
-    for block in weights:
-        if block.ndim != 2 or block.shape[1] != X.shape[1]:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but weights have the shape {tuple(block.shape)}: "
-                "pass one row a unit, with as many columns as X"
-            )
-        for rows in torch.split(block, max(1, BLOCK // max(1, len(agreement)))):
-            units = slice(width, width + len(rows))
-            width += len(rows)
-            inputs = samples @ rows.to(samples).T  # (n, rows)
-            if biases is not None:
-                inputs += _of_units(biases, units, "biases").to(samples)
-            gates = activation.derivative(inputs)
-            if columns is not None:
-                scales = _of_units(columns, units, "readouts").to(samples)  # (rows, C)
-                # Row-major: the class is the slow index of the rows of the gates.
-                gates = (scales.T[:, None, :] * gates).reshape(-1, len(rows))
-            agreement += gates @ gates.T
-            if train_readouts:
-                values = activation.value(inputs)
-                hidden += values @ values.T
-    if not width:
-        raise ValueError("the network has no units: pass at least one row of weights")
+    for units, rows in _units(weights, X.shape[1], max(1, BLOCK // max(1, len(agreement)))):
+        width = units.stop
+        inputs = samples @ rows.to(samples).T  # (n, rows)
+        if biases is not None:
+            inputs += _of_units(biases, units, "biases").to(samples)
+        gates = activation.derivative(inputs)
+        if columns is not None:
+            scales = _of_units(columns, units, "readouts").to(samples)  # (rows, C)
+            # Row-major: the class is the slow index of the rows of the gates.
+            gates = (scales.T[:, None, :] * gates).reshape(-1, len(rows))
+        agreement += gates @ gates.T
+        if train_readouts:
+            values = activation.value(inputs)
+            hidden += values @ values.T
     for name, given in (("readouts", readouts), ("biases", biases)):
         if given is not None and len(given) != width:
             raise ValueError(f"there are {len(given)} {name} for {width} units: pass one a unit")
@@ -494,6 +485,23 @@ def finite_gram(
     if train_readouts:
         gram += torch.kron(torch.eye(n_classes).to(samples), hidden / width)
     return ((gram + gram.T) / 2).cpu().numpy()
+
+
+def _units(
+    weights: Iterable[Tensor], n_features: int, most: int | None = None
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the weights of units in blocks of at most so many, with the units' numbers."""
+    width = 0
+    for block in weights:
+        if block.ndim != 2 or block.shape[1] != n_features:
+            raise ValueError(
+                f"X has {n_features} features, but weights have the shape {tuple(block.shape)}: "
+                "pass one row a unit, with as many columns as X"
+            )
+        for rows in torch.split(block, most or max(1, len(block))):
+            yield slice(width, width := width + len(rows)), rows
+    if not width:
+        raise ValueError("the network has no units: pass at least one row of weights")
 
 
 def _of_units(values: Tensor, units: slice, name: str) -> Tensor:
@@ -535,21 +543,15 @@ def finite_eigenvalues(
     """
     X = as_finite(X, "X", 2)
     triangle, width = np.zeros((0, len(X))), 0
-    for block in weights:
-        units = slice(width, width + len(block))
-        width += len(block)
+    for units, block in _units(weights, X.shape[1]):
+        width = units.stop
         gates = activation.derivative(torch.tensor(X) @ block.to(torch.float64).T)  # (n, rows)
         if readouts is not None:
             gates *= _of_units(readouts, units, "readouts")
         # Row-major: row k d + e of M is feature e of unit k.
         gradients = (gates.numpy().T[:, None, :] * X.T[None]).reshape(-1, len(X))
         triangle = np.asarray(np.linalg.qr(np.vstack([triangle, gradients]), mode="r"))
-    if not width:
-        raise ValueError("the network has no units: pass at least one row of weights")
-    values = np.zeros(len(X))
-    singular = scipy.linalg.svdvals(triangle)
-    values[: len(singular)] = singular**2 / width
-    return values
+    return _squares_of_singular(triangle, len(X)) / width
 
 
 # --- infinite width ------------------------------------------------------------------------
@@ -594,8 +596,7 @@ def infinite_gram(
     ValueError
         Rows that are not of length 1, no hidden layer, or a phi that the quadrature refuses.
     """
-    if hidden_layers < 1:
-        raise ValueError(f"there must be at least one hidden layer, got {hidden_layers}")
+    check_count(hidden_layers, "hidden_layers")
     moment = np.atleast_2d(np.asarray(readouts, dtype=np.float64))
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
     gram = np.asarray(np.kron(moment, gradient_kernel(rho, activation.kappa.at_angle)), np.float64)
@@ -621,7 +622,7 @@ def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:
     ValueError
         As `infinite_gram`.
     """
-    X = _as_unit(X)
+    X = unit_rows(X)
     rho = X @ X.T
     while True:
         np.fill_diagonal(rho, 1.0)
@@ -778,7 +779,7 @@ def sphere_eigenvalues(X: ArrayLike, activation: Activation) -> Array:
     ValueError
         Rows that are not of length 1, or a phi with a kink.
     """
-    X = _as_unit(X)
+    X = unit_rows(X)
     squares = _fast_squares(activation)
     dimension = max(2, len(_span(X)))
     rho = without_rounding(np.clip(X @ X.T, -1.0, 1.0))
@@ -797,8 +798,13 @@ def sphere_eigenvalues(X: ArrayLike, activation: Activation) -> Array:
         before, now = now, following / (order + dimension - 2)
     values, vectors = scipy.linalg.eigh(rest)
     columns.append(vectors * np.sqrt(np.clip(values, 0.0, None)))
-    values = np.zeros(len(X))
-    singular = scipy.linalg.svdvals(np.concatenate(columns, axis=1))
+    return _squares_of_singular(np.concatenate(columns, axis=1), len(X))
+
+
+def _squares_of_singular(matrix: Array, count: int) -> Array:
+    """Return the squares of all singular values, and zeros up to a count."""
+    values = np.zeros(count)
+    singular = scipy.linalg.svdvals(matrix)
     values[: len(singular)] = singular**2
     return values
 
@@ -849,19 +855,6 @@ def _fast_squares(activation: Activation) -> Array:
 def eigenvalues(gram: Array) -> Array:
     """Return the eigenvalues (n,) of a Gram matrix (n, n), largest first."""
     return np.asarray(np.linalg.eigvalsh(gram)[::-1], dtype=np.float64)
-
-
-def _as_unit(X: ArrayLike) -> Array:
-    """Convert to float64 (n, d) and refuse rows that are not of length 1."""
-    X = as_finite(X, "X", 2)
-    norms = np.linalg.norm(X, axis=1)
-    off = np.abs(norms - 1)
-    if len(X) and off.max() > UNIT:
-        raise ValueError(
-            f"row {int(off.argmax())} of X has length {norms[off.argmax()]:.6g}, not 1: pass "
-            "normalise(X) or preprocess(X)"
-        )
-    return X
 
 
 def _span(X: Array) -> Array:

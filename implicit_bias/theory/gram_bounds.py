@@ -31,6 +31,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from implicit_bias.theory.dual_kernels import HERMITE_TERMS, hermite_coefficients
+from implicit_bias.theory.gated_least_squares import modes
 from implicit_bias.theory.gradient_gram import Activation
 from implicit_bias.validation import Array, as_finite
 
@@ -68,13 +69,7 @@ def flow_losses(gram: Array, residual: ArrayLike, *, times: Array) -> Array:
     >>> flow_losses(np.eye(2), [1.0, 1.0], times=np.array([0.0, 0.5])).round(3)
     array([1.   , 0.368])
     """
-    residual = as_finite(residual, "residual", 1)
-    if len(residual) != len(gram):
-        raise ValueError(
-            f"residual has {len(residual)} entries for {len(gram)} samples of the Gram matrix"
-        )
-    values, vectors = scipy.linalg.eigh(gram)
-    energy = (vectors.T @ residual) ** 2 / len(residual)
+    values, energy = modes(gram, residual)
     return np.asarray(np.exp(-2 * np.outer(times, np.clip(values, 0.0, None))) @ energy)
 
 

@@ -62,7 +62,7 @@ from implicit_bias.theory.variation_norm import (
     primal_bound,
     without_multiplicities,
 )
-from implicit_bias.validation import Array, as_features, as_finite, check_number
+from implicit_bias.validation import Array, as_features, as_finite, check_count, check_number
 
 if TYPE_CHECKING:
     from implicit_bias.networks import ReLUNetwork
@@ -219,14 +219,10 @@ def solve(
 ) -> InfiniteWidthSolution:
     """Solve a problem; `max_margin` builds it from data."""
     began = time.perf_counter()
-    check_number(tol, "tol")
-    if not 0 < tol < np.inf:
-        raise ValueError(f"tol must be positive and finite, got {tol!r}: pass one such as 1e-6")
-    check_number(max_rounds, "max_rounds")
-    if not (max_rounds >= 1 and max_rounds == int(max_rounds)):
-        raise ValueError(f"max_rounds must be an integer of at least 1, got {max_rounds!r}")
+    check_number(tol, "tol", "(0, inf)")
+    check_count(max_rounds, "max_rounds")
     if start is not None:
-        start = _as_directions(start, problem.X.shape[1])
+        start = as_features(start, problem.X.shape[1], "start")
     conflict = find_conflict(problem)
     if conflict is not None:
         return InfiniteWidthSolution(
@@ -264,15 +260,6 @@ def solve(
         exact=generation.oracle.exact,
         seconds=time.perf_counter() - began,
     )
-
-
-def _as_directions(start: ArrayLike, n_features: int) -> Array:
-    start = as_finite(start, "start", 2)
-    if start.shape[1] != n_features:
-        raise ValueError(
-            f"start has {start.shape[1]} columns and X has {n_features}: pass one direction a row"
-        )
-    return start
 
 
 @dataclass(frozen=True, eq=False)

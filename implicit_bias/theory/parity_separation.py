@@ -69,11 +69,18 @@ class SeparatingLayer:
         return int((sizes > NEGLIGIBLE * sizes.max()).sum())
 
 
+def _label_and_ranges(
+    distribution: ParityDistribution, units: TwoLayers
+) -> tuple[Array, Array, Array]:
+    """Labels of the relevant bits, and the middle and half the length of each unit's range."""
+    _, lowest, highest = hidden_ranges(distribution, units)
+    labels = cube(distribution.k).prod(axis=1)
+    return labels, (lowest + highest) / 2.0, (highest - lowest) / 2.0
+
+
 def guaranteed_margin(distribution: ParityDistribution, units: TwoLayers, readout: Array) -> float:
     """Bound y <u, h(x)> from below over all inputs; each unit's worst case is taken by itself."""
-    _, lowest, highest = hidden_ranges(distribution, units)
-    y = cube(distribution.k).prod(axis=1)
-    middle, half = (lowest + highest) / 2.0, (highest - lowest) / 2.0
+    y, middle, half = _label_and_ranges(distribution, units)
     return float((y * (middle @ readout) - half @ np.abs(readout)).min())
 
 
@@ -91,9 +98,8 @@ def separating_layer(
     least : {"max", "sum"}
         What of |u| is minimal.
     """
-    _, lowest, highest = hidden_ranges(distribution, units)
-    y = cube(distribution.k).prod(axis=1)[:, None]
-    middle, half = (lowest + highest) / 2.0, (highest - lowest) / 2.0
+    labels, middle, half = _label_and_ranges(distribution, units)
+    y = labels[:, None]
     n_units = middle.shape[1]
     # Variables p, m and, for "max", the bound t on all p_i + m_i.
     margins = np.hstack([half - y * middle, half + y * middle])

@@ -24,7 +24,14 @@ from implicit_bias.certificate import Conflict
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import prove_not_separable
 from implicit_bias.theory.arrangement import EPS, Kinked, Lines, row_space
-from implicit_bias.validation import Array, as_features, as_finite, as_labels, check_number
+from implicit_bias.validation import (
+    Array,
+    as_features,
+    as_finite,
+    as_labels,
+    check_choice,
+    check_number,
+)
 
 Activation: TypeAlias = (
     Literal["relu", "leaky relu", "absolute value", "linear plus relu"] | tuple[float, float]
@@ -91,9 +98,7 @@ class InfiniteWidthProblem:
                 f"norms of the inputs lie between {sizes.min():.3g} and {sizes.max():.3g}, where "
                 "their squares overflow or underflow: scale X to entries of about 1"
             )
-        check_number(self.C, "C")
-        if not self.C > 0:
-            raise ValueError(f"C must be in (0, inf], got {self.C!r}: use inf for the hard margin")
+        check_number(self.C, "C", "(0, inf]")
         if not isinstance(self.activation, str):
             if np.shape(self.activation) != (2,):
                 raise TypeError(
@@ -102,11 +107,8 @@ class InfiniteWidthProblem:
                 )
             for slope in self.activation:
                 check_number(slope, "a slope of the activation")
-        elif self.activation not in SLOPES:
-            raise ValueError(
-                f"activation {self.activation!r} is unknown: choose one of {', '.join(SLOPES)}, "
-                "or give its two slopes"
-            )
+        else:
+            check_choice(self.activation, "activation", SLOPES, "its two slopes")
         if not FLATTEST <= max(map(abs, self.slopes)) <= STEEPEST:
             raise ValueError(
                 f"the activation's slopes must be finite, not both 0, and the larger one between "

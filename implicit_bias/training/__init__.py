@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any
 from implicit_bias import _lazy
 
 if TYPE_CHECKING:
-    from implicit_bias.training.configuration import LimitConfig, TrainingConfig
+    from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
     from implicit_bias.training.frozen import Divergence, FrozenComparison, train_beside_frozen
     from implicit_bias.training.history import HistoryPoint, Observer, history_frame
-    from implicit_bias.training.minibatch import TrainingDiverged, TrainingResult, train
+    from implicit_bias.training.minibatch import OwnResult, TrainingDiverged, TrainingResult, train
 
 HOMES = {
-    "configuration": ("LimitConfig", "TrainingConfig"),
+    "configuration": ("LimitConfig", "OwnLoop", "TrainingConfig"),
     "frozen": ("Divergence", "FrozenComparison", "train_beside_frozen"),
     "history": ("HistoryPoint", "Observer", "history_frame"),
-    "minibatch": ("TrainingDiverged", "TrainingResult", "train"),
+    "minibatch": ("OwnResult", "TrainingDiverged", "TrainingResult", "train"),
 }
 
 

@@ -175,6 +175,12 @@ class LimitConfig:
         A value out of its range.
     LossError
         The loss is not exponential-like.
+
+    Examples
+    --------
+    >>> from implicit_bias import LimitConfig
+    >>> LimitConfig(steps=1000).steps
+    1000
     """
 
     steps: int = 10_000
@@ -218,3 +224,19 @@ class LimitConfig:
         index = round(self.record * math.log10(step))
         # Early points coincide, so the neighbours of the nearest one count too.
         return any(round(10 ** (i / self.record)) == step for i in (index - 1, index, index + 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLoop:
+    """Stands for the configuration of a training by a function of the caller's own.
+
+    Parameters
+    ----------
+    steps : int
+        Updates that it says it did; 0 where it does not say.
+    """
+
+    steps: int = 0
+
+    rule: ClassVar[Rule] = "gradient"
+    limit_norm: ClassVar[str] = ""  # not known

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from implicit_bias.networks import Network
-from implicit_bias.training.configuration import LimitConfig, TrainingConfig
+from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
+from implicit_bias.wording import html_table, number, percent, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Called with the steps done, and with what else there is to say.
 OnProgress: TypeAlias = Callable[[int, str], object]
-Config = TypeVar("Config", TrainingConfig, LimitConfig)
+Config = TypeVar("Config", TrainingConfig, LimitConfig, OwnLoop)
+# Of a training that this package drives.
+Planned = TypeVar("Planned", TrainingConfig, LimitConfig)
 Point = TypeVar("Point", bound=HistoryPoint)
 
 
@@ -48,7 +50,7 @@ class Result(Generic[Config, Point]):
     ----------
     network : nn.Module
         The trained network or other module, the one that was given.
-    config : TrainingConfig or LimitConfig
+    config : TrainingConfig, LimitConfig or OwnLoop
         How it was trained.
     history : tuple of HistoryPoint
         In the order of the steps; the last point describes the network as it is.
@@ -58,7 +60,7 @@ class Result(Generic[Config, Point]):
         Wall time, without that before a resumption.
     """
 
-    network: Network
+    network: Any  # a Network, but by `train_to_limit` any module
     config: Config
     history: tuple[Point, ...]
     ending: Ending
@@ -83,11 +85,32 @@ class Result(Generic[Config, Point]):
         """Return the history as a table: a row a point, the caller's measures as last columns."""
         return history_frame(self.history)
 
+    def __str__(self) -> str:
+        return text_table(*self._short_table())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._short_table(), caption=self.ending.message)
+
+    def _short_table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows: where the training began and ended."""
+        headings = ["step", "loss", "error", "normalised margin"]
+        ends = dict.fromkeys((self.history[0], self.history[-1]))
+        rows = [
+            [
+                f"{p.step:,}",
+                number(p.loss),
+                percent(p.error, space=" "),
+                number(p.normalised_margin),
+            ]
+            for p in ends
+        ]
+        return headings, rows
+
 
 AnyResult = TypeVar("AnyResult", bound=Result[Any, Any])
 
 
-class Run(Protocol[Config, Point]):
+class Run(Protocol[Planned, Point]):
     """A training as the loop sees it. Its state is whole whenever Ctrl-C may come.
 
     Attributes
@@ -98,8 +121,8 @@ class Run(Protocol[Config, Point]):
         The points so far.
     """
 
-    network: Network
-    config: Config
+    network: Any
+    config: Planned
     history: list[Point]
 
     @property
@@ -121,7 +144,7 @@ class Run(Protocol[Config, Point]):
 
 
 def drive(
-    run: Run[Config, Point],
+    run: Run[Planned, Point],
     result: type[AnyResult],
     *,
     on_point: Callable[[Point], None] | None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from implicit_bias.margins import smallest_margins, soft_margins
 from implicit_bias.networks import Network
 from implicit_bias.training.losses import MarginLoss
 
@@ -28,10 +29,10 @@ class HistoryPoint:
     loss : float
         Mean loss.
     error : float
-        Share of the samples that are misclassified; f(x) = 0 is an error.
+        Share of the samples that are misclassified; a margin of 0 is an error.
     min_margin : float
-        Smallest y_n f(x_n). The readout's bias is left out, as it is in ``norm``, so that their
-        ratio has the SVM's as its bound.
+        Smallest y_n f(x_n), or with classes f_{y_n}(x_n) - f_k(x_n). The readout's bias is left
+        out, as it is in ``norm``, so that their ratio has the SVM's as its bound.
     norm : float
         `Network.norm`.
     gates_changed : float
@@ -92,11 +93,12 @@ class Observer:
     def __call__(self, step: int) -> HistoryPoint:
         """Measure the network as it is now, after this many steps."""
         outputs = self.network(*self.inputs)
-        margins = self.labels * outputs
+        soft = soft_margins(outputs, self.labels)
+        margins = smallest_margins(outputs, self.labels)
         changed = torch.count_nonzero(self.network.gate_pattern(*self.inputs) != self.first_gates)
         return HistoryPoint(
             step=step,
-            loss=self.loss(margins).mean().item(),
+            loss=self.loss(soft).mean().item(),
             error=(margins <= 0).double().mean().item(),
             min_margin=self.network.smallest_margin(outputs, self.labels),
             norm=self.network.norm(),

@@ -274,6 +274,17 @@ def train_to_limit(
     >>> result = train_to_limit(module, X, y, LimitConfig(steps=300, norm="linf"))
     >>> round(result.history[-1].normalised_margin, 2)  # of the weights (1, 1)
     2.0
+
+    A network of this package, by a classifier:
+
+    >>> from functools import partial
+    >>> from implicit_bias import GLNClassifier, LimitConfig, train_to_limit
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> trainer = partial(train_to_limit, config=LimitConfig(steps=200))
+    >>> model = GLNClassifier(3, random_state=0).fit_by(blobs.X, blobs.y, trainer)
+    >>> model.history()[-1].min_margin > 0
+    True
     """
     config = LimitConfig() if config is None else config
     trainee = as_trainee(module, inputs, labels, as_parameter_norm(config.norm), config.chunk)

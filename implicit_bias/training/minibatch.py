@@ -4,7 +4,8 @@ minimise  mean_n loss(y_n f(x_n)),  loss(m) = log(1 + exp(-m))  (logistic: binar
                                     loss(m) = exp(-m)           (exponential)
 
 by (mini-batch) gradient descent with momentum and one cut of the step size, or by another optimizer
-(see `training.optimizers`). On separable data the
+(see `training.optimizers`). Of many classes it is the loss of the soft smallest margin of each
+sample (see `margins`), with which the logistic loss is the cross-entropy. On separable data the
 weights grow without bound; what converges is their direction, and with it the normalised margin
 min_n y_n f(x_n) / norm, by which the history measures how far training has come.
 
@@ -38,15 +39,17 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from implicit_bias.margins import soft_margins
 from implicit_bias.networks import Network
-from implicit_bias.training.configuration import Rule
+from implicit_bias.training.configuration import OwnLoop, Rule
 from implicit_bias.training.configuration import TrainingConfig as TrainingConfig
 from implicit_bias.training.driver import Ending, Result, drive
 from implicit_bias.training.history import HistoryPoint, Observer
-from implicit_bias.training.losses import as_loss
+from implicit_bias.training.losses import LOSSES, as_loss
 from implicit_bias.training.optimizers import build_optimizer
 
-# Outputs (n, units) that predict the label: the network's, or those of all units, each by itself.
+# Outputs that predict the label, (n, units) or, with classes, (n, units, K): the network's, or
+# those of all units, each by itself.
 RULES: dict[Rule, Callable[[Network, tuple[Tensor, ...]], Tensor]] = {
     "gradient": lambda network, inputs: network(*inputs)[:, None],
     "local": lambda network, inputs: network.unit_outputs(*inputs),
@@ -60,6 +63,39 @@ class TrainingDiverged(RuntimeError):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingResult(Result[TrainingConfig, HistoryPoint]):
     """A training by mini-batches."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnResult(Result[OwnLoop, HistoryPoint]):
+    """A training by a function of the caller's own; its history is its last point."""
+
+
+def after_own_loop(
+    network: Network, X: ArrayLike, y: ArrayLike, steps: int, seconds: float
+) -> OwnResult:
+    """Measure a network that a function of the caller's own has trained; its loss as logistic.
+
+    Parameters
+    ----------
+    network : Network
+        As it is now.
+    X : array_like of shape (n, D)
+        Training inputs.
+    y : array_like of shape (n,)
+        Labels, as in `train`.
+    steps : int
+        Updates done, 0 where that is not known.
+    seconds : float
+        Wall time of the training.
+    """
+    observe = Observer(network, *network.prepare_samples(X, y), LOSSES["logistic"])
+    return OwnResult(
+        network=network,
+        config=OwnLoop(steps=steps),
+        history=(observe(steps),),
+        ending=Ending.STEPS,
+        seconds=seconds,
+    )
 
 
 def train(
@@ -82,7 +118,7 @@ def train(
     X : array_like of shape (n, D)
         Training inputs.
     y : array_like of shape (n,)
-        Labels, -1 or +1.
+        Labels, -1 or +1; or 0 .. K - 1, of a network of K classes.
     config : TrainingConfig
         How to train.
     progress : bool
@@ -98,8 +134,8 @@ def train(
     Raises
     ------
     ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, no samples; the local rule for
-        a network that trains its gates.
+        NaN, shapes that do not fit, labels other than those, no samples; the local rule for a
+        network that trains its gates, or whose classes share their hidden units.
     TrainingDiverged
         The loss became infinite or NaN.
     """
@@ -147,7 +183,10 @@ class _Run:
         for group, first in zip(self.optimizer.param_groups, self.first_step_sizes, strict=True):
             group["lr"] = first * decayed
         outputs = self.outputs(self.network, tuple(t[batch] for t in self.inputs))
-        loss = self.loss(self.labels[batch, None] * outputs).mean(dim=0).sum()
+        labels = self.labels[batch]
+        # Each unit has margins of its own: a row a sample, and within it one a unit.
+        margins = soft_margins(outputs.flatten(0, 1), labels.repeat_interleave(outputs.shape[1]))
+        loss = self.loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
         _check_finite(loss.item(), self.step)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)

@@ -1,7 +1,9 @@
 """The table of all released networks: cells, order, resumption and counts."""
 
+import os
 from dataclasses import asdict, replace
 from io import StringIO
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 import torch
 
 from benchmarks import catalogue, harness
+from benchmarks.lippl2022 import learned_contexts
 from benchmarks.lippl2022.exact_training import (
     Cell,
+    Images,
     cells,
     correct,
     filled,
@@ -24,6 +28,7 @@ from benchmarks.lippl2022.exact_training import (
     summary,
 )
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.protocols.released_training import released_gln, released_relu
@@ -175,3 +180,45 @@ def test_an_output_of_zero_is_an_error() -> None:
         network.readout.fill_(1.0)
     X, y = np.array([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]), np.array([1.0, -1.0, 1.0])
     assert correct(network, Dataset("points", X, y, ("-", "+"), has_constant=False)) == 1
+
+
+# --- learned contexts and the last bit ----------------------------------------------------------
+
+
+def test_released_svm_lc_has_both_metrics_and_no_failures() -> None:
+    frame = pd.read_csv(
+        StringIO(
+            RELEASED
+            + "SVM-LC,500,50,1,1,,0.0,val_accuracy,0.86\n"
+            + "SVM-LC,500,50,1,1,,0.0,agreement_with_GD,0.92\n"
+            + "SVM-LC,500,50,1,2,,0.0,val_accuracy,\n"
+            + "SVM-LC,500,50,1,2,,0.0,agreement_with_GD,\n"
+        )
+    )
+    assert learned_contexts.released(frame) == {RELU: (0.86, 0.92)}
+
+
+def test_ranges_over_trainings_hold_each_of_their_ends() -> None:
+    table = pd.DataFrame(
+        {"released": [0.80, 0.81, 0.9], "least": [0.80, 0.80, 0.80], "most": [0.81, 0.81, 0.81]}
+    )
+    assert learned_contexts.within(table).tolist() == [True, True, False]
+
+
+def test_share_within_the_range_of_draws_of_one_kind() -> None:
+    """By brute force: one of K + 1 draws of one kind is an extreme with probability 2 / (K + 1)."""
+    orders = list(permutations(range(learned_contexts.TRAININGS + 1)))
+    inside = [min(rest) < first < max(rest) for first, *rest in orders]
+    assert np.mean(inside) == pytest.approx(learned_contexts.EXPECTED)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
+    reason=f"MNIST is not in ${DATA_VARIABLE}",
+)
+def test_the_last_bit_moves_gates_of_training_samples() -> None:
+    cell = Cell("GD-ReLU", 500, 10, 1, 2, None, 0.0)
+    found = learned_contexts.measured(cell, Images(), repeats=2)
+    assert found["flips"] >= 1
+    assert found["least"] < found["most"]

@@ -484,9 +484,22 @@ def test_each_verdict(lippl: SimpleNamespace) -> None:
         "differs",
         "differs",
     ]
-    text = published.summary(table)
+    text = published.EXPERIMENT.found(table)
     assert "- SVM-GLN, 1 value: not explained" in text
     assert "theirs 0.800000, ours 0.790000" in text
+
+
+def test_svm_lc_is_explained_where_its_range_shows_it(lippl: SimpleNamespace) -> None:
+    published = lippl.published
+    keys: dict[str, Any] = {"train_size": 500, "units": 10, "momentum": 0.0}
+    metrics = {"metric": ["val_accuracy", "val_accuracy", "agreement_with_GD", "val_accuracy"]}
+    table = pd.DataFrame({**metrics, "seed": [1, 2, 1, 3], "theirs": [0.8, 0.9, 0.7, 0.8]})
+    table = table.assign(**keys, model="SVM-LC", verdict="differs", reason="")
+    ranges = {"least": 0.79, "most": 0.81, "least_agrees": 0.71, "most_agrees": 0.72}
+    cells: dict[str, Any] = {"train_size": 500, "hidden_units": 10, "momentum": 0.0}
+    learned = pd.DataFrame({"seed": [2, 1]}).assign(**cells, **ranges)
+    found = published.with_learned(table, learned)["reason"].tolist()
+    assert found == [published.GATES, "", "", ""]
 
 
 def test_a_program_without_a_solution_is_no_missing_cell(lippl: SimpleNamespace) -> None:

@@ -39,6 +39,7 @@ def test_the_replication_is_of_the_tables_that_are_kept() -> None:
     assert study.readme().read_text("utf-8") == text
     summary = study.readme().with_name("SUMMARY.md").read_text("utf-8")
     assert summary == page.summary_page(facts)
+    assert len(summary.split()) < 1300  # two pages
     for picture in re.findall(r"pictures/lippl2022/([\w.-]+)", text):
         assert (catalogue.HOME / "pictures" / study.name / picture).is_file()
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import exact, stress
-from cases import cloud
+from cases import cloud, mostly_slow
 from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import gordan_vertex, prove_not_separable
@@ -165,7 +165,7 @@ def test_numbers_beyond_float32_and_enormous_separators() -> None:
 
 @pytest.mark.parametrize(
     "index",
-    [18, 70, *(pytest.param(i, marks=pytest.mark.slow) for i in (117, 194, 213, 275, 325, 473))],
+    mostly_slow([18, 70, 117, 194, 213, 275, 325, 473], [18]),
 )
 def test_answers_in_more_digits_than_float64(index: int) -> None:
     """Problems at which every solver in float64 fails."""

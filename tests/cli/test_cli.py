@@ -281,6 +281,35 @@ def test_what_is_not_separable_is_named_with_a_cure(tmp_path: Path) -> None:
     assert "constant" not in done.err  # the data have one, and no offset helps
 
 
+@pytest.mark.slow
+def test_own_data_from_file_to_report_and_certificate(tmp_path: Path) -> None:
+    moons = make_toy("moons", 60, noise=0.05)
+    table = pd.DataFrame(moons.X[:, :2], columns=["east", "north"])
+    table["kind"] = "Down"
+    table.loc[moons.y > 0, "kind"] = "up"
+    (tmp_path / "there").mkdir()
+    table.to_csv(tmp_path / "there" / "moons.csv", index=False)
+    own = ["--data", "there/moons.csv", "--target", "kind", "--positive", "UP", "--standardize"]
+    result = run_json("compare", *own, "--models", "svm-gln", "--units", "6", folder=tmp_path)
+    assert result["models"][0]["status"] == "optimal"
+    page = (tmp_path / "implicit-bias-report" / "report.html").read_text("utf-8")
+    assert "moons.csv" in page
+    assert "intercept" in page
+    model = "../implicit-bias-report/models/svm-gln.safetensors"
+    certified = run_json("certify", model, folder=tmp_path / "there")
+    assert certified["gap"] <= 1e-6
+    (tmp_path / "grid.toml").write_text(
+        "data = 'there/moons.csv'\ntarget = 'kind'\nstandardize = [false, true]\n"
+        "models = ['svm-gln']\nunits = 6\n"
+    )
+    swept = run_json("sweep", "grid.toml", "--processes", "1", folder=tmp_path)
+    assert (swept["computed"], swept["failed"]) == (2, 0)
+    wrong = run_here("fit", "svm-gln", "--data", "there/moons.csv", folder=tmp_path)
+    assert wrong.status == 2
+    assert "--target" in wrong.err
+    assert wrong.err.count("\n") == 1
+
+
 def test_report_refuses_models_of_another_configuration(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -548,3 +577,38 @@ def test_short_help(command: list[str], tmp_path: Path) -> None:
     assert short.status == 0
     assert short.out == long.out
     assert "Usage" in short.out
+
+
+@pytest.mark.slow
+def test_compare_ten_classes(tmp_path: Path) -> None:
+    """The whole way: train, solve, report, certify, and report again."""
+    options = ["--classes", "all", "--train-size", "120", "--units", "3", "--steps", "60"]
+    models = ["--models", "gd-gln,svm-gln,gd-relu,svm-linear", "--learning-rate", "0.2"]
+    result = run_json("compare", *options, *models, folder=tmp_path)
+    rows = {row["model"]: row for row in result["models"]}
+    assert list(rows) == ["gd-gln", "svm-gln", "gd-relu", "svm-linear"]
+    assert all(0 <= row["error"] < 0.6 for row in rows.values())
+    assert result["setting"]["classes"] == ["all"]
+    assert rows["svm-gln"]["units"] == 10 * 3
+    assert rows["svm-gln"]["gap"] <= 1e-6
+    folder = tmp_path / "implicit-bias-report"
+    confusion = pd.read_csv(folder / "confusion.csv")
+    assert len(confusion) == 4 * 10 * 10
+    svm = confusion[confusion["model"] == "svm-gln"]
+    right = svm.loc[svm["class"] == svm["predicted"], "samples"].sum()
+    assert 1 - right / svm["samples"].sum() == pytest.approx(rows["svm-gln"]["error"])
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Which classes are confused" in page
+    assert "class +1" not in page
+    network = run_json("certify", str(folder / "models" / "gd-gln.safetensors"), folder=tmp_path)
+    assert network["lower"] == pytest.approx(rows["svm-gln"]["optimum"], rel=1e-5)
+    assert network["samples"] == 120
+    again = run_json("report", "implicit-bias-report", folder=tmp_path)
+    assert again["models"] == result["models"]
+
+
+def test_classes_stand_instead_of_two_sides(tmp_path: Path) -> None:
+    both = run_here("fit", "svm-linear", "--classes", "1,2", "--positive", "3", folder=tmp_path)
+    assert both.status == 2
+    published = ["--dataset", "mnist", "--protocol", "lippl2022", "--classes", "all"]
+    assert run_here("fit", "svm-linear", *published, folder=tmp_path).status == 2

@@ -513,3 +513,54 @@ def test_real_fashion_mnist() -> None:
 @real_data
 def test_all_real_files_are_intact() -> None:
     assert [status for status in data_status() if status.state != "ok"] == []
+
+
+# --- many classes ------------------------------------------------------------------------------
+
+
+def test_digits_as_ten_classes() -> None:
+    from sklearn import datasets
+
+    pixels, digits = datasets.load_digits(return_X_y=True)
+    data = load_digits(classes=["all"])
+    np.testing.assert_array_equal(data.y, digits)
+    np.testing.assert_array_equal(data.X[:, :-1], ((pixels / 16 - 0.5) / 0.5))
+    assert data.class_names == tuple("0123456789")
+    assert data.classes == 10
+    part = split(data, 200).train
+    assert set(part.y.tolist()) == set(range(10))
+
+
+def test_some_digits_as_classes() -> None:
+    three = load_digits(classes=(7, 1, 4))
+    assert three.class_names == ("1", "4", "7")
+    assert three.names == {0: "1", 1: "4", 2: "7"}
+    everything = load_digits(classes=["all"]).y
+    np.testing.assert_array_equal(
+        three.y, [[1, 4, 7].index(k) for k in everything if k in (1, 4, 7)]
+    )
+    two, sides = load_digits(classes=(7, 1)), load_digits(positive=[7], negative=[1])
+    assert two.classes is None
+    np.testing.assert_array_equal(two.y, sides.y)
+    np.testing.assert_array_equal(two.X, sides.X)
+
+
+@pytest.mark.parametrize(
+    "options", [{"classes": [3]}, {"classes": [3, 12]}, {"classes": [1, 2], "positive": [3]}]
+)
+def test_bad_classes_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="classes"):
+        load_digits(**options)
+
+
+def test_labels_fit_the_named_classes() -> None:
+    X = np.eye(3)
+    data = Dataset("three", X, np.array([0, 1, 2]), ("a", "b", "c"), has_constant=False)
+    assert data.y.dtype == np.int64
+    fewer = Dataset("two of three", X, np.array([0, 1, 1]), ("a", "b", "c"), has_constant=False)
+    assert fewer.classes == 3
+    for labels, names in (([0, 1, 3], ("a", "b", "c")), ([0, 1, 2], ("a", "b"))):
+        with pytest.raises(ValueError, match=r"classes|labels"):
+            Dataset("bad", X, np.array(labels), names, has_constant=False)
+    with pytest.raises(ValueError, match=r"class 2 \(c\)"):
+        split(data.take([0, 1, 1, 0]), 2, 1)

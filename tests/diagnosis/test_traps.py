@@ -196,18 +196,30 @@ def test_parameters_without_gradient_do_not_count() -> None:
 
 
 def test_training_mode_is_named_and_kept() -> None:
-    module = relu()
-    expected = quiet(module).gap
+    module = layered(nn.Dropout(0.5))
+    expected, labels = quiet(module).gap, own_labels(module)
     module.train()
-    module.get_submodule("1").eval()  # a part in another mode
+    module.get_submodule("2").eval()  # a part in another mode
+    state = torch.get_rng_state()
     for p in module.parameters():
         p.grad = torch.ones_like(p)
-    with pytest.warns(DiagnosisWarning, match=r"training mode.*eval\(\)"):
-        found = diagnose(module, X, own_labels(module))
+    with (
+        pytest.warns(DiagnosisWarning, match=r"training mode.*eval\(\)"),
+        pytest.warns(DiagnosisWarning, match="dropout in '1'"),
+    ):
+        found = diagnose(module, X, labels)
+    assert len(found.warnings) == 2
     assert found.gap == expected
-    assert [part.training for part in module.modules()] == [True, True, False, True, True, True]
+    assert [part.training for part in module.modules()] == [True, True, True, False, True]
+    assert torch.equal(torch.get_rng_state(), state)
     assert all(p.grad is not None and (p.grad == 1).all() for p in module.parameters())
     assert {p.dtype for p in module.parameters()} == {torch.float64}
+
+
+def test_training_mode_without_effect_is_no_trap() -> None:
+    module = relu().train()
+    assert quiet(module).warnings == ()
+    assert module.training
 
 
 def test_the_mode_is_kept_after_an_error() -> None:
@@ -389,7 +401,7 @@ def test_dead_modules_and_bad_inputs() -> None:
     with pytest.raises(ValueError, match="tuple"):
         diagnose(relu(), (), np.ones(12))
     with pytest.raises(TypeError, match="network_"):
-        diagnose(GLNClassifier(3), X, np.ones(12))  # type: ignore[arg-type]
+        diagnose(GLNClassifier(3), X, np.ones(12))
     with pytest.raises(ValueError, match="linf"):
         diagnose(relu(), X, np.ones(12), norm="l7")
     with pytest.raises(TypeError, match="loss"):

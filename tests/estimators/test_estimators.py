@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
+from cases import mostly_slow
 from implicit_bias import (
     GLNSVC,
     GatedReLUSVC,
@@ -51,7 +52,8 @@ SOFT: list[BinaryClassifier] = [
 ]
 NETWORKS: list[BinaryClassifier] = [
     GLNClassifier(n_units=4, steps=300, random_state=0),
-    ReLUClassifier(n_units=4, steps=300, random_state=0),
+    # The check has three classes, each with a network: 4 units of a network may all be dead.
+    ReLUClassifier(n_units=8, steps=300, random_state=0),
 ]
 HARD: list[BinaryClassifier] = [
     GatedSVC(),
@@ -70,7 +72,7 @@ def name(model: BinaryClassifier) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize("model", SOFT, ids=name)
+@pytest.mark.parametrize("model", mostly_slow(SOFT, SOFT[1:3]), ids=name)
 def test_check_estimator_soft(model: BinaryClassifier) -> None:
     check_estimator(model, on_skip=None)
 
@@ -85,7 +87,7 @@ def test_check_estimator_networks(model: BinaryClassifier) -> None:
         assert type(error).__name__ == "TrainingDiverged"
 
 
-@pytest.mark.parametrize("model", HARD, ids=name)
+@pytest.mark.parametrize("model", mostly_slow(HARD, HARD[-2:]), ids=name)
 def test_check_estimator_hard(model: BinaryClassifier) -> None:
     """Some checks bring data that no hard margin separates, where raising is right.
 
@@ -323,7 +325,7 @@ def test_all_gates_off_names_the_sample() -> None:
         ({"n_hyperplanes": -1}, "n_hyperplanes must be at least 0"),
         ({"threshold": "mean"}, "threshold must be"),
         ({"solver": "simplex"}, "solver must be one of"),
-        ({"tol": 0.0}, "the gap tolerance must be between 0 and 1"),
+        ({"tol": 0.0}, "the gap tolerance must be in"),
         ({"C": -1.0}, r"C must be in \(0, inf\]"),
         ({"C": "inf"}, r"C must be in \(0, inf\], got 'inf': pass a number \(not text\)"),
         ({"on_failure": "ignore"}, "on_failure must be one of"),

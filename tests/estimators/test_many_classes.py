@@ -12,12 +12,16 @@ from implicit_bias import (
     GLNSVC,
     GatedReLUSVC,
     GatedSVC,
+    GLNClassifier,
     MaxMarginSVC,
+    ReLUClassifier,
     Status,
     certify,
     max_margin,
     solve,
 )
+from implicit_bias.datasets.images import load_digits
+from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import MarginSVC
 from implicit_bias.norms import GroupNorm, Lp, Nuclear
 from implicit_bias.saved_models import load_model, save_model
@@ -45,6 +49,56 @@ MODELS: dict[str, MarginSVC] = {
     "svm-l2": GLNSVC(3, norm="l2", random_state=0),
     "gated-relu": GatedReLUSVC(4, random_state=0),
 }
+
+
+NETWORKS: dict[str, NetworkClassifier] = {
+    "gln": GLNClassifier(4, steps=60, learning_rate=0.3, random_state=0),
+    "gln-shared": GLNClassifier(4, steps=60, learning_rate=0.3, shared=True, random_state=0),
+    "gln-bias": GLNClassifier(3, steps=60, learning_rate=0.3, readout_bias=True, random_state=0),
+    "gln-local": GLNClassifier(3, steps=60, learning_rate=0.3, rule="local", random_state=0),
+    "relu": ReLUClassifier(5, steps=60, random_state=0),
+    "relu-shared": ReLUClassifier(12, steps=60, shared=True, random_state=0),
+    "deep": ReLUClassifier((6, 5), steps=200, random_state=0),
+}
+DIGITS = load_digits(classes=["all"]).take(np.arange(120))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_learn_ten_digits(name: str, tmp_path: Path) -> None:
+    X, labels = DIGITS.X, np.array([*"abcdefghij"])[DIGITS.y]
+    model = clone(NETWORKS[name]).fit(X, labels)
+    assert model.score(X, labels) > 0.4
+    assert model.history()[-1].loss < model.history()[0].loss
+    decision, shares = model.decision_function(X), model.predict_proba(X)
+    assert decision.shape == shares.shape == (120, 10)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert model.predict(X).tolist() == model.classes_[shares.argmax(axis=1)].tolist()
+    first = np.exp(decision[0]) / np.exp(decision[0]).sum()
+    np.testing.assert_allclose(shares[0], first)
+    assert model.history()[-1].error == np.mean(model.predict(X) != labels)
+    save_model(tmp_path / "model.safetensors", model)
+    again = load_model(tmp_path / "model.safetensors").model
+    np.testing.assert_array_equal(again.decision_function(X), decision)
+    view = model.margin_view()
+    if view is None:
+        return
+    problem = view.problem(X, model.signs(labels))
+    assert problem.classes == 10
+    plain = problem.decision(view.coef)
+    if model.network_.readout_bias is None:
+        np.testing.assert_allclose(plain, decision, rtol=1e-9, atol=1e-9)
+
+
+def test_two_classes_have_one_output_and_probabilities() -> None:
+    two = GLNClassifier(3, steps=20, shared=True, random_state=0).fit(X[Y < 2], Y[Y < 2])
+    assert two.network_.classes is None
+    f, shares = two.decision_function(X), two.predict_proba(X)
+    np.testing.assert_allclose(shares[:, 1], 1 / (1 + np.exp(-f)))
+    exponential = GLNClassifier(
+        3, steps=5, learning_rate=1e-4, loss="exponential", random_state=0
+    ).fit(X, Y)
+    with pytest.raises(AttributeError, match="predict_proba"):
+        exponential.predict_proba(X)
 
 
 @pytest.mark.parametrize("name", MODELS)

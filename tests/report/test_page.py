@@ -1,35 +1,56 @@
 """The report: whole, true to the comparison, safe to open, and readable on a phone."""
 
+import base64
+import copy
+import hashlib
+import json
+import math
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from implicit_bias import GLNSVC, Comparison, GatedSVC, GLNClassifier, ReLUClassifier, compare
+from implicit_bias import (
+    GLNSVC,
+    Comparison,
+    GatedSVC,
+    GLNClassifier,
+    LimitConfig,
+    ReLUClassifier,
+    compare,
+    train_to_limit,
+)
 from implicit_bias import report as report_package
 from implicit_bias.comparison import Predicts
+from implicit_bias.counts import Count
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.datasets.toys import make_toy
+from implicit_bias.report.conclusion import Standing, Verdict, conclude
 from implicit_bias.report.figures.training import _log_ticks
 from implicit_bias.report.page import write_report
-from implicit_bias.report.words import headlines, percent
+from implicit_bias.report.words import conclusions, percent
 
 ATTACK = "<script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WIDTHS = (390, 1280)
-EVERYWHERE = ["numbers", "reading", "errors"]
+EVERYWHERE = ["numbers", "errors"]
 MARGINS = ["units", "margins", "training"]
 
 
@@ -139,8 +160,13 @@ def test_all_files_are_there(digits: Report) -> None:
     tables = {f"{n}.{ext}" for n in ("models", "pairs", "history") for ext in ("csv", "parquet")}
     figures = {name for name in written if name.startswith("figures/")}
     assert written == {"report.html"} | tables | figures
-    assert len(figures) == len(digits.page.attributes("img", "src"))
-    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in figures)
+    pixels = {name for name in figures if name.endswith(".png")}
+    assert len(pixels) == len(digits.page.attributes("img", "src"))
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in pixels)
+    drawn = figures - pixels
+    assert drawn
+    assert all("<svg" in (folder / name).read_text("utf-8")[:1000] for name in drawn)
+    assert {name.replace(".svg", ".png") for name in drawn} < pixels
     assert digits.path.stat().st_size < 3e6
 
 
@@ -182,7 +208,7 @@ def test_models_must_be_those_of_the_comparison(tmp_path: Path) -> None:
 
 def test_what_users_wrote_is_escaped(digits: Report, plane: Report) -> None:
     for report in (digits, plane):
-        assert "script" not in {tag for tag, _ in report.page.tags}
+        assert [tag for tag, _ in report.page.tags].count("script") == 1, "the page's own"
         assert ATTACK in report.page.text
     assert "B & C" in plane.page.text
 
@@ -203,17 +229,59 @@ def test_page_is_self_contained_and_described(digits: Report, plane: Report) -> 
         assert "viewport" in page.attributes("meta", "name")
 
 
+def test_the_only_script_is_the_one_that_sorts(digits: Report) -> None:
+    """The page's policy allows this script alone, by its hash."""
+    html = digits.path.read_text("utf-8")
+    start, end = html.index("<script>") + len("<script>"), html.index("</script>")
+    script = files("implicit_bias.report").joinpath("page.js").read_text("utf-8")
+    assert html[start:end] == script
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = (text for text in digits.page.attributes("meta", "content") if "script" in text)
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+
+
+def test_numbers_link_to_what_they_mean(digits: Report, plane: Report) -> None:
+    for page in (digits.page, plane.page):
+        asked = {link[1:] for link in page.attributes("a", "href") if link.startswith("#def-")}
+        defined = {name for name in page.attributes("div", "id") if name.startswith("def-")}
+        assert asked
+        assert asked <= defined
+    assert "#def-excess" in plane.page.attributes("a", "href")
+
+
+def test_the_columns_that_matter_are_first(plane: Report) -> None:
+    headings = plane.page.attributes("button", "aria-label")
+    assert headings[:3] == ["Sort by model", "Sort by excess", "Sort by error"]
+    values = plane.page.attributes("td", "data-value")
+    first = plane.comparison.model("GD-GLN")
+    assert first.margin is not None
+    assert float(values[0]) == first.margin.excess
+    assert float(values[1]) == first.error
+
+
+def test_date_title_and_command(tmp_path: Path) -> None:
+    made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    text = no_margins(tmp_path, made=made, command="do <it>").page.text
+    assert "2026-01-02 03:04 UTC" in text
+    assert "do <it>" in text
+    assert "logistic, neighbours on moons" in text
+
+
 def test_sections_follow_the_data(digits: Report, plane: Report, tmp_path: Path) -> None:
     def sections(report: Report) -> list[str]:
         return report.page.attributes("section", "id")
 
-    assert sections(digits) == [*EVERYWHERE, *MARGINS, "predictors", "support"]
-    assert sections(plane) == [*EVERYWHERE, *MARGINS, "plane"]
+    assert sections(digits) == [*EVERYWHERE, *MARGINS, "predictors", "support", "reading"]
+    assert sections(plane) == [*EVERYWHERE, *MARGINS, "plane", "reading"]
     bare = no_margins(tmp_path)
-    assert sections(bare) == [*EVERYWHERE, "plane"]
+    assert sections(bare) == [*EVERYWHERE, "plane", "reading"]
     assert "Certificate" not in bare.page.text
     for report in (digits, plane, bare):
-        assert [f"#{i}" for i in sections(report)] == report.page.attributes("a", "href")
+        links = report.page.attributes("a", "href")
+        assert [link for link in links if not link.startswith("#def-")] == [
+            f"#{i}" for i in sections(report)
+        ]
 
 
 def test_tables_show_the_numbers(plane: Report) -> None:
@@ -292,22 +360,28 @@ def test_a_log_axis_has_three_numbers_or_is_linear(high: float) -> None:
 
 def test_headline_of_a_network_beside_its_svm(plane: Report) -> None:
     comparison = plane.comparison
-    (sentence,) = headlines(comparison)
+    (conclusion,) = conclusions(comparison)
     margin = comparison.model("GD-GLN").margin
     assert margin is not None
-    assert margin.excess > 0
+    assert margin.excess > 0.01
+    assert conclusion.verdict is Verdict.NOT_AT_LIMIT
+    sentence, evidence = str(conclusion).split("\n")
     assert sentence.startswith(
-        f"GD-GLN’s norm exceeds the certified optimum of SVM-GLN’s program by "
-        f"{percent(margin.excess)}; it disagrees with SVM-GLN on "
+        f"Not at its limit: the norm of GD-GLN is {percent(margin.excess)} above"
     )
-    assert f"{comparison.n_samples} unseen samples" in sentence
-    assert "training samples" in headlines(comparison, held_out=False)[0]
+    assert "Train on: " in sentence
+    agreement = comparison.agreement("GD-GLN", "SVM-GLN")
+    assert agreement is not None
+    assert f"{agreement.count} of {agreement.total} unseen samples" in evidence
+    assert "training samples" in str(conclusions(comparison, held_out=False)[0])
 
 
 def test_headline_of_a_network_that_does_not_separate(digits: Report) -> None:
-    (sentence,) = headlines(digits.comparison)
-    assert "does not separate its training samples yet" in sentence
-    assert "infinite" in sentence
+    (conclusion,) = conclusions(digits.comparison)
+    assert conclusion.verdict is Verdict.NOT_SEPARATED
+    wrong = digits.comparison.model(ATTACK).train_wrong
+    assert wrong is not None
+    assert f"{wrong.count} of {wrong.total} training samples" in str(conclusion)
 
 
 @pytest.mark.parametrize("steps", [3, 600])
@@ -319,11 +393,10 @@ def test_headline_of_a_network_that_learns_locally(steps: int) -> None:
     for model in models.values():
         model.fit(data.train.X, data.train.y)
     for other in ("svm", "knn"):
-        (sentence,) = headlines(compared({"net": net, other: models[other]}, data))
-        assert sentence.endswith(
-            "Each of its units learned by itself, so no SVM is known to be its limit."
-        )
-        assert " yet" not in sentence
+        (conclusion,) = conclusions(compared({"net": net, other: models[other]}, data))
+        assert conclusion.verdict is Verdict.LOCAL
+        assert "No SVM is known to be the limit" in str(conclusion)
+        assert " yet" not in str(conclusion)
 
 
 def test_headlines_without_network_or_svm() -> None:
@@ -337,8 +410,8 @@ def test_headlines_without_network_or_svm() -> None:
         model.fit(data.train.X, data.train.y)
 
     def sentence(*names: str) -> str:
-        (only,) = headlines(compared({name: models[name] for name in names}, data))
-        return only
+        (only,) = conclusions(compared({name: models[name] for name in names}, data))
+        return str(only)
 
     assert "no SVM of its program" in sentence("svm", "net")  # other hyperplanes
     assert "of the optimum" in sentence("svm", "knn")
@@ -352,8 +425,85 @@ def test_headline_where_nothing_separates() -> None:
     net = GLNClassifier(2, random_state=0, steps=3).fit(data.X, data.y)
     with pytest.warns(ConvergenceWarning):
         svm.fit(data.X, data.y)
-    (sentence,) = headlines(compared({"svm": svm, "net": net}, Split(data, data)))
-    assert "No weights of net’s program separate" in sentence
+    (conclusion,) = conclusions(compared({"svm": svm, "net": net}, Split(data, data)))
+    assert conclusion.verdict is Verdict.INSEPARABLE
+    assert "no weights of net’s program separate" in str(conclusion)
+
+
+@pytest.mark.slow
+def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
+    """The same network: trained to its limit; and with a unit that the SVM uses switched off."""
+    moons = make_toy("moons", 60, noise=0.05)
+    X, y = moons.X, moons.y
+    svm = GLNSVC(4, random_state=0).fit(X, y)
+    limit = GLNClassifier(n_units=4, random_state=0)
+    limit.fit_by(X, y, partial(train_to_limit, config=LimitConfig(steps=3000)))
+    (conclusion,) = conclusions(compare({"net": limit, "svm": svm}, X, y, train=(X, y)))
+    assert conclusion.verdict is Verdict.AT_LIMIT
+    assert "net is its SVM" in str(conclusion)
+    unit = int(np.flatnonzero(svm.solution_.active)[-1])
+    dead = copy.deepcopy(limit)
+    with torch.no_grad():
+        for weights in dead.network_.hidden_weights:
+            weights.view(4, 2, -1)[unit] = 0.0  # (H C, D), row-major
+        dead.network_.readout[0, unit] = 0.0
+    retrained = partial(train_to_limit, config=LimitConfig(steps=3000))
+    dead.training_ = retrained(dead.network_, X, y)
+    (conclusion,) = conclusions(compare({"net": dead, "svm": svm}, X, y, train=(X, y)))
+    assert conclusion.verdict is Verdict.HELD_BACK
+    assert f"unit {unit} of net is dead" in str(conclusion)
+
+
+STANDING = Standing(network="net", svm="svm", excess=0.5, train_on="more")
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, Verdict.NOT_AT_LIMIT),
+        ({"excess": 0.002}, Verdict.AT_LIMIT),
+        ({"excess": 0.002, "dead": [1]}, Verdict.AT_LIMIT),
+        ({"dead": [1]}, Verdict.HELD_BACK),
+        ({"dead": list(range(9))}, Verdict.HELD_BACK),
+        ({"excess": math.inf}, Verdict.NOT_SEPARATED),
+        ({"train_wrong": Count(1, 9)}, Verdict.NOT_SEPARATED),
+        ({"excess": math.nan}, Verdict.UNKNOWN),
+        ({"svm": None}, Verdict.UNKNOWN),
+        ({"inseparable": True, "excess": math.inf}, Verdict.INSEPARABLE),
+        ({"inseparable": True, "gates_moved": True}, Verdict.INSEPARABLE),
+        ({"geometry": "linf", "excess": 0.001}, Verdict.OTHER_GEOMETRY),
+        ({"geometry": "linf", "svm_geometry": "linf"}, Verdict.NOT_AT_LIMIT),
+        ({"local": True}, Verdict.LOCAL),
+    ],
+)
+def test_verdicts(changes: dict[str, Any], verdict: Verdict) -> None:
+    conclusion = conclude(replace(STANDING, **changes))
+    assert conclusion.verdict is verdict
+    advised = verdict in (Verdict.NOT_AT_LIMIT, Verdict.NOT_SEPARATED)
+    assert ("Train on: more" in str(conclusion)) is advised
+
+
+def test_no_ranking_where_the_samples_do_not_tell() -> None:
+    """One sample apart is level; far apart is a ranking."""
+    X, y = np.arange(200.0)[:, None], np.tile([0, 1], 100)
+    good, level, poor = (Fixed(np.where(np.arange(200) < n, 1 - y, y)) for n in (10, 11, 60))
+    (conclusion,) = conclusions(compare({"good": good, "level": level, "poor": poor}, X, y))
+    assert str(conclusion).startswith("No ranking: good is wrong on")
+    assert "level" in str(conclusion)
+    assert "poor" not in str(conclusion)
+    (conclusion,) = conclusions(compare({"good": good, "poor": poor}, X, y))
+    assert str(conclusion).startswith("good is wrong least often")
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A classifier that answers what it was told."""
+
+    answers: NDArray[Any]
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the answers."""
+        return self.answers[: len(np.asarray(X))]
 
 
 def test_programs_are_those_of_compare(digits: Report) -> None:
@@ -422,19 +572,137 @@ def test_nothing_is_cut_off_in_a_browser(
     report: Report = request.getfixturevalue(name)
     harness = tmp_path / "harness.html"
     harness.write_text(MEASURE.format(url=report.path.as_uri(), width=width), encoding="utf-8")
+    dom = opened(harness, tmp_path)
+    assert f"width={width} broken=0 cut=0" in dom
+
+
+def opened(page: Path, folder: Path, *flags: str) -> str:
+    """Open a page in the browser, and return its document once its scripts are done."""
     options = [
         *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
         *("--disable-background-networking", "--allow-file-access-from-files"),
-        *(
-            "--hide-scrollbars",
-            "--enable-logging=stderr",
-            "--v=0",
-            f"--user-data-dir={tmp_path / 'profile'}",
-        ),
-        *("--window-size=1400,1000", "--dump-dom", harness.as_uri()),
+        *("--hide-scrollbars", "--enable-logging=stderr", "--v=0"),
+        *(f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"),
+        *("--virtual-time-budget=20000", *flags, "--dump-dom", page.as_uri()),
     ]
     ran = subprocess.run(
         [str(CHROMIUM), *options], capture_output=True, text=True, timeout=120, check=True
     )
-    assert f"width={width} broken=0 cut=0" in ran.stdout
     assert "CONSOLE" not in ran.stderr
+    return ran.stdout
+
+
+RUN_AXE = """
+<script>{axe}</script>
+<script>
+axe.run(document, {{runOnly: ["wcag2a", "wcag2aa", "best-practice"]}}).then((found) => {{
+  const said = found.violations.map((v) => v.id + " " + v.nodes[0].html.slice(0, 200));
+  document.documentElement.dataset.found =
+    JSON.stringify({{passed: found.passes.map((rule) => rule.id), violations: said}});
+}});
+</script>
+"""
+DARK = "--blink-settings=preferredColorScheme=0"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+@pytest.mark.parametrize("flags", [(), (DARK,)], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["digits", "plane"])
+def test_a_screen_reader_can_follow(
+    name: str, flags: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """By axe, which judges names, roles, headings, landmarks and contrast."""
+    package = pytest.importorskip("axe_core_python")
+    axe = (Path(package.__file__).parent / "axe.min.js").read_text("utf-8")
+    report: Report = request.getfixturevalue(name)
+    html = report.path.read_text("utf-8")
+    policy = html[(start := html.index("<meta http-equiv")) : html.index(">", start) + 1]
+    copy_of = tmp_path / "page.html"  # without the policy, under which axe could not run
+    html = html.replace(policy, "").replace("</body>", RUN_AXE.format(axe=axe) + "</body>")
+    copy_of.write_text(html, encoding="utf-8")
+    (found,) = Page(opened(copy_of, tmp_path, *flags)).attributes("html", "data-found")
+    result = json.loads(found)
+    assert result["violations"] == []
+    assert {"color-contrast", "image-alt", "heading-order", "button-name"} <= set(result["passed"])
+
+
+SORT = """<!doctype html>
+<body>
+<iframe src="{url}"></iframe>
+<script>
+onload = () => {{
+  const page = document.querySelector("iframe").contentDocument;
+  const rows = () => [...page.querySelectorAll("table")[0].tBodies[0].rows];
+  const names = () => rows().map((row) => row.cells[0].textContent.trim());
+  const heading = page.querySelector("th:nth-child(3)");
+  const found = [names()];
+  for (const press of [1, 2]) {{
+    heading.querySelector("button").click();
+    found.push(names(), heading.getAttribute("aria-sort"));
+  }}
+  document.documentElement.dataset.found = JSON.stringify(found);
+}};
+</script>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium binary")
+def test_tables_sort(plane: Report, tmp_path: Path) -> None:
+    """Under the page's own policy, which allows its script."""
+    harness = tmp_path / "harness.html"
+    harness.write_text(SORT.format(url=plane.path.as_uri()), encoding="utf-8")
+    (found,) = Page(opened(harness, tmp_path)).attributes("html", "data-found")
+    before, up, first, down, second = json.loads(found)
+    errors = {model.name: model.error for model in plane.comparison.models}
+    assert before == list(errors)
+    assert [errors[name] for name in up] == sorted(errors.values())
+    assert [errors[name] for name in down] == sorted(errors.values(), reverse=True)
+    assert (first, second) == ("ascending", "descending")
+
+
+# --- many classes ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = np.column_stack([2.0 * rng.normal(size=(3, 2))[y] + 0.3 * rng.normal(size=(60, 2)), y >= 0])
+    models = {
+        "GD-GLN": GLNClassifier(3, random_state=0, steps=60, learning_rate=0.3),
+        "SVM-GLN": GLNSVC(3, fit_intercept=False, random_state=0),
+        "live": ReLUClassifier(4, random_state=0, steps=60, shared=True),
+    }
+    data = Dataset("three", X, y, ("ant", ATTACK, "cow"))
+    return fit_and_write(tmp_path_factory.mktemp("classes"), models, split(data, 40))
+
+
+@pytest.mark.slow
+def test_classes_have_confusion_and_regions(classes: Report) -> None:
+    figures = {path.stem for path in (classes.path.parent / "figures").glob("*.png")}
+    assert {f"confusion-{i}" for i in (1, 2, 3)} <= figures
+    assert {f"regions-{i}" for i in (1, 2, 3)} <= figures
+    assert not any(name.startswith("contexts") for name in figures)
+    frame = pd.read_csv(classes.path.parent / "confusion.csv")
+    counts = frame[frame["model"] == "SVM-GLN"]["samples"].to_numpy().reshape(3, 3)
+    np.testing.assert_array_equal(counts, classes.comparison.model("SVM-GLN").confusion)
+    text = classes.page.text
+    assert "3 classes" in text
+    assert ATTACK in text
+    assert "class +1" not in text
+    assert "lower bound" in text  # of the network whose classes share their units
+
+
+def test_a_comparison_of_many_classes_reports_itself(tmp_path: Path) -> None:
+    X = np.repeat(np.eye(3), 8, axis=0) + 0.01 * np.arange(24)[:, None]
+    names = np.repeat(["ant", "bee", "cow"], 8)
+    models = {"near": KNeighborsClassifier(3).fit(X, names), "svm": GatedSVC().fit(X, names)}
+    page = compare(models, X, names, train=(X, names)).report(tmp_path)
+    assert "cow" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_of_two_classes_has_no_confusion(digits: Report) -> None:
+    assert not (digits.path.parent / "confusion.csv").exists()
+    assert "confused" not in digits.page.text

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from implicit_bias.runs import grid as grid_module
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import WITHOUT_EFFECT, Axis, Grid, cell_key
 
@@ -37,6 +38,10 @@ OTHER: dict[str, Any] = {
     "tol": 1e-8,
     "device": "cuda",
 }
+# Fields that only a file of one's own has.
+OWN = RunConfig(data=__file__, target="a")
+OTHER |= {"classes": (1, 2, 3), "optimizer": "adam"}
+OTHER |= {"data": grid_module.__file__, "target": "b", "standardize": True}
 AXES = {
     "units": [3, 4, 5],
     "seed": [1, 2],
@@ -54,18 +59,32 @@ def test_the_last_axis_runs_fastest() -> None:
     assert cells[0] == RunConfig(units=3, seed=1, steps=10)
 
 
+KEYS = set(Grid.from_mapping(AXES).by_key())
+
+
 @given(st.permutations(list(AXES)))
 def test_keys_do_not_depend_on_the_order_of_axes(order: list[str]) -> None:
-    grid = Grid.from_mapping({name: AXES[name] for name in order})
-    assert set(grid.by_key()) == set(Grid.from_mapping(AXES).by_key())
-    assert len(grid.by_key()) == 3 * 2**4
+    keys = Grid.from_mapping({name: AXES[name] for name in order}).by_key()
+    assert set(keys) == KEYS
+    assert len(keys) == 3 * 2**4
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(RunConfig)])
 def test_the_key_changes_with_each_field_that_matters(name: str) -> None:
-    other = replace(BASE, **{name: OTHER[name]})
-    assert other != BASE
-    assert (cell_key(other) == cell_key(BASE)) == (name in WITHOUT_EFFECT)
+    base = OWN if name in ("data", "target") else BASE
+    other = replace(base, **{name: OTHER[name]})
+    assert other != base
+    assert (cell_key(other) == cell_key(base)) == (name in WITHOUT_EFFECT)
+
+
+def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    for file in (first, second):
+        file.write_text("x,label\n1,0\n")
+    keys = [cell_key(RunConfig(data=str(file), target="label")) for file in (first, second)]
+    assert keys[0] == keys[1]
+    second.write_text("x,label\n2,0\n3,1\n")
+    assert cell_key(RunConfig(data=str(second), target="label")) != keys[0]
 
 
 def test_equal_cells_have_one_key() -> None:

@@ -12,7 +12,6 @@ from sklearn.datasets import load_breast_cancer
 from cases import (
     DECISION_ATOL,
     GAP_LIMIT,
-    HANDFUL,
     HARD,
     OBJECTIVE_RTOL,
     PROOF_LIMIT,
@@ -29,6 +28,7 @@ from cases import (
     loop_feature_norms,
     loop_groups,
     loop_primal,
+    mostly_slow,
     separable,
     twin,
 )
@@ -43,7 +43,7 @@ from implicit_bias.validation import Array
 
 GIB = 2**30
 # The slow run has all of the case table.
-MOST = [pytest.param(name, marks=() if name in HANDFUL else pytest.mark.slow) for name in SEPARABLE]
+MOST = mostly_slow(SEPARABLE)
 
 
 def solved(problem: MarginProblem, tol: float = GAP_LIMIT) -> Solution:
@@ -100,7 +100,7 @@ def test_stationarity(name: str) -> None:
         np.testing.assert_allclose(found.coef[columns] / size, stationary / size, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", mostly_slow(HARD))
 def test_twins_are_not_separable(name: str) -> None:
     problem = twin(name)
     found = solved(problem)

@@ -17,6 +17,7 @@ from cases import (
     SOLVE_TOL,
     cloud,
     loop_primal,
+    mostly_slow,
     separable,
     twin,
 )
@@ -28,9 +29,7 @@ from implicit_bias.solvers.choice import alternatives
 from implicit_bias.validation import Array
 
 # The slow run has all of the case table.
-MOST_CASES = [
-    pytest.param(name, marks=() if name in HANDFUL else pytest.mark.slow) for name in SEPARABLE
-]
+MOST_CASES = mostly_slow(SEPARABLE, ("gln", "linear", "one-group", "soft-not-separable"))
 # A gap of 1e-12 leaves decisions 1e-6 of the coefficients' norm.
 TIGHT = MultiPrecision(tolerances=Tolerances(gap=1e-12))
 
@@ -60,7 +59,9 @@ def test_case_table(name: str) -> None:
     np.testing.assert_allclose(*decisions, atol=DECISION_ATOL * size)
 
 
-@pytest.mark.parametrize("name", [name for name in HANDFUL if name in HARD])
+@pytest.mark.parametrize(
+    "name", mostly_slow((name for name in HANDFUL if name in HARD), ("linear", "sparse-gates"))
+)
 def test_twins_are_not_separable(name: str) -> None:
     assert solve(twin(name), "multiprecision").status is Status.NOT_SEPARABLE
 
@@ -76,7 +77,7 @@ def test_intercepts_and_soft_margins(C: float, intercept: bool) -> None:
     assert certify(problem, found.coef, found.alpha, found.intercept).gap <= GAP_LIMIT
 
 
-@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8, 1e10, 1e13])
+@pytest.mark.parametrize("offset", mostly_slow([1e4, 1e6, 1e8, 1e10, 1e13], (1e6, 1e13)))
 @pytest.mark.parametrize("free", [False, True])
 def test_offsets(offset: float, free: bool) -> None:
     """The constant in the norm, or a free intercept, whose optimum the offset leaves as it is."""

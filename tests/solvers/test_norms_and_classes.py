@@ -3,17 +3,23 @@
 import math
 import os
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from implicit_bias import Status, max_margin, solve
 from implicit_bias.norms import L1, L2, GroupNorm, LInf, Lp, Norm, Nuclear, Spectral, SumOverGroups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import class_gates, equal_alpha, grouped_rows, worst_rows
+from implicit_bias.rows import class_gates, equal_alpha, grouped_rows, row_index, worst_rows
+from implicit_bias.solvers.base import Solution
 from implicit_bias.solvers.choice import choose_solver
+from implicit_bias.solvers.class_pairs import ClassPairs
 from implicit_bias.solvers.scaled_problem import Boxes
 from implicit_bias.validation import Array
 
@@ -67,27 +73,39 @@ LINEAR: dict[str, MarginProblem] = {
     "l1-two": linear(L1(), k=2, intercept=True),
     "linf-two": linear(LInf(), SOFT, k=2),
 }
-NUCLEAR: dict[str, MarginProblem] = {
+BALLS: dict[str, MarginProblem] = {
     "nuclear": linear(Nuclear()),
     "nuclear-intercept": linear(Nuclear(), intercept=True),
     "nuclear-two": replace(linear(Nuclear(), k=2), y=clusters(k=2)[1], classes=2),
     "nuclear-gated": replace(gated(), norm=Nuclear()),
+    "nuclear-soft": linear(Nuclear(), SOFT, intercept=True),
+    "spectral": linear(Spectral()),
+    "spectral-intercept": linear(Spectral(), intercept=True),
+    "spectral-soft": linear(Spectral(), SOFT),
+    "spectral-gated": replace(gated(SOFT), norm=Spectral()),
+    "l1": linear(L1(), intercept=True),
+    "l1-soft": linear(L1(), SOFT),
+    "linf": linear(LInf()),
+    "linf-soft": linear(LInf(), SOFT, intercept=True),
 }
 CONIC: dict[str, MarginProblem] = {
-    "nuclear-soft": linear(Nuclear(), SOFT, intercept=True),
-    "spectral": linear(Spectral(), intercept=True),
     "l3": linear(Lp(3.0)),
     "l3-two": linear(Lp(3.0), k=2),
 }
 
 
+@cache
+def reference(problem: MarginProblem) -> Solution:
+    return solve(problem, "clarabel", 1e-6)
+
+
 def agrees(problem: MarginProblem, solver: str, tol: float = 1e-8) -> None:
-    reference = solve(problem, "clarabel", 1e-6)
-    assert reference.certificate.gap <= 1e-4, reference.message
+    known = reference(problem)
+    assert known.certificate.gap <= 1e-4, known.message
     found = solve(problem, solver, tol)
     assert found.status is Status.OPTIMAL, found.message
-    assert found.certificate.lower <= reference.certificate.upper * (1 + 1e-12)
-    assert found.certificate.upper >= reference.certificate.lower * (1 - 1e-12)
+    assert found.certificate.lower <= known.certificate.upper * (1 + 1e-12)
+    assert found.certificate.upper >= known.certificate.lower * (1 - 1e-12)
     assert found.coef.shape == problem.coef_shape
     assert found.alpha.shape == problem.alpha_shape
     margins = problem.margins(problem.decision(found.coef), found.intercept)
@@ -101,7 +119,7 @@ def test_interior_point(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["l2", "l2-soft-intercept", "gated-apart"])
 def test_working_set_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
+    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
     agrees(NATIVE[name], "working-set", 1e-7)
 
 
@@ -125,39 +143,133 @@ def test_other_norms_are_solved_by_default(name: str) -> None:
 
 
 def test_scs_takes_any_norm() -> None:
-    agrees(NUCLEAR["nuclear"], "scs", 1e-4)
+    agrees(BALLS["nuclear"], "scs", 1e-4)
 
 
-@pytest.mark.parametrize("solver", ["interior-point", "auto"])
-@pytest.mark.parametrize("name", NUCLEAR)
-def test_nuclear(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.pair_set.FIRST_SIZE", 15)
-    agrees(NUCLEAR[name], solver, 1e-7)
+@pytest.mark.parametrize("solver", ["interior-point", "feature-space", "working-set"])
+@pytest.mark.parametrize("name", BALLS)
+def test_norms_with_a_ball(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
+    # The normal equations of the features lose more digits than those of the pairs.
+    agrees(BALLS[name], solver, 1e-6 if solver == "feature-space" else 1e-7)
 
 
-def test_nuclear_of_samples_that_are_not_separable() -> None:
+@pytest.mark.parametrize("name", ["l2", "l2-intercept", "l2-soft", "l2-soft-intercept"])
+def test_euclidean_norm_in_the_space_of_the_features(name: str) -> None:
+    agrees(NATIVE[name], "feature-space", 1e-7)
+
+
+@pytest.mark.parametrize("norm", ["l2", "nuclear", "spectral", "l1", "linf"])
+@pytest.mark.parametrize("solver", ["feature-space", "working-set"])
+def test_optima_known_by_symmetry(norm: str, solver: str) -> None:
+    """Of the three unit vectors: zeta is I - 1/3, or for l1 I and for l_inf the signs over 2."""
+    optimum = {"l2": 2**0.5, "nuclear": 2.0, "spectral": 1.0, "l1": 3.0, "linf": 0.5}[norm]
+    found = solve(max_margin(np.eye(3), [0, 1, 2], norm), solver, 1e-7)
+    assert found.certificate.lower <= optimum <= found.certificate.upper
+    assert found.certificate.gap <= 1e-7
+
+
+@pytest.mark.parametrize("solver", ["interior-point", "feature-space"])
+def test_norms_of_singular_values_are_one_for_two_classes(solver: str) -> None:
+    X, y = clusters(k=2)
+    ones, zero = np.ones((45, 1)), np.zeros(1, dtype=int)
+    binary = solve(max_margin(X, 2 * y - 1), tol=1e-9).certificate.upper
+    for norm in (Nuclear(), Spectral()):
+        posed = MarginProblem(X, y, ones, zero, norm=norm, classes=2)
+        found = solve(posed, solver, 1e-8).certificate.upper
+        assert found == pytest.approx(binary / 2**0.5, rel=1e-7)
+
+
+@pytest.mark.parametrize("norm", ["nuclear", "spectral", "linf", "l1"])
+@pytest.mark.parametrize("solver", ["interior-point", "feature-space", "working-set"])
+def test_balls_of_samples_that_are_not_separable(norm: str, solver: str) -> None:
     X, y = clusters()
     X = np.round(8 * X)
     X[[0, 3]] = 2 * np.round(X[[0, 3]] / 2)
     X[1] = (X[0] + X[3]) / 2
-    found = solve(max_margin(X, y, "nuclear"), "interior-point")
+    found = solve(max_margin(X, y, norm), solver)
     assert found.status is Status.NOT_SEPARABLE, found.message
+
+
+@pytest.mark.slow
+@given(
+    norm=st.sampled_from(["nuclear", "spectral", "l1", "linf", "l2"]),
+    solver=st.sampled_from(["feature-space", "working-set", "auto"]),
+    K=st.integers(2, 5),
+    D=st.integers(1, 6),
+    soft=st.booleans(),
+    intercept=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=60, deadline=None)
+def test_balls_of_random_problems(
+    norm: str, solver: str, K: int, D: int, soft: bool, intercept: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    y: Any = np.arange(20) % K
+    X = 3.0 * rng.normal(size=(K, D))[y] + rng.normal(size=(20, D))
+    C = 10.0 ** rng.uniform(-2, 1) if soft else HARD
+    ones, zero = np.ones((20, 1)), np.zeros(1, dtype=int)
+    posed = max_margin(X, np.arange(20) % 3, norm).norm
+    problem = MarginProblem(X, y, ones, zero, C=C, norm=posed, intercept=intercept, classes=K)
+    found, known = solve(problem, solver), solve(problem, "clarabel")
+    if solver == "auto" or known.status is Status.OPTIMAL:
+        assert found.status in (Status.OPTIMAL, Status.NOT_SEPARABLE), found.message
+    assert found.certificate.lower <= known.certificate.upper * (1 + 1e-12)
+    assert found.certificate.upper >= known.certificate.lower * (1 - 1e-12)
+
+
+def test_parts_of_the_normal_matrix_against_loops() -> None:
+    """Phi' D^-1 Phi and Phi diag(k) Phi', of Phi formed row by row."""
+    for problem in (BALLS["spectral-soft"], BALLS["l1-soft"]):
+        pairs = tuple(part[::3] for part in row_index(problem))
+        data = ClassPairs(problem, pairs, torch.device("cpu"))  # type: ignore[arg-type]
+        X, basis = problem.X / data.scale, data.basis.numpy()
+        rows = [
+            np.outer(basis[problem.owners[n]] - basis[k], X[n]).ravel()
+            for n, k in zip(*pairs, strict=True)
+        ]
+        Phi, rng = np.stack(rows), np.random.default_rng(4)
+        h, shares = rng.random(len(Phi)), rng.random(data.n_boxes)
+        inverse = np.diag(h)
+        places = data.place.numpy()
+        for p, n in enumerate(places):
+            for q, m in enumerate(places):
+                inverse[p, q] -= (n == m) * shares[n] * h[p] * h[q]
+        found = data.normal_matrix(torch.tensor(h), torch.tensor(shares)).numpy()
+        np.testing.assert_allclose(found, Phi.T @ inverse @ Phi, atol=1e-12)
+        if data.entries:
+            k = rng.random(data.shape)
+            found = data.masked(torch.tensor(k)).numpy()
+            np.testing.assert_allclose(found, (Phi * k.ravel()) @ Phi.T, atol=1e-12)
+        alpha, zeta = rng.random(len(Phi)), rng.random(data.shape)
+        V = data.dual_vectors(torch.tensor(alpha)).numpy()
+        np.testing.assert_allclose(V.ravel(), Phi.T @ alpha, atol=1e-12)
+        np.testing.assert_allclose(data.margins(torch.tensor(zeta)), Phi @ zeta.ravel(), atol=1e-12)
 
 
 def test_choices() -> None:
     assert choose_solver(LINEAR["l1"]) == "highs"
     assert choose_solver(CONIC["l3"]) == "clarabel"
-    assert choose_solver(CONIC["nuclear-soft"]) == "clarabel"
-    assert choose_solver(NUCLEAR["nuclear"]) == "working-set"
+    assert choose_solver(BALLS["nuclear-soft"]) == "feature-space"
+    assert choose_solver(replace(BALLS["nuclear"], X=np.ones((45, 600)))) == "working-set"
     assert choose_solver(NATIVE["l2"]) == "interior-point"
-    many = max_margin(*clusters(600))
-    assert choose_solver(many) == "working-set"
+    assert choose_solver(max_margin(*clusters(600))) == "feature-space"
+    assert choose_solver(max_margin(*clusters(600, d=100))) == "working-set"
+    for norm in ("l1", "linf"):
+        assert choose_solver(max_margin(*clusters(600), norm)) == "feature-space"
     for problem, solver in [(CONIC["l3"], "interior-point"), (NATIVE["l2"], "highs")]:
         with pytest.raises(ValueError, match="norm"):
             solve(problem, solver)
 
 
-@pytest.mark.parametrize("solver", ["feature-space", "active-set", "multiprecision", "osqp"])
+def test_the_space_of_the_features_refuses_other_norms() -> None:
+    for problem in (CONIC["l3"], NATIVE["gated"]):
+        with pytest.raises(ValueError, match="norm"):
+            solve(problem, "feature-space")
+
+
+@pytest.mark.parametrize("solver", ["active-set", "multiprecision", "osqp"])
 def test_methods_for_two_classes_refuse_more(solver: str) -> None:
     with pytest.raises(ValueError, match="two classes|quadratic"):
         solve(NATIVE["l2"], solver)
@@ -207,8 +319,6 @@ def test_equivalent_problems_have_one_optimum() -> None:
 
 
 def test_boxes_against_loops() -> None:
-    import torch
-
     index = [0, 0, 1, 2, 2, 2]
     boxes = Boxes(torch.tensor(index))
     values = torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0, 5.0])
@@ -261,10 +371,9 @@ def test_worst_rows_take_one_a_sample_first() -> None:
 STORED = [
     (name, norm)
     for name, norms in [
-        ("k10-sigma1", ("l2", "linf", "nuclear")),
-        ("k10-sigma01", ("l2", "linf")),
-        # Nuclear norms of few features and 15 classes take too long in pair space.
-        ("k15-sigma01", ("l2", "linf")),
+        ("k10-sigma1", ("l2", "linf", "nuclear", "spectral")),
+        ("k10-sigma01", ("l2", "linf", "spectral")),
+        ("k15-sigma01", ("l2", "linf", "nuclear", "spectral")),
     ]
     for norm in norms
 ]

@@ -103,7 +103,7 @@ def test_grid_of_C() -> None:
     ratios = grid[1:] / grid[:-1]
     np.testing.assert_allclose(ratios, ratios[0])
     assert ratios[0] > 1
-    with pytest.raises(ValueError, match="2 values at least, got 1"):
+    with pytest.raises(ValueError, match="must be at least 2"):
         C_grid(problem, solution, 1)
 
 

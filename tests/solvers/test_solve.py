@@ -10,7 +10,7 @@ from cases import cloud, separable
 from implicit_bias import solve
 from implicit_bias.certificate import Status, certify
 from implicit_bias.masked_gram import masked_gram
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet
 from implicit_bias.solvers.base import Solver
@@ -124,11 +124,51 @@ def test_masked_gram_against_loops() -> None:
         ({"feasibility_tol": None}, "tolerance must be a number"),
         ({"device": None}, "device must be a name.*pass 'cpu'"),
         ({"start": 5}, "start must be a Solution.*pass"),
+        ({"max_memory": "x"}, "max_memory must be a number"),
+        ({"on_progress": 5}, "on_progress must be a function"),
     ],
 )
 def test_arguments_of_the_wrong_type_name_the_cure(options: dict[str, Any], word: str) -> None:
     with pytest.raises(TypeError, match=word):
         solve(PROBLEM, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"max_iterations": "a"}, "max_iterations must be a whole number"),
+        ({"max_iterations": 1.5}, "max_iterations must be a whole number"),
+        ({"max_iterations": True}, "max_iterations must be a whole number"),
+        ({"max_memory": -1.0}, "max_memory must be"),
+        ({"max_memory": np.nan}, "max_memory must be"),
+    ],
+)
+def test_limits_that_are_none_are_refused(options: dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        solve(PROBLEM, **options)
+
+
+def test_certify_takes_problems_only() -> None:
+    with pytest.raises(TypeError, match="certify takes a MarginProblem"):
+        certify(5)  # type: ignore[arg-type]
+
+
+def test_uncentred_times_are_solved_without_gates_too() -> None:
+    """Unix seconds with a constant column, separated exactly by (1, -L)."""
+    L = 1.7e9
+    t = L + np.r_[np.arange(-95, -4, 10), np.arange(5, 96, 10)]
+    solution = solve(max_margin(np.c_[t, np.ones(20)], np.sign(t - L)))
+    assert solution.status is Status.OPTIMAL
+    # The margin of (1, -L) is 5.
+    assert solution.certificate.upper == pytest.approx(np.hypot(1.0, L) / 5.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("C", [1e-190, 1e12, 1e55])
+@pytest.mark.parametrize("separable", [True, False])
+def test_soft_margins_of_any_weight(C: float, separable: bool) -> None:
+    X = np.random.default_rng(1).normal(size=(10, 3))
+    y = np.sign(X @ [1.0, 2.0, 3.0]) if separable else np.tile([1.0, -1.0], 5)
+    assert solve(max_margin(X, y, C=C)).status is Status.OPTIMAL
 
 
 @pytest.mark.parametrize("name", ["coef", "alpha"])

@@ -39,6 +39,7 @@ from cases import (
     loop_group_norms,
     loop_groups,
     loop_primal,
+    mostly_slow,
     near_twin,
     separable,
     svm_l2,
@@ -251,7 +252,7 @@ def test_near_twins_have_no_separator_that_float64_can_tell(name: str) -> None:
 
 
 # OSQP does not reach PROOF_LIMIT on every twin.
-@pytest.mark.parametrize("solver", ["scs", "osqp"])
+@pytest.mark.parametrize("solver", mostly_slow(["scs", "osqp"], ["scs"]))
 @pytest.mark.parametrize("name", ["linear", "svm-l2"])
 def test_twins_of_one_group_are_not_separable(name: str, solver: str) -> None:
     assert_gordan(twin(name), solved(twin(name), solver, tol=1e-6))
@@ -558,7 +559,8 @@ def test_iteration_limit_keeps_the_bounds_that_were_reported(name: str, limit: i
     assert upper >= found.certificate.upper * (1 - SINGLE_RTOL)
 
 
-@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, NATIVE))
+@pytest.mark.parametrize("name", mostly_slow(SEPARABLE))
+@pytest.mark.parametrize("solver", NATIVE)
 def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
     found = solved(separable(name), solver, tol=1e-15)
     assert found.status in (Status.NUMERICAL_TROUBLE, Status.OPTIMAL)
@@ -614,7 +616,7 @@ def test_unknown_solver() -> None:
 @pytest.mark.parametrize("value", [0.0, -1e-3, 1.0, 2.0, np.nan])
 @pytest.mark.parametrize("name", ["gap", "feasibility", "infeasibility"])
 def test_tolerance_out_of_range(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"the {name} tolerance must be between 0 and 1"):
+    with pytest.raises(ValueError, match=f"the {name} tolerance must be in"):
         Tolerances(**{name: value})
     option = "tol" if name == "gap" else f"{name}_tol"
     with pytest.raises(ValueError, match=f"the {name} tolerance"):

@@ -265,7 +265,7 @@ def test_sufficient_width_of_hopeless_data() -> None:
     for more in (2 * X[:1], np.zeros((1, 3)), -X):  # -X: four pairs in three dimensions
         with pytest.raises(ValueError, match=r"lambda\(X\) is 0"):
             galu.sufficient_width(np.vstack([X, more]))
-    with pytest.raises(ValueError, match="failure is a probability"):
+    with pytest.raises(ValueError, match="failure must be in"):
         galu.sufficient_width(X, failure=1.0)
 
 

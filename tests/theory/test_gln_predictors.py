@@ -454,7 +454,7 @@ def test_predictors_of_no_two_layer_network() -> None:
 
 def test_a_layer_has_units_and_contexts() -> None:
     for sizes in ((0, 2), (2, 0)):
-        with pytest.raises(ValueError, match="at least one unit and one context"):
+        with pytest.raises(ValueError, match="must be at least 1"):
             free_predictors(*sizes)
 
 

@@ -275,7 +275,7 @@ def test_gram_at_infinite_width() -> None:
     np.testing.assert_allclose(limit_kernel(X), expected, atol=1e-7)  # GaLU's is the same
     with pytest.raises(ValueError, match=r"row \d of X has length 2, not 1: pass normalise"):
         infinite_gram(2 * X, ACTIVATIONS["relu"])
-    with pytest.raises(ValueError, match="at least one hidden layer, got 0"):
+    with pytest.raises(ValueError, match="hidden_layers must be at least 1"):
         infinite_gram(X, ACTIVATIONS["relu"], hidden_layers=0)
 
 

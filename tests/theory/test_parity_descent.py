@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.daniely2020.network import Schedule, descend
+from cases import mostly_slow
 from implicit_bias.theory.parity_descent import (
     corollary_4_sizes,
     first_readout_bound,
@@ -345,7 +346,7 @@ def test_worst_errors_and_ranges_are_over_all_inputs(r: int) -> None:
         np.testing.assert_allclose(highest[at], hidden[rows].max(axis=0), atol=ROUNDING)
 
 
-@pytest.mark.parametrize("k", [3, 7])
+@pytest.mark.parametrize("k", mostly_slow([3, 7], [3]))
 def test_lemma_11_for_units_as_they_are(k: int) -> None:
     """A share of eps / (112 k^(5/2)) is 2 eps-close: of 2,000 units many more."""
     n, eps = 501, 0.5

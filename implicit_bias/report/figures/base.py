@@ -1,19 +1,21 @@
 """What figures are about, and what one is."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.comparison import Comparison, Predicts
+from implicit_bias.comparison import Comparison, ModelResult, Predicts
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
-from implicit_bias.report.style import COLOURS, LINES, MARKERS, Look
+from implicit_bias.report.style import ROLE_LINES, ROLE_MARKERS, Look, Role
+from implicit_bias.validation import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +65,17 @@ class Subject:
         The models compared.
     train : Dataset
         The samples the models were fitted to.
+    positive : object
+        What the models call the class +1.
+    columns : sequence of str
+        Names of the inputs where the models were fitted to a frame; else empty.
     """
 
     comparison: Comparison
     models: Mapping[str, Predicts]
     train: Dataset
+    positive: Any = 1.0
+    columns: Sequence[str] = ()
 
     @property
     def fitted(self) -> dict[str, FittedMargin]:
@@ -76,14 +84,31 @@ class Subject:
 
     def look(self, name: str) -> Look:
         """Return how the model of this name is drawn."""
-        i = [model.name for model in self.comparison.models].index(name)
-        return Look(*(cycle[i % len(cycle)] for cycle in (COLOURS, LINES, MARKERS)))
+        return look(self.comparison, name)
+
+    def predicts_positive(self, name: str, X: Array) -> NDArray[np.bool_]:
+        """Whether a model gives each input (n, D) to the class +1."""
+        inputs = pd.DataFrame(X, columns=list(self.columns)) if self.columns else X
+        return np.asarray(np.asarray(self.models[name].predict(inputs)) == self.positive)
 
     def draw(self, ax: Axes, name: str, x: ArrayLike, y: ArrayLike, **options: Any) -> None:
         """Draw a curve of the model of this name."""
         look = self.look(name)
-        (line,) = ax.plot(x, y, look.line, color=look.colour, marker=look.marker, **options)
+        usual = {"linestyle": look.line, "color": look.colour, "marker": look.marker}
+        (line,) = ax.plot(x, y, **{**usual, **options})
         line.set_label(short_label(name))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of ``comparison.classes``."""
+        classes, names = self.comparison.classes, self.train.class_names
+        return names if len(names) == len(classes) else tuple(map(str, classes.tolist()))
+
+    def predicted(self, name: str, X: Array) -> NDArray[np.int64]:
+        """Class that a model gives to each input (n, D), by its place among all classes."""
+        inputs = pd.DataFrame(X, columns=list(self.columns)) if self.columns else X
+        given = np.asarray(self.models[name].predict(inputs))
+        return np.searchsorted(self.comparison.classes, given)
 
     def support(self, name: str) -> NDArray[np.int64]:
         """Support vectors of a model, as indices of the training samples; none for a network."""
@@ -92,6 +117,26 @@ class Subject:
         if fitted is None or solution is None or len(solution.alpha) != len(self.train):
             return np.empty(0, dtype=np.int64)
         return fitted.support
+
+
+def role(comparison: Comparison, model: ModelResult) -> Role:
+    """Return what a model is beside the others of a comparison."""
+    if model.history:
+        return Role.NETWORK
+    if model.fitted is None:
+        return Role.OTHER
+    trained = [other for other in comparison.models if other.history]
+    return Role.ITS_SVM if any(comparison.svm_of(n) is model for n in trained) else Role.OTHER_SVM
+
+
+def look(comparison: Comparison, name: str) -> Look:
+    """Return how the model of this name is drawn: by its role, and its number among these."""
+    roles = {model.name: role(comparison, model) for model in comparison.models}
+    mine = roles[name]
+    number = [other for other, part in roles.items() if part is mine].index(name)
+    colours, markers = mine.value, ROLE_MARKERS[mine]
+    line = ROLE_LINES[mine] if number % 2 == 0 else (0, (1 + number, 2))
+    return Look(colours[number % len(colours)], line, markers[number // 2 % len(markers)])
 
 
 def short_label(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Errors and disagreement as bars."""
+"""Errors with their intervals, and disagreements beside the level of chance."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,21 +7,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from implicit_bias.comparison import Comparison
-from implicit_bias.report.figures.base import Plot, Subject, short_label
-from implicit_bias.report.style import BLACK, SKY, legend, panel
+from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.report.figures.base import Plot, Subject, look, short_label
+from implicit_bias.report.style import BLACK, GREY, PURPLE, legend, panel
 from implicit_bias.report.words import percent
 
 
 def error_plots(subject: Subject) -> Iterator[Plot]:
     """Errors of the models, and disagreements of the pairs."""
     comparison = subject.comparison
-    listed = "; ".join(f"{model.name} {percent(model.error)}" for model in comparison.models)
+    listed = "; ".join(f"{model.name} {_error(model)}" for model in comparison.models)
     yield Plot(
         "errors",
-        _error_bars(subject),
-        f"Bars of the error of each model on {comparison.n_samples} evaluation samples: {listed}",
-        "Errors on the evaluation samples (filled) and on the training samples (hatched).",
+        _errors(subject),
+        f"Error of each model on {comparison.n_samples} evaluation samples: {listed}",
+        "Errors on the evaluation samples (filled, with the 95 % interval of what more samples "
+        "would show) and on the training samples (hollow). Where intervals overlap widely, the "
+        "table of differences says whether the same samples tell two models apart.",
     )
     if any(np.isfinite(pair.disagreement) for pair in comparison.pairs):
         listed = "; ".join(
@@ -31,70 +33,89 @@ def error_plots(subject: Subject) -> Iterator[Plot]:
         )
         yield Plot(
             "disagreement",
-            _disagreement_bars(comparison),
-            f"Bars of the disagreement of each pair of models: {listed}",
-            "Disagreement (bar) against the level of chance (diamond). Where a bar ends far left "
-            "of its diamond, the two make the same mistakes.",
+            _disagreements(comparison),
+            f"Disagreement of each pair of models: {listed}",
+            "Disagreement (filled) against the level of chance (hollow). Where the two are far "
+            "apart, the models make the same mistakes.",
         )
 
 
-def _error_bars(subject: Subject) -> Figure:
-    models = subject.comparison.models
-    figure, ax = panel(height=0.9 + 0.55 * len(models))
-    for row, model in enumerate(models):
-        colour = subject.look(model.name).colour
-        for shift, error, hatch in ((-0.2, model.error, ""), (0.2, model.train_error, "/////")):
-            if np.isfinite(error):
-                _bar(ax, row + shift, error, colour=colour, hatch=hatch)
-                _write(ax, row + shift, error, percent(error))
-        if np.isnan(model.error):
-            _write(ax, row, 0.0, "no predictor: not separable")
-    _name_rows(ax, [short_label(model.name) for model in models])
-    _percent_axis(ax, "error, % of the samples")
-    return figure
+def _error(model: ModelResult) -> str:
+    count = model.count
+    return f"{percent(model.error)} ({count.count} of {count.total})" if count.total else "unknown"
 
 
-def _disagreement_bars(comparison: Comparison) -> Figure:
-    pairs = comparison.pairs
-    figure, ax = panel(height=1.2 + 0.45 * len(pairs))
-    for row, pair in enumerate(pairs):
-        if np.isnan(pair.disagreement):
-            _write(ax, row, 0.0, "not separable", gap=8)
-            continue
-        _bar(ax, row, pair.disagreement, colour=SKY, height=0.55)
-        end = max(pair.disagreement, pair.by_chance)
-        _write(ax, row, end, f"{percent(pair.disagreement)} vs {percent(pair.by_chance)}", gap=8)
-    chance = [100 * pair.by_chance for pair in pairs]
-    ax.plot(chance, range(len(pairs)), "D", color=BLACK, label="expected by chance")
-    _name_rows(ax, [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs])
-    _percent_axis(ax, "disagreement, % of the samples", room=1.6)
+def _errors(subject: Subject) -> Figure:
+    figure, ax = panel(height=1.3 + 0.55 * len(subject.comparison.models))
+    draw_errors(ax, subject.comparison)
     legend(figure)
     return figure
 
 
-def _bar(
-    ax: Axes, row: float, share: float, *, colour: str, hatch: str = "", height: float = 0.36
-) -> None:
-    face = "white" if hatch else colour
-    ax.barh(row, 100 * share, height, color=face, edgecolor=colour, hatch=hatch)
+def draw_errors(ax: Axes, comparison: Comparison) -> None:
+    """Draw the error of each model with its interval, and its training error."""
+    models = comparison.models
+    # One entry each in the legend, whatever the colours of the models.
+    ax.plot([], [], "o", color=GREY, label="evaluation samples")
+    if any(model.train_wrong for model in models):
+        ax.plot([], [], "o", color=GREY, mfc="none", label="training samples")
+    for row, model in enumerate(models):
+        drawn = look(comparison, model.name)
+        if not model.count.total:
+            write_at(ax, row, 0.0, "no predictor: not separable")
+            continue
+        low, high = (100 * end for end in model.count.interval)
+        ax.plot([low, high], [row, row], color=drawn.colour, linewidth=1.6, solid_capstyle="butt")
+        ax.plot(100 * model.error, row, drawn.marker, color=drawn.colour, ms=7)
+        write_at(ax, row - 0.25, model.error, percent(model.error))
+        if model.train_wrong is not None:
+            place = 100 * model.train_error, row + 0.25
+            ax.plot(*place, drawn.marker, color=drawn.colour, mfc="none", ms=6, clip_on=False)
+            write_at(ax, row + 0.25, model.train_error, percent(model.train_error), faint=True)
+    name_rows(ax, [short_label(model.name) for model in models])
+    percent_axis(ax, "error, % of the samples")
 
 
-def _write(ax: Axes, row: float, share: float, text: str, *, gap: float = 3) -> None:
-    """Write a text right of the place where a bar of this length ends."""
-    place, shift = (100 * share, row), (gap, 0)
-    ax.annotate(text, place, shift, textcoords="offset points", va="center", fontsize=8.5)
+def _disagreements(comparison: Comparison) -> Figure:
+    pairs = comparison.pairs
+    figure, ax = panel(height=1.2 + 0.5 * len(pairs))
+    for row, pair in enumerate(pairs):
+        if np.isnan(pair.disagreement):
+            write_at(ax, row, 0.0, "not separable")
+            continue
+        ends = 100 * pair.disagreement, 100 * pair.by_chance
+        ax.plot(ends, (row, row), color=GREY, linewidth=1.2)
+        write_at(ax, row - 0.25, pair.disagreement, percent(pair.disagreement))
+        write_at(ax, row + 0.25, pair.by_chance, percent(pair.by_chance), faint=True)
+    rows = range(len(pairs))
+    found = [100 * pair.disagreement for pair in pairs]
+    chance = [100 * pair.by_chance for pair in pairs]
+    ax.plot(found, rows, "o", color=PURPLE, ms=7, label="found", clip_on=False)
+    ax.plot(chance, rows, "D", color=BLACK, mfc="none", label="expected by chance", clip_on=False)
+    name_rows(ax, [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs])
+    percent_axis(ax, "disagreement, % of the samples")
+    legend(figure)
+    return figure
 
 
-def _name_rows(ax: Axes, names: Sequence[str]) -> None:
+def write_at(ax: Axes, row: float, share: float, text: str, *, faint: bool = False) -> None:
+    """Write a text right of the mark of a share."""
+    words = ax.annotate(text, (100 * share, row), (7, 0), textcoords="offset points")
+    words.set(va="center", fontsize=8.5, color=GREY if faint else BLACK)
+
+
+def name_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a chart, the first on top."""
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(names) - 0.4, -0.6)  # the first on top
+    ax.set_ylim(len(names) - 0.4, -0.6)
 
 
-def _percent_axis(ax: Axes, label: str, *, room: float = 1.22) -> None:
+def percent_axis(ax: Axes, label: str, *, room: float = 1.22) -> None:
+    """Let the axis begin at zero, and leave room for the numbers beside the last mark."""
     ax.set_xlabel(label)
     longest = min(ax.get_xlim()[1], 100.0)
-    ax.set_xlim(0, max(room * longest, 1.0))  # room for the numbers
+    ax.set_xlim(0, max(room * longest, 1.0))
     end = min(ax.get_xlim()[1], 100.0)
     ax.set_xticks([tick for tick in MaxNLocator(5).tick_values(0, end) if 0 <= tick <= end])
     ax.spines.bottom.set_bounds(0, end)

@@ -18,6 +18,7 @@ def margin_plots(subject: Subject) -> Iterator[Plot]:
     for same in subject.comparison.programs():
         decided = [m for m in same if m.has_predictor and m.known_margin.margins.any()]
         edges = _edges([*(m.known_margin.margins for m in decided), largest_margins(decided)])
+        bins = [np.histogram(m.known_margin.margins, edges)[0].max() for m in decided]
         for model in decided:
             number, margin, at_most = number + 1, model.known_margin, ""
             if margin.inseparable:
@@ -31,14 +32,14 @@ def margin_plots(subject: Subject) -> Iterator[Plot]:
             smallest = f"{margin.min_margin:.3g}{at_most}"
             yield Plot(
                 f"margins-{number}",
-                _margin_histogram(subject, model, edges),
+                _margin_histogram(subject, model, edges, 1.05 * max(bins)),
                 f"Histogram of the margins of {len(margin.margins)} training samples for "
                 f"{model.name}: the smallest is {smallest}",
                 f"{model.name}: smallest margin {smallest}.",
             )
 
 
-def _margin_histogram(subject: Subject, model: ModelResult, edges: Array) -> Figure:
+def _margin_histogram(subject: Subject, model: ModelResult, edges: Array, highest: float) -> Figure:
     figure, ax = panel(height=2.8)
     look, margin = subject.look(model.name), model.known_margin
     bins = edges.tolist()
@@ -48,8 +49,10 @@ def _margin_histogram(subject: Subject, model: ModelResult, edges: Array) -> Fig
         possible = "largest possible smallest margin"
         ax.axvline(margin.largest_margin, color=BLACK, linestyle="--", label=possible)
         legend(figure)
+    ax.set_ylim(0, highest)  # that of all models of the program
     ax.set_title(short_label(model.name))
-    ax.set(xlabel="y f(x) / norm", ylabel="training samples")
+    margins = "smallest margin of a sample / norm" if subject.train.classes else "y f(x) / norm"
+    ax.set(xlabel=margins, ylabel="training samples")
     ax.locator_params(axis="x", nbins=6)
     return figure
 

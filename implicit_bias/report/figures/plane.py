@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -20,12 +20,26 @@ from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.gating import dense
 from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.figures.predictors import reads_inputs
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION, WIDTH, legend, panel
-from implicit_bias.report.words import has_class_names
+from implicit_bias.report.style import (
+    BLACK,
+    COLOURS,
+    GREEN,
+    GREY,
+    MARKERS,
+    WIDTH,
+    Look,
+    legend,
+    panel,
+)
+from implicit_bias.report.words import has_class_names, signed
 from implicit_bias.validation import Array
 
-NEGATIVE_TINT, POSITIVE_TINT = "#cfe3f1", "#fbdcc4"
+# The classes have colours of their own, as in the pictures of weights: no model has them.
+NEGATIVE, POSITIVE = "#5e3c99", "#b35806"
+NEGATIVE_TINT, POSITIVE_TINT = "#ddd6ec", "#fbdcb4"
 CONTEXT_TINTS = ("#f4f4f4", "#e2ecf3", "#f7eedd", "#e0f0ea", "#f6e6ee", "#e3e3e3", "#fbf6d9")
+# Share of a class's colour in its region, where there are many classes.
+TINT = 0.25
 # Points along each axis at which a picture of the plane is computed.
 GRID = 240
 # With more contexts than this their hyperplanes are drawn only where they rule.
@@ -98,7 +112,7 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
                 _decision_regions(subject, model.name, plane),
                 f"Regions of the plane that {model.name} gives to each class, with the training "
                 "samples",
-                f"{model.name}: what it predicts. The line is where it changes its mind.",
+                f"{model.name}: what it predicts. The line is its decision boundary.",
             )
     for i, (name, fitted) in enumerate(subject.fitted.items(), 1):
         if _has_contexts(fitted, plane):
@@ -114,10 +128,15 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
 
 def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
     figure, ax = _plane_panel(name)
-    positive = np.asarray(subject.models[name].predict(plane.points())) == 1
-    regions = positive.reshape(GRID, GRID)
-    _tint(ax, plane, regions, (NEGATIVE_TINT, POSITIVE_TINT))
-    _boundary(ax, plane, regions, colors=BLACK, linewidths=1.5)
+    if subject.train.classes is None:
+        regions = subject.predicts_positive(name, plane.points()).reshape(GRID, GRID)
+        _tint(ax, plane, regions, (NEGATIVE_TINT, POSITIVE_TINT))
+        _boundary(ax, plane, regions, colors=BLACK, linewidths=1.5)
+    else:
+        given = subject.predicted(name, plane.points()).reshape(GRID, GRID)
+        _tint(ax, plane, given, [_tinted(look.colour) for look in _class_looks(subject)])
+        for label in np.unique(given):
+            _boundary(ax, plane, given == label, colors=BLACK, linewidths=1.0)
     _samples(ax, subject, name)
     legend(figure)
     return figure
@@ -154,13 +173,14 @@ def _gates(fitted: FittedMargin, X: Array) -> Array:
 
 def _has_contexts(fitted: FittedMargin, plane: Plane) -> bool:
     """Whether the gates are functions of the inputs that cut the plane in pieces."""
-    if not reads_inputs(fitted):
+    # With many classes a cell has several predictors: their regions are drawn instead.
+    if not reads_inputs(fitted) or fitted.coef.ndim == 3:
         return False
     gates = _gates(fitted, plane.points())
     return bool(np.isin(gates, (0.0, 1.0)).all() and (gates != gates[0]).any())
 
 
-def _tint(ax: Axes, plane: Plane, numbers: NDArray[Any], tints: Sequence[str]) -> None:
+def _tint(ax: Axes, plane: Plane, numbers: NDArray[Any], tints: Sequence[Any]) -> None:
     """Colour the plane by whole numbers (GRID, GRID), each the index of a tint."""
     picture = ax.imshow(numbers, ListedColormap(tints), origin="lower", extent=plane.extent)
     picture.set(clim=(0, len(tints) - 1), interpolation="nearest")
@@ -174,15 +194,30 @@ def _boundary(ax: Axes, plane: Plane, inside: NDArray[np.bool_], **options: Any)
 
 def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> None:
     train = subject.train
-    classes = ((-1, BLUE, "o"), (1, VERMILION, "^"))
-    names = train.class_names if has_class_names(train) else ("class −1", "class +1")
-    for (label, colour, marker), class_name in zip(classes, names, strict=True):
+    names = train.class_names
+    if not has_class_names(train):
+        names = tuple(f"class {signed(k) if train.classes is None else k}" for k in train.names)
+    for label, look, class_name in zip(train.names, _class_looks(subject), names, strict=True):
         x, y = train.X[train.y == label, :2].T
-        points = ax.scatter(x, y, s=14, c=colour, marker=marker, alpha=0.5 if faint else 0.9)
+        points = ax.scatter(x, y, s=14, c=look.colour, marker=look.marker)
+        points.set(alpha=0.5 if faint else 0.9)
         points.set(linewidths=0, label=short_label(class_name), rasterized=len(train) > MAX_SHAPES)
     support = subject.support(name)
     x, y = train.X[support, :2].T
     ax.scatter(x, y, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2)
+
+
+def _class_looks(subject: Subject) -> list[Look]:
+    """How the samples of each class are drawn."""
+    if subject.train.classes is None:
+        return [Look(NEGATIVE, "", "o"), Look(POSITIVE, "", "^")]
+    places = range(len(subject.class_names))
+    return [Look(COLOURS[k % len(COLOURS)], "", MARKERS[k % len(MARKERS)]) for k in places]
+
+
+def _tinted(colour: str) -> Any:
+    """Return a colour with much white in it."""
+    return 1.0 - TINT * (1.0 - np.array(to_rgb(colour)))
 
 
 def _plane_panel(name: str) -> tuple[Figure, Axes]:

@@ -27,18 +27,31 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
         pictured = [model for model in same if reads_inputs(model.known_margin.fitted)]
         if not pictured:
             continue
-        views = {model.name: model.known_margin.fitted.coef for model in pictured}
+        # Of many classes the rows of each, class by class.
+        fitted = {model.name: model.known_margin.fitted for model in pictured}
+        views = {name: view.coef.reshape(-1, view.coef.shape[-1]) for name, view in fitted.items()}
         coefs = {name: coef / np.linalg.norm(coef) for name, coef in views.items()}
         first = (first_svm(pictured) or pictured[0]).name
         one_group = same[0].known_margin.units == 1
         largest = "longest zeta" if one_group else "largest norm"
-        chosen = f"the units with the {largest} in {first}"
-        rows = _tiles(coefs[first], subject.fitted[first].architecture.gating.groups)
-        columns = [column for row in rows for column, _ in row]
+        units = subject.fitted[first].architecture.gating.groups
+        # A network shows what its SVM shows, unless the SVM may use units that it does not have.
+        shown = {name: name if view.relaxed else first for name, view in fitted.items()}
+        if subject.train.classes is None:
+            said, tiles = f"the units with the {largest}", {first: _tiles(coefs[first], units)}
+        else:
+            said, names = "of each class the longest zeta", subject.class_names
+            tiles = {by: _class_tiles(coefs[by], units, names) for by in set(shown.values())}
         pixels = np.prod(subject.train.image_shape)
-        limit = max(np.abs(coef[columns, :pixels]).max() for coef in coefs.values())
+        limit = max(
+            float(np.abs(coef[column, :pixels]).max())
+            for name, coef in coefs.items()
+            for row in tiles[shown[name]]
+            for column, _ in row
+        )
         for name, coef in coefs.items():
             number += 1
+            rows, chosen = tiles[shown[name]], f"{said} in {shown[name]}"
             yield Plot(
                 f"predictors-{number}",
                 _predictor_images(name, coef, rows, limit, subject.train.image_shape),
@@ -71,6 +84,22 @@ def _tiles(coef: Array, units: NDArray[np.int64]) -> list[list[tuple[int, str]]]
     if len(units) == len(norms):  # one column a unit
         return [[(column, f"unit {units[column]}") for row in rows for column, _ in row]]
     return rows
+
+
+def _class_tiles(
+    coef: Array, units: NDArray[np.int64], names: Sequence[str]
+) -> list[list[tuple[int, str]]]:
+    """Row of coefficients to show for each class, with its title, `IMAGES_A_ROW` in a row.
+
+    ``coef`` is (K M, D), class by class; ``units`` (M,) is the unit of each gate column.
+    """
+    lengths = np.linalg.norm(coef, axis=1).reshape(len(names), -1)
+    longest = lengths.argmax(axis=1).tolist()
+    tiles = []
+    for k, (name, column) in enumerate(zip(names, longest, strict=True)):
+        unit = f": unit {units[column]}" if len(np.unique(units)) > 1 else ""
+        tiles.append((k * len(units) + column, f"{short_label(name)}{unit}"))
+    return [tiles[i : i + IMAGES_A_ROW] for i in range(0, len(tiles), IMAGES_A_ROW)]
 
 
 def _predictor_images(
@@ -107,10 +136,19 @@ def _support_images(subject: Subject, name: str) -> Figure:
     if train.image_shape is None or solution is None:
         raise ValueError(f"{name} has no support vectors that are images")
     support = subject.support(name)
-    largest = support[np.argsort(-solution.alpha[support], kind="stable")][:MAX_SUPPORT]
+    # Of many classes a sample has one alpha for each rival, which count together.
+    alpha = solution.alpha.reshape(len(solution.alpha), -1).sum(axis=1)
+    largest = support[np.argsort(-alpha[support], kind="stable")][:MAX_SUPPORT]
     pixels = train.X[:, : train.image_shape[0] * train.image_shape[1]]
     images = pixels.reshape(-1, *train.image_shape)
-    tiles = [(f"{signed(train.y[n])}   α {solution.alpha[n]:.2g}", images[n]) for n in largest]
+    written = [
+        signed(label) if train.classes is None else short_label(train.names[int(label)])
+        for label in train.y[largest]
+    ]
+    tiles = [
+        (f"{label}   α {alpha[n]:.2g}", images[n])
+        for label, n in zip(written, largest, strict=True)
+    ]
     limits = (float(pixels.min()), float(pixels.max()))
     return _image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits)
 

@@ -5,13 +5,14 @@ room.
 """
 
 from implicit_bias.report.figures.base import Section, Subject
+from implicit_bias.report.figures.confusion import confusion_plots
 from implicit_bias.report.figures.errors import error_plots
 from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.predictors import predictor_plots, support_plots
 from implicit_bias.report.figures.training import training_plots
 from implicit_bias.report.figures.units import active_in_svms, unit_plots
-from implicit_bias.report.words import class_note
+from implicit_bias.report.words import class_note, margin_words, pictured
 
 
 def sections(subject: Subject) -> tuple[Section, ...]:
@@ -25,6 +26,13 @@ def sections(subject: Subject) -> tuple[Section, ...]:
             tuple(error_plots(subject)),
         ),
         Section(
+            "confusion",
+            "Which classes are confused",
+            "Evaluation samples of each class (rows) by the class that a model gives them "
+            "(columns); grey is the share of the row.",
+            tuple(confusion_plots(subject)),
+        ),
+        Section(
             "units",
             "Which units are kept",
             "The norm is a sum over hidden units, so its minimum can switch whole units off"
@@ -35,8 +43,9 @@ def sections(subject: Subject) -> tuple[Section, ...]:
         Section(
             "margins",
             "Margins of the training samples",
-            "y f(x) divided by the norm, of each training sample. The smallest one is the margin; "
-            "where there is a dashed line, no predictor of the same program can push it past that.",
+            f"{margin_words(subject.train)} divided by the norm, of each training sample. The "
+            "smallest one is the margin; where there is a dashed line, no predictor of the same "
+            "program can push it past that.",
             tuple(margin_plots(subject)),
         ),
         Section(
@@ -48,8 +57,7 @@ def sections(subject: Subject) -> tuple[Section, ...]:
         Section(
             "predictors",
             "Learned predictors",
-            "The weights zeta with which a unit reads the image, one picture for each of its "
-            "contexts: orange pixels speak for +1, purple ones for −1.",
+            f"The weights zeta with which a unit reads the image, {pictured(subject.train)}.",
             tuple(predictor_plots(subject)),
         ),
         Section(

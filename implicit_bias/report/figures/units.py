@@ -41,7 +41,8 @@ def unit_plots(subject: Subject) -> Iterator[Plot]:
             f"units-{i}",
             _unit_shares(subject, same, first),
             f"Share of each of {n_units} units in the norm, for models of one program: {active}",
-            f"Units: {active}. Sorted by {first.name}; the dotted line is an equal share for all."
+            f"Units: {active}. A line joins what the models make of one unit; sorted by "
+            f"{first.name}. The dotted line is an equal share for all."
             + (" No SVM to compare with: not separable, proven." if first.inseparable else ""),
         )
 
@@ -50,9 +51,12 @@ def _unit_shares(subject: Subject, models: Sequence[ModelResult], first: ModelRe
     order = np.argsort(-first.known_margin.unit_norms, kind="stable")
     figure, ax = panel()
     rank = np.arange(1, len(order) + 1)
-    for model in models:
-        shares = 100 * model.known_margin.unit_norms[order]
-        subject.draw(ax, model.name, rank, shares, markersize=4, linewidth=1.2)
+    shares = {m.name: 100 * m.known_margin.unit_norms[order] for m in models}
+    if len(models) > 1:
+        ends = np.array(list(shares.values()))
+        ax.vlines(rank, ends.min(axis=0), ends.max(axis=0), color=GREY, linewidth=1.2)
+    for name, share in shares.items():
+        subject.draw(ax, name, rank, share, markersize=5, linestyle="", clip_on=False)
     ax.axhline(100 / len(order), color=GREY, linestyle=":", linewidth=1.2)
     ax.set_ylim(bottom=0)
     ax.set(xlabel="unit, by rank", ylabel="share of the norm, %")

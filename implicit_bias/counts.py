@@ -1,0 +1,136 @@
+"""Counts out of a number of samples, their intervals, and paired differences between two models.
+
+===========  ===============================================================================
+symbol       meaning
+===========  ===============================================================================
+n            samples that both models were evaluated on
+b, c         samples on which only the first, only the second model is wrong
+e, d         samples on which both, or neither, are wrong; e + b + c + d = n
+===========  ===============================================================================
+
+An interval of a share is Wilson's score interval. The difference of two shares on the same samples
+is (b - c) / n; its interval combines the two score intervals with the correlation phi of the errors
+(method 10 of Newcombe). Whether one model is wrong less often is decided by McNemar's exact test,
+under which b is binomial with b + c trials and probability 1/2.
+
+Source: Wilson (1927), "Probable inference, the law of succession, and statistical inference";
+Newcombe (1998), "Improved confidence intervals for the difference between binomial proportions
+based on paired data"; McNemar (1947).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Probability with which an interval covers the share; 1 minus the level of the test.
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Count:
+    """So many of so many samples.
+
+    Examples
+    --------
+    >>> low, high = Count(12, 359).interval
+    >>> print(f"{Count(12, 359).share:.3f}, between {low:.3f} and {high:.3f}")
+    0.033, between 0.019 and 0.058
+    """
+
+    count: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """Count / total; nan of no samples."""
+        return self.count / self.total if self.total else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval of the share that the samples were drawn with; (0, 1) of none."""
+        from scipy.stats import binomtest  # here: a plain import of this package needs no scipy
+
+        if not self.total:
+            return 0.0, 1.0
+        found = binomtest(self.count, self.total).proportion_ci(CONFIDENCE, method="wilson")
+        return float(found.low), float(found.high)
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How much more often the first of two models is wrong than the second.
+
+    Attributes
+    ----------
+    both, only_first, only_second, neither : int
+        Samples on which they are wrong.
+
+    Examples
+    --------
+    >>> PairedDifference(both=3, only_first=9, only_second=1, neither=346).decided
+    False
+    >>> PairedDifference(both=3, only_first=19, only_second=1, neither=336).decided
+    True
+    """
+
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+    @classmethod
+    def of(cls, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Self:
+        """Count two arrays (n,) that say on which samples each model is wrong."""
+        return cls(
+            both=int(np.count_nonzero(first & second)),
+            only_first=int(np.count_nonzero(first & ~second)),
+            only_second=int(np.count_nonzero(~first & second)),
+            neither=int(np.count_nonzero(~first & ~second)),
+        )
+
+    @property
+    def total(self) -> int:
+        """n, the number of samples."""
+        return self.both + self.only_first + self.only_second + self.neither
+
+    @property
+    def difference(self) -> float:
+        """Error of the first less error of the second."""
+        return (self.only_first - self.only_second) / self.total if self.total else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Newcombe's interval of the difference."""
+        first = Count(self.both + self.only_first, self.total)
+        second = Count(self.both + self.only_second, self.total)
+        (low_1, high_1), (low_2, high_2) = first.interval, second.interval
+        p, q, phi = first.share, second.share, self._correlation()
+        below, above = p - low_1, high_2 - q
+        down = math.sqrt(max(below**2 - 2 * phi * below * above + above**2, 0.0))
+        below, above = high_1 - p, q - low_2
+        up = math.sqrt(max(below**2 - 2 * phi * below * above + above**2, 0.0))
+        return self.difference - down, self.difference + up
+
+    @property
+    def decided(self) -> bool:
+        """Whether one is wrong less often, and would be if one sample had gone the other way."""
+        from scipy.stats import binomtest
+
+        more, less = max(self.only_first, self.only_second), min(self.only_first, self.only_second)
+        if more - 1 <= less + 1:
+            return False
+        return bool(binomtest(less + 1, more + less).pvalue <= 1 - CONFIDENCE)
+
+    def _correlation(self) -> float:
+        """Return phi of the errors, corrected for continuity where it is positive."""
+        e, b, c, d = self.both, self.only_first, self.only_second, self.neither
+        product = (e + b) * (c + d) * (e + c) * (b + d)
+        if not product:
+            return 0.0
+        excess = e * d - b * c
+        return (max(excess - self.total / 2, 0.0) if excess > 0 else excess) / math.sqrt(product)

@@ -1,0 +1,415 @@
+"""A file of the user's own as a data set, of two classes or more.
+
+=============================  ==============================================================
+file                           inputs and labels
+=============================  ==============================================================
+.csv, .csv.gz, .tsv            a line of column names; ``target`` is the column of the labels
+.parquet                       the same
+.npz                           two arrays: ``target`` (by default "y") of shape (n,), and the
+                               inputs, the only other one, or the one called "X", (n, D)
+.svm, .libsvm, .svmlight,      libsvm's text, ``label index:value ...``, as scikit-learn reads
+.txt (.gz, .bz2)               it; the labels stand first, so there is no ``target``
+=============================  ==============================================================
+
+Every input must be a number, and none may be missing: what to put in its place is the user's to
+say. A constant 1 is appended as the last column, unless the last column is that already, because no
+model of the command line has an offset outside its norm.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.validation import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# How a user names a class: its label, as text or as a number.
+ClassName: TypeAlias = str | int
+TABLES = (".csv", ".tsv", ".parquet")
+LIBSVM = (".svm", ".libsvm", ".svmlight", ".txt")
+COMPRESSED = (".gz", ".bz2")
+# Different labels beyond which a column of fractions is no column of classes.
+MOST_FRACTIONS = 20
+# What stands for all classes.
+ALL = ("all",)
+# Values (8 bytes each) that a sparse file may have once its zeros are written out.
+MOST_VALUES = 2**29
+# Names listed in an error.
+LISTED = 10
+
+
+def load_own(
+    file: str | Path,
+    target: str | None = None,
+    *,
+    positive: Collection[ClassName] | None = None,
+    negative: Collection[ClassName] | None = None,
+    classes: Collection[ClassName] | None = None,
+) -> Dataset:
+    r"""Load a file of the user's own; the module's head has the formats.
+
+    Parameters
+    ----------
+    file : str or Path
+        The file.
+    target : str, optional
+        Name of the column, or of the array, that holds the labels.
+    positive : collection of str or int, optional
+        Labels of the class +1; capitals do not matter where they tell no two labels apart. By
+        default the second of two labels, in the order of numbers or of the alphabet.
+    negative : collection of str or int, optional
+        Labels of the class -1, by default all others. Samples of neither class are dropped.
+    classes : collection of str or int, optional
+        Instead, labels that are classes of their own, ("all",) for all; see `one_each`.
+
+    Returns
+    -------
+    Dataset
+        With the constant 1 as the last feature.
+
+    Raises
+    ------
+    ValueError
+        No such format or column; a missing value; a column of text; more than two classes and
+        neither ``positive`` nor ``classes``; or a class that does not occur.
+    OSError
+        A file that cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "flowers.csv"
+    ...     _ = file.write_text("width,kind\n0.2,setosa\n1.3,versicolor\n2.1,virginica\n")
+    ...     flowers = load_own(file, "kind", positive=["setosa"])
+    >>> flowers.class_names, flowers.y.tolist()
+    (('versicolor, virginica', 'setosa'), [1.0, -1.0, -1.0])
+    """
+    file = Path(file)
+    if not file.is_file():
+        raise FileNotFoundError(f"no such file: {file}")
+    try:
+        inputs, labels = _read(file, target)
+        names, numbers = class_names(labels)
+        y, chosen, called = select(names, numbers, positive, negative, classes)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+    kept = inputs[chosen]
+    if not (kept.shape[1] and (kept[:, -1] == 1.0).all()):
+        kept = np.column_stack([kept, np.ones(len(kept))])
+    return Dataset(file.name, kept, y, called)
+
+
+def digest(file: str | Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    file = Path(file)
+    state = file.stat()
+    return _digest(file, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=16)
+def _digest(file: Path, changed: int, size: int) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the names of the classes, in order, and the number (n,) of each label's class.
+
+    Raises
+    ------
+    ValueError
+        Labels that are fractions with many different values.
+    """
+    classes, numbers = np.unique(labels, return_inverse=True)
+    fractions = classes.dtype.kind == "f" and not (classes == np.floor(classes)).all()
+    if fractions and len(classes) > MOST_FRACTIONS:
+        raise ValueError(
+            f"the labels are {len(classes)} different fractions, which are no classes: name a "
+            "column of classes as the target"
+        )
+    # 1.0 is called 1: so it reads in the file, and so the user writes it.
+    text = [f"{c:.12g}" if classes.dtype.kind in "fiu" else str(c) for c in classes.tolist()]
+    return tuple(text), numbers.astype(np.int64)
+
+
+def two_classes(
+    names: Sequence[str],
+    numbers: NDArray[np.int64],
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+) -> tuple[Array, tuple[str, str]]:
+    """Label samples of several classes with +1 and -1, or 0 for one of neither.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the classes.
+    numbers : ndarray of shape (n,)
+        The class of each sample, as an index of ``names``.
+    positive, negative : collection of str or int, optional
+        See `load_own`.
+
+    Returns
+    -------
+    signs : ndarray of shape (n,)
+        +1, -1 or 0.
+    class_names : tuple of two str
+        Of -1 and of +1.
+
+    Raises
+    ------
+    ValueError
+        More than two classes and no ``positive``, one class only, an unknown name, or a class on
+        both sides.
+    """
+    if len(names) < 2:
+        raise ValueError(f"there is one class only, {', '.join(names)}: two are needed")
+    if positive is None and negative is None and len(names) > 2:
+        raise ValueError(
+            f"there are {len(names)} classes ({_listed(names)}): name those of +1 by --positive "
+            "(in Python positive=[...]), and the rest are -1; or keep all apart by --classes all"
+        )
+    chosen = [
+        None if asked is None else {find_class(name, names) for name in asked}
+        for asked in (negative, positive)
+    ]
+    everything = set(range(len(names)))
+    minus, plus = chosen
+    if plus is None:
+        plus = {len(names) - 1} if minus is None else everything - minus
+    if minus is None:
+        minus = everything - plus
+    if common := sorted(minus & plus):
+        both = ", ".join(names[k] for k in common)
+        raise ValueError(f"{both} are both positive and negative: name each once")
+    if not minus or not plus:
+        raise ValueError("no class is left for the other side: leave one out of the names")
+    signs = np.isin(numbers, list(plus)).astype(np.float64) - np.isin(numbers, list(minus))
+    joined = [", ".join(names[k] for k in sorted(side)) for side in (minus, plus)]
+    return signs, (joined[0], joined[1])
+
+
+def several_classes(
+    names: Sequence[str], numbers: NDArray[np.int64], classes: Collection[ClassName]
+) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
+    """Label samples with the places 0 .. K - 1 of some classes among these.
+
+    Parameters
+    ----------
+    names, numbers
+        As in `two_classes`.
+    classes : collection of str or int
+        Names of classes, in any order: they keep that of ``names``. ("all",) is all of them.
+
+    Returns
+    -------
+    labels : ndarray of shape (m,)
+        Of the samples of these classes: 0 .. K - 1, or, of two classes, -1 and +1.
+    chosen : ndarray of bool, shape (n,)
+        Which samples these are.
+    class_names : tuple of K str
+        Their names.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two classes, or an unknown name.
+
+    Examples
+    --------
+    >>> labels, chosen, called = several_classes("abcd", np.array([3, 0, 1, 2]), ["d", "a", "c"])
+    >>> labels.tolist(), chosen.tolist(), called
+    ([2, 0, 1], [True, True, False, True], ('a', 'c', 'd'))
+    """
+    asked = set() if tuple(classes) == ALL else {find_class(name, names) for name in classes}
+    places = list(range(len(names))) if tuple(classes) == ALL else sorted(asked)
+    if len(places) < 2:
+        raise ValueError(f"name two classes or more, of {_listed(names)}; or all")
+    place_of = np.full(len(names), -1)
+    place_of[places] = np.arange(len(places))
+    chosen = place_of[numbers] >= 0
+    labels = place_of[numbers[chosen]]
+    signs_or_places = labels if len(places) > 2 else 2.0 * labels - 1.0
+    return signs_or_places, chosen, tuple(names[k] for k in places)
+
+
+def select(
+    names: Sequence[str],
+    numbers: NDArray[np.int64],
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+    classes: Collection[ClassName] | None,
+) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
+    """Label samples as `several_classes` does, or, without ``classes``, as `two_classes` does."""
+    if classes is None:
+        signs, called = two_classes(names, numbers, positive, negative)
+        return signs[signs != 0], signs != 0, called
+    refuse_both(positive, negative)
+    return several_classes(names, numbers, classes)
+
+
+def refuse_both(
+    positive: Collection[ClassName] | None, negative: Collection[ClassName] | None
+) -> None:
+    """Refuse two sides beside classes that are to be kept apart."""
+    if positive is not None or negative is not None:
+        raise ValueError(
+            "classes are kept apart, positive and negative are two sides: leave one of them out"
+        )
+
+
+def find_class(asked: ClassName, names: Sequence[str]) -> int:
+    """Return the index of a class by its name; capitals count only where they must.
+
+    Raises
+    ------
+    ValueError
+        No class, or several, of that name.
+    """
+    text = str(asked).strip()
+    if text in names:
+        return list(names).index(text)
+    alike = [k for k, name in enumerate(names) if name.casefold() == text.casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    raise ValueError(
+        f"no class is called {text!r}: the classes are {_listed(names, text)}; on a command line "
+        "several are separated by commas"
+    )
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def _read(file: Path, target: str | None) -> tuple[Array, NDArray[Any]]:
+    """Return inputs (n, D) and labels (n,) of a file."""
+    kind = next((s.lower() for s in reversed(file.suffixes) if s.lower() not in COMPRESSED), "")
+    if kind in TABLES:
+        return _from_table(_table(file, kind), target)
+    if kind == ".npz":
+        return _from_arrays(file, "y" if target is None else target)
+    if kind in LIBSVM:
+        if target is not None:
+            raise ValueError("libsvm's text has its labels first in each line: leave --target out")
+        return _from_libsvm(file)
+    known = ", ".join((*TABLES, ".npz", *LIBSVM))
+    raise ValueError(f"its ending {kind or 'is missing, which'} is none of {known}")
+
+
+def _table(file: Path, kind: str) -> pd.DataFrame:
+    import pandas as pd
+
+    if kind == ".parquet":
+        return pd.read_parquet(file)
+    try:
+        table = pd.read_csv(file, sep="\t" if kind == ".tsv" else ",", skipinitialspace=True)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise ValueError(f"it cannot be read as a table ({error})") from error
+    if all(_is_number(str(name)) for name in table.columns):
+        raise ValueError("its first line has numbers only: put the names of the columns there")
+    return table
+
+
+def _from_table(table: pd.DataFrame, target: str | None) -> tuple[Array, NDArray[Any]]:
+    names = [str(name) for name in table.columns]
+    if not len(table):
+        raise ValueError("there are no inputs: the table has no rows")
+    if target is None:
+        raise ValueError(f"name the column of the labels by --target: {_listed(names)}")
+    if names.count(target) != 1:
+        raise ValueError(f"no one column is called {target!r}: there are {_listed(names, target)}")
+    place = names.index(target)
+    labels = table.iloc[:, place]
+    inputs = table.drop(columns=table.columns[place])
+    gaps = table.isna().sum()
+    if missing := [f"{name} ({count})" for name, count in gaps.items() if count]:
+        raise ValueError(
+            f"values are missing in {_listed(missing)}: fill them in, or leave these rows or "
+            "columns out"
+        )
+    numeric = inputs.select_dtypes(include=["number", "bool"]).columns
+    if text := [str(name) for name in inputs.columns if name not in numeric]:
+        raise ValueError(
+            f"not numbers, but text or dates: {_listed(text)}. Encode these columns as numbers "
+            "(pandas.get_dummies), or leave them out"
+        )
+    return _checked(inputs.to_numpy(np.float64), labels.to_numpy())
+
+
+def _from_arrays(file: Path, target: str) -> tuple[Array, NDArray[Any]]:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"it cannot be read as arrays ({error})") from error
+    if target not in arrays:
+        cure = _listed(list(arrays), target)
+        raise ValueError(f"no array is called {target!r}: name the labels by --target, of {cure}")
+    labels = arrays.pop(target)
+    if "X" not in arrays and len(arrays) != 1:
+        raise ValueError(f"which array has the inputs, {_listed(list(arrays))}? Call it X")
+    inputs = arrays["X"] if "X" in arrays else next(iter(arrays.values()))
+    if labels.ndim != 1 or inputs.ndim < 2 or len(labels) != len(inputs):
+        raise ValueError(
+            f"{target} has the shape {labels.shape} and the inputs {inputs.shape}: they must be "
+            "(n,) and (n, D)"
+        )
+    if inputs.dtype.kind not in "biuf" or labels.dtype.kind not in "biufUS":
+        raise ValueError(f"inputs of the type {inputs.dtype} are no numbers: convert them")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError(f"labels are missing in {target}: leave these samples out")
+    # C order: an image row after row.
+    return _checked(inputs.reshape(len(inputs), -1).astype(np.float64), labels)
+
+
+def _from_libsvm(file: Path) -> tuple[Array, NDArray[Any]]:
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        inputs, labels = load_svmlight_file(str(file))
+    except ValueError as error:
+        raise ValueError(f"it cannot be read as libsvm's text ({error})") from error
+    if np.prod(inputs.shape, dtype=float) > MOST_VALUES:
+        raise ValueError(f"as a dense matrix its shape {inputs.shape} is too large")
+    return _checked(inputs.toarray(), labels)
+
+
+def _checked(inputs: Array, labels: NDArray[Any]) -> tuple[Array, NDArray[Any]]:
+    """Refuse what is empty or not finite."""
+    if not inputs.size:
+        raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
+    if bad := np.argwhere(~np.isfinite(inputs)).tolist():
+        raise ValueError(
+            f"values are missing or infinite at {len(bad)} places, the first in sample "
+            f"{bad[0][0]}, input {bad[0][1]} (counted from 0): fill them in, or leave these out"
+        )
+    return inputs, labels
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _listed(names: Sequence[str], near: str | None = None) -> str:
+    """Join names, the ones most like ``near`` first; of many only some."""
+    close = [] if near is None else difflib.get_close_matches(near, names, 2)
+    ordered = [*close, *(name for name in names if name not in close)]
+    more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
+    return ", ".join(ordered[:LISTED]) + more

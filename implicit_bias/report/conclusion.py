@@ -1,0 +1,273 @@
+"""What a comparison says of a trained network, in a sentence: is it its SVM, and if not, why not.
+
+`conclude` takes a `Standing`, which holds all that it needs, and knows nothing of models or data.
+The verdicts, in the order in which they are tried:
+
+================  ============================================================================
+verdict           when
+================  ============================================================================
+LOCAL             each unit learned by itself: no SVM is known to be the limit
+OTHER_GEOMETRY    training moves in another norm than the one of the SVM beside the network
+UNKNOWN           no SVM of the network's program is among the models, or that program has more
+                  freedom than the network (`Network.relaxed`), whose limit it does not show then
+INSEPARABLE       nothing separates the training samples of that program: proven
+NOT_SEPARATED     the network is wrong on some training samples
+AT_LIMIT          its norm is at most `CLOSE` above the certified optimum
+HELD_BACK         units that the SVM uses are dead in the network
+NOT_AT_LIMIT      its norm is above that
+SOLVED            there is no network, but an SVM or any other classifier
+================  ============================================================================
+
+A sentence is made of text and of `Term`, a number or word with a definition that a page can link.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from implicit_bias.counts import Count
+from implicit_bias.wording import NO_BREAK as NO_BREAK
+from implicit_bias.wording import percent, percent_range
+
+# Excess up to which a network counts as its SVM.
+CLOSE = 0.01
+# Units named one by one; more are counted.
+LISTED = 6
+
+
+class Term(NamedTuple):
+    """Text in a sentence that stands for something defined under ``key``."""
+
+    text: str
+    key: str
+
+
+class Command(NamedTuple):
+    """Text in a sentence that is to be typed."""
+
+    text: str
+
+
+Sentence: TypeAlias = tuple[str | Term | Command, ...]
+
+
+def plain(sentence: Sentence) -> str:
+    """Write a sentence without its links.
+
+    Examples
+    --------
+    >>> plain(("the norm is ", Term("12 %", "excess"), " above"))
+    'the norm is 12 % above'
+    """
+    return "".join(part if isinstance(part, str) else part.text for part in sentence)
+
+
+class Verdict(Enum):
+    """What `conclude` finds; see the module's head."""
+
+    OTHER_GEOMETRY = "other geometry"
+    LOCAL = "local learning"
+    UNKNOWN = "not known"
+    INSEPARABLE = "not separable"
+    NOT_SEPARATED = "not separated yet"
+    AT_LIMIT = "at its limit"
+    HELD_BACK = "held back by dead units"
+    NOT_AT_LIMIT = "not at its limit"
+    SOLVED = "solved"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What is known of a trained network beside an SVM.
+
+    Attributes
+    ----------
+    network : str
+        Its name.
+    svm : str or None
+        Name of the SVM whose program is the network's; None where there is none.
+    no_svm : str
+        Why there is none, or how to have one; empty where nothing is known.
+    excess : float
+        Norm over the certified optimum, minus 1; inf where the network does not separate its
+        training samples, nan where it is not known.
+    train_wrong : Count or None
+        Training samples on the wrong side.
+    agreement : Count or None
+        Evaluation samples on which network and SVM say the same.
+    by_chance : float
+        Share on which independent models of their errors would agree.
+    held_out : bool
+        Whether the evaluation samples are others than the training samples.
+    inseparable : bool
+        Whether the SVM has proven that nothing separates the training samples.
+    dead : sequence of int or str
+        Units that are dead in the network and active in the SVM.
+    gates_moved : bool
+        Whether training changed any gate.
+    relaxed : bool
+        Whether the program has more freedom than the network.
+    local : bool
+        Whether each unit learned by itself.
+    geometry, svm_geometry : str
+        The norm in which training moves, such as "l2" for gradient descent and "linf" for Adam or
+        sign descent, and the norm in which it would have to move to end at the SVM.
+    train_on : str
+        The command that trains the network towards its limit; empty where there is none.
+    """
+
+    network: str
+    svm: str | None = None
+    no_svm: str = ""
+    excess: float = math.nan
+    train_wrong: Count | None = None
+    agreement: Count | None = None
+    by_chance: float = math.nan
+    held_out: bool = True
+    inseparable: bool = False
+    dead: Sequence[int | str] = ()
+    gates_moved: bool = False
+    relaxed: bool = False
+    local: bool = False
+    geometry: str = "l2"
+    svm_geometry: str = "l2"
+    train_on: str = ""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A verdict, the headline that says it, and sentences with the evidence."""
+
+    verdict: Verdict
+    headline: Sentence
+    evidence: tuple[Sentence, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(map(plain, (self.headline, *self.evidence)))
+
+
+def conclude(standing: Standing) -> Conclusion:
+    """Say where a network stands; a page and a terminal show the same words.
+
+    Examples
+    --------
+    >>> standing = Standing(network="net", svm="svm", excess=1.36, train_on="train on")
+    >>> conclusion = conclude(standing)
+    >>> print(conclusion.verdict.value)
+    not at its limit
+    >>> print(plain(conclusion.headline).replace(NO_BREAK, " "))
+    Not at its limit: the norm of net is 136 % above the smallest possible. Train on: train on
+    """
+    verdict = _verdict(standing)
+    return Conclusion(verdict, _headline(verdict, standing), tuple(_evidence(verdict, standing)))
+
+
+def _verdict(standing: Standing) -> Verdict:
+    if standing.local:
+        return Verdict.LOCAL
+    if standing.svm is not None and standing.geometry != standing.svm_geometry:
+        return Verdict.OTHER_GEOMETRY
+    if standing.svm is None:
+        return Verdict.UNKNOWN
+    if standing.inseparable:
+        return Verdict.INSEPARABLE
+    wrong = standing.train_wrong
+    if math.isinf(standing.excess) or (wrong is not None and wrong.count):
+        return Verdict.NOT_SEPARATED
+    if math.isnan(standing.excess):
+        return Verdict.UNKNOWN
+    if standing.excess <= CLOSE:
+        return Verdict.AT_LIMIT
+    if standing.relaxed:
+        return Verdict.UNKNOWN
+    return Verdict.HELD_BACK if len(standing.dead) else Verdict.NOT_AT_LIMIT
+
+
+def _headline(verdict: Verdict, s: Standing) -> Sentence:
+    excess = Term(percent(s.excess), "excess")
+    onward: Sentence = (" Train on: ", Command(s.train_on)) if s.train_on else ()
+    now = "with the gates it has now " if s.gates_moved else ""
+    match verdict:
+        case Verdict.OTHER_GEOMETRY:
+            return (
+                f"Another geometry: training moves {s.network} in the {s.geometry} norm, and "
+                f"{s.svm} is where training in the {s.svm_geometry} norm goes.",
+            )
+        case Verdict.LOCAL:
+            return (
+                f"No SVM is known to be the limit of {s.network}: each of its units learned by "
+                "itself.",
+            )
+        case Verdict.INSEPARABLE:
+            gates = "With the gates it has now there" if s.gates_moved else "There"
+            return (
+                f"{gates} is no limit to go to: no weights of {s.network}’s program separate the "
+                f"training samples (proven by {s.svm}).",
+            )
+        case Verdict.NOT_SEPARATED:
+            wrong = "some" if s.train_wrong is None else _of(s.train_wrong)
+            return (
+                "Not separated yet: ",
+                Term(wrong, "train_error"),
+                f" training samples are on the wrong side of {s.network}, so {now}it has no norm "
+                "at margin 1.",
+                *onward,
+            )
+        case Verdict.AT_LIMIT:
+            return ("As close as ", excess, f": {now}{s.network} is its SVM.")
+        case Verdict.HELD_BACK:
+            one = len(s.dead) == 1
+            units = f"unit {s.dead[0]}" if one else f"units {', '.join(map(str, s.dead[:LISTED]))}"
+            if len(s.dead) > LISTED:
+                units = f"{len(s.dead)} units"
+            verb = "is" if one else "are"
+            return (
+                f"Not at its limit, and it may never get there: {units} of {s.network} {verb} ",
+                Term("dead", "dead"),
+                f", and {s.svm} uses {'it' if one else 'them'}.",
+            )
+        case Verdict.NOT_AT_LIMIT:
+            start = f"Not at its limit: {now}the norm of {s.network} is "
+            return (start, excess, " above the smallest possible.", *onward)
+    if s.relaxed and s.svm is not None:
+        return (
+            f"How far {s.network} is from its limit is not known: its norm is ",
+            excess,
+            f" above the optimum of {s.svm}, a lower bound, because that program lets each class "
+            "have weights that the network does not have.",
+        )
+    reason = s.no_svm or "no SVM of its program is among the models"
+    return (f"How far {s.network} is from its limit is not known: {reason}.",)
+
+
+def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
+    if verdict is Verdict.HELD_BACK:
+        yield (
+            "Its norm is ",
+            Term(percent(s.excess), "excess"),
+            " above the smallest possible. A dead unit gets no gradient: start from other weights.",
+        )
+    if verdict is Verdict.INSEPARABLE:
+        yield ("Give it more units or contexts, or the SVM a finite C.",)
+    if verdict is Verdict.LOCAL and math.isfinite(s.excess):
+        yield ("Its norm is ", Term(percent(s.excess), "excess"), f" above the optimum of {s.svm}.")
+    if s.agreement is not None and s.agreement.total:
+        samples = "unseen" if s.held_out else "training"
+        chance = ""
+        if math.isfinite(s.by_chance):
+            chance = f", independent models with these errors on {percent(s.by_chance)}"
+        verb = "agrees on" if verdict is Verdict.NOT_SEPARATED else "explains"
+        yield (
+            f"{s.svm} {verb} ",
+            Term(percent(s.agreement.share), "agreement"),
+            f" of the predictions: the two agree on {_of(s.agreement)} {samples} samples (95 % "
+            f"interval {percent_range(*s.agreement.interval)}){chance}.",
+        )
+
+
+def _of(count: Count) -> str:
+    return f"{count.count:,} of {count.total:,}"

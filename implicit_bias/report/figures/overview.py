@@ -1,0 +1,33 @@
+"""One small figure of a comparison: errors with their intervals, and the excess of the norms."""
+
+import math
+
+from matplotlib.figure import Figure
+
+from implicit_bias.comparison import Comparison
+from implicit_bias.report.figures.base import look
+from implicit_bias.report.figures.errors import draw_errors, name_rows
+from implicit_bias.report.style import GREY, HEIGHT, WIDTH, style
+from implicit_bias.report.words import percent
+
+
+def overview(comparison: Comparison) -> Figure:
+    """Draw a comparison; see `Comparison.plot`."""
+    known = [m for m in comparison.models if m.margin and math.isfinite(m.margin.excess)]
+    with style():
+        height = min(HEIGHT, 1.1 + 0.45 * len(comparison.models))
+        figure = Figure(figsize=(WIDTH * (2 if known else 1), height), layout="constrained")
+        axes = figure.subplots(1, 2 if known else 1, squeeze=False)[0]
+        draw_errors(axes[0], comparison)
+        if known:
+            axes[1].set_xlabel("norm above the certified optimum, %")
+            for row, model in enumerate(known):
+                share, drawn = model.known_margin.excess, look(comparison, model.name)
+                axes[1].plot(100 * share, row, drawn.marker, color=drawn.colour)
+                axes[1].annotate(
+                    percent(share), (100 * share, row), (6, 6), textcoords="offset points"
+                )
+            axes[1].axvline(0, color=GREY, linewidth=1)
+            name_rows(axes[1], [model.name for model in known])
+            axes[1].margins(x=0.25)
+    return figure

@@ -1,0 +1,222 @@
+"""Pairs of samples and rivals on a device: what `norm_path` knows of a problem with classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import scipy.linalg
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from implicit_bias.certificate import balanced_flow
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers.iteration import Answer
+from implicit_bias.solvers.scaled_problem import Boxes
+from implicit_bias.validation import Array
+
+Integers = NDArray[np.int64]
+NormOf: TypeAlias = Callable[[Tensor], float]
+
+# Samples whose weighted products are formed at once.
+BLOCK = 2048
+
+
+class ClassPairs:
+    """Pairs and features on the device; features have a root mean square norm of about 1."""
+
+    def __init__(
+        self, problem: MarginProblem, pairs: tuple[Integers, Integers], device: torch.device
+    ) -> None:
+        self._problem, self._pairs = problem, pairs
+        self.K = problem.classes or 2
+        # A power of two: balanced dual variables stay balanced, exactly, in the problem's units.
+        self.scale = float(np.exp2(np.round(np.log2(problem.scale))))
+        samples, rivals = pairs
+        used, place = np.unique(samples, return_inverse=True)
+        owners = problem.owners[used]
+        X = problem.X[used]
+        Z = problem.plain_gates[used].toarray()
+        if Z.shape[1] > 1 or (Z != 1).any():
+            X = (Z[:, :, None] * X[:, None, :]).reshape(len(used), -1)
+
+        def tensor(values: Array) -> Tensor:
+            return torch.tensor(values, dtype=torch.float64, device=device)
+
+        def index(values: Integers) -> Tensor:
+            return torch.tensor(values, device=device)
+
+        # Columns orthonormal and orthogonal to 1: coordinates of what sums to 0 over the classes.
+        # The norms of entries have the classes themselves as coordinates.
+        self.entries = problem.norm in (L1(), LInf())
+        basis = np.eye(self.K) if self.entries else scipy.linalg.helmert(self.K).T
+        self.basis = tensor(basis)  # (K, r)
+        self.X = tensor(X) / self.scale
+        self.owners, self.place, self.rivals = index(owners), index(place), index(rivals)
+        # Places of own class and rival in an array (n, K).
+        self._own = self.place * self.K + self.owners[self.place]
+        self._rival = self.place * self.K + self.rivals
+        self.free_t = problem.norm in (Spectral(), LInf())
+        self.norm, self.dual_norm = norms_of(problem)
+        r, F = self.basis.shape[1], X.shape[1]
+        self.shape = (r, F)
+        self.ball_shape = (1, r * F) if problem.norm == L2() else self.shape
+        # One class's offset is 0, since only differences count; one without samples has none.
+        present = np.unique(problem.owners)[: -1 if problem.intercept else 0]
+        self._offset_classes = present
+        offsets = torch.zeros(self.K, len(present), dtype=torch.float64, device=device)
+        offsets[index(present), torch.arange(len(present), device=device)] = 1.0
+        self.E = offsets[self.owners[self.place]] - offsets[self.rivals]  # (P, J)
+        self.norms = self.X.norm(dim=1)[self.place]
+        self.C = problem.C * self.scale
+        self.boxes = Boxes() if problem.hard_margin else Boxes(self.place)
+        self.n_boxes = 0 if problem.hard_margin else len(used)
+        self._gram: Tensor | None = None
+        self._touching: list[tuple[Tensor, Tensor, Tensor, Tensor]] | None = None
+        self._members = [torch.nonzero(self.owners == k)[:, 0] for k in range(self.K)]
+
+    @property
+    def gram(self) -> Tensor:
+        """Inner products of the pairs' features, (P, P)."""
+        if self._gram is None:
+            self._gram = (self.X @ self.X.T)[self.place[:, None], self.place]
+        return self._gram
+
+    @property
+    def a(self) -> Tensor:
+        """e_{y_n} - e_k in coordinates, (P, r)."""
+        return self.basis[self.owners[self.place]] - self.basis[self.rivals]
+
+    def dual_vectors(self, alpha: Tensor) -> Tensor:
+        """Phi' alpha, in the shape of the ball."""
+        weights = self.X.new_zeros(len(self.X) * self.K)
+        weights[self._rival] = alpha
+        weights = weights.view(-1, self.K)
+        total = weights.sum(1, keepdim=True)
+        weights = (-weights).scatter_add_(1, self.owners[:, None], total)
+        return ((weights @ self.basis).T @ self.X).reshape(self.ball_shape)
+
+    def margins(self, zeta: Tensor) -> Tensor:
+        """Phi zeta, (P,)."""
+        scores = (self.X @ (self.basis @ zeta.reshape(self.shape)).T).reshape(-1)
+        return scores[self._own] - scores[self._rival]
+
+    def masked(self, k: Tensor) -> Tensor:
+        """Phi diag(k) Phi', (P, P), of k (K, F): class by class, of the pairs that touch it."""
+        if self._touching is None:
+            self._touching = []
+            for c in range(self.K):
+                own = self.owners[self.place] == c
+                index = torch.nonzero(own | (self.rivals == c))[:, 0]
+                sign = torch.where(own[index], 1.0, -1.0).to(k)
+                samples, place = torch.unique(self.place[index], return_inverse=True)
+                self._touching.append((index, sign, samples, place))
+        whole = k.new_zeros(len(self.place), len(self.place))
+        for of_class, (index, sign, samples, place) in zip(k, self._touching, strict=True):
+            X = self.X[samples] * of_class.sqrt()
+            gram = (X @ X.T)[place[:, None], place] * (sign[:, None] * sign)
+            whole[index[:, None], index] += gram
+        return whole
+
+    def products(self, V: Tensor) -> Tensor:
+        """V x_p, (P, r)."""
+        return (self.X @ V.T)[self.place]
+
+    def normal_matrix(self, h: Tensor, shares: Tensor | None) -> Tensor:
+        """Phi' D^-1 Phi, (r F, r F); D^-1 = diag(h) less h h' times a share for each sample."""
+        K, (r, F) = self.K, self.shape
+        dense = self.X.new_zeros(len(self.X) * K)
+        dense[self._rival] = h
+        dense = dense.view(-1, K)
+        whole = self.X.new_zeros(K, K, F, F)
+        for k, members in enumerate(self._members):
+            for start in range(0, len(members), BLOCK):
+                index = members[start : start + BLOCK]
+                X, weights = self.X[index], dense[index]
+                each = _weighted_squares(X, weights)  # (K, F, F), one a rival
+                total = each.sum(0)
+                whole[k, k] += total
+                whole.diagonal().add_(each.permute(1, 2, 0))
+                whole[k] -= each
+                whole[:, k] -= each
+                if shares is not None:
+                    q = -weights
+                    q[:, k] += weights.sum(1)
+                    products = q[:, :, None] * q[:, None, :] * shares[index, None, None]
+                    each = _weighted_squares(X, products.reshape(len(index), -1))
+                    whole -= each.reshape(K, K, F, F)
+        reduced = torch.einsum("ki,klfg,lj->ifjg", self.basis, whole, self.basis)
+        return reduced.reshape(r * F, r * F)
+
+    def balanced(self, alpha: Tensor) -> Tensor:
+        """Return alpha with E' alpha = 0, exactly."""
+        found = balanced_flow(self.alpha(alpha), self._problem.owners)[self._pairs]
+        return torch.tensor(found, device=alpha.device) * self.scale
+
+    def alpha(self, values: Tensor) -> Array:
+        """Dual variables of the problem."""
+        alpha = np.zeros(self._problem.alpha_shape)
+        alpha[self._pairs] = values.cpu().numpy() / self.scale
+        return alpha
+
+    def coef(self, zeta: Tensor) -> Array:
+        """Coefficients (K, M, D) of zeta."""
+        plain = (self.basis @ zeta.reshape(self.shape)).cpu().numpy() / self.scale
+        by_class = plain.reshape(self.K, -1, self._problem.X.shape[1])
+        return np.stack([np.asarray(self._problem.root @ part) for part in by_class])
+
+    def of_answer(self, near: Answer) -> tuple[Tensor, Tensor, Tensor]:
+        """Return alpha, zeta and b of an answer in the problem's shapes."""
+        device = self.X.device
+        alpha = torch.tensor(near.alpha[self._pairs] * self.scale, device=device)
+        plain = self._problem.plain_coef(near.coef).reshape(self.K, -1) * self.scale
+        zeta = (self.basis.T @ torch.tensor(plain, device=device)).reshape(self.ball_shape)
+        b = torch.tensor(np.asarray(near.intercept)[self._offset_classes], device=device)
+        return alpha, zeta, b
+
+    def intercept(self, b: Tensor) -> Array:
+        """Offsets (K,) of the problem."""
+        found = np.zeros(self.K)
+        found[self._offset_classes] = b.cpu().numpy()
+        return found
+
+
+def norms_of(problem: MarginProblem) -> tuple[NormOf, NormOf]:
+    """Return Omega and Omega_* of matrices in the shape of the ball."""
+    kinds: dict[Norm, tuple[NormOf, NormOf]] = {
+        L1(): (_total, _largest),
+        LInf(): (_largest, _total),
+        L2(): (_euclidean, _euclidean),
+        Nuclear(): (_nuclear, _spectral),
+        Spectral(): (_spectral, _nuclear),
+    }
+    return kinds[problem.norm]
+
+
+def _total(A: Tensor) -> float:
+    return float(A.abs().sum())
+
+
+def _largest(A: Tensor) -> float:
+    return float(A.abs().max())
+
+
+def _euclidean(A: Tensor) -> float:
+    return float(A.norm())
+
+
+def _nuclear(A: Tensor) -> float:
+    return float(torch.linalg.matrix_norm(A, "nuc"))
+
+
+def _spectral(A: Tensor) -> float:
+    return float(torch.linalg.matrix_norm(A, 2))
+
+
+def _weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
+    """X' diag(w) X for each column w of weights (n, k): (k, F, F)."""
+    n, F = X.shape
+    return ((weights[:, :, None] * X[:, None, :]).reshape(n, -1).T @ X).reshape(-1, F, F)

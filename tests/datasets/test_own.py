@@ -1,0 +1,216 @@
+"""Files of the user's own: every format gives the same data set, and every fault is named."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import dump_svmlight_file
+from sklearn.preprocessing import StandardScaler
+
+from implicit_bias.datasets import load_fashion_mnist, load_own
+from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
+from implicit_bias.datasets.own import find_class, two_classes
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.models import load_data
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(-5, 5, size=(12, 3)) / 4
+KINDS = np.array(["Cat", "dog", "emu"] * 4)
+NUMBERS = np.arange(12) % 3
+
+
+def written(folder: Path, kind: str) -> tuple[Path, str | None]:
+    """Write the samples in a format, and return the file and its target."""
+    file = folder / f"animals{kind}"
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    table.insert(1, "kind", NUMBERS)
+    match kind:
+        case ".csv" | ".csv.gz":
+            table.to_csv(file, index=False)
+        case ".tsv":
+            table.to_csv(file, index=False, sep="\t")
+        case ".parquet":
+            table.to_parquet(file, index=False)
+        case ".npz":
+            np.savez(file, kind=NUMBERS, inputs=X.reshape(12, 3, 1))
+        case ".svm":
+            dump_svmlight_file(X, NUMBERS, str(file), zero_based=False)
+            return file, None
+    return file, "kind"
+
+
+@pytest.mark.parametrize("kind", [".csv", ".csv.gz", ".tsv", ".parquet", ".npz", ".svm"])
+def test_every_format_gives_the_same_samples(kind: str, tmp_path: Path) -> None:
+    data = load_own(*written(tmp_path, kind), positive=[1], negative=["0"])
+    kept = NUMBERS != 2
+    np.testing.assert_array_equal(data.X, np.column_stack([X, np.ones(12)])[kept])
+    np.testing.assert_array_equal(data.y, np.where(NUMBERS == 1, 1, -1)[kept])
+    assert data.class_names == ("0", "1")
+    assert data.has_constant
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("positive", [None, ["b"], ["b", "A"]])
+@pytest.mark.parametrize("negative", [None, ["c"]])
+def test_sides_by_brute_force(
+    n_classes: int, positive: list[str] | None, negative: list[str] | None
+) -> None:
+    names, numbers = "Abcde"[:n_classes], RNG.integers(n_classes, size=30)
+    if positive is None and negative is None and n_classes > 2:
+        with pytest.raises(ValueError, match="--positive"):
+            two_classes(names, numbers, positive, negative)
+        return
+    if negative and n_classes == 2:
+        with pytest.raises(ValueError, match="no class is called"):
+            two_classes(names, numbers, positive, negative)
+        return
+    if positive == ["b", "A"] and n_classes == 2:
+        with pytest.raises(ValueError, match="other side"):
+            two_classes(names, numbers, positive, negative)
+        return
+    signs, _ = two_classes(names, numbers, positive, negative)
+    for sign, number in zip(signs, numbers, strict=True):
+        name = names[number]
+        is_plus = name in positive if positive else (name not in (negative or ["A"]))
+        is_minus = name in negative if negative else not is_plus
+        assert sign == (1 if is_plus else -1 if is_minus else 0)
+
+
+def test_names_of_classes() -> None:
+    assert find_class("DOG", ["cat", "dog"]) == 1
+    assert find_class("Dog", ["dog", "Dog"]) == 1
+    with pytest.raises(ValueError, match="no class"):
+        find_class("DOG", ["dog", "Dog"])
+
+
+TABLE = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=KINDS)
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "message"),
+    [
+        (TABLE, "kinds", "'kinds': there are kind"),
+        (TABLE, None, "--target"),
+        (TABLE, "kind", "3 classes"),
+        (TABLE.assign(a=TABLE["a"].where(TABLE["a"] > 0)), "kind", r"missing in a \("),
+        (TABLE.assign(kind=TABLE["kind"].where(TABLE["a"] > 0)), "kind", r"missing in kind \("),
+        (TABLE.assign(city="Bonn"), "kind", "text or dates: city"),
+        (TABLE.assign(a=np.inf), "kind", "infinite at 12 places"),
+        (TABLE[["kind"]], "kind", "no inputs"),
+        (TABLE[["a", "kind"]][:0], "kind", "no inputs"),
+        (TABLE[TABLE["kind"] == "dog"], "kind", "one class only, dog"),
+    ],
+)
+def test_faults_of_tables_are_named(
+    table: pd.DataFrame, target: str | None, message: str, tmp_path: Path
+) -> None:
+    table.to_csv(tmp_path / "own.csv", index=False)
+    with pytest.raises(ValueError, match=message):
+        load_own(tmp_path / "own.csv", target)
+
+
+def test_fractions_are_no_classes(tmp_path: Path) -> None:
+    pd.DataFrame({"x": np.arange(50), "price": np.arange(50) / 7}).to_csv(
+        tmp_path / "own.csv", index=False
+    )
+    with pytest.raises(ValueError, match="fractions"):
+        load_own(tmp_path / "own.csv", "price")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "target", "message"),
+    [
+        ({"X": X, "z": NUMBERS}, None, "no array is called 'y'"),
+        ({"a": X, "b": X, "y": NUMBERS}, None, "Call it X"),
+        ({"X": X[:5], "y": NUMBERS}, None, "shape"),
+        ({"X": X, "y": np.full(12, np.nan)}, None, "missing in y"),
+        ({"X": X.astype(str), "y": NUMBERS}, None, "no numbers"),
+        ({"X": X, "y": np.array([{}] * 12)}, None, "cannot be read"),
+    ],
+)
+def test_faults_of_arrays_are_named(
+    arrays: dict[str, Any], target: str | None, message: str, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "own.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        load_own(tmp_path / "own.npz", target, positive=[1])
+
+
+def test_faults_of_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("1.5,2,0\n2,3,1\n")
+    with pytest.raises(ValueError, match="first line"):
+        load_own(tmp_path / "own.csv", "y")
+    (tmp_path / "own.xlsx").write_text("")
+    with pytest.raises(ValueError, match="ending"):
+        load_own(tmp_path / "own.xlsx", "y")
+    (tmp_path / "own.svm").write_text("no numbers here\n")
+    with pytest.raises(ValueError, match="libsvm"):
+        load_own(tmp_path / "own.svm")
+    with pytest.raises(ValueError, match="target"):
+        load_own(tmp_path / "own.svm", "y")
+    with pytest.raises(FileNotFoundError, match="absent"):
+        load_own(tmp_path / "absent.csv", "y")
+
+
+def test_a_constant_that_is_there_is_not_appended_again(tmp_path: Path) -> None:
+    TABLE.assign(one=1.0, kind=NUMBERS % 2).to_csv(tmp_path / "own.csv", index=False)
+    assert load_own(tmp_path / "own.csv", "kind").n_features == 4
+
+
+def test_standardized_by_training_samples_alone(tmp_path: Path) -> None:
+    file, target = written(tmp_path, ".csv")
+    config = RunConfig(data=str(file), target=target, positive=("1",), train_size=8)
+    raw = load_data(config).parts
+    scaler = StandardScaler().fit(raw.train.X[:, :-1])
+    scaled = load_data(RunConfig(**{**vars(config), "standardize": True})).parts
+    for part, other in ((raw.train, scaled.train), (raw.validation, scaled.validation)):
+        np.testing.assert_allclose(other.X[:, :-1], scaler.transform(part.X[:, :-1]))
+        assert (other.X[:, -1] == 1).all()
+    np.testing.assert_allclose(scaled.train.X[:, :-1].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(scaled.train.X[:, :-1].std(axis=0), 1)
+    flat = Dataset("flat", np.ones((4, 2)), np.array([1.0, -1, 1, -1]), ("a", "b"))
+    assert not standardized(Split(flat, flat)).train.X[:, 0].any()
+    assert len(split(flat, 3).train) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("IMPLICIT_BIAS_DATA" not in os.environ, reason="needs Fashion-MNIST")
+def test_garments_by_name() -> None:
+    data = load_fashion_mnist(subset="test", positive=["sneaker"])
+    assert data.class_names[1] == "Sneaker"
+    assert int((data.y == 1).sum()) == 1000
+    assert len(data) == 10_000
+    pair = load_fashion_mnist(subset="test", positive=["bag"], negative=["Ankle boot"])
+    assert len(pair) == 2000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target": "y"},
+        {"data": "a.csv", "dataset": "moons"},
+        {"dataset": "mnist", "protocol": "lippl2022", "standardize": True},
+    ],
+)
+def test_contradictory_choices_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"data|--data"):
+        RunConfig(**options)
+
+
+def test_many_classes_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "beasts.csv"
+    file.write_text("legs,kind\n6,bee\n4,cow\n2,owl\n4,Cat\n6,bee\n")
+    beasts = load_own(file, "kind", classes=["all"])
+    assert beasts.class_names == ("Cat", "bee", "cow", "owl")
+    assert beasts.y.tolist() == [1, 2, 3, 0, 1]
+    some = load_own(file, "kind", classes=["owl", "cat", "bee"])
+    assert some.class_names == ("Cat", "bee", "owl")
+    assert some.y.tolist() == [1, 2, 0, 1]
+    assert some.X[:, 0].tolist() == [6, 2, 4, 6]
+    with pytest.raises(ValueError, match="classes"):
+        load_own(file, "kind", classes=["bee"])
+    with pytest.raises(ValueError, match="apart"):
+        load_own(file, "kind", classes=["all"], positive=["bee"])

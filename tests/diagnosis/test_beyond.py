@@ -1,0 +1,277 @@
+"""What lies beyond a KKT point: other units, the optimum in function space; and how it is shown."""
+
+import html
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from implicit_bias import Diagnosis, MarginProblem, diagnose, max_margin, solve
+from implicit_bias.diagnosis.function_space import FourierL1
+from implicit_bias.gating import HyperplaneContexts, dense
+from implicit_bias.networks import GLN
+from implicit_bias.validation import Array
+
+
+def two_layers(hidden: Array, readout: Array) -> nn.Module:
+    hidden, readout = np.atleast_2d(hidden), np.atleast_2d(readout)
+    module = nn.Sequential(
+        nn.Linear(hidden.shape[1], len(hidden), bias=False),
+        nn.ReLU(),
+        nn.Linear(len(hidden), len(readout), bias=False),
+    ).double()
+    module.get_parameter("0.weight").data.copy_(torch.tensor(hidden))
+    module.get_parameter("2.weight").data.copy_(torch.tensor(readout))
+    return module.eval()
+
+
+# --- one more unit ---------------------------------------------------------------------------
+
+SAMPLES = np.array([[1.0, -3.0], [1.0, 0.0], [1.0, 3.0]])
+
+
+def test_a_unit_that_some_multipliers_suggest_is_not_claimed() -> None:
+    """The network is the best one, which only the multipliers (0, 1, 0) prove."""
+    found = diagnose(two_layers(np.array([1.0, 0.0]), np.array([1.0])), SAMPLES, [1, 1, 1])
+    assert found.gap < 1e-9
+    assert found.escape is not None
+    assert not found.escape.claimed
+    assert found.escape.saving == 0.0
+    # Euclidean pulls of the two candidates in DESIGN's example
+    pull = SAMPLES.T @ (np.array([0.5, 0.0, 0.5]) * (SAMPLES @ [0.1, 0.995] > 0))
+    assert np.linalg.norm(pull) == pytest.approx(1.58, abs=5e-3)
+
+
+def test_a_unit_that_helps_is_claimed_with_its_saving() -> None:
+    """One unit for two far samples and the near one; a unit of the far one's own is cheaper."""
+    X, y = np.array([[1.0, 3.0], [1.0, -3.0]]), [1, 1]
+    # By symmetry the unit (1, 0) is a KKT point; one unit a sample has norm 2 / sqrt 10 < 1.
+    module = two_layers(np.array([1.0, 0.0]), np.array([1.0]))
+    found = diagnose(module, X, y)
+    assert found.gap < 1e-9
+    assert found.escape is not None
+    assert found.escape.pull > 1.5
+    assert found.escape.claimed
+    assert found.escape.unit is not None
+    assert "one more ReLU unit" in found.verdict
+    assert 0 < found.escape.saving < 1 - (2 / np.sqrt(10)) ** 0.5 + 1e-6
+
+
+def test_far_from_a_kkt_point_nobody_asks() -> None:
+    module = two_layers(np.array([3.0, 2.0]), np.array([1.0]))
+    assert diagnose(module, SAMPLES[1:], [1, 1]).escape is None
+
+
+# --- function space --------------------------------------------------------------------------
+
+
+def cloud(classes: int = 2) -> tuple[Array, NDArray[np.int64]]:
+    rng = np.random.default_rng(0)
+    y = np.arange(12) % classes
+    return 3.0 * rng.normal(size=(classes, 4))[y] + 0.3 * rng.normal(size=(12, 4)), y
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("norm", ["l2", "l1", "linf", "spectral"])
+def test_the_excess_of_a_linear_classifier(classes: int, norm: str) -> None:
+    X, y = cloud(classes)
+    if classes == 2:
+        w = solve(max_margin(X, 2.0 * y - 1.0)).coef[0] / 2
+        W = np.stack([-w, w])
+    else:
+        W = solve(max_margin(X, y)).coef[:, 0]
+    W = W + 0.02 * np.abs(W).max() * np.random.default_rng(1).normal(size=W.shape)
+    module = nn.Linear(4, classes, bias=False).double().eval()
+    module.weight.data.copy_(torch.tensor(W))
+    found = diagnose(module, X, y, norm=norm)
+    space = found.function_space
+    assert space is not None
+    assert space.certificate is not None
+    assert space.value == pytest.approx(found.parameter_norm)
+    # the parameters are the predictor, so the gap is that of the certified optimum
+    optimum = found.parameter_norm * np.sqrt(1 - found.gap)
+    assert space.certificate.lower <= optimum * (1 + 1e-6)
+    assert space.certificate.upper >= optimum * (1 - 1e-6)
+    assert space.excess == pytest.approx((1 - found.gap) ** -0.5 - 1, rel=1e-4)
+
+
+class Power(nn.Module):
+    """<u^p - v^p, x>."""
+
+    def __init__(self, power: int) -> None:
+        super().__init__()
+        self.power = power
+        self.u = nn.Parameter(torch.tensor([1.0, 2.0, 0.5, 1.0], dtype=torch.float64))
+        self.v = nn.Parameter(torch.tensor([0.2, 0.1, 0.7, 0.3], dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n,)."""
+        return x @ (self.u**self.power - self.v**self.power)
+
+
+def own(module: nn.Module, X: Array) -> Diagnosis:
+    labels = np.where(module(torch.tensor(X)).detach().reshape(-1) > 0, 1, -1)
+    return diagnose(module, X, labels)
+
+
+def test_quasi_norms_are_named_and_have_no_optimum() -> None:
+    X = cloud()[0]
+    space = own(Power(3).eval(), X).function_space
+    assert space is not None
+    assert (space.family, space.norm) == ("diagonal", "l_0.667")
+    assert space.certificate is None
+    assert "not convex" in space.obstacle
+    assert np.isnan(space.excess)
+
+
+def test_what_only_looks_like_a_family_is_not_recognised() -> None:
+    class Looks(Power):
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ (self.u**2 - self.v**2).abs()
+
+    X = cloud()[0]
+    assert own(Looks(2).eval(), X).function_space is None
+    assert own(two_layers(np.eye(4), np.ones(4)), X).function_space is None
+
+
+def test_the_excess_of_a_gated_network_and_its_dead_units() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 6))
+    y = np.where(rng.random(20) > 0.5, 1.0, -1.0)
+    network = GLN([HyperplaneContexts.random(X, 6, 1, random_state=0)], seed=1)
+    problem = network.architecture().problem(X, y)
+    solution = solve(problem)
+    used = np.flatnonzero(solution.active)
+    assert len(used) > 1
+    # the optimum of the network with one unit at 0 is a KKT point, but not the optimum
+    few = GLN([HyperplaneContexts.random(X, 6, 1, random_state=0)], seed=1)
+    gates = dense(problem.gates).reshape(20, 6, 2).copy()
+    gates[:, used[0]] = 0.0
+    without = solve(
+        MarginProblem(X, y, gates.reshape(20, 12), np.repeat(np.arange(6), 2)), tol=1e-10
+    )
+    zeta = torch.tensor(without.coef).reshape(6, -1)
+    zeta[used[0]] = 0.0
+    readout = zeta.norm(dim=1).sqrt()
+    with torch.no_grad():
+        few.readout.copy_(readout[None])
+        layer = torch.where(readout[:, None] > 0, zeta / readout[:, None], 0.0)
+        few.hidden_weights[0].copy_(layer.reshape_as(few.hidden_weights[0]))
+    found = diagnose(few.eval(), few.prepare(X), y)
+    assert found.gap < 1e-6
+    space = found.function_space
+    assert space is not None
+    expected = without.certificate.upper / solution.certificate.lower - 1
+    assert space.excess == pytest.approx(expected, rel=1e-4)
+    assert space.dead_units >= 1
+    assert "dead unit" in found.verdict
+    assert "above the optimum" in found.verdict
+
+
+def test_the_norm_of_the_fourier_transform() -> None:
+    rng = np.random.default_rng(0)
+    beta, V, norm = rng.normal(size=5), rng.normal(size=5), FourierL1()
+    assert norm.value(beta) == pytest.approx(np.abs(np.fft.fft(beta)).sum())
+    assert beta @ V <= norm.value(beta) * norm.dual(V)
+    solution = solve(max_margin(V[None], np.ones(1), norm))
+    assert solution.certificate.upper == pytest.approx(1 / norm.dual(V))
+
+
+# --- layers ----------------------------------------------------------------------------------
+
+
+def test_the_bounds_of_the_layers_are_their_own_margin_problems() -> None:
+    rng = np.random.default_rng(1)
+    X, module = (
+        rng.normal(size=(15, 4)),
+        two_layers(rng.normal(size=(5, 4)), rng.normal(size=(1, 5))),
+    )
+    found = own(module, X)
+    y = np.where(module(torch.tensor(X)).detach()[:, 0] > 0, 1.0, -1.0)
+    scale = found.min_margin**-0.5
+    hidden = np.maximum(X @ (scale * module.get_parameter("0.weight").detach().numpy()).T, 0.0)
+    readout = solve(max_margin(hidden, y), tol=1e-10).certificate
+    gates = (hidden > 0) * (scale * module.get_parameter("2.weight").detach().numpy())
+    features = (gates[:, :, None] * X[:, None, :]).reshape(15, -1)
+    first = solve(max_margin(features, y), tol=1e-10).certificate
+    assert found.bounds["2.weight"][0] == pytest.approx(readout.lower, rel=1e-6)
+    assert found.bounds["0.weight"][0] == pytest.approx(first.lower, rel=1e-6)
+    for name, (lower, norm) in found.bounds.items():
+        assert lower <= norm
+        size = float(module.get_parameter(name).detach().norm())
+        assert norm == pytest.approx(scale * size)
+    layer = found.most_room
+    assert layer is not None
+    assert layer.room == max(1 - lower / norm for lower, norm in found.bounds.values())
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
+def test_the_direction_lowers_the_norm_and_no_margin(norm: str) -> None:
+    rng = np.random.default_rng(1)
+    X, module = (
+        rng.normal(size=(15, 4)),
+        two_layers(rng.normal(size=(5, 4)), rng.normal(size=(1, 5))),
+    )
+    y = np.where(module(torch.tensor(X)).detach()[:, 0] > 0, 1, -1)
+    before = diagnose(module, X, y, norm=norm)
+    readout = next(layer for layer in before.layers if layer.name == "2.weight")
+    assert readout.direction is not None
+    with torch.no_grad():
+        module.get_parameter("2.weight").add_(readout.direction)
+    after = diagnose(module, X, y, norm=norm)  # no gate depends on the readout
+    assert after.min_margin >= before.min_margin * (1 - 1e-9)
+    new = next(layer for layer in after.layers if layer.name == "2.weight")
+    assert new.room < 1e-6 < readout.room
+
+
+def test_parameters_that_enter_twice_have_no_bound() -> None:
+    found = own(Power(2).eval(), cloud()[0])
+    assert [np.isnan(layer.lower) for layer in found.layers] == [True, True]
+    assert found.most_room is None
+    assert found.direction is None
+
+
+# --- how it is shown -------------------------------------------------------------------------
+
+
+def test_words_a_page_and_a_picture(tmp_path: Path) -> None:
+    X, y = cloud(3)
+    rng = np.random.default_rng(2)
+    module = two_layers(rng.normal(size=(9, 4)), rng.normal(size=(3, 9)))
+    labels = module(torch.tensor(X)).argmax(dim=1)
+    found = diagnose(module, X, labels, norm="linf")
+    assert repr(found).startswith("Diagnosis(norm='linf', degree=2")
+    assert found.verdict in repr(found)
+    assert len(repr(found)) < 300
+    page = found._repr_html_()
+    for text in (found.verdict, "0.weight", "2.weight", "gap in spectral"):
+        assert html.escape(text) in page
+    figure = found.plot()
+    assert [ax.get_title() for ax in figure.axes] == [
+        "Who is at the margin",
+        "In which geometry",
+        "Which layer can shrink",
+    ]
+    figure.savefig(tmp_path / "diagnosis.png")
+    assert found.margins.shape == found.multipliers.shape == (12, 3)
+    assert np.isinf(found.margins[np.arange(12), labels]).all()
+    assert not found.multipliers[np.arange(12), labels].any()
+    assert found.margins.min() == pytest.approx(1.0)
+    assert (found.multipliers[tuple(found.support.T)] > 0).all()
+
+
+def test_the_verdict_names_another_geometry() -> None:
+    """A linear classifier at the limit of sign descent, asked for in l2."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 200)) + 0.2 * np.sign(rng.normal(size=200))
+    y = np.ones(30)
+    module = nn.Linear(200, 1, bias=False).double().eval()
+    coef = solve(max_margin(X, y, "linf")).coef
+    module.weight.data.copy_(torch.tensor(coef))
+    verdict = diagnose(module, X, y).verdict
+    assert "geometry of sign descent" in verdict
+    assert "not of gradient descent" in verdict
+    assert "sign descent" not in diagnose(module, X, y, norm="linf").verdict

@@ -1,0 +1,304 @@
+"""Solved limits have a gap of 0 in their own norm, and not in the others."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from implicit_bias import Diagnosis, diagnose, max_margin, solve
+from implicit_bias.diagnosis.function_space import FourierL1
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.margin_gradients import MarginGradients, Pairs
+from implicit_bias.multipliers import best_multipliers
+from implicit_bias.networks import GLN
+from implicit_bias.parameter_norms import as_parameter_norm
+from implicit_bias.validation import Array
+
+NORMS = ("l2", "l1", "linf", "spectral")
+D, K = 5, 3
+AT_LIMIT, ELSEWHERE = 1e-6, 1e-3
+
+
+def samples(n: int = 14, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, D))
+    y = np.where(X @ rng.normal(size=D) > 0, 1.0, -1.0)
+    return X + 0.3 * y[:, None] * rng.random(D), y
+
+
+X, Y = samples(seed=2)
+
+
+def classes(n: int = 15) -> tuple[Array, NDArray[np.int64]]:
+    rng = np.random.default_rng(3)
+    y = np.arange(n) % K
+    centres = 3.0 * rng.normal(size=(K, D))
+    return centres[y] + 0.5 * rng.normal(size=(n, D)), y
+
+
+def linear(*matrices: Array) -> nn.Sequential:
+    layers = [nn.Linear(W.shape[1], W.shape[0], bias=False) for W in matrices]
+    module = nn.Sequential(*layers).double()
+    for p, W in zip(module.parameters(), matrices, strict=True):
+        p.data.copy_(torch.tensor(W))
+    return module.eval()
+
+
+def only_in(
+    own: str, module: nn.Module, inputs: object, labels: NDArray[Any], also: tuple[str, ...] = ()
+) -> Diagnosis:
+    """Check that the gap is 0 in one norm only (and in some others); return the diagnosis there."""
+    found = {norm: diagnose(module, inputs, labels, norm=norm) for norm in NORMS}  # type: ignore[arg-type]
+    assert found[own].gap <= AT_LIMIT
+    for norm in NORMS:
+        assert 0 <= found[norm].gap_lower <= found[norm].gap <= 1
+        assert (found[norm].gap <= AT_LIMIT) == (norm == own or norm in also)
+        assert norm == own or norm in also or found[norm].gap > ELSEWHERE
+        # the bounds that come for free contain the exact gap
+        assert found[own].gaps[norm] >= found[norm].gap * (1 - 1e-9) - 1e-9
+    assert "KKT point" in found[own].verdict
+    return found[own]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_linear_classifiers(norm: str) -> None:
+    X, y = classes()
+    solution = solve(max_margin(X, y, norm), tol=1e-10)
+    found = only_in(norm, linear(3.7 * solution.coef[:, 0]), torch.tensor(X), y)
+    assert found.min_margin == pytest.approx(3.7)
+    assert found.parameter_norm == pytest.approx(solution.certificate.upper)
+    assert found.function_space is not None
+    assert found.function_space.excess == pytest.approx(0.0, abs=1e-5)
+    assert "optimum in function space" in found.verdict
+
+
+def deep_linear() -> tuple[nn.Module, object]:
+    """Balanced layers of rank 1 whose product is the l2 SVM."""
+    w = solve(max_margin(X, Y), tol=1e-10).coef[0]
+    size, rng = np.linalg.norm(w) ** (1 / 3), np.random.default_rng(0)
+    a, b = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 4)))
+    unit = w / np.linalg.norm(w)
+    return linear(size * np.outer(a, unit), size * np.outer(b, a), size * b[None]), X
+
+
+class Diagonal(nn.Module):
+    """<u * u - v * v, x>."""
+
+    def __init__(self, beta: Array) -> None:
+        super().__init__()
+        self.u = nn.Parameter(torch.tensor(np.sqrt(np.maximum(beta, 0.0))))
+        self.v = nn.Parameter(torch.tensor(np.sqrt(np.maximum(-beta, 0.0))))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n,)."""
+        return x @ (self.u**2 - self.v**2)
+
+
+def matrices() -> tuple[nn.Module, object]:
+    """Two layers of several outputs: the roots of the nuclear SVM."""
+    X, y = classes()
+    zeta = solve(max_margin(X, y, "nuclear"), tol=1e-10).coef[:, 0]
+    U, s, Vt = np.linalg.svd(zeta, full_matrices=False)
+    root = np.sqrt(s)
+    return linear(root[:, None] * Vt, U * root), X
+
+
+def diagonal() -> tuple[nn.Module, object]:
+    return Diagonal(solve(max_margin(X, Y, "l1"), tol=1e-10).coef[0]).eval(), X
+
+
+class Circular(nn.Module):
+    """A circular convolution of full width, then a linear readout."""
+
+    def __init__(self, kernel: Array, readout: Array) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(1, 1, D, padding=D - 1, padding_mode="circular", bias=False)
+        self.readout = nn.Linear(D, 1, bias=False)
+        self.double()
+        self.conv.weight.data.copy_(torch.tensor(kernel).reshape(1, 1, D))
+        self.readout.weight.data.copy_(torch.tensor(readout)[None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        outputs: Tensor = self.readout(self.conv(x[:, None])[:, 0, :D])
+        return outputs
+
+
+def convolution() -> tuple[nn.Module, object]:
+    """Layers of moduli sqrt |F beta| whose phases make up that of F beta."""
+    beta = solve(max_margin(X, Y, FourierL1()), tol=1e-10).coef[0]
+    spectrum = np.fft.fft(beta)
+    root = np.sqrt(np.abs(spectrum))
+    kernel, delta = np.fft.ifft(root).real, np.eye(D)[0]
+
+    def responds(readout: Array, kernel: Array) -> Array:
+        with torch.no_grad():
+            return Circular(kernel, readout)(torch.eye(D, dtype=torch.float64))[:, 0].numpy()
+
+    # What the convolution does to a readout is linear, so the readout is found by solving for it.
+    moves = np.stack([responds(unit, kernel) for unit in np.eye(D)], axis=1)
+    assert responds(delta, kernel) == pytest.approx(moves[:, 0])
+    return Circular(kernel, np.linalg.lstsq(moves, beta)[0]).eval(), X
+
+
+def gated() -> tuple[nn.Module, object]:
+    contexts = HyperplaneContexts.random(X, 3, 1, random_state=3)
+    network = GLN([contexts], seed=2)
+    solution = solve(network.architecture().problem(X, Y), tol=1e-10)
+    zeta = torch.tensor(solution.coef).reshape(network.readout.shape[1], -1)
+    readout = zeta.norm(dim=1).sqrt()
+    with torch.no_grad():
+        network.readout.copy_(readout[None])
+        layer = torch.where(readout[:, None] > 0, zeta / readout[:, None], 0.0)
+        network.hidden_weights[0].copy_(layer.reshape_as(network.hidden_weights[0]))
+    return network.eval(), network.prepare(X)
+
+
+# Balanced matrices of rank 1 are a KKT point in the spectral norm, too.
+LIMITS: dict[str, tuple[str, float, tuple[str, ...], Callable[[], tuple[nn.Module, object]]]] = {
+    "deep linear": ("deep linear", 3.0, ("spectral",), deep_linear),
+    "matrices": ("deep linear", 2.0, (), matrices),
+    "diagonal": ("diagonal", 2.0, (), diagonal),
+    "convolution": ("linear convolution", 2.0, ("spectral",), convolution),
+    "gated": ("gated network", 2.0, (), gated),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_of_gradient_descent(name: str) -> None:
+    family, degree, also, build = LIMITS[name]
+    module, inputs = build()
+    labels = classes()[1] if name == "matrices" else Y
+    found = only_in("l2", module, inputs, labels, also)
+    assert found.degree == pytest.approx(degree)
+    assert found.function_space is not None
+    assert found.function_space.family == family
+    assert found.function_space.excess == pytest.approx(0.0, abs=1e-5)
+
+
+def frozen_readout(name: str) -> tuple[nn.Module, object, NDArray[Any]]:
+    """Modules that are linear in what is trained, with data that they separate."""
+    if name == "gated":
+        network = GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2)
+        network.readout.requires_grad_(False)
+        return network.eval(), network.prepare(X), Y
+    inputs, labels = classes()
+    generator = torch.Generator().manual_seed(4)
+    first: nn.Module = nn.Linear(D, 4, bias=False)
+    middle: list[nn.Module] = [nn.Linear(4, 4, bias=False)]
+    width = 4
+    if name == "convolution":
+        first, middle, width = nn.Conv1d(1, 2, 3, bias=False), [nn.Flatten()], 6
+    module = nn.Sequential(first, *middle, nn.Linear(width, K, bias=False))
+    for p in module.parameters():
+        nn.init.normal_(p, generator=generator)
+    module[-1].requires_grad_(False)
+    if name == "deep linear":
+        module[1].requires_grad_(False)
+    X_ = torch.tensor(inputs)
+    return module.double().eval(), X_[:, None] if name == "convolution" else X_, labels
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", ["gated", "convolution", "deep linear"])
+def test_limits_in_any_geometry_of_modules_with_a_fixed_readout(name: str, norm: str) -> None:
+    module, inputs, labels = frozen_readout(name)
+    count = None if labels.min() < 0 else K
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    gradients = MarginGradients(module, given, Pairs.of(labels, len(labels), count))
+    rows = gradients.rows(gradients.theta, np.arange(len(gradients.pairs)))
+    w, parts, start = cp.Variable(rows.shape[1]), {}, 0
+    for key, shape in gradients.shapes.items():
+        parts[key] = w[start : start + shape.numel()]
+        start += shape.numel()
+    size = as_parameter_norm(norm).atom(parts, gradients.shapes, cp)
+    cp.Problem(cp.Minimize(size), [rows @ w >= 1]).solve(
+        solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9
+    )
+    for key, value in gradients.parameters(torch.tensor(w.value)).items():
+        module.get_parameter(key).data.copy_(value)
+    found = only_in(norm, module, inputs, labels)
+    assert found.degree == pytest.approx(1.0)
+    assert found.parameter_norm == pytest.approx(float(size.value), rel=1e-6)
+
+
+def descend(module: nn.Module, labels: NDArray[Any], norm: str, degree: float) -> None:
+    """Bring a module to a KKT point of a norm, by tangent programs with a line search."""
+    count = None if labels.min() < 0 else K
+    own, tensor = as_parameter_norm(norm), torch.tensor(X)
+    for _ in range(100):
+        gradients = MarginGradients(module, (tensor,), Pairs.of(labels, len(X), count))
+
+        def normalised(
+            theta: Tensor, gradients: MarginGradients = gradients
+        ) -> tuple[float, Tensor]:
+            least = float(gradients.margins(theta).min())
+            if least <= 0:
+                return math.inf, theta
+            theta = theta * least ** (-1 / degree)
+            return own.value(gradients.parameters(theta)), theta
+
+        size, theta = normalised(gradients.theta)
+        best = best_multipliers(gradients, theta, degree, own)
+        if best.lower >= size * (1 - 1e-8):
+            break
+        steps = [theta + 0.5**k * (best.direction - theta) for k in range(20)]
+        lowest, point = min((normalised(step) for step in steps), key=lambda pair: pair[0])
+        if not lowest < size:
+            break
+        for name, value in gradients.parameters(point).items():
+            module.get_parameter(name).data.copy_(value)
+
+
+class Square(nn.Module):
+    """An activation without a kink, where tangent programs could stop short of a KKT point."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Square each number."""
+        return x**2
+
+
+def network(outputs: int) -> nn.Module:
+    layers = nn.Linear(D, 4, bias=False), Square(), nn.Linear(4, outputs, bias=False)
+    module = nn.Sequential(*layers)
+    generator = torch.Generator().manual_seed(5)
+    for p in module.parameters():
+        nn.init.normal_(p, generator=generator)
+    return module.double().eval()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", ["l2", "spectral"])
+@pytest.mark.parametrize("outputs", [1, K])
+def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
+    """Whatever the geometry, its own KKT points are known by it alone."""
+    module = network(outputs)
+    with torch.no_grad():
+        found = module(torch.tensor(X))
+    labels = np.where(found[:, 0] > 0, 1.0, -1.0) if outputs == 1 else found.argmax(1).numpy()
+    before = diagnose(module, X, labels, norm=norm)
+    assert before.gap > ELSEWHERE
+    descend(module, labels, norm, 3.0)
+    after = only_in(norm, module, X, labels)
+    assert after.parameter_norm < before.parameter_norm
+    assert after.multipliers.shape == ((len(X),) if outputs == 1 else (len(X), K))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 40.0])
+def test_scaling_the_module_changes_its_margin_alone(scale: float) -> None:
+    module = network(K)
+    labels = module(torch.tensor(X)).argmax(1)
+    before = diagnose(module, X, labels, norm="linf")
+    with torch.no_grad():
+        for p in module.parameters():
+            p.mul_(scale)
+    after = diagnose(module, X, labels, norm="linf")
+    assert after.min_margin == pytest.approx(scale**3 * before.min_margin)
+    assert after.gap == pytest.approx(before.gap, rel=1e-6)
+    assert after.normalised_margin == pytest.approx(before.normalised_margin)

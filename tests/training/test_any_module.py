@@ -1,0 +1,461 @@
+"""Training towards the limit of any module: maximum margins in each norm, classes, chunks, ends."""
+
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.networks import GLN, ReLUNetwork
+from implicit_bias.norms import L1, L2
+from implicit_bias.parameter_norms import ComposedNorm, as_parameter_norm
+from implicit_bias.stationarity import HomogeneityError, stationarity
+from implicit_bias.training.configuration import Method, NormName
+from implicit_bias.training.limit import CheckpointError, ComparisonPredictor, Ending, LimitPoint
+from implicit_bias.training.steepest import SteepestDescent
+from implicit_bias.training.trainee import Inputs, as_trainee
+from implicit_bias.validation import Array
+
+RNG = np.random.default_rng(0)
+# Two classes and four, with rotated centres, so that the norms' directions differ.
+CENTRES = 2.0 * RNG.normal(size=(4, 5))
+LABELS = np.arange(32) % 4
+X = CENTRES[LABELS] + 0.5 * RNG.normal(size=(32, 5))
+SIGNS = np.where(LABELS < 2, 1.0, -1.0)
+X2 = X + SIGNS[:, None] * CENTRES[0] / 2
+NORMS: tuple[NormName, ...] = ("l2", "l1", "linf", "spectral")
+
+
+class TwoLayers(nn.Module):
+    """A ReLU network that this package did not write."""
+
+    def __init__(self, outputs: int = 4, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.first = nn.Parameter(torch.randn(6, 5, generator=generator, dtype=torch.float64))
+        self.second = nn.Parameter(torch.randn(outputs, 6, generator=generator).double())
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Compute the outputs (n, K)."""
+        return torch.relu(X @ self.first.T) @ self.second.T
+
+
+def linear(outputs: int = 1, scale: float = 0.0) -> nn.Linear:
+    module = nn.Linear(5, outputs, bias=False).double()
+    nn.init.constant_(module.weight, scale)
+    return module
+
+
+def weights_of(module: nn.Module) -> Array:
+    return torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
+
+
+# --- the maximum margin of each norm -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("norm", "classes", "steps", "share"),
+    [
+        *(("l2", 1, 100, 0.02), ("l1", 1, 100, 0.1), ("linf", 4, 100, 0.1)),
+        *(
+            pytest.param(norm, classes, 400, share, marks=pytest.mark.slow)
+            for norm, share in zip(NORMS, (0.003, 0.04, 0.04, 0.04), strict=True)
+            for classes in (1, 4)
+        ),
+    ],
+)
+def test_a_linear_module_goes_to_the_certified_maximum_margin(
+    norm: NormName, classes: int, steps: int, share: float
+) -> None:
+    """From zero, by cross-entropy: within 4 % (l2: 0.3 %) after 400 steps."""
+    inputs, labels = (X2, SIGNS) if classes == 1 else (X, LABELS)
+    solution = solve(max_margin(inputs, labels, norm), tol=1e-8)
+    module = linear(classes)
+    result = train_to_limit(
+        module,
+        inputs,
+        labels,
+        LimitConfig(steps=steps, norm=norm, loss="cross-entropy"),
+        optimum=solution.certificate.lower,
+    )
+    last = result.history[-1]
+    assert -1e-9 < last.excess < share
+    assert last.error == 0.0
+    assert last.norm == pytest.approx(as_parameter_norm(norm).value({"w": module.weight}))
+    assert math.isnan(last.balance)
+    assert math.isnan(last.gates_changed)
+
+
+@pytest.mark.slow
+def test_momentum_is_nearer_than_plain_steepest_descent() -> None:
+    optimum = solve(max_margin(X, LABELS, "linf"), tol=1e-8).certificate.lower
+    methods: tuple[Method, ...] = ("plain", "momentum")
+    plain, momentum = (
+        train_to_limit(
+            linear(4),
+            X,
+            LABELS,
+            LimitConfig(steps=200, norm="linf", method=method),
+            optimum=optimum,
+        )
+        .history[-1]
+        .excess
+        for method in methods
+    )
+    assert plain > 1.5 * momentum > 0.0
+
+
+def test_a_norm_of_your_own() -> None:
+    """The sum over the layers of their l2 norms."""
+    own = ComposedNorm(L2(), L1(), "sum over layers")
+    result = train_to_limit(TwoLayers(), X, LABELS, LimitConfig(steps=100, norm=own))
+    assert result.history[-1].error == 0.0
+    assert result.config.limit_norm == "sum over layers"
+
+
+@pytest.mark.parametrize(
+    ("norm", "goal"),
+    [
+        ("l2", 0.4),
+        pytest.param("linf", 0.6, marks=pytest.mark.slow),
+        pytest.param("spectral", 0.3, marks=pytest.mark.slow),
+    ],
+)
+def test_a_network_nears_a_kkt_point_of_its_own_norm(norm: NormName, goal: float) -> None:
+    config = LimitConfig(steps=1000, norm=norm, record=5)
+    result = train_to_limit(TwoLayers(), X, LABELS, config, stop_at_gap=goal)
+    assert result.ending is Ending.GAP
+    gaps = [point.gap for point in result.history]
+    assert gaps[-1] <= goal
+    assert math.isnan(gaps[0])  # not separated yet
+    assert all(math.isnan(gap) or gap > goal for gap in gaps[:-1])
+    assert any(gap > goal for gap in gaps)
+
+
+# --- steps by hand -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_steps_of_steepest_descent_by_hand(norm: NormName) -> None:
+    config = LimitConfig(norm=norm, momentum=0.7, loss="logistic")
+    module, geometry = TwoLayers(), as_parameter_norm(norm)
+    descent = SteepestDescent(as_trainee(module, X, LABELS, geometry), config)
+    state, spread, average = descent.start(), 0.0, None
+
+    def losses(weights: Tensor) -> Tensor:
+        descent.set_weights(weights)
+        return nn.functional.cross_entropy(
+            module(torch.tensor(X)), torch.tensor(LABELS), reduction="none"
+        )
+
+    for _ in range(5):
+        following = descent.advance(state)
+        assert following is not None
+        mean = losses(state.weights).mean().log()
+        g = torch.cat([t.reshape(-1) for t in torch.autograd.grad(mean, list(module.parameters()))])
+        average = 0.3 * g if average is None else 0.7 * average + 0.3 * g
+        torch.testing.assert_close(following.velocity, average)
+        step = (following.weights - state.weights) / following.step_size
+        by_name = descent.by_name(step)
+        assert geometry.value(by_name) == pytest.approx(1.0)
+        assert (step @ -average).item() == pytest.approx(geometry.dual(descent.by_name(average)))
+        size = 1.0 / geometry.dual(descent.by_name(g))
+        if spread:
+            size = min(size, 2.0 * math.sqrt(math.log(len(X)) / spread))
+        assert following.step_size == pytest.approx(size)
+        with torch.no_grad():
+            before, after = losses(state.weights), losses(following.weights)
+        shares = (before / before.sum()).numpy()
+        change = (after / before).log().numpy() / following.step_size
+        spread += float(shares @ (change - shares @ change) ** 2)
+        assert following.spread == pytest.approx(spread)
+        assert following.log_loss == pytest.approx(math.log(after.mean()))
+        state = following
+
+
+# --- classes and chunks --------------------------------------------------------------------------
+
+
+class Difference(nn.Module):
+    """One output for two classes: f_1 - f_0 of a module of two outputs."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Compute the outputs (n,)."""
+        outputs: Tensor = self.module(X)
+        return outputs[:, 1] - outputs[:, 0]
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_two_classes_are_the_binary_training(norm: NormName) -> None:
+    classes, binary = TwoLayers(2), TwoLayers(2)
+    config = LimitConfig(steps=40, norm=norm, loss="cross-entropy")
+    first = train_to_limit(classes, X2, (SIGNS > 0).astype(int), config)
+    second = train_to_limit(Difference(binary), X2, SIGNS, config)
+    np.testing.assert_allclose(weights_of(classes), weights_of(binary), rtol=1e-9)
+    assert first.history[-1].min_margin == pytest.approx(second.history[-1].min_margin)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 32, 100])
+@pytest.mark.parametrize("build", [TwoLayers, lambda: ReLUNetwork(5, [6])])
+def test_chunks_are_the_full_batch_to_rounding(build: Callable[[], nn.Module], chunk: int) -> None:
+    """Also at margins whose losses have underflowed in all chunks but one."""
+    own = not isinstance(module := build(), TwoLayers)
+    inputs, labels = (X2, SIGNS) if own else (X, LABELS)
+    for scale in (1.0, 30.0):
+        whole, parts = (
+            SteepestDescent(as_trainee(module, inputs, labels, chunk=size), LimitConfig())
+            for size in (None, chunk)
+        )
+        weights = scale * whole.start().weights
+        for found, expected in zip(parts.descend(weights), whole.descend(weights), strict=True):
+            np.testing.assert_allclose(
+                np.asarray(found), np.asarray(expected), rtol=1e-10, atol=1e-12
+            )
+        assert parts.value(weights) == pytest.approx(whole.value(weights), rel=1e-12)
+
+
+def test_a_training_in_chunks() -> None:
+    whole, parts = TwoLayers(), TwoLayers()
+    config = LimitConfig(steps=20)
+    train_to_limit(whole, X, LABELS, config)
+    train_to_limit(parts, X, LABELS, replace(config, chunk=5))
+    np.testing.assert_allclose(weights_of(parts), weights_of(whole), rtol=1e-9)
+
+
+def test_a_network_of_this_package_is_a_module_like_any_other() -> None:
+    """The same log losses, steps and margins as by its prepared arguments."""
+    own, other = ReLUNetwork(5, [6]), ReLUNetwork(5, [6])
+
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = other
+
+        def forward(self, X: Tensor) -> Tensor:
+            return self.inner(X)
+
+    config = LimitConfig(steps=50)
+    expected = train_to_limit(own, X2, SIGNS, config).frame()
+    found = train_to_limit(Wrapped(), (torch.tensor(X2),), torch.tensor(SIGNS), config).frame()
+    np.testing.assert_array_equal(weights_of(own), weights_of(other))
+    same = ["step", "loss", "error", "min_margin", "log_loss", "step_size", "evaluations"]
+    assert found[same].equals(expected[same])
+
+
+def test_a_gated_network_of_four_classes_goes_to_its_svm() -> None:
+    contexts = HyperplaneContexts.random(X, 3, 1, random_state=0)
+    network = GLN([contexts], classes=4)
+    optimum = solve(network.architecture().problem(X, LABELS), tol=1e-8).certificate.lower
+    config = LimitConfig(steps=400, loss="cross-entropy")
+    last = train_to_limit(network, X, LABELS, config, optimum=optimum).history[-1]
+    assert 0.0 < last.excess < 0.05
+    assert last.error == last.gates_changed == 0.0
+
+
+# --- ends, checkpoints ---------------------------------------------------------------------------
+
+
+def test_the_default_configuration() -> None:
+    def stop(point: LimitPoint) -> None:
+        if point.step >= 3:
+            raise KeyboardInterrupt
+
+    result = train_to_limit(linear(4), X, LABELS, on_point=stop)
+    assert (result.config, result.ending) == (LimitConfig(), Ending.INTERRUPTED)
+    assert result.history[-1].step == 3
+
+
+def test_a_predictor_of_classes_to_compare_with() -> None:
+    other = linear(4, 1.0)
+    with torch.no_grad():
+        other.weight[0] += 1.0
+        decision = other(torch.tensor(X)).numpy()
+    result = train_to_limit(
+        linear(4),
+        X,
+        LABELS,
+        LimitConfig(steps=30),
+        reference=ComparisonPredictor(X, decision),
+    )
+    expected = np.mean(decision.argmax(axis=1) != LABELS)  # the module is right on all of them
+    assert result.history[-1].error == 0.0
+    assert result.history[-1].disagreement == expected
+
+
+def steepest(folder: Path, steps: int = 30) -> TwoLayers:
+    module = TwoLayers()
+    train_to_limit(
+        module,
+        X,
+        LABELS,
+        LimitConfig(steps=steps, norm="spectral", checkpoint_every=5, chunk=9),
+        checkpoint=folder / "state.safetensors",
+        resume=True,
+    )
+    return module
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from training import test_any_module as own
+from implicit_bias.training.steepest import SteepestDescent
+step = SteepestDescent.advance
+
+def killing(self, state):
+    if state.step == 17:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, state)
+
+SteepestDescent.advance = killing
+own.steepest(Path({folder!r}))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_training_resumes_to_the_bit(tmp_path: Path) -> None:
+    code = KILLED.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
+    killed = subprocess.run([sys.executable, "-c", code], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    resumed = steepest(tmp_path)
+    (whole := tmp_path / "whole").mkdir()
+    np.testing.assert_array_equal(weights_of(resumed), weights_of(steepest(whole)))
+
+
+def test_an_interrupted_training_resumes_to_the_bit(tmp_path: Path) -> None:
+    steepest(tmp_path, 13)
+    resumed = steepest(tmp_path)
+    (whole := tmp_path / "whole").mkdir()
+    np.testing.assert_array_equal(weights_of(resumed), weights_of(steepest(whole)))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [LimitConfig(steps=9), LimitConfig(steps=9, norm="linf"), LimitConfig(steps=9, chunk=3)],
+    ids=["norm", "another norm", "chunk"],
+)
+def test_a_checkpoint_of_another_geometry_is_refused(config: LimitConfig, tmp_path: Path) -> None:
+    file = tmp_path / "state.safetensors"
+    made = LimitConfig(steps=9, norm="spectral") if config.chunk is None else LimitConfig(steps=9)
+    train_to_limit(TwoLayers(), X, LABELS, made, checkpoint=file)
+    with pytest.raises(CheckpointError):
+        train_to_limit(TwoLayers(), X, LABELS, config, checkpoint=file, resume=True)
+
+
+# --- what is not trained, and bad use ------------------------------------------------------------
+
+
+class Gated(nn.Module):
+    """Hard gates whose weights are a Parameter, and a frozen layer: neither is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.gates = nn.Parameter(torch.randn(6, 5, generator=generator).double())
+        self.frozen = nn.Parameter(torch.ones(6).double(), requires_grad=False)
+        self.units = nn.Parameter(torch.randn(6, 5, generator=generator).double())
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Compute the outputs (n,)."""
+        return ((X @ self.gates.T > 0).double() * (X @ self.units.T)) @ self.frozen
+
+
+def test_what_gets_no_gradient_is_left_alone() -> None:
+    module = Gated()
+    gates = module.gates.detach().clone()
+    result = train_to_limit(module, X2, SIGNS, LimitConfig(steps=60))
+    assert torch.equal(module.gates, gates)
+    assert result.history[-1].norm == pytest.approx(module.units.norm().item())
+    found = as_trainee(module, X2, SIGNS)
+    assert list(found.parameters) == ["units"]
+    module.gates.requires_grad_(False)
+    expected = stationarity(module, (torch.tensor(X2),), SIGNS)
+    assert found.gap() == pytest.approx(expected.gap, abs=1e-9)
+    assert found.degree == pytest.approx(1.0)
+
+
+def biased() -> nn.Module:
+    return nn.Linear(5, 4).double()
+
+
+def deep_biased() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4)).double()
+
+
+def saturating() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 6, bias=False), nn.Tanh(), linear_of(6)).double()
+
+
+def linear_of(width: int) -> nn.Linear:
+    return nn.Linear(width, 4, bias=False)
+
+
+@pytest.mark.parametrize("build", [deep_biased, saturating])
+def test_a_module_that_is_not_homogeneous_is_refused(build: Callable[[], nn.Module]) -> None:
+    module = build()
+    before = weights_of(module).copy()
+    with pytest.raises(HomogeneityError, match="homogeneous"):
+        train_to_limit(module, X, LABELS, LimitConfig(steps=9))
+    np.testing.assert_array_equal(weights_of(module), before)
+
+
+def test_biases_of_one_layer_are_homogeneous() -> None:
+    """They are an intercept in the norm, as a constant feature would be."""
+    assert as_trainee(biased(), X, LABELS).degree == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("build", "inputs", "labels", "message"),
+    [
+        (lambda: nn.Linear(5, 1, bias=False), X, SIGNS, "float64"),
+        (lambda: linear(4), X, SIGNS, "classes"),
+        (lambda: linear(1), X, LABELS, "labels"),
+        (lambda: linear(4), X, LABELS[:-1], "samples"),
+        (lambda: nn.Sequential(linear(4, 1.0), nn.Dropout()), X, LABELS, "eval"),
+        (
+            lambda: nn.Sequential(linear(4, 1.0), nn.BatchNorm1d(4).double()),
+            X,
+            LABELS,
+            "eval",
+        ),
+        (lambda: linear(1, math.nan), X, SIGNS, "finite"),
+        (lambda: nn.Sequential(linear(4), nn.Unflatten(1, (2, 2))), X, LABELS, "shape"),
+        (lambda: linear().requires_grad_(False), X, SIGNS, "gradient"),
+    ],
+    ids=["float32", "signs", "classes", "length", "dropout", "batch", "nan", "shape", "frozen"],
+)
+def test_bad_use_is_refused(
+    build: Callable[[], nn.Module], inputs: Inputs, labels: Array, message: str
+) -> None:
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match=message):
+        train_to_limit(build(), inputs, labels, LimitConfig(steps=9))
+
+
+def test_a_gap_needs_homogeneity() -> None:
+    contexts = HyperplaneContexts.random(X2, 4, 1, random_state=0)
+    network = GLN([contexts], readout_bias=True)
+    with pytest.raises(HomogeneityError, match="readout_bias"):
+        train_to_limit(network, X2, SIGNS, stop_at_gap=0.1)
+    with pytest.raises(ValueError, match="stop_at_gap"):
+        train_to_limit(linear(4), X, LABELS, stop_at_gap=0.0)
+    with pytest.raises(ValueError, match="norm"):
+        LimitConfig(norm="l3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="chunk"):
+        LimitConfig(chunk=0)
