@@ -43,7 +43,6 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
@@ -79,8 +78,8 @@ BLOCK = 4096
 FEW = 0.05
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
-# A finite C, and C times the largest feature norm, are in this range.
-SMALLEST_C, LARGEST_C = 1e-200, 1e60
+# Range of a finite C: beyond it the sum of C over samples and its square roots leave float64.
+SMALLEST_C, LARGEST_C = 1e-290, 1e290
 
 
 def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
@@ -229,10 +228,15 @@ class MarginProblem:
                 f"got {len(group_norm.groups)} entries"
             )
         number = isinstance(self.C, (int, float, np.number)) and not isinstance(self.C, bool)
-        if not number or not self.C > 0 or sys.float_info.max < self.C < np.inf:
+        if not number or not self.C > 0:
             raise ValueError(
-                f"C must be in (0, inf], got {self.C!r:.100}: pass a number of float64 (not text), "
-                "and use inf for the hard margin"
+                f"C must be in (0, inf], got {self.C!r}: pass a number (not text), and "
+                "use inf for the hard margin"
+            )
+        if self.C < SMALLEST_C or LARGEST_C < self.C < np.inf:
+            raise ValueError(
+                f"C must be between {SMALLEST_C:g} and {LARGEST_C:g}, or inf, the hard margin; got "
+                f"{self.C!r:.20}"
             )
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
@@ -257,21 +261,6 @@ class MarginProblem:
             raise ValueError(
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
                 "that makes its entries about 1 (the optimum is divided by that constant)"
-            )
-        if self.hard_margin:
-            return
-        relative = self.C * float(norms.max())
-        if relative > LARGEST_C:
-            raise ValueError(
-                f"C is {relative:.1g} times the inverse of the largest feature norm, more than "
-                f"{LARGEST_C:g}, where float64 cannot tell it from infinity: pass C=inf, the hard "
-                "margin"
-            )
-        if self.C < SMALLEST_C or 0 < relative < SMALLEST_C:
-            raise ValueError(
-                f"C is {self.C:.1g}, times the largest feature norm {relative:.1g}: so small "
-                "that the loss underflows; pass a larger C (already at 1 over the sum of the "
-                "feature norms the best coefficients are 0)"
             )
 
     @property

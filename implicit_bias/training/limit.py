@@ -269,6 +269,7 @@ def train_to_limit(
     --------
     The largest margin under linf of three points in the plane, by a linear module:
 
+    >>> _ = torch.manual_seed(0)
     >>> module = nn.Linear(2, 1, bias=False).double()
     >>> X, y = [[1.0, 2.0], [2.0, 1.0], [-1.0, -1.0]], [1, 1, -1]
     >>> result = train_to_limit(module, X, y, LimitConfig(steps=300, norm="linf"))

@@ -69,7 +69,8 @@ def test_a_million_samples_in_small() -> None:
         assert (found.status.name == "NOT_SEPARABLE") == proven
 
 
-def test_the_wrong_margin_is_named_and_decides() -> None:
+def test_the_wrong_margin_is_named_and_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "GRID", [])
     right = a_row("k10-sigma1", "l2", stored=2.0)
     wrong = a_row("k10-sigma01", "linf", stored=1.0)
     frame = pd.DataFrame([right, wrong])
@@ -80,6 +81,9 @@ def test_the_wrong_margin_is_named_and_decides() -> None:
     late = pd.DataFrame([right, wrong, a_row("mnist", "l2", line=0.5)])
     assert benchmark.verdict(late) is harness.Verdict.IN_PART
     assert "mnist N=500 l2" in benchmark.found(late)
+    monkeypatch.setattr(benchmark, "GRID", [benchmark.Case(data="mnist", N=60_000, norm="l2")])
+    assert benchmark.verdict(frame) is harness.Verdict.IN_PART
+    assert "mnist N=60000 l2" in benchmark.found(frame)
 
 
 def test_a_peer_without_an_answer_is_an_entry() -> None:

@@ -22,7 +22,7 @@ from implicit_bias.datasets.toys import make_toy
 from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig
 from implicit_bias.runs.models import load_data
 from implicit_bias.saved_models import load_model, save_model
-from implicit_bias.training import history, limit, minibatch
+from implicit_bias.training import history, minibatch, trainee
 
 SMALL = ["--train-size", "80", "--units", "4", "--steps", "200"]
 
@@ -152,7 +152,7 @@ def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise KeyboardInterrupt
             return super().__call__(step)
 
-    for module in (minibatch, limit):
+    for module in (minibatch, trainee):
         monkeypatch.setattr(module, "Observer", Pressed)
 
 

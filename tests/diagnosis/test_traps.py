@@ -249,7 +249,7 @@ def test_losses_that_are_not_exponential_like(loss: nn.Module) -> None:
 @pytest.mark.parametrize(
     "loss",
     ["logistic", "exponential", nn.BCEWithLogitsLoss(), nn.SoftMarginLoss(), F.soft_margin_loss],
-    ids=str,
+    ids=["logistic", "exponential", "BCEWithLogitsLoss", "SoftMarginLoss", "soft_margin_loss"],
 )
 def test_exponential_like_losses(loss: object) -> None:
     assert quiet(relu(), loss=loss).warnings == ()

@@ -357,11 +357,6 @@ def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
         GLNSVC(n_units=3, random_state=0).fit(MOONS.X, y)
 
 
-def test_networks_take_two_classes() -> None:
-    with pytest.raises(ValueError, match="Only binary classification"):
-        GLNClassifier(n_units=3, random_state=0).fit(MOONS.X, np.arange(60) % 3)
-
-
 @pytest.mark.parametrize(
     "classes", [("no", "yes"), (0, 1), (False, True), (-3.0, 7.0)], ids=["str", "int", "bool", "fl"]
 )

@@ -76,7 +76,7 @@ LINEAR: dict[str, MarginProblem] = {
 BALLS: dict[str, MarginProblem] = {
     "nuclear": linear(Nuclear()),
     "nuclear-intercept": linear(Nuclear(), intercept=True),
-    "nuclear-two": replace(linear(Nuclear(), k=2), y=clusters(k=2)[1], classes=2),
+    "nuclear-two": replace(linear(Nuclear(), k=2), y=clusters(k=2)[1], norm=Nuclear(), classes=2),
     "nuclear-gated": replace(gated(), norm=Nuclear()),
     "nuclear-soft": linear(Nuclear(), SOFT, intercept=True),
     "spectral": linear(Spectral()),
