@@ -207,7 +207,7 @@ def at_end(frame: pd.DataFrame) -> pd.DataFrame:
 def rate(run: pd.DataFrame) -> float:
     """Exponent of the excess against steps over the last decade, while above the bound's gap."""
     late = run[(run["step"] >= run["step"].max() / 10) & (run["excess"] > 10 * run["gap"])]
-    if len(late) < 3 or not np.isfinite(late["excess"]).all():
+    if len(late) < POINTS // 10 or not np.isfinite(late["excess"]).all():
         return float("nan")
     return float(np.polyfit(np.log(late["step"]), np.log(late["excess"]), 1)[0])
 
@@ -216,7 +216,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     last = at_end(frame).set_index("method")
     ends = "; ".join(
-        f"{name} {row['excess']:.1e} after {row['step']:,.0f} steps and {row['seconds']:.1f} s"
+        f"{name} {_excess(row['excess'])} after {row['step']:,.0f} steps and {row['seconds']:.1f} s"
         for name, row in last.iterrows()
     )
     return f"Excess of the norm at margin 1 over the certified optimum: {ends}."
@@ -237,13 +237,17 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "method": last["method"],
             "steps": last["step"].map("{:,}".format),
             "seconds": last["seconds"].map("{:.2f}".format),
-            "excess over the optimum": last["excess"].map("{:.1e}".format),
+            "excess over the optimum": last["excess"].map(_excess),
             "excess like steps to the": last["rate"].map(
                 lambda a: "-" if np.isnan(a) else f"{a:.2f}"
             ),
             "theory": last["method"].map(THEORY),
         }
     )
+
+
+def _excess(excess: float) -> str:
+    return f"{excess:.1e}" if np.isfinite(excess) else "does not separate"
 
 
 def draw(frame: pd.DataFrame) -> Figure:
