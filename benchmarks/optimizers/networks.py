@@ -140,8 +140,8 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"After {frame['step'].max():,} steps the gap in an optimizer's own geometry is: {ends}. "
         f"In {int(good.sum())} of {len(runs)} runs it has fallen and is the least of the three. "
-        "Gaps in l_inf and the spectral norm are upper bounds: their multipliers are searched for a "
-        "limited time."
+        "Gaps in l_inf and the spectral norm are upper bounds: their multipliers are searched for "
+        "a limited time."
     )
 
 

@@ -205,9 +205,12 @@ def at_end(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def rate(run: pd.DataFrame) -> float:
-    """Exponent of the excess against steps over the last decade, while above the bound's gap."""
+    """Exponent of the excess against steps over the last decade, while above the bound's gap.
+
+    Of the SVM there is none: its points are tolerances.
+    """
     late = run[(run["step"] >= run["step"].max() / 10) & (run["excess"] > 10 * run["gap"])]
-    if len(late) < POINTS // 10 or not np.isfinite(late["excess"]).all():
+    if len(late) <= len(TOLERANCES) or not np.isfinite(late["excess"]).all():
         return float("nan")
     return float(np.polyfit(np.log(late["step"]), np.log(late["excess"]), 1)[0])
 
