@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from implicit_bias.run_certificate import certify_run
     from implicit_bias.solvers import Solution, SolveError
     from implicit_bias.solvers.solve import solve
-    from implicit_bias.stationarity import certify_network
+    from implicit_bias.stationarity import HomogeneityError, SeparationError, certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
 __version__ = "0.2.0"
@@ -49,7 +49,7 @@ HOMES = {
     "recorder": ("Recorder",),
     "run_certificate": ("certify_run",),
     "solvers": ("Solution", "SolveError", "solve"),
-    "stationarity": ("certify_network",),
+    "stationarity": ("HomogeneityError", "SeparationError", "certify_network"),
     "training.limit": ("LimitConfig", "train_to_limit"),
 }
 

@@ -146,6 +146,12 @@ def _coefficients(
         coef = _as_array(model)
     if coef.ndim == 2 and problem.classes is not None and problem.n_gates == 1:
         coef = coef[:, None]
+    if coef.shape != problem.coef_shape:
+        raise ValueError(
+            f"the model's coefficients have shape {coef.shape}, and those of the problem "
+            f"{problem.coef_shape}, (K,) M, D: one row a class, or one in all for two classes, and "
+            "one column a feature"
+        )
     if intercept is None:
         return coef, problem.no_offset
     offsets = _as_array(intercept)

@@ -88,6 +88,17 @@ class HomogeneityError(ValueError):
     ----------
     deviation : str
         What was measured, without advice.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import HomogeneityError, diagnose
+    >>> module = torch.nn.Linear(2, 1)  # it has a bias
+    >>> try:
+    ...     diagnose(module.eval(), torch.eye(2), [1, 1])
+    ... except HomogeneityError:
+    ...     print("no scaling of its weights scales its outputs")
+    no scaling of its weights scales its outputs
     """
 
     def __init__(self, deviation: str, advice: str = "") -> None:
@@ -96,7 +107,19 @@ class HomogeneityError(ValueError):
 
 
 class SeparationError(ValueError):
-    """A network that misclassifies samples, so that no scaling of it has margin 1."""
+    """A network that misclassifies samples, so that no scaling of it has margin 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import SeparationError, diagnose
+    >>> module = torch.nn.Linear(1, 1, bias=False).eval()
+    >>> try:
+    ...     diagnose(module, torch.ones(2, 1), [1, -1])
+    ... except SeparationError:
+    ...     print("train until all samples are right")
+    train until all samples are right
+    """
 
 
 @dataclass(frozen=True, eq=False)

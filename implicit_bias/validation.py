@@ -197,6 +197,11 @@ def as_class_labels(
 
 
 def _one_each(y: ArrayLike, n_samples: int) -> Array:
+    if np.asarray(y).dtype.kind in "US":
+        raise ValueError(
+            "y is text: number the classes, as np.unique(y, return_inverse=True)[1] does, or use "
+            "the estimators, such as MaxMarginSVC, which take classes of any type"
+        )
     labels = as_finite(y, "y", 1)
     if n_samples == 0 or len(labels) != n_samples:
         raise ValueError(

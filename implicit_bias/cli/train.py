@@ -50,8 +50,8 @@ def train(
     """Train one network by gradient descent and save it.
 
     Towards infinite time it is trained in float64, without a bias, by accelerated full-batch
-    descent on the log of the loss. --steps, --batch-size, --learning-rate, --momentum and
-    --optimizer do not count then, and pictures of the way are written beside the model.
+    descent on the log of the loss. --steps, --batch-size, --learning-rate and --momentum
+    do not count then, and pictures of the way are written beside the model.
     """
     check_model(model, NETWORK_NAMES, "fit")
     config = replace(config, models=(model,))
@@ -70,6 +70,12 @@ def train(
             until_excess is not None and model != "gd-gln",
             "--until-excess needs a network whose program training does not change: gd-gln, not "
             f"{model} (--limit-steps takes both)",
+        ),
+        (
+            to_limit and config.optimizer != "sgd",
+            f"--until-excess and --limit-steps go to the limit of gradient descent, not of "
+            f"{config.optimizer}: leave --optimizer out, or train to its limit in Python by "
+            "train_to_limit(..., LimitConfig(norm=...))",
         ),
         (resume and checkpoint is None, "--resume needs --checkpoint FILE"),
         (until_excess is not None and not until_excess > 0, "--until-excess must be positive"),

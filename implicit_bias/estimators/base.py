@@ -48,6 +48,9 @@ class FittedMargin:
     relaxed : bool
         For a network: whether the problem has more freedom than it, so that the optimum is only a
         lower bound on the norm that it needs (`Network.relaxed`).
+    geometry : str
+        For a network: the norm in which its optimizer moves the parameters, "l2" where that is not
+        known. The problem's optimum is the limit of training in l2 only.
     """
 
     architecture: Architecture
@@ -58,6 +61,7 @@ class FittedMargin:
     local: bool = False
     intercept: float | Array | None = None
     relaxed: bool = False
+    geometry: str = "l2"
 
     @property
     def offset(self) -> float | Array:

@@ -248,9 +248,13 @@ class NetworkClassifier(BinaryClassifier, ABC):
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
-        network, local = self.network_, self.training_.local
+        network, training = self.network_, self.training_
         return FittedMargin(
-            network.architecture(), network.coef(), local=local, relaxed=network.relaxed
+            network.architecture(),
+            network.coef(),
+            local=training.local,
+            relaxed=network.relaxed,
+            geometry=training.config.limit_norm or "l2",
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:

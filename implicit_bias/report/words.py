@@ -152,6 +152,7 @@ def standing(
         dead=dead,
         gates_moved=network.gates_moved,
         relaxed=network.fitted is not None and network.fitted.relaxed,
+        geometry="l2" if network.fitted is None else network.fitted.geometry,
         local=network.fitted is not None and network.fitted.local,
         train_on=commands.get(network.name, ""),
     )

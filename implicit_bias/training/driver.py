@@ -94,7 +94,7 @@ class Result(Generic[Config, Point]):
     def _short_table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows: where the training began and ended."""
         headings = ["step", "loss", "error", "normalised margin"]
-        ends = dict.fromkeys((self.history[0], self.history[-1]))
+        ends = self.history if len(self.history) == 1 else (self.history[0], self.history[-1])
         rows = [
             [
                 f"{p.step:,}",
