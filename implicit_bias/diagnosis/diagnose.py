@@ -44,6 +44,7 @@ from implicit_bias.multipliers import (
     Multipliers,
     best_multipliers,
     judge,
+    kkt_gap,
     loss_weights,
     tempered_weights,
 )
@@ -181,7 +182,7 @@ def _measure(
     tempered = tempered_weights(margins, pairs.rivals)
     best = best_multipliers(gradients, theta, L, norm)
     free = judge(gradients, theta, L, norm, loss_weights(raw, pairs.rivals))
-    gap = _gap(best.lower, size)
+    gap = kkt_gap(best.lower, size)
     gaps = _gaps(gradients, theta, L, [*tempered, best.weights])
     gaps[norm.name] = gap
     layers = layer_bounds(
@@ -199,9 +200,9 @@ def _measure(
         normalised_margin=size**-L,
         parameter_norm=size,
         gap=gap,
-        gap_lower=min(gap, _gap(best.upper, size)) if best.method != "exact" else gap,
+        gap_lower=min(gap, kkt_gap(best.upper, size)) if best.method != "exact" else gap,
         method=best.method,
-        gap_of_loss=_gap(free.lower, size),
+        gap_of_loss=kkt_gap(free.lower, size),
         margins=pairs.table(margins, np.inf),
         multipliers=pairs.table(best.weights),
         gaps=gaps,
@@ -233,11 +234,6 @@ def _separating(gradients: MarginGradients, margins: Array) -> float:
     return smallest
 
 
-def _gap(lower: float, size: float) -> float:
-    """1 - (lower / ||theta||)^2, in [0, 1]."""
-    return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
-
-
 def _gaps(
     gradients: MarginGradients, theta: Tensor, degree: float, candidates: Sequence[Array]
 ) -> dict[str, float]:
@@ -250,7 +246,7 @@ def _gaps(
         for name in COMPARED:
             dual = PARAMETER_NORMS[name].dual(v)
             if dual > 0:
-                lowest[name] = min(lowest[name], _gap(total / dual, sizes[name]))
+                lowest[name] = min(lowest[name], kkt_gap(total / dual, sizes[name]))
     return lowest
 
 

@@ -596,12 +596,6 @@ LIMIT_NORMS: dict[str, str] = {
     **dict.fromkeys(("Sign", "SignDescent", "SignSGD", "Signum"), OPTIMIZER_LIMITS["sign"].norm),
     "Muon": OPTIMIZER_LIMITS["muon"].norm,
 }
-OPTIMIZER_OF = {
-    "l2": "gradient descent",
-    "linf": "sign descent and Adam",
-    "l1": "coordinate descent",
-    "spectral": "spectral descent (Muon)",
-}
 
 
 def optimizer_warnings(optimizer: object, norm: ParameterNorm) -> list[str]:
