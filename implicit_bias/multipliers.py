@@ -54,13 +54,13 @@ import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog, minimize, nnls
-from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from implicit_bias.margin_gradients import MarginGradients
 from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.problem import max_margin
+from implicit_bias.run_certificate import weights_of_margins
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.solve import solve
 from implicit_bias.validation import Array
@@ -201,9 +201,7 @@ def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array
     temperature : float
         What the margins are multiplied with first.
     """
-    q = temperature * margins.reshape(-1, rivals)
-    logarithms = (-q - np.logaddexp(0.0, logsumexp(-q, axis=1, keepdims=True))).reshape(-1)
-    return np.asarray(np.exp(logarithms - logarithms.max()))
+    return weights_of_margins(temperature * margins.reshape(-1, rivals)).reshape(-1)
 
 
 def tempered_weights(margins: Array, rivals: int) -> list[Array]:

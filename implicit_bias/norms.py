@@ -933,6 +933,8 @@ NAMES: dict[str, Norm] = {
     "spectral": Spectral(),
     "nuclear": Nuclear(),
 }
+# Norms that bound matrices, or their duals, by one number: singular values, or entries.
+BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
 
 
 # --- groups of gate columns, with a metric ---------------------------------------------------

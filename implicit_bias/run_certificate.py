@@ -126,13 +126,20 @@ def loss_weights(
         margins = problem.margins(decision, intercept)[:, None]
     else:
         margins = problem.pair_margins(decision, intercept)
+    return weights_of_margins(margins, loss).reshape(problem.alpha_shape)
+
+
+def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
+    """Weights -dL/dq (N, R) of margins q (N, R), a row a sample; the largest is 1.
+
+    Infinite margins, those of a sample with its own class, have the weight 0.
+    """
     logarithms = -margins
     if loss == "logistic":
         largest = np.maximum(logarithms.max(axis=1, keepdims=True), 0.0)
         total = np.exp(-largest) + np.exp(logarithms - largest).sum(axis=1, keepdims=True)
         logarithms = logarithms - largest - np.log(total)
-    found = np.exp(logarithms - logarithms.max())
-    return np.asarray(found.reshape(problem.alpha_shape))
+    return np.asarray(np.exp(logarithms - logarithms.max()))
 
 
 def _coefficients(
