@@ -4,7 +4,8 @@ In the geometry of a norm, training on an exponential-like loss goes, in directi
 of  min 1/2 ||theta||^2 s.t. q >= 1 (`implicit_bias.multipliers`). Each step below is a file of this
 package.
 
-1. Traps: what makes the question meaningless, or a number mean less (`traps`).
+1. Traps: what makes the question meaningless, or a number mean less (`traps`,
+   `homogeneity`, `recipe`).
 2. The gap: the module at smallest margin 1 beside the best multipliers in the norm.
 3. Layers: which has most room, and the direction that uses it (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from implicit_bias.diagnosis.escape import Escape, find_escape
 from implicit_bias.diagnosis.function_space import in_function_space, two_layer_relu
 from implicit_bias.diagnosis.layers import layer_bounds
+from implicit_bias.diagnosis.recipe import loss_warning, optimizer_warnings
 from implicit_bias.diagnosis.result import FAR, Diagnosis
 from implicit_bias.diagnosis.traps import (
     Checked,
@@ -36,8 +38,6 @@ from implicit_bias.diagnosis.traps import (
     check_module,
     evaluating,
     is_gated,
-    loss_warning,
-    optimizer_warnings,
 )
 from implicit_bias.margin_gradients import MarginGradients
 from implicit_bias.multipliers import (
