@@ -933,7 +933,7 @@ NAMES: dict[str, Norm] = {
     "spectral": Spectral(),
     "nuclear": Nuclear(),
 }
-# Norms that bound matrices, or their duals, by one number: singular values, or entries.
+# Norms of which the unit ball, or that of the dual, bounds each singular value or each entry.
 BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
 
 

@@ -130,9 +130,24 @@ def loss_weights(
 
 
 def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
-    """Weights -dL/dq (N, R) of margins q (N, R), a row a sample; the largest is 1.
+    """Weights -dL/dq of a loss of margins, times a positive number: the largest is 1.
 
-    Infinite margins, those of a sample with its own class, have the weight 0.
+    Parameters
+    ----------
+    margins : ndarray of shape (N, R)
+        q, a row a sample; infinite where there is no margin, as of a sample with its own class.
+    loss : {"logistic", "exponential"}
+        See the module's table.
+
+    Returns
+    -------
+    ndarray of shape (N, R)
+        0 where a margin is infinite.
+
+    Examples
+    --------
+    >>> weights_of_margins(np.array([[0.0], [np.log(3.0)]])).round(3).tolist()
+    [[1.0], [0.5]]
     """
     logarithms = -margins
     if loss == "logistic":

@@ -85,8 +85,8 @@ def _cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> str:
         trap = TRAPS.get(name)
         if trap is not None:
             broken = inhomogeneous(gradients)
-            of = f"; not homogeneous in {places(broken)}" if broken else ""
-            return f"{trap.what}: {name} in {places(places)}{of}: {trap.cure}"
+            of = f"; not homogeneous in {listed(broken)}" if broken else ""
+            return f"{trap.what}: {name} in {listed(places)}{of}: {trap.cure}"
     degrees = sample_degrees(gradients)
     if degrees is not None:
         least = degrees.min()
@@ -102,24 +102,24 @@ def _cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> str:
     biases = [name for name in added if len(gradients.shapes[name]) <= 1]
     if biases:
         return (
-            f"biases: with {places(biases)} set to 0 the module is homogeneous. Leave them out "
+            f"biases: with {listed(biases)} set to 0 the module is homogeneous. Leave them out "
             "(bias=False), or freeze them at 0; a constant feature of the inputs does as well"
         )
     mixed = mixed_degrees(gradients)
     if mixed:
         sums = " and ".join(f"{degree:d}" for degree in mixed)
-        through = f" ({places(added or inhomogeneous(gradients))})" if gradients.shapes else ""
+        through = f" ({listed(added or inhomogeneous(gradients))})" if gradients.shapes else ""
         return (
             f"a skip connection: the outputs are a sum of terms of degrees {sums}{through}. Give "
             "all paths the same number of trained layers, or train with the shortcut's weights "
             "frozen at 0"
         )
     broken = inhomogeneous(gradients)
-    of = f" in {places(broken)}" if broken else ""
+    of = f" in {listed(broken)}" if broken else ""
     return f"the module is not homogeneous{of}: use layers and activations that scale"
 
 
-def places(names: list[str] | tuple[str, ...]) -> str:
+def listed(names: list[str] | tuple[str, ...]) -> str:
     """List parts or parameters of a module by name, the first four of them."""
     shown = [repr(name) if name else "the module's forward" for name in names]
     return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")

@@ -24,7 +24,7 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
-from implicit_bias.diagnosis.homogeneity import TRAPS, degree_or_cause, places
+from implicit_bias.diagnosis.homogeneity import TRAPS, degree_or_cause, listed
 from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double
 from implicit_bias.networks import Network
 from implicit_bias.validation import Array
@@ -208,7 +208,7 @@ def check(
     dropped = [place for name in DROPOUT for place in seen.get(name, ())]
     if dropped:
         warnings.append(
-            f"dropout in {places(dropped)} is off here, while training with it minimises another "
+            f"dropout in {listed(dropped)} is off here, while training with it minimises another "
             "loss: leave it out of a training whose limit is asked for"
         )
     classes = _classes(module, inputs, labels)
