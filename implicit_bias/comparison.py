@@ -672,9 +672,8 @@ def _short_row(model: ModelResult) -> list[str]:
         excess = "not separable"
     if not model.count.total:
         return [model.name, excess, UNKNOWN, UNKNOWN, UNKNOWN]
-    wrong = f"{model.count.count:,} of {model.count.total:,}"
     interval = percent_range(*model.count.interval, space=" ")
-    return [model.name, excess, percent(model.error, space=" "), wrong, interval]
+    return [model.name, excess, percent(model.error, space=" "), str(model.count), interval]
 
 
 def _pair(

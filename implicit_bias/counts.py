@@ -33,17 +33,22 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Count:
-    """So many of so many samples.
+    """A number of samples out of a total; as text "12 of 1,000".
 
     Examples
     --------
     >>> low, high = Count(12, 359).interval
     >>> print(f"{Count(12, 359).share:.3f}, between {low:.3f} and {high:.3f}")
     0.033, between 0.019 and 0.058
+    >>> str(Count(12, 1000))
+    '12 of 1,000'
     """
 
     count: int
     total: int
+
+    def __str__(self) -> str:
+        return f"{self.count:,} of {self.total:,}"
 
     @property
     def share(self) -> float:

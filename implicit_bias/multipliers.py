@@ -47,20 +47,20 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog, minimize, nnls
-from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from implicit_bias.margin_gradients import MarginGradients
 from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.problem import max_margin
+from implicit_bias.run_certificate import weights_of_margins
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.solve import solve
 from implicit_bias.validation import Array
@@ -152,20 +152,24 @@ def best_multipliers(
     -------
     Multipliers
     """
-    margins = gradients.margins(theta)
+    tangent = _Tangent(gradients, theta, degree, norm, gradients.margins(theta))
     if norm == PARAMETER_NORMS["l2"]:
-        return _on_working_sets(gradients, theta, degree, norm, margins, _least_squares)
+        return _on_working_sets(tangent, _least_squares)
     most = (LINEAR_ENTRIES if _linear(norm) is not None else CONIC_ENTRIES) // len(theta)
-    if most >= min(len(margins), LEAST_PAIRS):
+    if most >= min(len(tangent.margins), LEAST_PAIRS):
         try:
-            return _on_working_sets(gradients, theta, degree, norm, margins, _program, most)
+            return _on_working_sets(tangent, _program, most)
         except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
             pass
     if not starts:
-        l2 = PARAMETER_NORMS["l2"]
-        near = _on_working_sets(gradients, theta, degree, l2, margins, _least_squares)
-        starts = [*tempered_weights(margins, gradients.pairs.rivals), near.weights]
-    return _by_levels(gradients, theta, degree, norm, margins, starts, seconds)
+        near = _on_working_sets(replace(tangent, norm=PARAMETER_NORMS["l2"]), _least_squares)
+        starts = [*tempered_weights(tangent.margins, gradients.pairs.rivals), near.weights]
+    return _by_levels(tangent, starts, seconds)
+
+
+def kkt_gap(lower: float, size: float) -> float:
+    """Relative KKT gap 1 - (lower / ||theta||)^2, in [0, 1], of a lower bound and ||theta||."""
+    return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
 
 
 def judge(
@@ -197,9 +201,7 @@ def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array
     temperature : float
         What the margins are multiplied with first.
     """
-    q = temperature * margins.reshape(-1, rivals)
-    logarithms = (-q - np.logaddexp(0.0, logsumexp(-q, axis=1, keepdims=True))).reshape(-1)
-    return np.asarray(np.exp(logarithms - logarithms.max()))
+    return weights_of_margins(temperature * margins.reshape(-1, rivals)).reshape(-1)
 
 
 def tempered_weights(margins: Array, rivals: int) -> list[Array]:
@@ -207,65 +209,69 @@ def tempered_weights(margins: Array, rivals: int) -> list[Array]:
     return [loss_weights(margins, rivals, s) for s in TEMPERATURES]
 
 
+@dataclass(frozen=True, eq=False)
+class _Tangent:
+    """The tangent program at theta (P,), whose margins (n,) have the minimum 1."""
+
+    gradients: MarginGradients
+    theta: Tensor
+    degree: float
+    norm: ParameterNorm
+    margins: Array
+
+    @property
+    def size(self) -> float:
+        """||theta||."""
+        return self.norm.value(self.gradients.parameters(self.theta))
+
+    def judge(self, weights: Array) -> Multipliers:
+        return judge(self.gradients, self.theta, self.degree, self.norm, weights)
+
+    def slopes(self, direction: Tensor) -> Array:
+        """J w (n,) of a direction w (P,)."""
+        return self.gradients.slopes(self.theta, direction)
+
+    def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
+        """Put a feasible multiple of w beside the multipliers, if its norm is less than theta's."""
+        least = float(slopes.min())
+        if least <= 0:
+            return found
+        feasible = (self.degree / least) * w
+        upper = self.norm.value(self.gradients.parameters(feasible))
+        return replace(found, upper=upper, direction=feasible) if upper < found.upper else found
+
+
 # --- exactly, on working sets --------------------------------------------------------------------
 
+# Solves the tangent program of some pairs: their multipliers, and w where it is not J' lambda.
+_SolveOn: TypeAlias = Callable[[_Tangent, NDArray[np.int64]], tuple[Array, Tensor | None]]
 
-def _on_working_sets(
-    gradients: MarginGradients,
-    theta: Tensor,
-    degree: float,
-    norm: ParameterNorm,
-    margins: Array,
-    solve_on: Callable[..., tuple[Array, Tensor | None]],
-    most: int | None = None,
-) -> Multipliers:
+
+def _on_working_sets(tangent: _Tangent, solve_on: _SolveOn, most: int | None = None) -> Multipliers:
     """Solve on the pairs of the smallest margins, to which those join whose constraint w breaks.
 
     ``most`` is the size of the first set, and the number that joins at a time, if not WORKING_SET.
     """
     size = WORKING_SET if most is None else min(WORKING_SET, most)
-    chosen = np.argsort(margins, kind="stable")[:size]
+    chosen = np.argsort(tangent.margins, kind="stable")[:size]
     while True:
-        weights = np.zeros(len(margins))
-        weights[chosen], direction = solve_on(gradients, theta, degree, norm, chosen)
-        found = judge(gradients, theta, degree, norm, weights)
+        weights = np.zeros(len(tangent.margins))
+        weights[chosen], direction = solve_on(tangent, chosen)
+        found = tangent.judge(weights)
         w = found.combination if direction is None else direction
-        slopes = gradients.slopes(theta, w)
+        slopes = tangent.slopes(w)
         outside = slopes.copy()
         outside[chosen] = np.inf
         worst = np.argsort(outside, kind="stable")[:size]
-        broken = worst[outside[worst] < degree * (1.0 - CONSTRAINT_TOLERANCE)]
+        broken = worst[outside[worst] < tangent.degree * (1.0 - CONSTRAINT_TOLERANCE)]
         if len(broken) == 0:
-            return _with_direction(found, w, slopes, degree, norm, gradients)
+            return tangent.with_direction(found, w, slopes)
         chosen = np.concatenate([chosen, broken])
 
 
-def _with_direction(
-    found: Multipliers,
-    w: Tensor,
-    slopes: Array,
-    degree: float,
-    norm: ParameterNorm,
-    gradients: MarginGradients,
-) -> Multipliers:
-    """Put a feasible multiple of w beside the multipliers, if its norm is less than theta's."""
-    least = float(slopes.min())
-    if least <= 0:
-        return found
-    feasible = (degree / least) * w
-    upper = norm.value(gradients.parameters(feasible))
-    return replace(found, upper=upper, direction=feasible) if upper < found.upper else found
-
-
-def _least_squares(
-    gradients: MarginGradients,
-    theta: Tensor,
-    degree: float,
-    _: ParameterNorm,
-    chosen: NDArray[np.int64],
-) -> tuple[Array, None]:
+def _least_squares(tangent: _Tangent, chosen: NDArray[np.int64]) -> tuple[Array, None]:
     """Best multipliers in l2; w = J' lambda."""
-    return _dual(gradients.gram(theta, chosen), degree), None
+    return _dual(tangent.gradients.gram(tangent.theta, chosen), tangent.degree), None
 
 
 def _dual(gram: Array, degree: float) -> Array:
@@ -290,22 +296,16 @@ def _dual(gram: Array, degree: float) -> Array:
     return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))
 
 
-def _program(
-    gradients: MarginGradients,
-    theta: Tensor,
-    degree: float,
-    norm: ParameterNorm,
-    chosen: NDArray[np.int64],
-) -> tuple[Array, Tensor]:
+def _program(tangent: _Tangent, chosen: NDArray[np.int64]) -> tuple[Array, Tensor]:
     """Best multipliers in any norm that a solver takes, and w."""
-    name = _linear(norm)
-    rows = gradients.rows(theta, chosen)
-    problem = max_margin(rows, np.ones(len(rows)), name or _Flat(norm, gradients))
-    solution = solve(problem, tol=PROGRAM_TOLERANCE)
+    name = _linear(tangent.norm)
+    rows = tangent.gradients.rows(tangent.theta, chosen)
+    norm = name or _Flat(tangent.norm, tangent.gradients)
+    solution = solve(max_margin(rows, np.ones(len(rows)), norm), tol=PROGRAM_TOLERANCE)
     if not solution.alpha.any() or not solution.coef.any():
         raise SolveError(solution)
-    w = torch.tensor(solution.coef.reshape(-1)).to(theta)
-    return np.maximum(solution.alpha, 0.0), degree * w
+    w = torch.tensor(solution.coef.reshape(-1)).to(tangent.theta)
+    return np.maximum(solution.alpha, 0.0), tangent.degree * w
 
 
 def _linear(norm: ParameterNorm) -> str | None:
@@ -341,28 +341,20 @@ class _Flat:
 # --- the level method ----------------------------------------------------------------------------
 
 
-def _by_levels(
-    gradients: MarginGradients,
-    theta: Tensor,
-    degree: float,
-    norm: ParameterNorm,
-    margins: Array,
-    starts: Sequence[Array],
-    seconds: float,
-) -> Multipliers:
+def _by_levels(tangent: _Tangent, starts: Sequence[Array], seconds: float) -> Multipliers:
     """Improve the loss's weights as far as the time goes; all results are bounds at any time."""
     ends = time.monotonic() + seconds
-    phi = _Phi(gradients, theta, norm)
+    phi = _Phi(tangent.gradients, tangent.theta, tangent.norm)
     best = phi(min(starts, key=phi.value))
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
-    spread = loss_weights(margins, gradients.pairs.rivals, SPREAD_TEMPERATURE)
+    spread = loss_weights(tangent.margins, tangent.gradients.pairs.rivals, SPREAD_TEMPERATURE)
     spread *= SPREAD / spread.sum()
-    size = norm.value(gradients.parameters(theta))
+    size = tangent.size
+    lower, along = tangent.degree / size, tangent.theta / size
     # theta itself is the first cut: J theta = L q.
-    cuts = _Cuts(degree * margins[None] / size, (theta / size)[None], np.zeros(1))
-    lower, along = degree / size, theta / size
+    cuts = _Cuts(tangent.degree * tangent.margins[None] / size, along[None], np.zeros(1))
     for _ in range(MOST_STEPS):
-        cuts = cuts.with_(gradients.slopes(theta, best_w := best.maximiser), best_w)
+        cuts = cuts.with_(tangent.slopes(best.maximiser), best.maximiser)
         upper = best.value
         if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
             break
@@ -372,20 +364,19 @@ def _by_levels(
             least, shares = cuts.least(centre)
             bound = float((shares @ cuts.slopes).min())
             if bound > lower:
-                lower, along = bound, torch.tensor(shares).to(theta) @ cuts.directions
+                lower, along = bound, torch.tensor(shares).to(along) @ cuts.directions
             level = least + LEVEL * (upper - least)
             weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
             point = phi(weights)
             if point.value < best.value:
                 best = point
                 break
-            cuts = cuts.with_(gradients.slopes(theta, point.maximiser), point.maximiser)
+            cuts = cuts.with_(tangent.slopes(point.maximiser), point.maximiser)
             if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
                 break
-    found = judge(gradients, theta, degree, norm, best.weights)
-    slopes = gradients.slopes(theta, along)
+    found = tangent.judge(best.weights)
     return replace(
-        _with_direction(found, along, slopes, degree, norm, gradients), method="level method"
+        tangent.with_direction(found, along, tangent.slopes(along)), method="level method"
     )
 
 

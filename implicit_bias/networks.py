@@ -223,37 +223,6 @@ class Network(nn.Module, ABC):
             layers.append(outputs)
         return layers
 
-    def gradient_factors(self, *prepared: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Gradient of each f(x_n) in each weight matrix, as an outer product delta_n a_n'.
-
-        a is what the matrix W is applied to, delta the slope of f in the products W a. So the
-        inner products of these gradients are a masked Gram matrix, (delta delta') o (a a').
-
-        Returns
-        -------
-        list of (delta, a)
-            Of each hidden layer, shapes (n, H_l C_l) and (n, H_(l-1)), then of the readout.
-
-        Raises
-        ------
-        ValueError
-            Several outputs.
-        """
-        if self.classes is not None:
-            raise ValueError("one output has one gradient a sample, but the network has several")
-        outputs = prepared[0]
-        inputs, products = list[Tensor](), list[Tensor]()
-        with torch.enable_grad():
-            for layer, weights in enumerate(self.hidden_weights):
-                inputs.append(outputs)
-                products.append((outputs @ weights.detach().T).requires_grad_())
-                outputs = self._gated(layer, products[-1], prepared)
-            inputs.append(outputs)
-            # A sum over samples: none has a part in the output of another.
-            slopes = torch.autograd.grad((outputs @ self.readout[0].detach()).sum(), products)
-        factors = zip([*slopes, torch.ones_like(outputs[:, :1])], inputs, strict=True)
-        return [(slope, previous.detach()) for slope, previous in factors]
-
     def hidden(self, *prepared: Tensor) -> Tensor:
         """Output of the last hidden layer, shape (n, H)."""
         return self.hidden_layers(*prepared)[-1]

@@ -933,6 +933,8 @@ NAMES: dict[str, Norm] = {
     "spectral": Spectral(),
     "nuclear": Nuclear(),
 }
+# Norms of which the unit ball, or that of the dual, bounds each singular value or each entry.
+BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
 
 
 # --- groups of gate columns, with a metric ---------------------------------------------------

@@ -5,6 +5,9 @@ The command line offers them without loading a library, and the library checks t
 
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+# Those of CVXPY, which need no solver of this package.
+CvxpyName: TypeAlias = Literal["ecos", "osqp", "clarabel", "scs"]
+CVXPY_NAMES: tuple[CvxpyName, ...] = get_args(CvxpyName)
 SolverName: TypeAlias = Literal[
     "auto",
     "interior-point",
@@ -12,10 +15,7 @@ SolverName: TypeAlias = Literal[
     "working-set",
     "active-set",
     "multiprecision",
-    "ecos",
-    "osqp",
-    "clarabel",
-    "scs",
+    CvxpyName,
     "highs",
 ]
 SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)

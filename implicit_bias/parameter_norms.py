@@ -58,7 +58,7 @@ from implicit_bias.norms import (
     Nuclear,
     Spectral,
 )
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_choice
 
 Parameters: TypeAlias = Mapping[str, Tensor]
 # Norms over the tensors: those that grow with each of their entries' absolute values.
@@ -254,11 +254,7 @@ def as_parameter_norm(norm: ParameterNorm | HasParameterNorm | Norm | str) -> Pa
     (12.0, 10.0)
     """
     if isinstance(norm, str):
-        if norm not in PARAMETER_NORMS:
-            raise ValueError(
-                f"norm must be one of {', '.join(PARAMETER_NORMS)}, or an object such as Lp(3), "
-                f"got {norm!r}"
-            )
+        check_choice(norm, "norm", PARAMETER_NORMS, "an object such as Lp(3)")
         return PARAMETER_NORMS[norm]
     if isinstance(norm, ParameterNorm):
         return norm
@@ -324,14 +320,6 @@ def _singular_values(tensor: Tensor) -> Tensor:
     return cast(Tensor, torch.linalg.svdvals(as_matrix(tensor.detach())))
 
 
-def _spectral(tensor: Tensor) -> float:
-    return _singular_values(tensor).max().item()
-
-
-def _nuclear(tensor: Tensor) -> float:
-    return _singular_values(tensor).sum(dtype=torch.float64).item()
-
-
 def _l1_maximiser(tensor: Tensor) -> Tensor:
     flat = tensor.detach().reshape(-1)
     found = torch.zeros_like(flat)
@@ -360,13 +348,12 @@ def _nuclear_maximiser(tensor: Tensor) -> Tensor:
 value_of.register(L1, lambda _, tensor: _p_norm(tensor, 1))
 value_of.register(L2, lambda _, tensor: _p_norm(tensor, 2))
 value_of.register(LInf, lambda _, tensor: _p_norm(tensor, math.inf))
-value_of.register(Spectral, lambda _, tensor: _spectral(tensor))
-value_of.register(Nuclear, lambda _, tensor: _nuclear(tensor))
-dual_of.register(L1, lambda _, tensor: _p_norm(tensor, math.inf))
-dual_of.register(L2, lambda _, tensor: _p_norm(tensor, 2))
-dual_of.register(LInf, lambda _, tensor: _p_norm(tensor, 1))
-dual_of.register(Spectral, lambda _, tensor: _nuclear(tensor))
-dual_of.register(Nuclear, lambda _, tensor: _spectral(tensor))
+value_of.register(Spectral, lambda _, tensor: _singular_values(tensor).max().item())
+value_of.register(
+    Nuclear, lambda _, tensor: _singular_values(tensor).sum(dtype=torch.float64).item()
+)
+for kind in (L1, L2, LInf, Spectral, Nuclear):
+    dual_of.register(kind, lambda norm, tensor: value_of(norm.conjugate, tensor))
 maximiser_of.register(L1, lambda _, tensor: _l1_maximiser(tensor))
 maximiser_of.register(L2, lambda _, tensor: _l2_maximiser(tensor))
 maximiser_of.register(LInf, lambda _, tensor: tensor.detach().sign())

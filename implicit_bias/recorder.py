@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from implicit_bias.diagnosis.diagnose import as_tuple
 from implicit_bias.diagnosis.traps import Checked, DiagnosisWarning, check, evaluating
 from implicit_bias.margin_gradients import MarginGradients
-from implicit_bias.multipliers import best_multipliers
+from implicit_bias.multipliers import best_multipliers, kkt_gap
 from implicit_bias.networks import Network
 from implicit_bias.norms import Norm
 from implicit_bias.parameter_norms import HasParameterNorm, ParameterNorm, as_parameter_norm
@@ -185,7 +185,7 @@ class Recorder:
         best = best_multipliers(
             gradients, scale * gradients.theta, degree, norm, seconds=self.seconds
         )
-        return Measured(margin, max(0.0, 1.0 - (best.lower / (scale * size)) ** 2))
+        return Measured(margin, kkt_gap(best.lower, scale * size))
 
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.

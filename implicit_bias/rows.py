@@ -178,7 +178,7 @@ def row_index(problem: MarginProblem) -> tuple[Integers, Integers]:
 
 
 def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
-    """Return the rows of the smallest margins, in order: first one a sample, at most so many.
+    """Return the rows of the smallest margins, in order: first one a sample, at most this many.
 
     Parameters
     ----------

@@ -126,13 +126,35 @@ def loss_weights(
         margins = problem.margins(decision, intercept)[:, None]
     else:
         margins = problem.pair_margins(decision, intercept)
+    return weights_of_margins(margins, loss).reshape(problem.alpha_shape)
+
+
+def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
+    """Weights -dL/dq of a loss of margins, times a positive number: the largest is 1.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (N, R)
+        q, a row a sample; infinite where there is no margin, as of a sample with its own class.
+    loss : {"logistic", "exponential"}
+        See the module's table.
+
+    Returns
+    -------
+    ndarray of shape (N, R)
+        0 where a margin is infinite.
+
+    Examples
+    --------
+    >>> weights_of_margins(np.array([[0.0], [np.log(3.0)]])).round(3).tolist()
+    [[1.0], [0.5]]
+    """
     logarithms = -margins
     if loss == "logistic":
         largest = np.maximum(logarithms.max(axis=1, keepdims=True), 0.0)
         total = np.exp(-largest) + np.exp(logarithms - largest).sum(axis=1, keepdims=True)
         logarithms = logarithms - largest - np.log(total)
-    found = np.exp(logarithms - logarithms.max())
-    return np.asarray(found.reshape(problem.alpha_shape))
+    return np.asarray(np.exp(logarithms - logarithms.max()))
 
 
 def _coefficients(

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.margin_gradients import MarginGradients, Pairs
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
 from implicit_bias.validation import Array
@@ -300,16 +301,22 @@ def test_gradient_of_frozen_gates_is_that_of_the_gate_formula() -> None:
         torch.testing.assert_close(trained.grad, explicit.grad)
 
 
-def test_gradients_are_outer_products_of_their_factors(network: Network) -> None:
+def test_inner_products_of_gradients_are_those_of_autograd(network: Network) -> None:
     set_bias(network, 0.3)
-    prepared = network.prepare(X)
+    network.double()
+    prepared, labels = network.prepare(X), np.where(np.arange(len(X)) % 3, 1, -1)
     matrices = [*network.hidden_weights, network.readout]
-    factors = network.gradient_factors(*prepared)
+    names = [k for k, p in network.named_parameters() if any(p is weights for weights in matrices)]
+    pairs = Pairs.of(labels, len(X), None)
+    gradients = MarginGradients(network, prepared, pairs, names=names)
+    found = gradients.gram(gradients.theta, np.arange(len(X)))
     assert all(weights.grad is None for weights in matrices)
-    for n, output in enumerate(network(*prepared)):
-        expected = torch.autograd.grad(output, matrices, retain_graph=True)
-        for gradient, (slopes, previous) in zip(expected, factors, strict=True):
-            torch.testing.assert_close(torch.outer(slopes[n], previous[n]), gradient)
+    J = [
+        torch.cat([g.flatten() for g in torch.autograd.grad(q, matrices, retain_graph=True)])
+        for q in torch.tensor(labels) * network(*prepared)
+    ]
+    rows = torch.stack(J).numpy()
+    np.testing.assert_allclose(found, rows @ rows.T, rtol=1e-9, atol=1e-12)
 
 
 def test_unit_outputs_depend_on_their_own_weights_only(network: Network) -> None:

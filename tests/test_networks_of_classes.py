@@ -263,8 +263,5 @@ def test_refusals() -> None:
         ReLUNetwork(D, [4], shared=True)
     with pytest.raises(ValueError, match="classes"):
         ReLUNetwork(D, [4], classes=1)
-    network = NETWORKS["gln"]()
-    with pytest.raises(ValueError, match="gradient"):
-        network.gradient_factors(*network.prepare(X))
     with pytest.raises(ValueError, match="labels"):
         NETWORKS["gln"]().prepare_samples(X, 2 * (Y % 2) - 1)

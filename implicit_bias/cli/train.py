@@ -115,7 +115,7 @@ def train(
     classifier.fit_by(samples.X, samples.y, lambda *given: descend(*given).limit)
     result = classifier.training_
     assert isinstance(result, LimitResult)
-    # Not the name of the file that a training of so many steps writes.
+    # Not the name of the file that a training of this many steps writes.
     file = file or Path(f"{model}{LIMIT_SUFFIX}{MODEL_SUFFIX}")
     save_model(file, classifier, config.metadata())
     name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(LIMIT_SUFFIX)

@@ -4,7 +4,8 @@ In the geometry of a norm, training on an exponential-like loss goes, in directi
 of  min 1/2 ||theta||^2 s.t. q >= 1 (`implicit_bias.multipliers`). Each step below is a file of this
 package.
 
-1. Traps: what makes the question meaningless, or a number mean less (`traps`).
+1. Traps: what makes the question meaningless, or a number mean less (`traps`,
+   `homogeneity`, `recipe`).
 2. The gap: the module at smallest margin 1 beside the best multipliers in the norm.
 3. Layers: which has most room, and the direction that uses it (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from implicit_bias.diagnosis.escape import Escape, find_escape
 from implicit_bias.diagnosis.function_space import in_function_space, two_layer_relu
 from implicit_bias.diagnosis.layers import layer_bounds
+from implicit_bias.diagnosis.recipe import loss_warning, optimizer_warnings
 from implicit_bias.diagnosis.result import FAR, Diagnosis
 from implicit_bias.diagnosis.traps import (
     Checked,
@@ -36,14 +38,13 @@ from implicit_bias.diagnosis.traps import (
     check_module,
     evaluating,
     is_gated,
-    loss_warning,
-    optimizer_warnings,
 )
 from implicit_bias.margin_gradients import MarginGradients
 from implicit_bias.multipliers import (
     Multipliers,
     best_multipliers,
     judge,
+    kkt_gap,
     loss_weights,
     tempered_weights,
 )
@@ -181,7 +182,7 @@ def _measure(
     tempered = tempered_weights(margins, pairs.rivals)
     best = best_multipliers(gradients, theta, L, norm)
     free = judge(gradients, theta, L, norm, loss_weights(raw, pairs.rivals))
-    gap = _gap(best.lower, size)
+    gap = kkt_gap(best.lower, size)
     gaps = _gaps(gradients, theta, L, [*tempered, best.weights])
     gaps[norm.name] = gap
     layers = layer_bounds(
@@ -199,9 +200,9 @@ def _measure(
         normalised_margin=size**-L,
         parameter_norm=size,
         gap=gap,
-        gap_lower=min(gap, _gap(best.upper, size)) if best.method != "exact" else gap,
+        gap_lower=min(gap, kkt_gap(best.upper, size)) if best.method != "exact" else gap,
         method=best.method,
-        gap_of_loss=_gap(free.lower, size),
+        gap_of_loss=kkt_gap(free.lower, size),
         margins=pairs.table(margins, np.inf),
         multipliers=pairs.table(best.weights),
         gaps=gaps,
@@ -233,11 +234,6 @@ def _separating(gradients: MarginGradients, margins: Array) -> float:
     return smallest
 
 
-def _gap(lower: float, size: float) -> float:
-    """1 - (lower / ||theta||)^2, in [0, 1]."""
-    return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
-
-
 def _gaps(
     gradients: MarginGradients, theta: Tensor, degree: float, candidates: Sequence[Array]
 ) -> dict[str, float]:
@@ -250,7 +246,7 @@ def _gaps(
         for name in COMPARED:
             dual = PARAMETER_NORMS[name].dual(v)
             if dual > 0:
-                lowest[name] = min(lowest[name], _gap(total / dual, sizes[name]))
+                lowest[name] = min(lowest[name], kkt_gap(total / dual, sizes[name]))
     return lowest
 
 

@@ -28,7 +28,7 @@ convolutional networks"; Lippl, Abbott, Chung (2022) for gated networks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -56,8 +56,6 @@ DRAWS, SAMPLES = 3, 64
 MOST_ENTRIES = 2**22
 # A two-class problem's optimum over that of the binary one, by norm.
 OF_TWO_CLASSES = {"l2": 0.5**0.5, "nuclear": 0.5**0.5, "spectral": 0.5**0.5, "l1": 1.0, "linf": 0.5}
-
-Parts = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from implicit_bias.colours import BLUE, GREY, VERMILION
 from implicit_bias.diagnosis.result import Diagnosis
 
-# Size in inches, and colours (of Okabe and Ito), as in the reports, which are built above this.
+# Size in inches.
 SIZE = (12.6, 3.2)
-BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#767676"
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
 # Pairs that are drawn, those of the smallest margins; layers.
 MOST_PAIRS, MOST_LAYERS = 5000, 8

@@ -17,7 +17,7 @@ from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
 from implicit_bias.multipliers import Method
 from implicit_bias.validation import Array
-from implicit_bias.wording import number, percent
+from implicit_bias.wording import html_table, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -224,18 +224,14 @@ def _page(d: Diagnosis) -> str:
         found = d.function_space
         rows.append((f"{found.family}: {found.norm}", number(found.value)))
         rows.append(("above its optimum", found.obstacle or percent(found.excess)))
-    table = "".join(
-        f"<tr><th scope='row'>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>"
-        for key, value in rows
-    )
-    layers = "".join(
-        f"<tr><th scope='row'>{html.escape(layer.name)}</th><td>{number(layer.lower)}</td>"
-        f"<td>{number(layer.norm)}</td><td>{percent(layer.room)}</td></tr>"
+    layers = [
+        (layer.name, number(layer.lower), number(layer.norm), percent(layer.room))
         for layer in d.layers
-    )
+    ]
     warned = "".join(f"<li>{html.escape(text)}</li>" for text in d.warnings)
     return (
-        f"<div><p><b>{html.escape(d.verdict)}</b></p><table>{table}</table>"
-        "<table><tr><th>layer</th><th>lower bound</th><th>norm</th><th>room</th></tr>"
-        f"{layers}</table>{f'<ul>{warned}</ul>' if warned else ''}</div>"
+        f"<div><p><b>{html.escape(d.verdict)}</b></p>"
+        + html_table(("measure", "value"), rows)
+        + html_table(("layer", "lower bound", "norm", "room"), layers)
+        + (f"<ul>{warned}</ul></div>" if warned else "</div>")
     )

@@ -8,11 +8,8 @@ pass is watched only to name the culprit.
 
 from __future__ import annotations
 
-import inspect
 import itertools
-import math
-import warnings as python_warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -27,23 +24,24 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
+from implicit_bias.diagnosis.homogeneity import TRAPS, degree_or_cause, listed
 from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double
 from implicit_bias.networks import Network
-from implicit_bias.options import OPTIMIZER_LIMITS
-from implicit_bias.parameter_norms import ParameterNorm
-from implicit_bias.stationarity import HomogeneityError, measured_degree
-from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 from implicit_bias.validation import Array
 
 # Outputs may differ by this share from those of another batch, by rounding.
 BATCH_TOLERANCE = 1e-9
 # Samples on which the forward pass is watched.
 WATCHED = 4
-# Share by which single outputs may miss c^L.
-DEGREE_TOLERANCE = 1e-6
-# f'(q) q must grow by this factor from the first of these margins to the second one. It grows
-# fourfold for an exponential tail, twofold for exp(-sqrt q), 1.14-fold for (1 + q)^-p.
-TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
+# Functions that drop units out.
+DROPOUT = (
+    "dropout",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+)
 
 
 class DiagnosisWarning(UserWarning):
@@ -55,47 +53,6 @@ class DiagnosisWarning(UserWarning):
     >>> warnings.simplefilter("error", DiagnosisWarning)  # where none is to pass unseen
     >>> warnings.simplefilter("default", DiagnosisWarning)
     """
-
-
-@dataclass(frozen=True)
-class Trap:
-    """A function that breaks homogeneity: what it is, and what to do."""
-
-    what: str
-    cure: str
-
-
-_NORMALISATION = Trap(
-    "a normalisation layer",
-    "leave it out, or diagnose with its weights and statistics folded into the layer before and "
-    "without its bias",
-)
-_SATURATES = Trap("an activation that does not scale", "use ReLU, leaky ReLU or a power")
-_ATTENTION = Trap(
-    "softmax attention, which is not homogeneous in its key and query matrices",
-    "freeze these (requires_grad_(False)), or use attention without softmax",
-)
-TRAPS: dict[str, Trap] = {
-    **dict.fromkeys(("softmax", "scaled_dot_product_attention", "log_softmax"), _ATTENTION),
-    "multi_head_attention_forward": _ATTENTION,
-    **dict.fromkeys(
-        ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"),
-        _NORMALISATION,
-    ),
-    **dict.fromkeys(
-        ("tanh", "sigmoid", "gelu", "silu", "elu", "selu", "celu", "softplus", "mish", "softsign"),
-        _SATURATES,
-    ),
-    **dict.fromkeys(("hardtanh", "relu6", "hardsigmoid", "hardswish", "logsigmoid"), _SATURATES),
-}
-DROPOUT = (
-    "dropout",
-    "alpha_dropout",
-    "feature_alpha_dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-)
 
 
 @contextmanager
@@ -251,7 +208,7 @@ def check(
     dropped = [place for name in DROPOUT for place in seen.get(name, ())]
     if dropped:
         warnings.append(
-            f"dropout in {_places(dropped)} is off here, while training with it minimises another "
+            f"dropout in {listed(dropped)} is off here, while training with it minimises another "
             "loss: leave it out of a training whose limit is asked for"
         )
     classes = _classes(module, inputs, labels)
@@ -280,7 +237,7 @@ def check(
                 "the parameters without detach() and without no_grad()?"
             )
         gradients = gradients.restricted(names, gradients.theta)
-    return Checked(gradients, _degree(gradients, seen), excluded, tuple(warnings))
+    return Checked(gradients, degree_or_cause(gradients, seen), excluded, tuple(warnings))
 
 
 def _classes(module: nn.Module, inputs: tuple[Tensor, ...], labels: ArrayLike) -> int | None:
@@ -358,290 +315,6 @@ def _left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
     if not any(id(p) in held for _, p in own):
         return ()  # of another copy of the module
     return tuple(name for name, p in own if id(p) not in held)
-
-
-# --- homogeneity -----------------------------------------------------------------------------
-
-
-def _degree(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> float:
-    margins = gradients.margins(gradients.theta)
-    if not margins.any():
-        return math.nan  # nothing is separated, whatever the degree
-    try:
-        return measured_degree(gradients, None)
-    except HomogeneityError as error:
-        raise HomogeneityError(f"{_cause(gradients, seen)} ({error.deviation})") from error
-
-
-def _cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> str:
-    """Why a module is not homogeneous, and what to do."""
-    for name, places in seen.items():
-        trap = TRAPS.get(name)
-        if trap is not None:
-            broken = inhomogeneous(gradients)
-            of = f"; not homogeneous in {_places(broken)}" if broken else ""
-            return f"{trap.what}: {name} in {_places(places)}{of}: {trap.cure}"
-    degrees = sample_degrees(gradients)
-    if degrees is not None:
-        least = degrees.min()
-        first = int(np.argmin(degrees))
-        other = int(np.argmax(degrees))
-        return (
-            f"samples of different degrees: {least:.4g} at sample {first}, {degrees[other]:.4g} at "
-            f"sample {other}. Only the samples of the least degree keep a share of the gradient, "
-            "so training goes to a KKT point of their program alone: give all contexts paths of "
-            "the same number of layers, or diagnose the samples of one degree"
-        )
-    added = added_terms(gradients)
-    biases = [name for name in added if len(gradients.shapes[name]) <= 1]
-    if biases:
-        return (
-            f"biases: with {_places(biases)} set to 0 the module is homogeneous. Leave them out "
-            "(bias=False), or freeze them at 0; a constant feature of the inputs does as well"
-        )
-    mixed = mixed_degrees(gradients)
-    if mixed:
-        sums = " and ".join(f"{degree:d}" for degree in mixed)
-        through = f" ({_places(added or inhomogeneous(gradients))})" if gradients.shapes else ""
-        return (
-            f"a skip connection: the outputs are a sum of terms of degrees {sums}{through}. Give "
-            "all paths the same number of trained layers, or train with the shortcut's weights "
-            "frozen at 0"
-        )
-    broken = inhomogeneous(gradients)
-    of = f" in {_places(broken)}" if broken else ""
-    return f"the module is not homogeneous{of}: use layers and activations that scale"
-
-
-def _places(names: list[str] | tuple[str, ...]) -> str:
-    shown = [repr(name) if name else "the module's forward" for name in names]
-    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
-
-
-def _scaled(gradients: MarginGradients, scale: float, names: Any = None) -> Array:
-    """Compute the outputs with some parameters scaled, by default all."""
-    parts = gradients.parameters(gradients.theta)
-    scaled = {
-        name: scale * part if names is None or name in names else part
-        for name, part in parts.items()
-    }
-    return gradients.outputs(gradients.flat(scaled))
-
-
-def inhomogeneous(gradients: MarginGradients) -> list[str]:
-    """Parameters in each of which alone the outputs are not homogeneous, of any degree."""
-    original, found = gradients.outputs(gradients.theta), []
-    for name in gradients.shapes:
-        up, down = (_scaled(gradients, scale, (name,)) for scale in (2.0, 0.5))
-        factor = float((up * original).sum() / np.square(original).sum())
-        errors = (np.abs(up - factor * original), np.abs(factor * down - original))
-        if max(error.max() for error in errors) > DEGREE_TOLERANCE * np.abs(up).max():
-            found.append(name)
-    return found
-
-
-def sample_degrees(gradients: MarginGradients) -> Array | None:
-    """Degree of each sample (N,), if each has one but not all the same."""
-    original = gradients.outputs(gradients.theta)
-    up, down = (_scaled(gradients, scale) for scale in (2.0, 0.5))
-    sizes = [np.abs(outputs).max(axis=1) for outputs in (down, original, up)]
-    if min(size.min() for size in sizes) <= 0:
-        return None
-    factor = sizes[2] / sizes[1]
-    error = np.maximum(
-        np.abs(up - factor[:, None] * original).max(axis=1) / sizes[2],
-        np.abs(factor[:, None] * down - original).max(axis=1) / sizes[1],
-    )
-    degrees = np.log2(factor)
-    same = np.ptp(degrees) <= DEGREE_TOLERANCE
-    return None if same or error.max() > DEGREE_TOLERANCE else degrees
-
-
-def added_terms(gradients: MarginGradients) -> list[str]:
-    """Parameters without which (at 0) the module is homogeneous: each of one set that must go.
-
-    The set are the vectors and scalars, biases as a rule; where these are not to blame, a single
-    parameter.
-    """
-    vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
-    if vectors and _degree_without(gradients, vectors) > 0:
-        needed = [
-            name
-            for name in vectors
-            if not _degree_without(gradients, [other for other in vectors if other != name]) > 0
-        ]
-        return needed or vectors
-    # The shortcut is what leaves the paths of the largest degree.
-    degrees = {name: _degree_without(gradients, [name]) for name in gradients.shapes}
-    largest = max(degrees.values())
-    return [name for name, degree in degrees.items() if degree == largest > 0]
-
-
-def _degree_without(gradients: MarginGradients, names: list[str]) -> float:
-    """Degree with some parameters at 0; 0 where the rest is not homogeneous, or nothing."""
-    parts = gradients.parameters(gradients.theta)
-    rest = [name for name in parts if name not in names]
-    if not rest:
-        return 0.0
-    at = {name: torch.zeros_like(part) if name in names else part for name, part in parts.items()}
-    without = gradients.restricted(rest, gradients.flat(at))
-    if not without.margins(without.theta).any():
-        return 0.0
-    try:
-        return measured_degree(without, None)
-    except HomogeneityError:
-        return 0.0
-
-
-def mixed_degrees(gradients: MarginGradients, largest: int = 6) -> list[int]:
-    """Degrees of outputs that are a polynomial of the parameters' scale; empty if they are none."""
-    scales = np.linspace(0.5, 2.0, largest + 4)
-    outputs = np.stack([_scaled(gradients, float(s)).reshape(-1) for s in scales])
-    powers = scales[:, None] ** np.arange(largest + 1)
-    terms, *_ = np.linalg.lstsq(powers, outputs)
-    size = np.abs(outputs).max()
-    if np.abs(powers @ terms - outputs).max() > DEGREE_TOLERANCE * size:
-        return []
-    return [degree for degree in range(largest + 1) if np.abs(terms[degree]).max() > 1e-5 * size]
-
-
-# --- the loss and the optimizer ----------------------------------------------------------------
-
-
-def loss_warning(loss: object, classes: int | None) -> str:
-    """Say what is wrong with a loss; empty if nothing is.
-
-    Parameters
-    ----------
-    loss : str, MarginLoss, or callable
-        A name or object of `implicit_bias.training.losses`, or a function (or torch module) of
-        outputs and targets as torch's losses are.
-    classes : int or None
-        K.
-    """
-    if loss is None:
-        return ""
-    cure = "train with cross-entropy, the logistic or the exponential loss"
-    if isinstance(loss, (str, MarginLoss)):
-        if loss in ("cross-entropy", "cross_entropy"):
-            return ""
-        margin_loss = as_loss(loss)  # type: ignore[arg-type]
-        try:
-            check_exponential_like(margin_loss)
-        except LossError as error:
-            return f"the loss {margin_loss.name!r} is not exponential-like ({error}): {cure}"
-        return ""
-    name = _name_of(loss)
-    if not callable(loss):
-        raise TypeError(
-            f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
-        )
-    if getattr(loss, "label_smoothing", 0.0):
-        return (
-            f"the loss {name} smooths its labels, so it has a finite minimiser and no limit in "
-            "direction: train with label_smoothing=0"
-        )
-    growth = _tail_growth(loss, classes)
-    if growth is None:
-        return (
-            f"the loss {name} could not be evaluated as a function of outputs and targets, so it "
-            "was not checked: pass a function of both"
-        )
-    if growth < TAIL_GROWTH:
-        return (
-            f"the loss {name} is not exponential-like: its tail does not fall exponentially, so "
-            f"training need not go to a maximum margin at all: {cure}"
-        )
-    return ""
-
-
-def _tail_growth(loss: Callable[..., Any], classes: int | None) -> float | None:
-    """How much f'(q) q grows, loss = exp(-f(q)); 0 where the loss does not fall; None: no value."""
-    width, growth = classes or 1, None
-    for target in _targets(width):
-        slopes = list[float]()
-        try:
-            for q in TAIL_MARGINS:
-                before, after = (_loss_at(loss, factor * q, classes, target) for factor in NEAR)
-                falls = before > after > 0
-                slopes.append(math.log(before / after) if falls else 0.0)
-        except (RuntimeError, ValueError, TypeError, IndexError):
-            continue  # not the target that this loss takes
-        growth = max(growth or 0.0, slopes[1] / slopes[0] if slopes[0] > 0 else 0.0)
-    return growth
-
-
-def _loss_at(loss: Callable[..., Any], margin: float, classes: int | None, target: Tensor) -> float:
-    """Loss of one sample of the first class."""
-    outputs = torch.zeros(1, classes or 1, dtype=torch.float64)
-    outputs[0, 0] = margin
-    given = outputs if classes is not None or target.ndim == 2 else outputs[:, 0]
-    with python_warnings.catch_warnings():
-        python_warnings.simplefilter("ignore")  # of a target that this loss does not like
-        return float(loss(given, target))
-
-
-def _targets(width: int) -> Iterator[Tensor]:
-    """Targets of one sample of the first class, as losses of torch like them."""
-    yield torch.zeros(1, dtype=torch.int64)
-    for shape in ((1,), (1, width)):
-        target = torch.zeros(shape, dtype=torch.float64)
-        target[..., 0] = 1.0
-        yield target
-
-
-LIMIT_NORMS: dict[str, str] = {
-    "SGD": OPTIMIZER_LIMITS["sgd"].norm,
-    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax"), OPTIMIZER_LIMITS["adam"].norm),
-    **dict.fromkeys(("Sign", "SignDescent", "SignSGD", "Signum"), OPTIMIZER_LIMITS["sign"].norm),
-    "Muon": OPTIMIZER_LIMITS["muon"].norm,
-}
-OPTIMIZER_OF = {
-    "l2": "gradient descent",
-    "linf": "sign descent and Adam",
-    "l1": "coordinate descent",
-    "spectral": "spectral descent (Muon)",
-}
-
-
-def optimizer_warnings(optimizer: object, norm: ParameterNorm) -> list[str]:
-    """Say what is wrong with a norm for an optimizer.
-
-    Parameters
-    ----------
-    optimizer : torch.optim.Optimizer, its class, or its name
-        None is never wrong.
-    norm : ParameterNorm
-        The geometry asked for.
-    """
-    if optimizer is None:
-        return []
-    name = optimizer if isinstance(optimizer, str) else _name_of(optimizer)
-    known = {key.lower(): (key, value) for key, value in LIMIT_NORMS.items()}
-    label, own = known.get(name.lower(), (name, None))
-    warnings = list[str]()
-    if own is None:
-        warnings.append(
-            f"where {name} goes is not known as a norm of the parameters, so a gap in "
-            f"{norm.name} says nothing of it: known are {', '.join(LIMIT_NORMS)}"
-        )
-    elif own != norm.name:
-        warnings.append(
-            f"{label} goes to KKT points in the {own} norm, not in {norm.name}: pass norm={own!r}"
-        )
-    groups = optimizer.param_groups if isinstance(optimizer, torch.optim.Optimizer) else []
-    if any(group.get("weight_decay", 0.0) for group in groups):
-        warnings.append(
-            f"{label} has weight decay, which stops the weights from growing: the limit is that of "
-            "a penalised loss, not of the margin; train with weight_decay=0"
-        )
-    return warnings
-
-
-def _name_of(thing: object) -> str:
-    if inspect.isclass(thing) or inspect.isfunction(thing) or inspect.isbuiltin(thing):
-        return str(thing.__name__)
-    return type(thing).__name__
 
 
 def check_module(module: object) -> nn.Module:

@@ -209,7 +209,7 @@ def _headline(verdict: Verdict, s: Standing) -> Sentence:
                 f"training samples (proven by {s.svm}).",
             )
         case Verdict.NOT_SEPARATED:
-            wrong = "some" if s.train_wrong is None else _of(s.train_wrong)
+            wrong = "some" if s.train_wrong is None else str(s.train_wrong)
             return (
                 "Not separated yet: ",
                 Term(wrong, "train_error"),
@@ -264,10 +264,6 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
         yield (
             f"{s.svm} {verb} ",
             Term(percent(s.agreement.share), "agreement"),
-            f" of the predictions: the two agree on {_of(s.agreement)} {samples} samples (95 % "
+            f" of the predictions: the two agree on {s.agreement} {samples} samples (95 % "
             f"interval {percent_range(*s.agreement.interval)}){chance}.",
         )
-
-
-def _of(count: Count) -> str:
-    return f"{count.count:,} of {count.total:,}"

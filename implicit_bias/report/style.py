@@ -23,11 +23,17 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from implicit_bias.colours import BLACK as BLACK
+from implicit_bias.colours import BLUE as BLUE
+from implicit_bias.colours import GREEN as GREEN
+from implicit_bias.colours import GREY as GREY
+from implicit_bias.colours import ORANGE as ORANGE
+from implicit_bias.colours import PURPLE as PURPLE
+from implicit_bias.colours import SKY as SKY
+from implicit_bias.colours import VERMILION as VERMILION
+
 # Size of a panel in inches, at 96 CSS pixels an inch.
 WIDTH, HEIGHT = 4.2, 3.2
-BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
-GREY = "#767676"
 STYLE: dict[str, Any] = {
     "font.size": 9.5,
     "axes.titlesize": 10,

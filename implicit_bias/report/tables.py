@@ -77,7 +77,7 @@ def _count(value: float) -> str:
 
 
 def _counted(value: Any) -> str:
-    return f"{value.count:,} of {value.total:,}" if isinstance(value, Count) else UNKNOWN
+    return str(value) if isinstance(value, Count) else UNKNOWN
 
 
 def _points(value: float) -> str:

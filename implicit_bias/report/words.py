@@ -187,7 +187,7 @@ def _without_network(comparison: Comparison, samples: str) -> Conclusion:
     best = min(found, key=lambda model: model.error)
     others = [model for model in found if model is not best]
     apart = [comparison.difference(best.name, other.name) for other in others]
-    count = f"{best.count.count:,} of {best.count.total:,} {samples}"
+    count = f"{best.count} {samples}"
     error = Term(percent(best.error), "error")
     interval = f"95 % interval {percent_range(*best.count.interval)}"
     if not others:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, SumOverGroups
-from implicit_bias.options import SOLVER_NAMES, SolverName
+from implicit_bias.norms import BALLS, L2, Nuclear, Spectral, SumOverGroups
+from implicit_bias.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import Solver, Start, Tolerances
@@ -23,12 +23,11 @@ from implicit_bias.validation import as_device, check_choice
 INTERIOR_POINT_LIMIT = 3000
 # Most pairs are no support vectors, so that a working set of them is smaller early.
 FEW_PAIRS = 1000
-# With so many and a hard margin, passes over all pairs are dear, and few of them matter.
+# With this many and a hard margin, passes over all pairs are dear, and few of them matter.
 MANY_PAIRS = 50_000
 # With this many samples, and this many of them a feature, factors of the features are cheaper.
 MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
-# With many classes and one of these norms, factors of the features are cheaper up to so many.
-BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
+# With many classes and a norm of `BALLS`, factors of the features are cheaper up to this many.
 CLASS_FEATURES = 1500
 # Where a method failed, others are tried up to this many features, and entries of the features.
 MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
@@ -176,7 +175,7 @@ def make_solver(
     if name == "highs":
         return LinearProgram(**common)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
-    if name in ("ecos", "osqp", "clarabel", "scs"):
+    if name in CVXPY_NAMES:
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
         return CvxpySolver(backend=name, **common)

@@ -74,10 +74,10 @@ MAX_ITERATIONS = 150
 # Share of the way to the boundary that a step may go.
 BOUNDARY_SHARE = 0.99
 # The solver aims below the tolerance, because the certificate rounds differently; but a gap that
-# has not fallen for so many steps will do.
+# has not fallen for this many steps will do.
 AIM = 0.1
 SETTLED = 2
-# So many steps without this relative progress, and stagnation is attributed to rounding.
+# This many steps without this relative progress, and stagnation is attributed to rounding.
 PATIENCE = 12
 LEAST_PROGRESS = 1e-3
 ROUNDING = 1e-14
@@ -106,7 +106,7 @@ POLISH_WEIGHT = 1e8
 SAFETIES = (0.0, 4.0, 16.0)
 # The safest coefficients may be worse than the best ones by this share of the tolerance.
 SAFETY_SHARE = 0.01
-# Inputs are centred where the largest is at most so many times the smallest.
+# Inputs are centred where the largest is at most this many times the smallest.
 OFFSET_RATIO = 3.0
 
 

@@ -143,7 +143,7 @@ class _WorkingProgram(Rounds):
         return before != (len(self.rows), len(self.columns))
 
     def _add_columns(self, wanted: NDArray[np.int64], count: int) -> None:
-        """Add the columns with the largest |V_j| of some, at most so many."""
+        """Add the columns with the largest |V_j| of some, at most this many."""
         order = np.argsort(-np.abs(self._V[wanted]), kind="stable")[:count]
         self.columns = np.union1d(self.columns, wanted[order])
 

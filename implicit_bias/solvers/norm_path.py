@@ -56,7 +56,7 @@ from torch import Tensor
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
-from implicit_bias.norms import L1, L2, LInf, Nuclear, Spectral
+from implicit_bias.norms import BALLS, L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import grouped_rows, row_index
 from implicit_bias.solvers.base import Start
@@ -87,7 +87,7 @@ CENTRING_FLOOR = 0.2
 AIM = 0.9
 # After this many steps without progress in the gap, stagnation is attributed to rounding.
 PATIENCE = 12
-# Up to so many pairs the Euclidean norm is asked whether they are separable.
+# Up to this many pairs the Euclidean norm is asked whether they are separable.
 MOST_PAIRS = 3000
 # Alpha are repaired, to obey E' alpha = 0 exactly, where they lack no more than this share.
 BALANCE = 1e-3
@@ -97,7 +97,7 @@ REFINEMENTS = 3
 
 def has_ball(problem: MarginProblem) -> bool:
     """Whether the space of the pairs takes a problem: many classes, and a norm other than l2."""
-    return problem.classes is not None and problem.norm in (Nuclear(), Spectral(), L1(), LInf())
+    return problem.classes is not None and problem.norm in BALLS
 
 
 def class_features(problem: MarginProblem) -> int:

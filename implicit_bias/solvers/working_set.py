@@ -180,7 +180,7 @@ class _WorkingRows(Rounds):
         return not np.array_equal(old, self.rows)
 
     def violators(self, most: int) -> NDArray[np.int64]:
-        """Return the rows outside of the working set that violate most, at most so many."""
+        """Return the rows outside of the working set that violate most, at most this many."""
         margins = self.margins.copy()
         margins[self.rows] = np.inf
         return worst_rows(margins, self.samples, 1.0, most)
@@ -291,7 +291,7 @@ class _Pairs(_WorkingRows):
 
 
 def _spread(problem: MarginProblem, size: int) -> NDArray[np.int64]:
-    """Take samples spread evenly over each class, at most so many in all, in order."""
+    """Take samples spread evenly over each class, at most this many in all, in order."""
     chosen = []
     for label in (-1.0, 1.0):
         members = np.flatnonzero(problem.y == label)

@@ -42,6 +42,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.run_certificate import weights_of_margins
 from implicit_bias.validation import Array, as_features, as_labels
 
 
@@ -157,5 +158,4 @@ def loss_weights(network: GatedReadoutGLN, X: ArrayLike, y: ArrayLike) -> Array:
     labels: NDArray[np.float64] = as_labels(y, len(np.asarray(X)))
     with torch.no_grad():
         q = torch.tensor(labels) * network(*network.prepare(X))
-    log_weights = torch.nn.functional.logsigmoid(-q)
-    return np.asarray((log_weights - log_weights.max()).exp().numpy())
+    return weights_of_margins(q.numpy()[:, None])[:, 0]

@@ -490,7 +490,7 @@ def finite_gram(
 def _units(
     weights: Iterable[Tensor], n_features: int, most: int | None = None
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the weights of units in blocks of at most so many, with the units' numbers."""
+    """Yield the weights of units in blocks of at most this many, with the units' numbers."""
     width = 0
     for block in weights:
         if block.ndim != 2 or block.shape[1] != n_features:

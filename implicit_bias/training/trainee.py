@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs
 from implicit_bias.margins import smallest_margins, soft_margins
-from implicit_bias.multipliers import best_multipliers
+from implicit_bias.multipliers import best_multipliers, kkt_gap
 from implicit_bias.networks import Network
 from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.stationarity import HomogeneityError, balance, measured_degree
@@ -144,7 +144,7 @@ class Trainee(ABC):
             return math.nan
         theta = gradients.theta * min_margin ** (-1.0 / self.degree)
         best = best_multipliers(gradients, theta, self.degree, norm)
-        return max(0.0, 1.0 - (best.lower / norm.value(gradients.parameters(theta))) ** 2)
+        return kkt_gap(best.lower, norm.value(gradients.parameters(theta)))
 
 
 def as_trainee(

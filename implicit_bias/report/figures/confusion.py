@@ -11,7 +11,7 @@ from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.style import BLACK, WIDTH, panel
 from implicit_bias.report.words import percent
 
-# Up to so many classes each cell has its number of samples in it.
+# Up to this many classes each cell has its number of samples in it.
 MOST_NUMBERS = 12
 # From this share on a cell is dark, so that its number is white.
 DARK_SHARE = 0.5
