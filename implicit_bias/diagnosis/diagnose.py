@@ -39,7 +39,7 @@ from implicit_bias.diagnosis.traps import (
     loss_warning,
     optimizer_warnings,
 )
-from implicit_bias.margin_gradients import MarginGradients
+from implicit_bias.margin_gradients import MarginGradients, labels_as_array
 from implicit_bias.multipliers import (
     Multipliers,
     best_multipliers,
@@ -137,8 +137,7 @@ def diagnose(
     started = time.monotonic()
     module, geometry = check_module(module), as_parameter_norm(norm)
     given = as_tuple(inputs)
-    if isinstance(labels, Tensor):
-        labels = labels.detach().cpu().numpy()
+    labels = labels_as_array(labels)
     with evaluating(module) as modes:
         checked = check(module, given, labels, modes=modes, optimizer=optimizer)
         said = [

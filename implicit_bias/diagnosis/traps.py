@@ -27,7 +27,7 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
-from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double
+from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double, evaluated_at
 from implicit_bias.networks import Network
 from implicit_bias.options import OPTIMIZER_LIMITS
 from implicit_bias.parameter_norms import ParameterNorm
@@ -190,8 +190,15 @@ def functions_used(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, l
     """Which of the functions in `TRAPS` and `DROPOUT` a forward pass calls, and in which parts."""
     watch = _Watch(module)
     values = {k: double(t) for k, t in itertools.chain(*_named(module))}
-    with torch.no_grad(), watch.following(), watch:
-        torch.func.functional_call(module, values, tuple(tensor[:WATCHED] for tensor in inputs))
+    few = tuple(tensor[:WATCHED].clone() for tensor in inputs)
+    with evaluated_at(inputs), torch.no_grad(), watch.following(), watch:
+        torch.func.functional_call(module, values, few)
+    for tensor, original in zip(few, inputs, strict=True):
+        if not torch.equal(tensor.nan_to_num(), original[:WATCHED].nan_to_num()):
+            raise ValueError(
+                "the module writes into its inputs, so a second evaluation sees other ones: "
+                "compute x = x * 2 instead of x *= 2, and leave inplace=True out of its first layer"
+            )
     return watch.seen
 
 
@@ -240,9 +247,16 @@ def check(
         samples of a batch, or are not finite.
     """
     warnings = list[str]()
+    for name, parameter in module.named_parameters():
+        if parameter.is_complex():
+            raise ValueError(
+                f"parameter {name!r} is complex, and norms here are of real numbers: hold its real "
+                "and imaginary parts in parameters of their own"
+            )
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    inputs = as_inputs(given, len(given[0]), device)
+    inputs = as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
     seen = functions_used(module, inputs)
+    classes = _classes(module, inputs, labels)
     if mode_matters(module, inputs, modes):
         warnings.append(
             "the module is in training mode, where its outputs differ from those in evaluation "
@@ -254,7 +268,6 @@ def check(
             f"dropout in {_places(dropped)} is off here, while training with it minimises another "
             "loss: leave it out of a training whose limit is asked for"
         )
-    classes = _classes(module, inputs, labels)
     pairs = Pairs.of(labels, len(inputs[0]), classes)
     gradients = MarginGradients(module, inputs, pairs)
     _check_outputs(gradients)
@@ -400,7 +413,7 @@ def _cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> str:
             "(bias=False), or freeze them at 0; a constant feature of the inputs does as well"
         )
     mixed = mixed_degrees(gradients)
-    if mixed:
+    if len(mixed) > 1:
         sums = " and ".join(f"{degree:d}" for degree in mixed)
         through = f" ({_places(added or inhomogeneous(gradients))})" if gradients.shapes else ""
         return (
