@@ -104,7 +104,9 @@ def evaluating(module: nn.Module) -> Iterator[dict[nn.Module, bool]]:
     modes = {part: part.training for part in module.modules()}
     module.eval()
     try:
-        yield modes
+        # The caller may have switched gradients off, as loops do where they measure.
+        with torch.inference_mode(False), torch.enable_grad():
+            yield modes
     finally:
         _set(modes)
 
@@ -359,7 +361,9 @@ def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
     theta = gradients.parameters(gradients.theta)
     v = gradients.parameters(gradients.combine(gradients.theta, weights))
     none = tuple(name for name, part in v.items() if theta[name].any() and not part.any())
-    return none if any(part.any() for part in v.values()) else ()
+    # Where all margins are 0 they do not show which parameters could get a gradient.
+    shown = gradients.margins(gradients.theta).any() or any(part.any() for part in v.values())
+    return none if shown else ()
 
 
 def _left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:

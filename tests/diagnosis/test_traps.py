@@ -462,3 +462,24 @@ def test_weights_of_any_scale(scale: float) -> None:
         for p in module.parameters():
             p *= scale
     assert quiet(module).gap == pytest.approx(expected, abs=1e-9)
+
+
+class Detached(nn.Linear):
+    """Cuts its outputs off from its parameters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        return super().forward(x).detach()
+
+
+def test_outputs_without_a_gradient_are_named() -> None:
+    with pytest.raises(ValueError, match="gradient"):
+        quiet(seeded(Detached(D, 1, bias=False)))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_that_are_switched_off_change_nothing(mode: Callable[[], Any]) -> None:
+    module = relu()
+    expected = quiet(module).gap
+    with mode():
+        assert quiet(module).gap == expected
