@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
-from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.certificate import Status
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
 from implicit_bias.report.words import percent

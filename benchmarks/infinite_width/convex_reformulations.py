@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters
-from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.regularised import LossName, certify_regularised
 from implicit_bias.report.style import BLUE, GREEN, VERMILION

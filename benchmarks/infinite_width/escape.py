@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.infinite_width.pictures import AXIS, EXTENT, GRID, Plane, bare, grid_inputs, kink
-from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY
 from implicit_bias.report.words import percent
 from implicit_bias.theory.infinite_width import NetworkGrade, certify, max_margin

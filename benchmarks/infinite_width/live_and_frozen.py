@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.infinite_width.shared import SizeOptions, at_sizes, with_sizes
+from benchmarks.sizes import SizeOptions, at_sizes, with_sizes
 from implicit_bias.certificate import Certificate, Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
 from implicit_bias.report.words import percent
 from implicit_bias.theory.infinite_width import certify, max_margin

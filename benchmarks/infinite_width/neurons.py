@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters
-from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.report.style import BLUE, GREEN, VERMILION
 from implicit_bias.theory.arrangement import Lines, maximise
 from implicit_bias.theory.infinite_width import InfiniteWidthSolution, max_margin

@@ -18,7 +18,7 @@ from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import Trained, clusters, train
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
 from benchmarks.infinite_width.pictures import Plane, grid_inputs
-from benchmarks.infinite_width.shared import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.report.words import percent
 from implicit_bias.solvers import solve

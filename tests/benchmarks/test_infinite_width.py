@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import catalogue, harness
+from benchmarks import catalogue, harness, sizes
 from benchmarks.infinite_width import (
     certified,
     convex_reformulations,
     escape,
     live_and_frozen,
     pictures,
-    shared,
 )
 from benchmarks.infinite_width.clusters import CACHED_ENTRIES, Trained, clusters, train
 from implicit_bias import MarginProblem, solve
@@ -40,7 +39,7 @@ def test_kept_tables_are_of_the_default_sizes() -> None:
     for entry in STUDY.experiments:
         attrs = harness.read(STUDY, entry).attrs
         module = import_module(f"benchmarks.infinite_width.{entry.name}")
-        assert attrs["sizes"] == shared.in_words(module.WHOLE)
+        assert attrs["sizes"] == sizes.in_words(module.WHOLE)
         assert attrs["done"] == attrs["settings"] == len(module.settings(module.WHOLE))
 
 

@@ -1,4 +1,4 @@
-"""How every experiment of the study is measured: setting by setting, each kept when finished."""
+"""How a study is measured: setting by setting, each kept when it is finished."""
 
 from __future__ import annotations
 

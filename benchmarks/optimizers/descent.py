@@ -1,0 +1,244 @@
+r"""Optimizers of a linear predictor of many classes, from zero, with all samples at each step.
+
+A step of steepest descent in a norm goes along the maximiser of <direction, -gradient> in its unit
+ball, by eta / sqrt(t). Each optimizer below but Adam is that, in another norm:
+
+=====================  ========  ====================================================
+optimizer              norm      direction
+=====================  ========  ====================================================
+gradient descent       l2        -gradient, not normalised
+normalised GD          l2        -gradient / ||gradient||_F
+coordinate descent     l1        the largest entry of the gradient
+sign descent           linf      -sign(gradient)
+spectral descent       spectral  -U V' of the gradient's singular vectors (Muon)
+nuclear descent        nuclear   -u_1 v_1' of the largest singular value
+=====================  ========  ====================================================
+
+Sources: the sets of `data` and the step sizes are those of a published experiment of 2025 on Muon;
+Gunasekar et al. (2018) and Fan, Schmidt, Thrampoulidis (2025) for steepest descent in any norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.special
+from numpy.typing import NDArray
+
+from implicit_bias.norms import as_norm
+from implicit_bias.validation import Array
+
+
+class Direction(Protocol):
+    """An optimizer in the middle of a run: it may remember what it has seen."""
+
+    def __call__(self, gradient: Array) -> Array:
+        """Return the step (K, D), of step size 1, that follows from a gradient (K, D)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """An optimizer as a claim names it.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    norm : str
+        The norm of the maximum margin that it is said to go to.
+    step_size : float
+        eta: the t-th step is eta / sqrt(t).
+    start : callable
+        Returns the `Direction` of a new run.
+    rate : str
+        How fast the shortfall of the margin shrinks with these steps, by theory.
+    source : str
+        Who claims so.
+    conditions : str
+        Under what conditions.
+    """
+
+    name: str
+    norm: str
+    step_size: float
+    start: Callable[[], Direction]
+    rate: str
+    source: str
+    conditions: str
+
+
+def gradient_descent() -> Direction:
+    """Return the negative gradient as it is."""
+    return np.negative
+
+
+def steepest(norm: str) -> Callable[[], Direction]:
+    """Return steepest descent in a norm, normalised to length 1."""
+    chosen = as_norm(norm)
+    return lambda: lambda gradient: chosen.maximiser(-gradient)
+
+
+class Momentum:
+    """Steepest descent along a running mean of the gradients."""
+
+    def __init__(self, norm: str, decay: float):
+        self.norm, self.decay = as_norm(norm), decay
+        self.mean: Array | float = 0.0
+
+    def __call__(self, gradient: Array) -> Array:
+        """Return the maximiser at the mean with this gradient in it."""
+        self.mean = self.decay * self.mean + gradient
+        return self.norm.maximiser(-self.mean)
+
+
+class Adam:
+    """Adam: running means of gradients over the root of those of their squares.
+
+    Parameters
+    ----------
+    epsilon : float
+        Added to the root; the theory of its limit asks for 0.
+    """
+
+    def __init__(self, epsilon: float, decay: tuple[float, float] = (0.9, 0.999)):
+        self.epsilon, self.decay = epsilon, decay
+        self.first: Array | float = 0.0
+        self.second: Array | float = 0.0
+        self.t = 0
+
+    def __call__(self, gradient: Array) -> Array:
+        """Return the step of bias-corrected means."""
+        self.t += 1
+        one, two = self.decay
+        self.first = one * self.first + (1 - one) * gradient
+        self.second = two * self.second + (1 - two) * gradient**2
+        mean = self.first / (1 - one**self.t)
+        root = np.sqrt(self.second / (1 - two**self.t)) + self.epsilon
+        return -np.divide(mean, root, out=np.zeros_like(gradient), where=root > 0)
+
+
+STEEPEST = "linear, cross-entropy, all samples at each step"
+OPTIMIZERS = (
+    Optimizer(
+        name="gradient descent",
+        norm="l2",
+        step_size=10.0,
+        start=gradient_descent,
+        rate="1 / log t",
+        source="Soudry et al. 2018; many classes: Ravi et al. 2024",
+        conditions=STEEPEST,
+    ),
+    Optimizer(
+        name="normalised GD",
+        norm="l2",
+        step_size=0.05,
+        start=steepest("l2"),
+        rate="1 / sqrt(t)",
+        source="Nacson et al. 2019; Fan et al. 2025",
+        conditions=STEEPEST,
+    ),
+    Optimizer(
+        name="coordinate descent",
+        norm="l1",
+        step_size=0.05,
+        start=steepest("l1"),
+        rate="1 / sqrt(t)",
+        source="Telgarsky 2013; Gunasekar et al. 2018",
+        conditions=STEEPEST,
+    ),
+    Optimizer(
+        name="sign descent",
+        norm="linf",
+        step_size=0.01,
+        start=steepest("linf"),
+        rate="1 / sqrt(t)",
+        source="Gunasekar et al. 2018; Fan et al. 2025",
+        conditions=STEEPEST,
+    ),
+    Optimizer(
+        name="Adam",
+        norm="linf",
+        step_size=0.001,
+        start=lambda: Adam(1e-8),
+        rate="polynomial in t",
+        source="Zhang, Zou, Cao 2024",
+        conditions=f"{STEEPEST}, epsilon 0 (here 1e-8)",
+    ),
+    Optimizer(
+        name="Adam, epsilon 0",
+        norm="linf",
+        step_size=0.001,
+        start=lambda: Adam(0.0),
+        rate="polynomial in t",
+        source="Zhang, Zou, Cao 2024",
+        conditions=f"{STEEPEST}, epsilon 0",
+    ),
+    Optimizer(
+        name="spectral descent",
+        norm="spectral",
+        step_size=0.02,
+        start=lambda: Momentum("spectral", 0.9),
+        rate="1 / sqrt(t)",
+        source="Fan et al. 2025 (Muon)",
+        conditions=f"{STEEPEST}, momentum 0.9, whole singular value decomposition",
+    ),
+    Optimizer(
+        name="nuclear descent",
+        norm="nuclear",
+        step_size=0.25,
+        start=steepest("nuclear"),
+        rate="1 / sqrt(t)",
+        source="Fan et al. 2025",
+        conditions=STEEPEST,
+    ),
+)
+
+
+def iterates(
+    X: Array, y: NDArray[np.int64], optimizer: Optimizer, steps: NDArray[np.int64]
+) -> Iterator[tuple[int, Array]]:
+    """Train from zero on the cross-entropy, and yield steps and weights (K, D) at some of them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (N, D)
+        Inputs.
+    y : ndarray of int, shape (N,)
+        Classes 0 .. K - 1.
+    optimizer : Optimizer
+        Which.
+    steps : ndarray of int
+        Increasing numbers of steps; the last one ends the run.
+    """
+    weights = np.zeros((int(y.max()) + 1, X.shape[1]))
+    direction, wanted = optimizer.start(), set(steps.tolist())
+    for t in range(1, int(steps[-1]) + 1):
+        gradient = slopes(X @ weights.T, y).T @ X / len(X)
+        weights = weights + optimizer.step_size / t**0.5 * direction(gradient)
+        if t in wanted:
+            yield t, weights
+
+
+def slopes(outputs: Array, y: NDArray[np.int64]) -> Array:
+    """Gradient (N, K) of each sample's cross-entropy in its outputs (N, K).
+
+    That of the own class is minus the sum of the others, not its probability minus 1, which is
+    rounding alone once the margins exceed 36.
+    """
+    found = np.asarray(scipy.special.softmax(outputs, axis=1))
+    rows = np.arange(len(y))
+    found[rows, y] = 0.0
+    found[rows, y] = -found.sum(axis=1)
+    return found
+
+
+def margin(X: Array, y: NDArray[np.int64], weights: Array) -> float:
+    """Smallest f_y - f_k over samples and the other classes k, of weights (K, D)."""
+    outputs = X @ weights.T
+    rows = np.arange(len(y))
+    own = outputs[rows, y]
+    outputs[rows, y] = -np.inf
+    return float(np.min(own - outputs.max(axis=1)))

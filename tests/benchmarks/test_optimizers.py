@@ -1,0 +1,156 @@
+"""The study of optimizers: every experiment measures, draws and says on small sizes."""
+
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks import catalogue, harness, sizes
+from benchmarks.harness import Verdict
+from benchmarks.optimizers import boosting, descent, linear, mirror, speed, weight_decay
+from implicit_bias import max_margin, solve
+from implicit_bias.norms import as_norm
+
+STUDY = catalogue.study("optimizers")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [entry.name for entry in STUDY.experiments])
+def test_quick_version(name: str, tmp_path: Path) -> None:
+    entry = STUDY.entry(name)
+    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
+    assert len(frame)
+    assert STUDY.picture(entry, tmp_path).is_file()
+    assert "Sizes: " in harness.findings(entry, harness.load(STUDY, entry), frame)
+
+
+def test_kept_tables_are_of_the_default_sizes() -> None:
+    for entry in STUDY.experiments:
+        attrs = harness.read(STUDY, entry).attrs
+        module = import_module(f"benchmarks.optimizers.{entry.name}")
+        assert attrs["sizes"] == sizes.in_words(module.WHOLE)
+        assert attrs["done"] == attrs["settings"] == len(module.settings(module.WHOLE))
+
+
+def small() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.arange(12) % 3
+    return rng.normal(size=(12, 4)) + 3.0 * np.eye(4)[y], y
+
+
+def test_margin_is_the_smallest_difference_to_another_class() -> None:
+    X, y = small()
+    weights = np.random.default_rng(1).normal(size=(3, 4))
+    outputs = X @ weights.T
+    brute = min(
+        outputs[n, y[n]] - outputs[n, k] for n, k in product(range(12), range(3)) if k != y[n]
+    )
+    assert descent.margin(X, y, weights) == pytest.approx(brute, rel=1e-12)
+
+
+@pytest.mark.parametrize("place", range(len(descent.OPTIMIZERS)))
+def test_each_optimizer_descends_towards_its_own_norm(place: int) -> None:
+    """From zero every step lowers the loss at first; the steepest ones have length 1."""
+    optimizer = descent.OPTIMIZERS[place]
+    gradient = np.random.default_rng(2).normal(size=(3, 4))
+    step = optimizer.start()(gradient)
+    assert (step * gradient).sum() < 0
+    if optimizer.name != "gradient descent":
+        assert as_norm(optimizer.norm).value(step) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_slopes_are_those_of_autograd_and_outlast_rounding() -> None:
+    y = np.array([0, 2])
+    for scale in (1.0, 100.0):
+        outputs = scale * np.array([[2.0, 1.0, -1.0], [0.5, 0.0, 3.0]])
+        found = descent.slopes(outputs, y)
+        assert (found[[0, 1], y] < 0).all()
+        np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-15 * np.abs(found).max())
+    tensor = torch.tensor(outputs / scale, requires_grad=True)
+    torch.nn.functional.cross_entropy(tensor, torch.tensor(y), reduction="sum").backward()
+    assert tensor.grad is not None
+    np.testing.assert_allclose(descent.slopes(outputs / scale, y), tensor.grad, rtol=1e-12)
+
+
+def test_adam_is_that_of_torch() -> None:
+    X, y = small()
+    ours = next(each for each in descent.OPTIMIZERS if each.name == "Adam")
+    steps = np.arange(1, 21)
+    weights = [found for _, found in descent.iterates(X, y, ours, steps)][-1]
+    theirs = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([theirs], ours.step_size)
+    for t in steps:
+        optimizer.param_groups[0]["lr"] = ours.step_size / t**0.5
+        optimizer.zero_grad()
+        outputs = torch.tensor(X) @ theirs.T
+        torch.nn.functional.cross_entropy(outputs, torch.tensor(y)).backward()
+        optimizer.step()
+    np.testing.assert_allclose(weights, theirs.detach().numpy(), rtol=1e-9)
+
+
+def table(shares: dict[str, float], elsewhere: float) -> pd.DataFrame:
+    """Return runs of two optimizers whose share grows to what is given, in their own norms."""
+    rows = [
+        {"data": "set", "steps": 100, "optimizer": name, "step": step, "norm": norm}
+        | {"share": growth * (share if norm == linear.BY_NAME[name].norm else elsewhere)}
+        for name, share in shares.items()
+        for norm in ("l2", "linf")
+        for step, growth in ((5, 0.5), (100, 1.0))
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("share", "elsewhere", "expected"),
+    [
+        (0.995, 0.5, Verdict.STANDS),
+        (0.9, 0.5, Verdict.IN_PART),
+        (0.4, 0.5, Verdict.FALLS),
+        (-0.2, 0.5, Verdict.OPEN),
+    ],
+)
+def test_a_claim_is_judged_by_its_rule(share: float, elsewhere: float, expected: Verdict) -> None:
+    runs = linear.judged(table({"normalised GD": share, "sign descent": share}, elsewhere))
+    assert {linear.outcome(runs) for _, runs in runs.groupby("optimizer")} == {expected}
+
+
+def test_every_stump_is_a_column_once() -> None:
+    X = np.array([[0.0, 5.0], [1.0, 5.0], [1.0, 7.0]])
+    columns = {tuple(column) for column in boosting.stumps(X).T}
+    assert columns == {(-1, 1, 1), (-1, -1, 1), (1, 1, 1)}
+
+
+def test_mirror_map_and_its_inverse() -> None:
+    w = np.array([-2.0, 0.0, 3.0])
+    for p in (1.5, 2.0, 3.0):
+        np.testing.assert_allclose(mirror.mirrored(np.sign(w) * np.abs(w) ** (p - 1), p), w)
+
+
+def test_minimum_in_the_box_is_a_minimum() -> None:
+    """No point of a grid over the box has a smaller loss."""
+    X, y = torch.tensor([[1.0], [2.0], [-1.0]]).double(), torch.tensor([0, 1, 1])
+    least = weight_decay.minimum_in_box(X, y, 0.5)
+    grid = torch.linspace(-0.5, 0.5, 21).double()
+    losses = [
+        torch.nn.functional.cross_entropy(X @ torch.stack([a, b])[:, None].T, y).item()
+        for a, b in product(grid, grid)
+    ]
+    assert least <= min(losses) + 1e-12
+    assert least == pytest.approx(min(losses), abs=1e-3)
+
+
+def test_momentum_of_the_dual_is_faster_than_plain_steps() -> None:
+    X, y = small()
+    labels = np.where(y == 0, 1.0, -1.0)
+    Z = labels[:, None] * X / np.linalg.norm(X, axis=1).max()
+    optimum = solve(max_margin(Z, np.ones(len(Z)) * 1.0, "l2")).certificate.lower
+    excess = {}
+    for name in ("normalised GD", "momentum"):
+        step = speed.METHODS[name](Z)
+        w = [step(t) for t in range(1, 1001)][-1]
+        excess[name] = np.linalg.norm(w) / (Z @ w).min() / optimum - 1
+    assert 0 <= excess["momentum"] < excess["normalised GD"] / 10
