@@ -187,7 +187,7 @@ def test_what_is_no_label_or_number_is_named(tmp_path: Path) -> None:
         load_own(table, "kind")
     for given in ("positive", "negative", "classes"):
         with pytest.raises(TypeError, match=given):
-            load_own(table, "kind", **{given: "xy"})  # type: ignore[arg-type]
+            load_own(table, "kind", **{given: "xy"})
 
 
 def test_a_constant_that_is_there_is_not_appended_again(tmp_path: Path) -> None:

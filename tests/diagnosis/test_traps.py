@@ -460,7 +460,7 @@ def test_weights_of_any_scale(scale: float) -> None:
     expected = quiet(module).gap
     with torch.no_grad():
         for p in module.parameters():
-            p *= scale
+            p.mul_(scale)
     assert quiet(module).gap == pytest.approx(expected, abs=1e-9)
 
 
