@@ -104,6 +104,7 @@ def test_unknown_name() -> None:
         implicit_bias.nonsense  # noqa: B018
 
 
+@pytest.mark.slow
 def test_old_names_of_modules_still_import() -> None:
     code = (
         "import warnings; warnings.simplefilter('error', DeprecationWarning)\n"

@@ -131,7 +131,11 @@ def test_the_certificate_of_the_limit(name: str) -> None:
 
 @pytest.mark.parametrize(
     "build",
-    [GATED["gln"], GATED["gln-four-contexts"], lambda: frozen([10], seed=1)],
+    [
+        GATED["gln"],
+        pytest.param(GATED["gln-four-contexts"], marks=pytest.mark.slow),
+        pytest.param(lambda: frozen([10], seed=1), marks=pytest.mark.slow),
+    ],
     ids=["gln", "gln-four-contexts", "frozen-relu"],
 )
 def test_gradient_descent_goes_there(build: Callable[[], Network]) -> None:
@@ -535,6 +539,7 @@ def test_what_is_no_network_has_no_certificate(module: Any) -> None:
         certify_network(module, X, Y)
 
 
+@pytest.mark.slow
 def test_what_torch_imports_late_is_there_before_a_training() -> None:
     code = (
         "import sys, numpy as np\n"

@@ -467,8 +467,15 @@ def test_a_configuration_that_is_none_is_refused(tmp_path: Path) -> None:
         assert "is no configuration" in done.err
 
 
-@pytest.mark.parametrize("size", [0, 200])
-@pytest.mark.parametrize("command", ["compare", "train", "fit", "sweep", "report"])
+@pytest.mark.parametrize(
+    ("command", "size"),
+    [
+        # A sweep that can begin its store starts a process, which takes seconds.
+        pytest.param(command, size, marks=pytest.mark.slow if size and command == "sweep" else ())
+        for command in ("compare", "train", "fit", "sweep", "report")
+        for size in (0, 200)
+    ],
+)
 def test_a_full_disk_is_one_line(
     command: str, size: int, finished: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -548,9 +555,8 @@ def test_networks_of_released_cells(tmp_path: Path, options: str, released: floa
     assert round(1 - network["error"], 6) == released
 
 
-def test_a_protocol_has_its_own_defaults(tmp_path: Path) -> None:
-    small = ["compare", *SMALL, "--models", "gd-gln,svm-gln"]
-    assert run_json(*small, folder=tmp_path)["setting"]["momentum"] == 0.9
+def test_a_protocol_has_its_own_defaults(finished: tuple[Path, dict[str, Any]]) -> None:
+    assert finished[1]["setting"]["momentum"] == 0.9
     assert RunConfig().momentum == 0.9
     assert PROTOCOL_DEFAULTS["lippl2022"]["momentum"] == 0
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from cases import mostly_slow
 from implicit_bias import Diagnosis, diagnose, max_margin, solve
 from implicit_bias.diagnosis.function_space import FourierL1
 from implicit_bias.gating import HyperplaneContexts
@@ -66,7 +67,7 @@ def only_in(
     return found[own]
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", mostly_slow(NORMS, ["l2", "spectral"]))
 def test_linear_classifiers(norm: str) -> None:
     X, y = classes()
     solution = solve(max_margin(X, y, norm), tol=1e-10)
@@ -205,8 +206,14 @@ def frozen_readout(name: str) -> tuple[nn.Module, object, NDArray[Any]]:
     return module.double().eval(), X_[:, None] if name == "convolution" else X_, labels
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("name", ["gated", "convolution", "deep linear"])
+@pytest.mark.parametrize(
+    ("name", "norm"),
+    [
+        pytest.param(name, norm, marks=() if norm == fast else pytest.mark.slow)
+        for name, fast in [("gated", "l1"), ("convolution", "linf"), ("deep linear", "spectral")]
+        for norm in NORMS
+    ],
+)
 def test_limits_in_any_geometry_of_modules_with_a_fixed_readout(name: str, norm: str) -> None:
     module, inputs, labels = frozen_readout(name)
     count = None if labels.min() < 0 else K

@@ -279,6 +279,7 @@ def test_released_gln(
     assert trained_accuracy(network, train_size) == pytest.approx(released, abs=DIGIT)
 
 
+@pytest.mark.slow
 @needs_mnist
 def test_released_shallow() -> None:
     network = released_shallow_gln(published_contexts(500, (1, 3), 1, "median"), seed=1)
@@ -305,7 +306,10 @@ def test_a_released_network_was_stopped_before_its_end() -> None:
 @needs_mnist
 @pytest.mark.parametrize(
     ("train_size", "n_units", "momentum", "released"),
-    [(500, 50, 0.0, 0.8875), (1000, 10, 0.9, 0.868417)],
+    [
+        (500, 50, 0.0, 0.8875),
+        pytest.param(1000, 10, 0.9, 0.868417, marks=pytest.mark.slow),
+    ],
 )
 def test_released_relu(train_size: int, n_units: int, momentum: float, released: float) -> None:
     """With momentum 0.9 the last bit of the initial weights moves this network by 0.004."""

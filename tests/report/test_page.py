@@ -105,9 +105,11 @@ def compared(models: Mapping[str, Predicts], data: Split) -> Comparison:
     return compare(models, data.validation.X, data.validation.y, train=train)
 
 
-def no_margins(folder: Path, **options: Any) -> Report:
+def no_margins(folder: Path) -> Report:
     models = {"logistic": LogisticRegression(), "neighbours": KNeighborsClassifier()}
-    return fit_and_write(folder, models, split(make_toy("moons", 60, noise=0.3), 40), **options)
+    made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    data = split(make_toy("moons", 60, noise=0.3), 40)
+    return fit_and_write(folder, models, data, made=made, command="do <it>")
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +138,11 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Report:
     toy = make_toy("xor", 160)
     named = Dataset(toy.name, toy.X, toy.y, (ATTACK, "B & C"))
     return fit_and_write(tmp_path_factory.mktemp("plane"), models, split(named, 100))
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return no_margins(tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture
@@ -185,12 +192,12 @@ def test_tables_hold_the_numbers_of_the_comparison(digits: Report, kind: str) ->
     np.testing.assert_allclose(history["normalised_margin"], expected, rtol=1e-15)
 
 
-def test_a_second_report_replaces_the_first_and_leaves_no_stale_table(tmp_path: Path) -> None:
-    (tmp_path / "history.csv").write_text("of an earlier report")
-    first = no_margins(tmp_path).path.read_bytes()
-    second = no_margins(tmp_path).path.read_bytes()
+def test_a_second_report_replaces_the_first_and_leaves_no_stale_table(bare: Report) -> None:
+    first, stale = bare.path.read_bytes(), bare.path.parent / "history.csv"
+    stale.write_text("of an earlier report")
+    second = no_margins(bare.path.parent).path.read_bytes()
     assert first == second, "the same numbers must give the same bytes"
-    assert not (tmp_path / "history.csv").exists()
+    assert not stale.exists()
 
 
 def test_models_must_be_those_of_the_comparison(tmp_path: Path) -> None:
@@ -260,21 +267,19 @@ def test_the_columns_that_matter_are_first(plane: Report) -> None:
     assert float(values[1]) == first.error
 
 
-def test_date_title_and_command(tmp_path: Path) -> None:
-    made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-    text = no_margins(tmp_path, made=made, command="do <it>").page.text
+def test_date_title_and_command(bare: Report) -> None:
+    text = bare.page.text
     assert "2026-01-02 03:04 UTC" in text
     assert "do <it>" in text
     assert "logistic, neighbours on moons" in text
 
 
-def test_sections_follow_the_data(digits: Report, plane: Report, tmp_path: Path) -> None:
+def test_sections_follow_the_data(digits: Report, plane: Report, bare: Report) -> None:
     def sections(report: Report) -> list[str]:
         return report.page.attributes("section", "id")
 
     assert sections(digits) == [*EVERYWHERE, *MARGINS, "predictors", "support", "reading"]
     assert sections(plane) == [*EVERYWHERE, *MARGINS, "plane", "reading"]
-    bare = no_margins(tmp_path)
     assert sections(bare) == [*EVERYWHERE, "plane", "reading"]
     assert "Certificate" not in bare.page.text
     for report in (digits, plane, bare):
@@ -328,24 +333,29 @@ def test_a_network_beside_a_failed_solve(spoilt: Report) -> None:
     assert {"errors", "units-1", "regions-2", "training-margin"} <= drawn
 
 
-def test_finite_C_is_said_to_be_another_program(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def moons(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    models = {
+        "soft": GLNSVC(3, C=1.0, random_state=0),
+        "net": GLNClassifier(3, random_state=0, steps=5),
+        "relu": ReLUClassifier(6, random_state=0, steps=1200, learning_rate=0.3),
+    }
     data = split(make_toy("moons", 60, noise=0.3), 40)
-    models = {"soft": GLNSVC(3, C=1.0, random_state=0), "net": GLNClassifier(3, random_state=0)}
-    models["net"].set_params(steps=5)
-    text = fit_and_write(tmp_path, models, data).page.text
+    return fit_and_write(tmp_path_factory.mktemp("moons"), models, data)
+
+
+def test_finite_C_is_said_to_be_another_program(moons: Report) -> None:
+    text = moons.page.text
     assert "the C = 1 of soft is finite, so that is another program" in text
     assert "Finite C: soft (C = 1)" in text
 
 
-def test_networks_have_a_status_and_curves_of_their_gates(tmp_path: Path) -> None:
-    data = split(make_toy("moons", 60), 40)
-    models = {"relu": ReLUClassifier(6, random_state=0, steps=1200, learning_rate=0.3)}
-    report = fit_and_write(tmp_path, models, data)
-    assert "trained, 1,200 steps" in report.page.text
-    moved = any(point.gates_changed > 0 for point in report.comparison.model("relu").history)
+def test_networks_have_a_status_and_curves_of_their_gates(moons: Report) -> None:
+    assert "trained, 1,200 steps" in moons.page.text
+    moved = any(point.gates_changed > 0 for point in moons.comparison.model("relu").history)
     assert moved
-    assert (tmp_path / "figures" / "training-gates.png").exists()
-    assert "of class +1 / −1" in report.page.text, "toy data have no names of classes"
+    assert (moons.path.parent / "figures" / "training-gates.png").exists()
+    assert "of class +1 / −1" in moons.page.text, "toy data have no names of classes"
 
 
 @pytest.mark.parametrize("high", [1.3, 4.0, 30.0, 1e4, 1e12])
@@ -532,6 +542,7 @@ def test_percent_with_a_number_of_decimals() -> None:
     assert percent(np.nan, 1) == "–"
 
 
+@pytest.mark.slow
 def test_words_need_no_pictures() -> None:
     code = "import sys, implicit_bias.report.words; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -695,6 +706,7 @@ def test_classes_have_confusion_and_regions(classes: Report) -> None:
     assert "lower bound" in text  # of the network whose classes share their units
 
 
+@pytest.mark.slow
 def test_a_comparison_of_many_classes_reports_itself(tmp_path: Path) -> None:
     X = np.repeat(np.eye(3), 8, axis=0) + 0.01 * np.arange(24)[:, None]
     names = np.repeat(["ant", "bee", "cow"], 8)

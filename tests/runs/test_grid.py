@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicit_bias.runs import grid as grid_module
@@ -62,6 +62,7 @@ def test_the_last_axis_runs_fastest() -> None:
 KEYS = set(Grid.from_mapping(AXES).by_key())
 
 
+@settings(max_examples=25)
 @given(st.permutations(list(AXES)))
 def test_keys_do_not_depend_on_the_order_of_axes(order: list[str]) -> None:
     keys = Grid.from_mapping({name: AXES[name] for name in order}).by_key()

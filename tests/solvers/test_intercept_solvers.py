@@ -33,6 +33,8 @@ from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.paths import C_grid, path_over_C, smallest_C
 
 NAMES = [name for name in SEPARABLE if len(np.unique(separable(name).y)) == 2]
+# With these cases all methods are in the fast run.
+FEW = ("gln", "linear", "sparse-gates", "soft-not-separable")
 TWINS = [name for name in HARD if name in NAMES]
 NATIVE = ("interior-point", "working-set", "active-set", "feature-space")
 REFERENCES = {
@@ -69,7 +71,7 @@ def assert_balanced(problem: MarginProblem, found: Solution) -> None:
     assert sum(map(Fraction, (found.alpha * problem.y).tolist())) == 0
 
 
-@pytest.mark.parametrize(("name", "method"), case_table(NAMES, [*NATIVE, *REFERENCES]))
+@pytest.mark.parametrize(("name", "method"), case_table(NAMES, [*NATIVE, *REFERENCES], FEW))
 def test_every_solver_finds_the_optimum(name: str, method: str) -> None:
     problem, found = posed(name), solved(posed(name), method)
     certificate = found.certificate
@@ -112,7 +114,7 @@ def test_the_limit_of_ever_larger_constants_in_the_norm(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "method"), case_table(TWINS, ["interior-point", "working-set", "feature-space"])
+    ("name", "method"), case_table(TWINS, ["interior-point", "working-set", "feature-space"], FEW)
 )
 def test_twins_are_not_separable_by_an_offset(name: str, method: str) -> None:
     problem = replace(twin(name), intercept=True)
@@ -133,7 +135,10 @@ def test_reference_solvers_prove_twins(name: str, method: str) -> None:
 
 @pytest.mark.parametrize(
     "problem",
-    [build(cloud(60, 3, shift=0.5), linear), build(cloud(40, 4), gln())],
+    [
+        pytest.param(build(cloud(60, 3, shift=0.5), linear), marks=pytest.mark.slow),
+        build(cloud(40, 4), gln()),
+    ],
     ids=["linear", "gln"],
 )
 def test_paths_over_C(problem: MarginProblem) -> None:

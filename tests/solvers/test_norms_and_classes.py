@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import case_table
 from implicit_bias import Status, max_margin, solve
 from implicit_bias.norms import L1, L2, GroupNorm, LInf, Lp, Norm, Nuclear, Spectral, SumOverGroups
 from implicit_bias.problem import MarginProblem
@@ -146,8 +147,14 @@ def test_scs_takes_any_norm() -> None:
     agrees(BALLS["nuclear"], "scs", 1e-4)
 
 
-@pytest.mark.parametrize("solver", ["interior-point", "feature-space", "working-set"])
-@pytest.mark.parametrize("name", BALLS)
+@pytest.mark.parametrize(
+    ("name", "solver"),
+    case_table(
+        BALLS,
+        ["interior-point", "feature-space", "working-set"],
+        ["nuclear-intercept", "nuclear-gated", "spectral-soft", "linf"],
+    ),
+)
 def test_norms_with_a_ball(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
     # The normal equations of the features lose more digits than those of the pairs.

@@ -22,6 +22,7 @@ from cases import (
     free,
     gln,
     linear,
+    mostly_slow,
     separable,
     twin,
     units,
@@ -54,7 +55,7 @@ def fell_back(found: Solution) -> bool:
 # --- the ends of a path over C ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", mostly_slow(HARD))
 def test_up_to_the_smallest_C_zero_is_a_solution(name: str) -> None:
     C = smallest_C(separable(name))
     below = replace(separable(name), C=0.999 * C)
@@ -66,7 +67,7 @@ def test_up_to_the_smallest_C_zero_is_a_solution(name: str) -> None:
     assert found.group_scale.any()
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", mostly_slow(HARD))
 def test_from_the_largest_C_on_the_margin_is_hard(name: str) -> None:
     C = largest_C(hard(name))
     expected = hard(name).certificate
@@ -245,7 +246,7 @@ def test_a_path_ends_when_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the active set --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", mostly_slow(SEPARABLE))
 def test_from_its_own_solution(name: str) -> None:
     problem = separable(name)
     found = solve(problem, tol=GAP_LIMIT, start=solve(problem, tol=SOLVE_TOL))
@@ -253,7 +254,7 @@ def test_from_its_own_solution(name: str) -> None:
     assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", mostly_slow(SEPARABLE))
 def test_from_the_solution_with_other_inputs(name: str) -> None:
     """A hundredth of noise on the inputs, each of its own size."""
     problem = separable(name)
@@ -305,7 +306,7 @@ def test_without_a_start_the_fallback_solves() -> None:
     assert found.stats.detail == ""
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", mostly_slow(HARD))
 def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
     found = solve(twin(name), start=hard(name))
     assert found.status is Status.NOT_SEPARABLE

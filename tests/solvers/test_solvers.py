@@ -345,7 +345,7 @@ def test_all_gates_off_everywhere(C: float, solver: str) -> None:
 
 
 @pytest.mark.parametrize("solver", NATIVE)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", mostly_slow([0, 1, 2], [0]))
 @pytest.mark.parametrize("factor", [1e-6, 1e-4, 1e-2, 1e2, 1e3, 1e4])
 def test_one_sample_of_another_scale(factor: float, seed: int, solver: str) -> None:
     X, y = cloud(10, 4, seed=seed)

@@ -399,6 +399,7 @@ def test_bound_by_paths_is_reached_by_weights_of_one_rank() -> None:
     assert network.norm() == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_stationary_points_of_the_non_convex_program() -> None:
     """Stationary points of program (6) against the SVM-GLN on the paths and on the first layer."""
     network = deep([(2, 1), (2, 1)], seed=0)

@@ -425,11 +425,12 @@ def test_closed_form_of_one_sample() -> None:
     ("X", "activation", "norm", "statuses"),
     [
         # f = -1 on the middle input's ray and a kink there that adds 2 on both sides.
-        (
+        pytest.param(
             [[1e6, 1], [1e6 - 1, 1], [1e6 - 2, 1]],
             "relu",
             4 * hypot(1, 1e6 - 1) + 1e-6,
             {Status.OPTIMAL, Status.ITERATION_LIMIT, Status.NUMERICAL_TROUBLE},
+            marks=pytest.mark.slow,
         ),
         (
             [[2.0**53 - k, 1] for k in range(3)],

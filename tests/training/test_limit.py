@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from cases import cloud
+from cases import cloud, mostly_slow
 from implicit_bias.certificate import Status, certify
 from implicit_bias.cli import main
 from implicit_bias.datasets.dataset import split
@@ -194,7 +194,11 @@ def test_log_loss_far_below_underflow() -> None:
     assert -math.log(40) <= last.log_loss + last.min_margin <= 0.0
 
 
-@pytest.mark.parametrize("loss", [*LOSSES.values(), OWN_LOSS], ids=[*LOSSES, "own"])
+@pytest.mark.parametrize(
+    "loss",
+    mostly_slow([*LOSSES.values(), OWN_LOSS], [LOGISTIC, OWN_LOSS]),
+    ids=[*LOSSES, "own"],
+)
 def test_a_linear_network_goes_to_the_hard_margin_svm(loss: MarginLoss) -> None:
     network = GLN([NO_HYPERPLANES])
     solution = solve(problem_of(network), tol=1e-9)
