@@ -31,6 +31,7 @@ All is in float64, whatever the module's own precision, and leaves the module as
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -441,7 +442,7 @@ def as_inputs(
     ValueError
         Not the samples as first axis of each.
     """
-    inputs = tuple(t if isinstance(t, Tensor) else torch.tensor(t) for t in given)
+    inputs = tuple(t if isinstance(t, Tensor) else _as_tensor(t) for t in given)
     if any(tensor.ndim == 0 or len(tensor) != n_samples for tensor in inputs):
         raise ValueError(
             f"each input must have the {n_samples} samples as its first axis, got shapes "
@@ -449,6 +450,38 @@ def as_inputs(
             "tuple of tensors"
         )
     return tuple(double(tensor).to(device) for tensor in inputs)
+
+
+def _as_tensor(array: Array) -> Tensor:
+    """Copy an array of any memory order and byte order, which torch does not take."""
+    return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+
+
+def labels_as_array(labels: ArrayLike | Tensor) -> ArrayLike:
+    """Labels of any type of torch as an array; others as they are."""
+    if not isinstance(labels, Tensor):
+        return labels
+    return double(labels).cpu().numpy()  # numpy knows no bfloat16
+
+
+@contextmanager
+def evaluated_at(inputs: tuple[Tensor, ...]) -> Iterator[None]:
+    """Say what the inputs are where a module cannot be evaluated at them.
+
+    Raises
+    ------
+    ValueError
+        The module raised an error, which is its cause.
+    """
+    try:
+        yield
+    except (RuntimeError, TypeError, IndexError) as error:
+        given = ", ".join(f"{tuple(tensor.shape)} of {tensor.dtype}" for tensor in inputs)
+        raise ValueError(
+            f"the module cannot be evaluated at inputs of shapes {given} ({error}): pass them as "
+            "it takes them in training, several arguments as a tuple, and numbers with a decimal "
+            "point where it multiplies them with weights"
+        ) from error
 
 
 def double(tensor: Tensor) -> Tensor:

@@ -620,6 +620,9 @@ class _Decomposition:
         matrix, radius = as_matrix(A.value), as_matrix(A.radius)
         if not np.isfinite(matrix).all() or not np.isfinite(radius).all():
             return cls(math.inf, math.inf)
+        # Exactly 0 is no rounding: it proves that samples are not separable (Gordan).
+        if not matrix.any() and not radius.any():
+            return cls(0.0, 0.0)
         # A power of two brings the entries to about 1, so that no square underflows.
         exponent = int(np.frexp(np.abs(matrix).max(initial=0.0))[1])
         matrix = np.ldexp(matrix, -exponent)

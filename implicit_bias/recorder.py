@@ -18,14 +18,20 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.diagnosis.diagnose import as_tuple
-from implicit_bias.diagnosis.traps import Checked, DiagnosisWarning, check, evaluating
-from implicit_bias.margin_gradients import MarginGradients
+from implicit_bias.diagnosis.traps import (
+    Checked,
+    DiagnosisWarning,
+    check,
+    check_module,
+    evaluating,
+)
+from implicit_bias.margin_gradients import MarginGradients, labels_as_array
 from implicit_bias.multipliers import best_multipliers, kkt_gap
 from implicit_bias.networks import Network
 from implicit_bias.norms import Norm
 from implicit_bias.parameter_norms import HasParameterNorm, ParameterNorm, as_parameter_norm
 from implicit_bias.training.trainee import Inputs
-from implicit_bias.validation import check_count
+from implicit_bias.validation import check_count, check_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +116,10 @@ class Recorder:
         gaps: bool = True,
         seconds: float = SECONDS,
     ) -> None:
-        self.module, self.gaps, self.seconds = module, gaps, seconds
+        self.module, self.gaps, self.seconds = check_module(module), gaps, seconds
+        check_number(seconds, "seconds", "[0, inf]")
+        if isinstance(norms, str):
+            norms = (norms,)
         found = [as_parameter_norm(norm) for norm in norms]
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
@@ -118,7 +127,7 @@ class Recorder:
         if isinstance(module, Network) and not isinstance(inputs, tuple):
             inputs = module.prepare(np.asarray(inputs))
         self.inputs = as_tuple(inputs)
-        self.labels = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
+        self.labels = labels_as_array(labels)
         self.rows: list[dict[str, float]] = []
         self.checked = self._check()
         for text in self.checked.warnings:

@@ -483,9 +483,11 @@ def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:
 
     original, scaled = at(1.0), {scale: at(scale) for scale in (2.0, 0.5)}
     with np.errstate(all="ignore"):  # no degree fits where outputs vanish or overflow
-        size = np.linalg.norm(original[0])
+        # Squares of the margins may underflow or overflow, their shares of the largest do not.
+        largest = np.abs(original[0]).max()
+        size = np.linalg.norm(original[0] / largest)
         degrees = [
-            float(np.log(np.linalg.norm(margins) / size) / np.log(scale))
+            float(np.log(np.linalg.norm(margins / largest) / size) / np.log(scale))
             for scale, (margins, _) in scaled.items()
         ]
         L = sum(degrees) / 2 if degree is None else degree

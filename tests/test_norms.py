@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cases import random_metric
+from implicit_bias import Status, max_margin, solve
 from implicit_bias.norms import (
     L1,
     L2,
@@ -168,6 +169,15 @@ def test_bounds_hold_over_their_enclosure_and_are_tight(name: str) -> None:
     exact = norm.dual_bounds(Enclosure(V, 0 * V))
     np.testing.assert_allclose(exact, norm.dual_norms(V), rtol=1e-12)
     assert (exact >= norm.dual_norms(V) * (1 - 1e-15)).all()
+
+
+@pytest.mark.parametrize("name", ["spectral", "nuclear", "l1", "l2", "linf"])
+def test_the_bound_of_nothing_is_exactly_0(name: str) -> None:
+    """So that a sample of zeros proves its problem to have no solution."""
+    norm, zeros = ALL[name], np.zeros((3, 1, 2))
+    assert norm.value_bound(zeros) == norm.dual_bounds(Enclosure(zeros, zeros)).max() == 0.0
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    assert solve(max_margin(X, [0, 1, 2], name)).status is Status.NOT_SEPARABLE
 
 
 @pytest.mark.parametrize("name", ["spectral", "nuclear"])

@@ -158,3 +158,11 @@ def test_bad_use_is_refused() -> None:
     recorder.record(3)
     with pytest.raises(ValueError, match="step"):
         recorder.record(3)
+
+
+def test_what_is_no_module_and_no_time_is_refused() -> None:
+    with pytest.raises(TypeError, match="module"):
+        Recorder("linear", X, LABELS)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seconds"):
+        Recorder(linear(), X, LABELS, seconds=-1.0)
+    assert list(Recorder(linear(), X, LABELS, norms="l1").norms) == ["l1"]

@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import zlib
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +85,8 @@ def load_own(
     ValueError
         No such format or column; a missing value; a column of text; more than two classes and
         neither ``positive`` nor ``classes``; or a class that does not occur.
+    TypeError
+        A single name instead of a list of names.
     OSError
         A file that cannot be read.
 
@@ -97,6 +101,9 @@ def load_own(
     >>> flowers.class_names, flowers.y.tolist()
     (('versicolor, virginica', 'setosa'), [1.0, -1.0, -1.0])
     """
+    for name, given in (("positive", positive), ("negative", negative), ("classes", classes)):
+        if isinstance(given, str):
+            raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"no such file: {file}")
@@ -140,8 +147,13 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
             f"the labels are {len(classes)} different fractions, which are no classes: name a "
             "column of classes as the target"
         )
-    # 1.0 is called 1: so it reads in the file, and so the user writes it.
-    text = [f"{c:.12g}" if classes.dtype.kind in "fiu" else str(c) for c in classes.tolist()]
+    if classes.dtype.kind == "f" and np.isnan(classes).any():
+        raise ValueError("labels are missing (NaN): leave these samples out")
+    # 1.0 is called 1: so it reads in the file, and so the user writes it. Integers keep all their
+    # digits, which tell long identifiers apart.
+    text = [f"{c:.12g}" if classes.dtype.kind == "f" else str(c) for c in classes.tolist()]
+    if len(set(text)) < len(text):
+        text = [repr(c) for c in classes.tolist()]
     return tuple(text), numbers.astype(np.int64)
 
 
@@ -340,7 +352,8 @@ def _from_table(table: pd.DataFrame, target: str | None) -> tuple[Array, NDArray
             f"values are missing in {_listed(missing)}: fill them in, or leave these rows or "
             "columns out"
         )
-    numeric = inputs.select_dtypes(include=["number", "bool"]).columns
+    # Durations count as numbers, but of a unit that is not seen.
+    numeric = inputs.select_dtypes(include=["number", "bool"], exclude=["timedelta"]).columns
     if text := [str(name) for name in inputs.columns if name not in numeric]:
         raise ValueError(
             f"not numbers, but text or dates: {_listed(text)}. Encode these columns as numbers "
@@ -351,9 +364,12 @@ def _from_table(table: pd.DataFrame, target: str | None) -> tuple[Array, NDArray
 
 def _from_arrays(file: Path, target: str) -> tuple[Array, NDArray[Any]]:
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with file.open("rb") as stream:  # np.load leaves the file of a damaged archive open
+            archive = np.load(stream, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise ValueError("it holds a single array without a name: write it by numpy.savez")
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
         raise ValueError(f"it cannot be read as arrays ({error})") from error
     if target not in arrays:
         cure = _listed(list(arrays), target)
@@ -367,8 +383,12 @@ def _from_arrays(file: Path, target: str) -> tuple[Array, NDArray[Any]]:
             f"{target} has the shape {labels.shape} and the inputs {inputs.shape}: they must be "
             "(n,) and (n, D)"
         )
-    if inputs.dtype.kind not in "biuf" or labels.dtype.kind not in "biufUS":
+    if inputs.dtype.kind not in "biuf":
         raise ValueError(f"inputs of the type {inputs.dtype} are no numbers: convert them")
+    if labels.dtype.kind not in "biufUS":
+        raise ValueError(f"labels of the type {labels.dtype} name no classes: convert {target}")
+    if not inputs.size:
+        raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError(f"labels are missing in {target}: leave these samples out")
     # C order: an image row after row.
@@ -380,7 +400,7 @@ def _from_libsvm(file: Path) -> tuple[Array, NDArray[Any]]:
 
     try:
         inputs, labels = load_svmlight_file(str(file))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"it cannot be read as libsvm's text ({error})") from error
     if np.prod(inputs.shape, dtype=float) > MOST_VALUES:
         raise ValueError(f"as a dense matrix its shape {inputs.shape} is too large")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 import warnings as python_warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -39,7 +40,7 @@ from implicit_bias.diagnosis.traps import (
     evaluating,
     is_gated,
 )
-from implicit_bias.margin_gradients import MarginGradients
+from implicit_bias.margin_gradients import MarginGradients, labels_as_array
 from implicit_bias.multipliers import (
     Multipliers,
     best_multipliers,
@@ -138,8 +139,7 @@ def diagnose(
     started = time.monotonic()
     module, geometry = check_module(module), as_parameter_norm(norm)
     given = as_tuple(inputs)
-    if isinstance(labels, Tensor):
-        labels = labels.detach().cpu().numpy()
+    labels = labels_as_array(labels)
     with evaluating(module) as modes:
         checked = check(module, given, labels, modes=modes, optimizer=optimizer)
         said = [
@@ -182,8 +182,10 @@ def _measure(
     tempered = tempered_weights(margins, pairs.rivals)
     best = best_multipliers(gradients, theta, L, norm)
     free = judge(gradients, theta, L, norm, loss_weights(raw, pairs.rivals))
+    if free.lower > best.lower:  # a search that ran out of time
+        best = replace(best, weights=free.weights, combination=free.combination, lower=free.lower)
     gap = kkt_gap(best.lower, size)
-    gaps = _gaps(gradients, theta, L, [*tempered, best.weights])
+    gaps = _gaps(gradients, theta, L, [*tempered, free.weights, best.weights])
     gaps[norm.name] = gap
     layers = layer_bounds(
         gradients,

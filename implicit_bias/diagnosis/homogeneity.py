@@ -106,7 +106,7 @@ def _cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -> str:
             "(bias=False), or freeze them at 0; a constant feature of the inputs does as well"
         )
     mixed = mixed_degrees(gradients)
-    if mixed:
+    if len(mixed) > 1:
         sums = " and ".join(f"{degree:d}" for degree in mixed)
         through = f" ({listed(added or inhomogeneous(gradients))})" if gradients.shapes else ""
         return (

@@ -25,7 +25,7 @@ from torch.nn.modules.module import (
 from torch.overrides import TorchFunctionMode
 
 from implicit_bias.diagnosis.homogeneity import TRAPS, degree_or_cause, listed
-from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double
+from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double, evaluated_at
 from implicit_bias.networks import Network
 from implicit_bias.validation import Array
 
@@ -61,7 +61,9 @@ def evaluating(module: nn.Module) -> Iterator[dict[nn.Module, bool]]:
     modes = {part: part.training for part in module.modules()}
     module.eval()
     try:
-        yield modes
+        # The caller may have switched gradients off, as loops do where they measure.
+        with torch.inference_mode(False), torch.enable_grad():
+            yield modes
     finally:
         _set(modes)
 
@@ -147,8 +149,15 @@ def functions_used(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, l
     """Which of the functions in `TRAPS` and `DROPOUT` a forward pass calls, and in which parts."""
     watch = _Watch(module)
     values = {k: double(t) for k, t in itertools.chain(*_named(module))}
-    with torch.no_grad(), watch.following(), watch:
-        torch.func.functional_call(module, values, tuple(tensor[:WATCHED] for tensor in inputs))
+    few = tuple(tensor[:WATCHED].clone() for tensor in inputs)
+    with evaluated_at(inputs), torch.no_grad(), watch.following(), watch:
+        torch.func.functional_call(module, values, few)
+    for tensor, original in zip(few, inputs, strict=True):
+        if not torch.equal(tensor.nan_to_num(), original[:WATCHED].nan_to_num()):
+            raise ValueError(
+                "the module writes into its inputs, so a second evaluation sees other ones: "
+                "compute x = x * 2 instead of x *= 2, and leave inplace=True out of its first layer"
+            )
     return watch.seen
 
 
@@ -197,9 +206,16 @@ def check(
         samples of a batch, or are not finite.
     """
     warnings = list[str]()
+    for name, parameter in module.named_parameters():
+        if parameter.is_complex():
+            raise ValueError(
+                f"parameter {name!r} is complex, and norms here are of real numbers: hold its real "
+                "and imaginary parts in parameters of their own"
+            )
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    inputs = as_inputs(given, len(given[0]), device)
+    inputs = as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
     seen = functions_used(module, inputs)
+    classes = _classes(module, inputs, labels)
     if mode_matters(module, inputs, modes):
         warnings.append(
             "the module is in training mode, where its outputs differ from those in evaluation "
@@ -211,7 +227,6 @@ def check(
             f"dropout in {listed(dropped)} is off here, while training with it minimises another "
             "loss: leave it out of a training whose limit is asked for"
         )
-    classes = _classes(module, inputs, labels)
     pairs = Pairs.of(labels, len(inputs[0]), classes)
     gradients = MarginGradients(module, inputs, pairs)
     _check_outputs(gradients)
@@ -303,7 +318,9 @@ def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
     theta = gradients.parameters(gradients.theta)
     v = gradients.parameters(gradients.combine(gradients.theta, weights))
     none = tuple(name for name, part in v.items() if theta[name].any() and not part.any())
-    return none if any(part.any() for part in v.values()) else ()
+    # Where all margins are 0 they do not show which parameters could get a gradient.
+    shown = gradients.margins(gradients.theta).any() or any(part.any() for part in v.values())
+    return none if shown else ()
 
 
 def _left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:

@@ -92,6 +92,8 @@ Measure: TypeAlias = Callable[[Any], Mapping[str, float]]
 GROWTH = 1.1
 # Most by which a step may lower F below 0.
 MOST_GAINED = 1.0
+# Log losses that rounding on another machine may make of the same module differ by this share.
+SAME_MODULE = 1e-6
 # A decrease below this share of F is rounding.
 ROUNDING = 1e-15
 
@@ -400,7 +402,26 @@ class _Run:
                     f"{self.checkpoint} is there already: continue it with resume=True, or delete "
                     "it"
                 )
+            given = self.state.weights
             self.state, self.history = _load(self.checkpoint, descent)
+            self._check_module(given)
+
+    def _check_module(self, given: Tensor) -> None:
+        """Refuse a module whose log loss at the checkpoint's weights is not the checkpoint's.
+
+        Modules of the same shapes may differ in what they compute, an activation, say. It is left
+        at the weights that it was given with.
+        """
+        log_loss, _ = self.descent.value(self.state.weights)
+        self.descent.set_weights(given)
+        if not math.isclose(
+            log_loss, self.state.log_loss, rel_tol=SAME_MODULE, abs_tol=SAME_MODULE
+        ):
+            raise CheckpointError(
+                f"{self.checkpoint} is a checkpoint of another module: at its weights the log loss "
+                f"of this one is {log_loss:.6g}, not {self.state.log_loss:.6g}; give the module it "
+                "was made with, or name another file"
+            )
 
     @property
     def step(self) -> int:

@@ -19,7 +19,13 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs
+from implicit_bias.margin_gradients import (
+    MarginGradients,
+    Pairs,
+    as_inputs,
+    evaluated_at,
+    labels_as_array,
+)
 from implicit_bias.margins import smallest_margins, soft_margins
 from implicit_bias.multipliers import best_multipliers, kkt_gap
 from implicit_bias.networks import Network
@@ -269,7 +275,7 @@ class _Other(Trainee):
             raise ValueError("the module has no parameter that requires a gradient")
         _check_double(given)
         device = next(iter(given.values())).device
-        signs = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+        signs = np.asarray(labels_as_array(labels))
         arguments = inputs if isinstance(inputs, tuple) else (inputs,)
         tensors = tuple(t if isinstance(t, Tensor) else np.asarray(t) for t in arguments)
         self.inputs = tuple(t.to(device) for t in as_inputs(tensors, len(signs), device))
@@ -287,8 +293,11 @@ class _Other(Trainee):
         probe = copy.deepcopy(self.module)  # normalisation in training mode keeps statistics
         inputs = tuple(tensor[:PROBES] for tensor in self.inputs)
         half = (len(inputs[0]) + 1) // 2
+        if not len(inputs[0]):
+            raise ValueError("there are no samples to train on: pass at least one")
         with torch.no_grad():
-            outputs = outputs_of(probe, inputs)
+            with evaluated_at(inputs):
+                outputs = outputs_of(probe, tuple(tensor.clone() for tensor in inputs))
             parts = [
                 outputs_of(probe, tuple(tensor[rows] for tensor in inputs))
                 for rows in (slice(None, half), slice(half, None))

@@ -155,6 +155,41 @@ def test_faults_of_files_are_named(tmp_path: Path) -> None:
         load_own(tmp_path / "absent.csv", "y")
 
 
+def test_labels_that_are_long_integers_stay_apart(tmp_path: Path) -> None:
+    file = tmp_path / "ids.csv"
+    names = ("10000000000001", "10000000000002", "10000000000003")
+    file.write_text("a,kind\n" + "".join(f"{i},{name}\n" for i, name in enumerate(names)))
+    data = load_own(file, "kind", classes=["all"])
+    assert data.class_names == names
+    assert load_own(file, "kind", positive=[names[2]]).y.tolist() == [-1.0, -1.0, 1.0]
+
+
+def test_archives_that_are_none_are_named(tmp_path: Path) -> None:
+    whole, file = tmp_path / "whole.npz", tmp_path / "broken.npz"
+    np.savez(whole, X=np.eye(2), y=np.arange(2))
+    single = tmp_path / "single.npy"
+    np.save(single, np.eye(2))
+    for content in (whole.read_bytes()[:-40], b"PK\x03\x04junk", single.read_bytes()):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="arrays"):
+            load_own(file)
+
+
+def test_what_is_no_label_or_number_is_named(tmp_path: Path) -> None:
+    svm, table = tmp_path / "a.svm", tmp_path / "a.parquet"
+    for line, word in (("nan 1:1", "missing"), ("1 99999999999:1", "libsvm")):
+        svm.write_text(f"{line}\n-1 1:2\n")
+        with pytest.raises(ValueError, match=word):
+            load_own(svm)
+    waits = pd.to_timedelta([1, 2], unit="s")
+    pd.DataFrame({"wait": waits, "kind": ["x", "y"]}).to_parquet(table)
+    with pytest.raises(ValueError, match="not numbers"):
+        load_own(table, "kind")
+    for given in ("positive", "negative", "classes"):
+        with pytest.raises(TypeError, match=given):
+            load_own(table, "kind", **{given: "xy"})
+
+
 def test_a_constant_that_is_there_is_not_appended_again(tmp_path: Path) -> None:
     TABLE.assign(one=1.0, kind=NUMBERS % 2).to_csv(tmp_path / "own.csv", index=False)
     assert load_own(tmp_path / "own.csv", "kind").n_features == 4

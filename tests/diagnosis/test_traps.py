@@ -406,3 +406,80 @@ def test_dead_modules_and_bad_inputs() -> None:
         diagnose(relu(), X, np.ones(12), norm="l7")
     with pytest.raises(TypeError, match="loss"):
         diagnose(relu(), X, own_labels(relu()), loss=3)
+
+
+class Overwriting(nn.Linear):
+    """Writes into its inputs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        x *= 2.0
+        return super().forward(x)
+
+
+def test_a_module_that_writes_into_its_inputs_is_refused_and_they_are_kept() -> None:
+    module, given = seeded(Overwriting(D, 1, bias=False)), X.clone()
+    with pytest.raises(ValueError, match="writes"):
+        diagnose(module, given, np.ones(len(X)))
+    assert torch.equal(given, X)
+
+
+@pytest.mark.parametrize(
+    "inputs", [X[:, :2], X.long(), X.tolist(), torch.tensor(1.0), X.to(torch.complex128)]
+)
+def test_inputs_that_the_module_does_not_take_are_named(inputs: Any) -> None:
+    with pytest.raises(ValueError, match="input"):
+        diagnose(seeded(nn.Linear(D, 1, bias=False)), inputs, np.ones(len(X)))
+
+
+def test_complex_parameters_are_named() -> None:
+    with pytest.raises(ValueError, match=r"'weight'.*complex"):
+        diagnose(nn.Linear(D, 1, bias=False, dtype=torch.complex128), X, np.ones(len(X)))
+
+
+def test_outputs_that_are_no_tensor_are_named_in_training_mode() -> None:
+    module = seeded(nn.RNN(D, 1, bias=False)).train()
+    with pytest.raises(ValueError, match="tuple"):
+        diagnose(module, X[:, None], np.ones(len(X)))
+
+
+def test_labels_and_inputs_of_any_type() -> None:
+    module = seeded(nn.Linear(D, 1, bias=False))
+    labels, expected = own_labels(module), quiet(module).gap
+    for inputs, given in (
+        (X, torch.tensor(labels, dtype=torch.bfloat16)),
+        (X.numpy()[::-1], labels[::-1]),
+        (X.numpy().astype(">f8"), labels),
+    ):
+        assert diagnose(module, inputs, given).gap == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_weights_of_any_scale(scale: float) -> None:
+    module = seeded(nn.Sequential(nn.Linear(D, 7, bias=False), nn.Linear(7, 1, bias=False)))
+    expected = quiet(module).gap
+    with torch.no_grad():
+        for p in module.parameters():
+            p.mul_(scale)
+    assert quiet(module).gap == pytest.approx(expected, abs=1e-9)
+
+
+class Detached(nn.Linear):
+    """Cuts its outputs off from its parameters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        return super().forward(x).detach()
+
+
+def test_outputs_without_a_gradient_are_named() -> None:
+    with pytest.raises(ValueError, match="gradient"):
+        quiet(seeded(Detached(D, 1, bias=False)))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_that_are_switched_off_change_nothing(mode: Callable[[], Any]) -> None:
+    module = relu()
+    expected = quiet(module).gap
+    with mode():
+        assert quiet(module).gap == expected

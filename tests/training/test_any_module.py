@@ -459,3 +459,31 @@ def test_a_gap_needs_homogeneity() -> None:
         LimitConfig(norm="l3")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="chunk"):
         LimitConfig(chunk=0)
+
+
+def test_a_checkpoint_of_another_activation_is_refused(tmp_path: Path) -> None:
+    def build(activation: nn.Module) -> nn.Module:
+        torch.manual_seed(0)
+        layers = (nn.Linear(5, 4, bias=False), activation, nn.Linear(4, 1, bias=False))
+        return nn.Sequential(*layers).double()
+
+    file, config = tmp_path / "checkpoint", LimitConfig(steps=5)
+    train_to_limit(build(nn.ReLU()), X2, SIGNS, config, checkpoint=file)
+    other = build(nn.LeakyReLU(0.2))
+    before = weights_of(other)
+    with pytest.raises(CheckpointError, match="module"):
+        train_to_limit(other, X2, SIGNS, config, checkpoint=file, resume=True)
+    np.testing.assert_array_equal(weights_of(other), before)
+
+
+@pytest.mark.parametrize("inputs", [X2[:, :2], X2.astype(np.int64), X2[:0]])
+def test_inputs_that_a_module_does_not_take_are_named(inputs: Array) -> None:
+    with pytest.raises(ValueError, match="inputs|samples"):
+        train_to_limit(linear(), inputs, SIGNS[: len(inputs)])
+
+
+def test_labels_of_half_precision() -> None:
+    result = train_to_limit(
+        linear(), X2[::-1], torch.tensor(SIGNS[::-1].copy()).bfloat16(), LimitConfig(steps=2)
+    )
+    assert result.history[-1].step == 2
