@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.certificate import Certificate
@@ -104,8 +104,8 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     last = at_end(frame)
     ends = "; ".join(
-        f"{percent(row.share)} with shrinkage {row.shrinkage:g} after {row.round:,} rounds"
-        for row in last.itertuples()
+        f"{percent(row['share'])} with shrinkage {row['shrinkage']:g} after {row['round']:,} rounds"
+        for row in rows_of(last)
     )
     return (
         f"The largest l1 margin of all stumps is {1 / last['upper'].iloc[0]:.6f}, certified to a "

@@ -72,7 +72,7 @@ class Optimizer:
 
 def gradient_descent() -> Direction:
     """Return the negative gradient as it is."""
-    return np.negative
+    return lambda gradient: -gradient
 
 
 def steepest(norm: str) -> Callable[[], Direction]:

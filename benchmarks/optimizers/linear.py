@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from benchmarks.harness import Experiment, Verdict, common_legend
+from benchmarks.harness import Experiment, Verdict, common_legend, rows_of
 from benchmarks.optimizers.data import NORMS, PUBLISHED, optima, samples
 from benchmarks.optimizers.descent import OPTIMIZERS, iterates, margin
 from benchmarks.sizes import at_sizes, with_sizes
@@ -58,7 +58,7 @@ def settings(sizes: Sizes) -> list[Setting]:
 def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
     """One row an optimizer, step and norm: the margin as a share of the largest."""
     X, y = samples(setting.data)
-    bounds = optima(setting.data).set_index("norm")
+    bounds = {row["norm"]: row for row in rows_of(optima(setting.data))}
     norms = {name: as_norm(name) for name in NORMS}
     steps = np.unique(np.geomspace(1, setting.steps, POINTS).round().astype(np.int64))
     for optimizer in OPTIMIZERS:
@@ -70,9 +70,9 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
                     "optimizer": optimizer.name,
                     "step": step,
                     "norm": name,
-                    "share": smallest / norm.value(weights) * bounds.loc[name, "upper"],
-                    "lower": bounds.loc[name, "lower"],
-                    "upper": bounds.loc[name, "upper"],
+                    "share": smallest / norm.value(weights) * bounds[name]["upper"],
+                    "lower": bounds[name]["lower"],
+                    "upper": bounds[name]["upper"],
                 }
 
 
@@ -145,8 +145,9 @@ def found(frame: pd.DataFrame) -> str:
     for name, of_name in runs.groupby("optimizer", sort=False):
         claim = BY_NAME[str(name)]
         shares = "; ".join(
-            f"{row.data} {_share(row.share)} (in other norms at most {_share(row.elsewhere)})"
-            for row in of_name.itertuples()
+            f"{row['data']} {_share(row['share'])} (in other norms at most "
+            f"{_share(row['elsewhere'])})"
+            for row in rows_of(of_name)
         )
         lines.append(
             f"- **{name}** goes to the largest margin in {claim.norm} ({claim.source}; "
@@ -214,8 +215,7 @@ def _finger_print(ax: Axes, last: pd.DataFrame) -> None:
     shares = last.pivot(index="optimizer", columns="norm", values="share").loc[names, list(NORMS)]
     ax.imshow(np.clip(shares, 0, 1), cmap="Blues", vmin=0, vmax=1.15, aspect="auto")
     for row, name in enumerate(names):
-        for column, norm in enumerate(NORMS):
-            share = shares.loc[name, norm]
+        for column, share in enumerate(shares.to_numpy()[row]):
             ax.text(
                 column,
                 row,

@@ -17,7 +17,7 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn.functional import softplus
 
-from benchmarks.harness import Experiment, Verdict, common_legend
+from benchmarks.harness import Experiment, Verdict, common_legend, rows_of
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias import Recorder
 from implicit_bias.datasets import load_mnist, split
@@ -85,7 +85,7 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
     kept = set(np.geomspace(10, sizes.steps, sizes.points).round().astype(int).tolist())
     for step in range(1, sizes.steps + 1):
         optimizer.zero_grad()
-        softplus(-labels * network(*inputs)).mean().backward()
+        torch.autograd.backward(softplus(-labels * network(*inputs)).mean())
         optimizer.step()
         schedule.step()
         if step in kept:
@@ -111,9 +111,9 @@ def at_end(frame: pd.DataFrame) -> pd.DataFrame:
 
 def judged(frame: pd.DataFrame) -> pd.DataFrame:
     """Say of each run whether its own gap is its least one, and whether it fell to the end."""
-    last = at_end(frame)
     found = []
-    for (gates, name), gaps in last.iterrows():
+    for gaps in rows_of(at_end(frame).reset_index()):
+        gates, name = gaps["gates"], gaps["optimizer"]
         norm = OPTIMIZERS[name][0]
         of_run = (frame["gates"] == gates) & (frame["optimizer"] == name) & (frame["norm"] == norm)
         separating = frame[of_run & frame["gap"].notna()].sort_values("step")["gap"]
@@ -123,7 +123,7 @@ def judged(frame: pd.DataFrame) -> pd.DataFrame:
                 "gates": gates,
                 "optimizer": name,
                 "own": gaps[norm],
-                "least": bool(gaps[norm] == gaps.min()),
+                "least": gaps[norm] == min(gaps[each] for each in NORMS),
                 "falls": bool(falls),
             }
         )
@@ -135,7 +135,8 @@ def found(frame: pd.DataFrame) -> str:
     runs = judged(frame)
     good = runs["least"] & runs["falls"]
     ends = "; ".join(
-        f"{NAMES[row.optimizer]}, {row.gates} gates {percent(row.own)}" for row in runs.itertuples()
+        f"{NAMES[row['optimizer']]}, {row['gates']} gates {percent(row['own'])}"
+        for row in rows_of(runs)
     )
     return (
         f"After {frame['step'].max():,} steps the gap in an optimizer's own geometry is: {ends}. "

@@ -224,6 +224,6 @@ def _check_finite(loss: float, step: int) -> None:
     if not math.isfinite(loss):
         raise TrainingDiverged(
             f"training diverged: after {step} steps the loss is {loss}. Choose a smaller "
-            "learning_rate (--learning-rate), less momentum, or smaller initial weights; inputs far "
-            "from a size of 1 want scaling first (--standardize, or StandardScaler)"
+            "learning_rate (--learning-rate), less momentum, or smaller initial weights; scale "
+            "inputs far from a size of 1 first (--standardize, or StandardScaler)"
         )

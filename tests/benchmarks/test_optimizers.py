@@ -71,7 +71,8 @@ def test_slopes_are_those_of_autograd_and_outlast_rounding() -> None:
         assert (found[[0, 1], y] < 0).all()
         np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-15 * np.abs(found).max())
     tensor = torch.tensor(outputs / scale, requires_grad=True)
-    torch.nn.functional.cross_entropy(tensor, torch.tensor(y), reduction="sum").backward()
+    loss = torch.nn.functional.cross_entropy(tensor, torch.tensor(y), reduction="sum")
+    torch.autograd.backward(loss)
     assert tensor.grad is not None
     np.testing.assert_allclose(descent.slopes(outputs / scale, y), tensor.grad, rtol=1e-12)
 
@@ -87,7 +88,7 @@ def test_adam_is_that_of_torch() -> None:
         optimizer.param_groups[0]["lr"] = ours.step_size / t**0.5
         optimizer.zero_grad()
         outputs = torch.tensor(X) @ theirs.T
-        torch.nn.functional.cross_entropy(outputs, torch.tensor(y)).backward()
+        torch.autograd.backward(torch.nn.functional.cross_entropy(outputs, torch.tensor(y)))
         optimizer.step()
     np.testing.assert_allclose(weights, theirs.detach().numpy(), rtol=1e-9)
 
