@@ -1048,12 +1048,12 @@ class GroupNorm(_Sum):
         """Coefficients without what rounding put outside the ranges of the P_g."""
         return coef if self.metric is None else self.of_plain(self.plain_coef(coef))
 
-    def aligned(self, V: Array, group_scale: Array) -> Array:
+    def aligned(self, V: Array, group_norms: Array) -> Array:
         """zeta_g = d_g P_g V_g, of the shape of V, of V and d (G,), by KKT."""
         direction = V if self.metric is None else _times(self.root, _times(self.root.T, V))
         if self.apart:
-            return direction * group_scale.reshape(-1, self.n_groups)[:, self.groups, None]
-        return direction * group_scale[self.groups][:, None]
+            return direction * group_norms.reshape(-1, self.n_groups)[:, self.groups, None]
+        return direction * group_norms[self.groups][:, None]
 
     # --- the equivalent norm without metric
 

@@ -49,8 +49,9 @@ DATACLASSES: dict[str, type] = _by_name(
     *(training.OwnLoop, training.OwnResult),
     *(limit.LimitConfig, limit.LimitPoint, limit.LimitResult),
 )
-# What older files call them, and fitted attributes; "" is no attribute any more.
+# What older files call them, their fields, and fitted attributes; "" is no attribute any more.
 DATACLASSES |= {"Progress": base.BoundsAt, "Structure": problem.Architecture}
+OLD_FIELDS = {"group_scale": "group_norms"}
 OLD_ATTRIBUTES = {"structure_": "architecture_", "samples_": ""}
 # Networks are stored as gates or sizes, and weights.
 NETWORKS: dict[str, type[networks.Network]] = _by_name(
@@ -185,7 +186,9 @@ def _decode(value: Any, arrays: Tensors) -> Any:
         case {"loss": name}:
             return losses.LOSSES[name]
         case {"object": name, "fields": named}:
-            values = {key: _decode(item, arrays) for key, item in named.items()}
+            values = {
+                OLD_FIELDS.get(key, key): _decode(part, arrays) for key, part in named.items()
+            }
             if "interrupted" in values:  # of a training in a file of version 0.1
                 stopped = values.pop("interrupted")
                 values["ending"] = Ending.INTERRUPTED if stopped else Ending.STEPS

@@ -94,6 +94,7 @@ class HomogeneityError(ValueError):
     >>> import torch
     >>> from implicit_bias import HomogeneityError, diagnose
     >>> module = torch.nn.Linear(2, 1)  # it has a bias
+    >>> _ = [torch.nn.init.ones_(part) for part in module.parameters()]
     >>> try:
     ...     diagnose(module.eval(), torch.eye(2), [1, 1])
     ... except HomogeneityError:

@@ -126,7 +126,7 @@ def test_the_certificate_of_the_limit(name: str) -> None:
     assert found.balance < ROUNDING
     np.testing.assert_allclose(found.dual_norms[found.active], 1.0, atol=1e-3)
     assert (found.dual_norms < 1.001).all()
-    np.testing.assert_array_equal(found.dead, np.flatnonzero(solution.group_scale < 1e-6))
+    np.testing.assert_array_equal(found.dead, np.flatnonzero(solution.group_norms < 1e-6))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_dead_unit_is_the_mark_of_another_stationary_point() -> None:
     """The SVM without its largest unit is a KKT point of the whole network, and not its optimum."""
     network = GATED["gln"]()
     whole = solve(program(network), tol=SOLVE_TOL)
-    victim = int(whole.group_scale.argmax())
+    victim = int(whole.group_norms.argmax())
     problem = program(network)
     kept = problem.groups != victim
     groups = np.unique(problem.groups[kept], return_inverse=True)[1]
@@ -296,7 +296,7 @@ def test_multipliers_away_from_the_margin_count_as_slackness() -> None:
 @pytest.mark.parametrize("name", GATED)
 def test_a_flipped_unit_is_no_kkt_point(name: str) -> None:
     network, solution = at_limit(GATED[name]())
-    unit = int(solution.group_scale.argmax())
+    unit = int(solution.group_norms.argmax())
     with torch.no_grad():
         network.readout[0, unit] *= -1.0
     margins = Y * network.decision(X)
@@ -563,7 +563,7 @@ def test_a_deep_network_has_no_certificate() -> None:
 def test_balance_is_the_largest_deviation_of_an_active_unit(name: str) -> None:
     network, solution = at_limit(GATED[name]())
     assert balance(network) < ROUNDING
-    unit, dead = int(solution.group_scale.argmax()), int(solution.group_scale.argmin())
+    unit, dead = int(solution.group_norms.argmax()), int(solution.group_norms.argmin())
     contexts = len(network.hidden_weights[0]) // network.readout.shape[1]
     rows = slice(unit * contexts, (unit + 1) * contexts)
     with torch.no_grad():

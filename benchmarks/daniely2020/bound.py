@@ -149,7 +149,7 @@ def soft_margins(method: Linear, norms: Array, sizes: Sizes, seed: int) -> Itera
     least = 1.0 / hard.dual_norms(np.ones(len(drawn))).max()
     for strength in STRENGTHS:
         solution = solve(replace(hard, C=strength * least), tol=1e-4)
-        norm = float(solution.group_scale.sum())
+        norm = float(solution.group_norms.sum())
         outputs = gated_linear(method.X, method.gates, solution.coef)
         yield {
             "seed": seed,

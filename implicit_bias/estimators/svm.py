@@ -196,7 +196,7 @@ class MarginSVC(BinaryClassifier, ABC):
     @property
     def group_norms_(self) -> Array:
         """||zeta_g|| of each group, shape (G,): which hidden units the norm keeps."""
-        return self.solution_.group_scale
+        return self.solution_.group_norms
 
     @property
     def n_iter_(self) -> int:

@@ -187,7 +187,7 @@ class _Point(Point):
     def of(cls, scaled: ScaledProblem, start: Start) -> _Point:
         alpha = scaled.start_alpha(start)
         V = scaled.rows.dual_vectors(alpha)
-        d = scaled.scale * scaled.tensor(start.group_scale)
+        d = scaled.scale * scaled.tensor(start.group_norms)
         return cls(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))
 
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias._deprecated import renamed
+from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.options import TOLERANCE
@@ -95,7 +95,7 @@ class Solution:
         What was solved; None in a solution that was read from a file, which keeps no samples.
     alpha : ndarray of shape (N,) or (N, K)
         Dual variables, scaled to be feasible; sum 1 where the data are not separable.
-    group_scale : ndarray of shape (G,)
+    group_norms : ndarray of shape (G,)
         d_g = ||zeta_g||, the multiplier of group g: zeta_g = d_g P_g V_g at the optimum.
     coef : ndarray of shape (M, D) or (K, M, D)
         Coefficients zeta, scaled to smallest margin 1 (hard margin); zero where the data are
@@ -129,7 +129,7 @@ class Solution:
 
     problem: MarginProblem | None = field(default=None, compare=False, metadata={"saved": False})
     alpha: Array
-    group_scale: Array
+    group_norms: Array
     coef: Array
     intercept: float | Array = 0.0
     support: NDArray[np.int64]
@@ -138,6 +138,8 @@ class Solution:
     certificate: Certificate
     stats: SolveStats
     exact: ExactAnswer | None = field(default=None, compare=False, metadata={"saved": False})
+
+    group_scale = OldAttribute("group_norms")
 
     def __repr__(self) -> str:
         return (
@@ -235,7 +237,7 @@ class Start(Protocol):
         """Dual variables, shape (N,) or shorter."""
 
     @property
-    def group_scale(self) -> Array:
+    def group_norms(self) -> Array:
         """||zeta_g|| of each group, shape (G,)."""
 
     @property
@@ -248,7 +250,7 @@ class WarmStart:
     """A `Start` made of arrays: where the next round of a working set begins."""
 
     alpha: Array
-    group_scale: Array
+    group_norms: Array
     intercept: float | Array
 
 

@@ -330,7 +330,7 @@ def _warm(scaled: ScaledProblem, start: Start) -> _Point:
     if largest == 0.0:
         return _cold(scaled)
     alpha *= WARM_SHARE / largest
-    d = scaled.scale * scaled.tensor(start.group_scale)
+    d = scaled.scale * scaled.tensor(start.group_norms)
     beta = scaled.offset(start)
     # Margins beyond 1.
     excess = scaled.rows.group_products(V) @ (d / largest) + scaled.e @ beta - scaled.b

@@ -157,7 +157,7 @@ def solve(
     return Solution(
         problem=problem,
         alpha=graded.alpha,
-        group_scale=graded.group_norms,
+        group_norms=graded.group_norms,
         coef=graded.coef,
         intercept=graded.intercept,
         support=_support(problem, graded),
@@ -306,15 +306,15 @@ def _check_start(problem: MarginProblem, start: Start | None) -> None:
     if start is None:
         return
     try:
-        start.alpha, start.group_scale  # noqa: B018
+        start.alpha, start.group_norms  # noqa: B018
     except AttributeError as error:
         raise TypeError(
             f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
             "a similar problem"
         ) from error
-    if len(start.alpha) > problem.n_samples or len(start.group_scale) != problem.n_groups:
+    if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
         raise ValueError(
-            f"start has {len(start.alpha)} samples and {len(start.group_scale)} groups, the "
+            f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "
             f"problem {problem.n_samples} and {problem.n_groups}: it needs as many groups, and no "
             "more samples"
         )

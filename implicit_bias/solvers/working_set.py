@@ -199,11 +199,11 @@ class _Samples(_WorkingRows):
         if start is not None:
             alpha = np.zeros(problem.n_samples)
             alpha[: len(start.alpha)] = start.alpha
-            coef = problem.coef_of(alpha, start.group_scale)
+            coef = problem.coef_of(alpha, start.group_norms)
             intercept = start.intercept if problem.intercept else 0.0
             self.margins = self.margins_of(coef, intercept)
             self.advance(alpha)
-            self.warm = WarmStart(alpha, start.group_scale, intercept)
+            self.warm = WarmStart(alpha, start.group_norms, intercept)
         if len(self.rows) == 0:  # also where the start separates everything with room to spare
             self.rows, self.warm = _spread(problem, self.first_size), None
 
@@ -211,7 +211,7 @@ class _Samples(_WorkingRows):
         """Solve the problem of these samples."""
         start = self.warm
         if start is not None:
-            start = WarmStart(start.alpha[self.rows], start.group_scale, start.intercept)
+            start = WarmStart(start.alpha[self.rows], start.group_norms, start.intercept)
         inner = InteriorPoint(tolerances=tolerances, device=self.device)
         found = inner.run(self.problem.subset(self.rows), start=start)
         alpha = np.zeros(self.problem.n_samples)

@@ -96,7 +96,7 @@ def test_stationarity(name: str) -> None:
     size = max(np.abs(found.coef).max(), np.finfo(float).tiny)
     V = loop_dual_vectors(problem, found.alpha)
     for g, (columns, P) in enumerate(loop_groups(problem)):
-        stationary = found.group_scale[g] * P @ V[columns]
+        stationary = found.group_norms[g] * P @ V[columns]
         np.testing.assert_allclose(found.coef[columns] / size, stationary / size, atol=1e-4)
 
 

@@ -64,7 +64,7 @@ def test_up_to_the_smallest_C_zero_is_a_solution(name: str) -> None:
     above = replace(separable(name), C=1.05 * C)
     found = solve(above, tol=GAP_LIMIT)
     assert found.certificate.upper < above.C * above.n_samples * (1 - 1e-6)
-    assert found.group_scale.any()
+    assert found.group_norms.any()
 
 
 @pytest.mark.parametrize("name", mostly_slow(HARD))
@@ -269,7 +269,7 @@ def start_of(problem: MarginProblem, alpha: float, scale: float) -> SimpleNamesp
     rng = np.random.default_rng(8)
     return SimpleNamespace(
         alpha=alpha * rng.random(problem.n_samples),
-        group_scale=scale * rng.random(problem.n_groups),
+        group_norms=scale * rng.random(problem.n_groups),
     )
 
 

@@ -159,7 +159,7 @@ def test_a_working_set_whose_start_has_all_margins_above_1() -> None:
     problem = separable("linear-n-greater-d")
     cold = solve(problem, "working-set")
     wide = MarginProblem(10.0 * problem.X, problem.y, problem.gates, problem.groups)
-    start = replace(cold, alpha=100.0 * cold.alpha, group_scale=100.0 * cold.group_scale)
+    start = replace(cold, alpha=100.0 * cold.alpha, group_norms=100.0 * cold.group_norms)
     found = solve(wide, "working-set", start=start)
     assert_optimal(found, 1e-6)
     assert 10.0 * found.certificate.upper == pytest.approx(cold.certificate.upper, rel=2e-6)

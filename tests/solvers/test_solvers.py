@@ -127,7 +127,7 @@ def test_certificate_recomputed_by_hand(name: str, solver: str) -> None:
     margins = problem.y * loop_decision(problem, coef)
     assert certificate.min_margin == pytest.approx(margins.min(), abs=ROUNDING)
     np.testing.assert_allclose(
-        found.group_scale, loop_group_norms(problem, coef), rtol=1e-7, atol=ROUNDING
+        found.group_norms, loop_group_norms(problem, coef), rtol=1e-7, atol=ROUNDING
     )
 
 
@@ -146,11 +146,11 @@ def test_kkt_conditions(name: str) -> None:
     size = max(np.abs(found.coef).max(), np.finfo(float).tiny)
     V = loop_dual_vectors(problem, found.alpha)
     for g, (columns, P) in enumerate(loop_groups(problem)):
-        stationary = found.group_scale[g] * P @ V[columns]
+        stationary = found.group_norms[g] * P @ V[columns]
         np.testing.assert_allclose(found.coef[columns] / size, stationary / size, atol=1e-4)
     value = found.certificate.upper
     switched_off = 1 - found.certificate.dual_norms
-    assert found.group_scale @ switched_off <= 1e-6 * value
+    assert found.group_norms @ switched_off <= 1e-6 * value
     excess = problem.y * loop_decision(problem, found.coef) - 1
     if problem.hard_margin:
         assert found.alpha @ excess <= 1e-6 * value
@@ -630,9 +630,9 @@ def indices(mask: NDArray[np.bool_]) -> list[int]:
 def test_active_groups() -> None:
     found = solution("dead-group", "interior-point")
     assert not found.active[-1]
-    assert found.group_scale[-1] == 0
+    assert found.group_norms[-1] == 0
     inactive = indices(~found.active)
-    assert (found.group_scale[inactive] <= 1e-4 * found.group_scale.max()).all()
+    assert (found.group_norms[inactive] <= 1e-4 * found.group_norms.max()).all()
 
 
 # --- what a review found ---------------------------------------------------------------------

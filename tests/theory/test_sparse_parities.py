@@ -225,7 +225,7 @@ def test_the_group_norm_svm_obeys_the_bound() -> None:
     for C in (1e-3, 1e-1, 10.0):
         problem = MarginProblem(X, y, gates, np.arange(6), C=C)
         solution = solve(problem)
-        norm = solution.group_scale.sum()
+        norm = solution.group_norms.sum()
         assert norm >= np.linalg.norm(solution.coef) - ROUNDING
         loss = hinge_loss(y, problem.decision(solution.coef), p)
         assert loss >= hinge_lower_bound(c, norm) - ROUNDING
