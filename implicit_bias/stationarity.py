@@ -93,7 +93,7 @@ class HomogeneityError(ValueError):
     --------
     >>> import torch
     >>> from implicit_bias import HomogeneityError, diagnose
-    >>> module = torch.nn.Linear(2, 1)  # it has a bias
+    >>> module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))  # with biases
     >>> _ = [torch.nn.init.ones_(part) for part in module.parameters()]
     >>> try:
     ...     diagnose(module.eval(), torch.eye(2), [1, 1])
