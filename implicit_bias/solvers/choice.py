@@ -85,7 +85,7 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
             return choose_solver(group_form(problem))
         return _conic(problem) if groups is None else "highs"
     n_pairs = problem.n_samples * (problem.classes - 1)
-    features = problem.classes * problem.plain_gates.shape[1] * problem.X.shape[1]
+    features = _coefficients(problem)
     if problem.hard_margin and n_pairs > MANY_PAIRS:
         if euclidean or problem.norm in BALLS:
             return "working-set"
@@ -113,6 +113,11 @@ def _conic(problem: MarginProblem) -> SolverName:
     return "scs" if (orders * (orders + 1) // 2).sum() > MOST_SEMIDEFINITE else "clarabel"
 
 
+def _coefficients(problem: MarginProblem) -> int:
+    """K F: coefficients of many classes."""
+    return (problem.classes or 1) * problem.plain_gates.shape[1] * problem.X.shape[1]
+
+
 def count_features(problem: MarginProblem) -> int:
     """P: columns of gates that are ever on, times inputs, constant ones merged."""
     constant = int((problem.X == problem.X[0]).all(axis=0).sum())
@@ -131,7 +136,8 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
         conic = _conic(problem)
         others: list[SolverName] = ["clarabel", "scs"] if conic == "clarabel" else [conic]
         if problem.classes is not None and problem.norm in (*BALLS, L2()):
-            others.insert(0, "working-set")
+            few = _coefficients(problem) <= CLASS_FEATURES
+            others = [*(("feature-space",) if few else ()), "working-set", *others]
         return tuple(name for name in others if name != failed)
     features, samples = count_features(problem), problem.n_samples
     names: list[SolverName] = []

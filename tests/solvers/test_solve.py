@@ -163,6 +163,13 @@ def test_uncentred_times_are_solved_without_gates_too() -> None:
     assert solution.certificate.upper == pytest.approx(np.hypot(1.0, L) / 5.0, rel=1e-6)
 
 
+def test_uncentred_years_of_three_classes_are_solved() -> None:
+    t = np.arange(1900.0, 2020.0)
+    solution = solve(max_margin(np.c_[t, np.ones(120)], np.digitize(t, [1940, 1980])))
+    assert solution.status is Status.OPTIMAL
+    assert solution.stats.solver == "feature-space"
+
+
 @pytest.mark.parametrize("C", [1e-280, 1e12, 1e55])
 @pytest.mark.parametrize("separable", [True, False])
 def test_soft_margins_of_any_weight(C: float, separable: bool) -> None:
