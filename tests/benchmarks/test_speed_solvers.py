@@ -62,6 +62,7 @@ def test_a_peer_that_hits_the_limit_is_recorded_as_such() -> None:
     assert run_grid(rows, cells, 1e-6) == (rows, 0)
 
 
+@pytest.mark.slow
 def test_a_peer_that_fails_is_recorded_as_such() -> None:
     stranger = peer("stranger")
     row = solvers.measure_peer(stranger, separable("gln"), tol=TOL, limits=limits(60.0))

@@ -251,6 +251,7 @@ def kill_children() -> None:
         child.kill()
 
 
+@pytest.mark.slow
 def test_a_cell_whose_worker_dies_twice_fails_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

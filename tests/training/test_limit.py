@@ -406,6 +406,7 @@ train_to_limit(gln(), X, Y, SHORT, checkpoint={file!r}, on_point=kill)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_training_loses_only_what_is_since_the_checkpoint(tmp_path: Path) -> None:
     file = tmp_path / "state.safetensors"
     code = KILLED.format(tests=str(Path(__file__).parents[1]), file=str(file))
