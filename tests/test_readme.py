@@ -24,7 +24,7 @@ def test_python_runs(
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
-    assert "of the limit; dead units" in capsys.readouterr().out
+    assert "far from its limit in linf" in capsys.readouterr().out
     assert (tmp_path / "my-report" / "report.html").is_file()
 
 
