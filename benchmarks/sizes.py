@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from benchmarks.harness import Options, Run, option
+from implicit_bias.report.words import percent
 
 SizesT = TypeVar("SizesT", bound=Any)
 SettingT = TypeVar("SettingT")
@@ -61,6 +63,11 @@ def at_sizes(
     return measured
 
 
+def log_spaced(last: int, points: int, first: int = 1) -> list[int]:
+    """Return steps at which a run is measured: about evenly spaced in the logarithm, each once."""
+    return np.unique(np.geomspace(first, last, points).round().astype(int)).tolist()
+
+
 def in_words(sizes: Any) -> dict[str, str]:
     """Return each size of an instance of ``Sizes``, as it is written."""
     return {name: _listed(size) for name, size in asdict(sizes).items()}
@@ -78,6 +85,11 @@ def with_sizes(found: Callable[[pd.DataFrame], str]) -> Callable[[pd.DataFrame],
         return f"{found(frame)}\n\nSizes: {words}.{part}"
 
     return said
+
+
+def margin_share(share: float) -> str:
+    """Write a margin's share of the largest; a negative one has no size that means anything."""
+    return percent(share) if share > 0 else "does not separate"
 
 
 def _listed(size: float | str | tuple[float | str, ...]) -> str:

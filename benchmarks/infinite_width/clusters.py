@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.sizes import log_spaced
 from implicit_bias.validation import Array
 
 # Activations that the networks trained side by side have together at most: 1 MiB in float32.
@@ -97,7 +98,7 @@ def train(
     B, n, D = inputs.shape
     first = torch.randn(B, width, D, generator=rng)
     readout = torch.randn(B, width, 1, generator=rng)
-    kept = np.unique(np.geomspace(1, n_steps, n_points).round().astype(np.int64))
+    kept = np.array(log_spaced(n_steps, n_points))
     # The networks do not interact; as many are trained together as the processor's cache holds.
     together = max(1, CACHED_ENTRIES // (n * width))
     margins = []

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.sizes import SizeOptions, at_sizes, with_sizes
+from benchmarks.sizes import SizeOptions, at_sizes, margin_share, with_sizes
 from implicit_bias.report.style import COLOURS, GREY
 from implicit_bias.report.words import percent
 from implicit_bias.theory.infinite_width import max_margin
@@ -188,15 +188,10 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of((reached >= REACHED).all(), (reached > narrowest).all())
 
 
-def _share(share: float) -> str:
-    """Write a share; a negative one has no size that means anything."""
-    return percent(share) if share > 0 else "does not separate"
-
-
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Shares at the last step, by number of samples and width."""
     shares = at_end(frame)
-    cells = {name: shares[name].map(_share) for name in shares}
+    cells = {name: shares[name].map(margin_share) for name in shares}
     shown = pd.DataFrame(cells).reset_index().astype(str)
     return shown.rename(columns={"k": "k × k clusters"})
 

@@ -19,7 +19,7 @@ from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.harness import Experiment, Verdict, rows_of
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, log_spaced, margin_share, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.certificate import Certificate
 from implicit_bias.report.style import COLOURS, GREY, LINES, panel
@@ -79,7 +79,7 @@ def rows(sizes: Sizes, shrinkage: float) -> Iterator[dict[str, Any]]:
         learning_rate=shrinkage,
         random_state=0,
     ).fit(X, y)
-    kept = set(np.geomspace(1, len(boosted.estimators_), POINTS).round().astype(int).tolist())
+    kept = set(log_spaced(len(boosted.estimators_), POINTS))
     margins, norm = np.zeros(len(y)), 0.0
     members = zip(boosted.estimators_, boosted.estimator_weights_, strict=True)
     for count, (stump, weight) in enumerate(members, start=1):
@@ -129,9 +129,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
         {
             "shrinkage": shown["shrinkage"].map("{:g}".format),
             "rounds": shown["round"].map("{:,}".format),
-            "margin / maximum": shown["share"].map(
-                lambda share: percent(share) if share > 0 else "does not separate"
-            ),
+            "margin / maximum": shown["share"].map(margin_share),
         }
     )
 

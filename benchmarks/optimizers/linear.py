@@ -12,10 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from benchmarks.data import SEPARABLE_SETS
 from benchmarks.harness import Experiment, Verdict, common_legend, rows_of
-from benchmarks.optimizers.data import NORMS, PUBLISHED, optima, samples
+from benchmarks.optimizers.data import NORMS, optima, samples
 from benchmarks.optimizers.descent import OPTIMIZERS, iterates, margin
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, log_spaced, margin_share, with_sizes
 from implicit_bias.norms import as_norm
 from implicit_bias.report.style import COLOURS, GREY, LINES
 from implicit_bias.report.words import percent
@@ -30,7 +31,7 @@ BY_NAME = {optimizer.name: optimizer for optimizer in OPTIMIZERS}
 class Sizes:
     """What is measured: the steps of the published sets, and those on digits."""
 
-    sets: tuple[str, ...] = (*PUBLISHED, "mnist-1000")
+    sets: tuple[str, ...] = (*SEPARABLE_SETS, "mnist-1000")
     steps: int = 100_000
     digit_steps: int = 10_000
 
@@ -60,7 +61,7 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
     X, y = samples(setting.data)
     bounds = {row["norm"]: row for row in rows_of(optima(setting.data))}
     norms = {name: as_norm(name) for name in NORMS}
-    steps = np.unique(np.geomspace(1, setting.steps, POINTS).round().astype(np.int64))
+    steps = np.array(log_spaced(setting.steps, POINTS))
     for optimizer in OPTIMIZERS:
         for step, weights in iterates(X, y, optimizer, steps):
             smallest = margin(X, y, weights)
@@ -145,8 +146,8 @@ def found(frame: pd.DataFrame) -> str:
     for name, of_name in runs.groupby("optimizer", sort=False):
         claim = BY_NAME[str(name)]
         shares = "; ".join(
-            f"{row['data']} {_share(row['share'])} (in other norms at most "
-            f"{_share(row['elsewhere'])})"
+            f"{row['data']} {margin_share(row['share'])} (in other norms at most "
+            f"{margin_share(row['elsewhere'])})"
             for row in rows_of(of_name)
         )
         lines.append(
@@ -170,8 +171,8 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "optimizer": runs["optimizer"],
             "norm": runs["optimizer"].map(lambda name: BY_NAME[name].norm),
             "set": runs["data"],
-            "margin / maximum": runs["share"].map(_share),
-            "its best in another norm": runs["elsewhere"].map(_share),
+            "margin / maximum": runs["share"].map(margin_share),
+            "its best in another norm": runs["elsewhere"].map(margin_share),
             "shortfall like t to the": runs["rate"].map(
                 lambda a: "-" if np.isnan(a) else f"{a:.2f}"
             ),
@@ -183,11 +184,6 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 def _said(verdict: Verdict) -> str:
     """Say what becomes of a claim; a run that ends too early says nothing against it."""
     return "too early to say" if verdict is Verdict.OPEN else verdict.value
-
-
-def _share(share: float) -> str:
-    """Write a share; a negative one has no size that means anything."""
-    return percent(share) if share > 0 else "does not separate"
 
 
 # --- the picture -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.optimizers.data import samples
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.norms import Lp
 from implicit_bias.report.style import COLOURS, GREY, LINES, MARKERS, panel
@@ -61,7 +61,7 @@ def mirrored(z: Array, p: float) -> Array:
 
 def descend(X: Array, y: Array, p: float, sizes: Sizes) -> Iterator[tuple[int, Array]]:
     """Yield steps and weights (D,) of mirror descent on the exponential loss, divided by it."""
-    kept = set(np.geomspace(1, sizes.steps, POINTS).round().astype(int).tolist())
+    kept = set(log_spaced(sizes.steps, POINTS))
     signed, z = y[:, None] * X, np.zeros(X.shape[1])
     for step in range(1, sizes.steps + 1):
         weights = scipy.special.softmax(-signed @ mirrored(z, p))

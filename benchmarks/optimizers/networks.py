@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from torch.nn.functional import softplus
 
 from benchmarks.harness import Experiment, Verdict, common_legend, rows_of
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import Recorder
 from implicit_bias.datasets import load_mnist, split
 from implicit_bias.diagnosis.traps import DiagnosisWarning
@@ -82,7 +81,7 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DiagnosisWarning)
         recorder = Recorder(network, inputs, part.y, NORMS, seconds=sizes.seconds)
-    kept = set(np.geomspace(10, sizes.steps, sizes.points).round().astype(int).tolist())
+    kept = set(log_spaced(sizes.steps, sizes.points, first=10))
     for step in range(1, sizes.steps + 1):
         optimizer.zero_grad()
         torch.autograd.backward(softplus(-labels * network(*inputs)).mean())

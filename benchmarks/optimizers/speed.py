@@ -33,7 +33,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.datasets import load_mnist, split
 from implicit_bias.report.style import COLOURS, LINES, MARKERS, panel
@@ -63,6 +63,19 @@ class Step(Protocol):
         """Take step t, and return the predictor (D,) that is measured after it."""
 
 
+def ascent(signed: Array, w: Array) -> Array:
+    """Gradient (D,) of the soft minimum of margins Z w: minus that of the log exponential loss.
+
+    Parameters
+    ----------
+    signed : ndarray of shape (N, D)
+        Z, with rows y_n x_n.
+    w : ndarray of shape (D,)
+        A predictor of two classes.
+    """
+    return np.asarray(scipy.special.softmax(-signed @ w) @ signed)
+
+
 def gradient_descent(Z: Array) -> Step:
     """Return descent on the exponential loss."""
     w = np.zeros(Z.shape[1])
@@ -81,7 +94,7 @@ def normalised(Z: Array) -> Step:
 
     def step(t: int) -> Array:
         nonlocal w
-        w = w + scipy.special.softmax(-Z @ w) @ Z
+        w = w + ascent(Z, w)
         return w
 
     return step
@@ -93,7 +106,7 @@ def momentum(Z: Array) -> Step:
 
     def step(t: int) -> Array:
         nonlocal w, g
-        descent = scipy.special.softmax(-Z @ w) @ Z
+        descent = ascent(Z, w)
         g = t / (t + 1) * (g + descent)
         w = w + g + descent
         return w
@@ -107,7 +120,7 @@ def averaged(Z: Array) -> Step:
 
     def step(t: int) -> Array:
         nonlocal w, mean
-        descent = scipy.special.softmax(-Z @ w) @ Z
+        descent = ascent(Z, w)
         w = w + descent / np.linalg.norm(descent) / t**0.5
         mean = mean + 2 / (t + 1) * (w - mean)
         return mean
@@ -165,7 +178,7 @@ def rows(sizes: Sizes, method: str) -> Iterator[dict[str, Any]]:
 
 def _steps(step: Step, sizes: Sizes) -> Iterator[tuple[int, float, Array]]:
     """Take steps, and time them without their grading."""
-    kept = set(np.geomspace(1, sizes.steps, POINTS).round().astype(int).tolist())
+    kept = set(log_spaced(sizes.steps, POINTS))
     seconds = 0.0
     for t in range(1, sizes.steps + 1):
         started = time.perf_counter()

@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.optimizers.data import samples
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias.report.style import COLOURS, LINES, panel
 from implicit_bias.validation import Array
 
@@ -114,7 +114,7 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
     weights = torch.zeros(int(y.max()) + 1, X.shape[1], dtype=X.dtype, requires_grad=True)
     optimizer = FACTORIES[setting.optimizer]([weights], sizes.step_size, setting.decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (step + 1) ** -0.5)
-    kept = set(np.geomspace(1, sizes.steps, POINTS).round().astype(int).tolist())
+    kept = set(log_spaced(sizes.steps, POINTS))
     for step in range(1, sizes.steps + 1):
         optimizer.zero_grad()
         torch.autograd.backward(cross_entropy(X @ weights.T, y))

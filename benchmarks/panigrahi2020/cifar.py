@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import scipy.linalg
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.data import data_file
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.shared import COLOUR, number, parts
-from implicit_bias.datasets.files import DATA_VARIABLE, DataError
 from implicit_bias.report.style import BLUE, GREY
 from implicit_bias.theory.gradient_gram import (
     ACTIVATIONS,
@@ -47,10 +44,7 @@ def images(n_samples: int) -> tuple[Array, Array]:
     DataError
         The file is not there.
     """
-    file = Path(os.environ.get(DATA_VARIABLE, "data")) / "cifar10-subset.npz"
-    if not file.is_file():
-        raise DataError(f"{file} is missing: set {DATA_VARIABLE} to the folder that has it")
-    with np.load(file) as content:
+    with np.load(data_file("cifar10-subset.npz")) as content:
         pixels, labels = content["images"], content["labels"]
     in_turn = np.argsort(labels, kind="stable").reshape(10, -1).T.reshape(-1)  # one of each class
     chosen = in_turn[:n_samples]

@@ -11,12 +11,10 @@ thread, since the machine may be busy.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ import pandas as pd
 import scipy.optimize
 from sklearn.svm import LinearSVC
 
+from benchmarks.data import SEPARABLE_SETS, separable_set, ten_digits
 from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.runs import (
     ANSWERED,
@@ -38,8 +37,6 @@ from benchmarks.speed.runs import (
 from benchmarks.speed.scaling import Point, forget_peak, peak_memory
 from implicit_bias.certificate import Status, certify
 from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import split_indices
-from implicit_bias.datasets.files import load_file
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.protocols import lippl2022
@@ -49,7 +46,6 @@ from implicit_bias.solvers import solve
 from implicit_bias.validation import Array
 
 NORMS = ("l2", "nuclear", "spectral", "l1", "linf")
-SETS = ("k10-sigma1", "k10-sigma01", "k15-sigma01")
 # The stored margin that is not the maximum, and by how much the others may differ from it.
 WRONG, AGREES = ("k10-sigma01", "linf"), 1e-5
 # All published sets together, in seconds.
@@ -84,13 +80,8 @@ class Case:
 
 
 def _published(case: Case) -> MarginProblem:
-    stored = np.load(data_folder() / f"{case.data}.npz")
+    stored = separable_set(case.data)
     return max_margin(stored["X"], stored["y"], case.norm)
-
-
-def data_folder() -> Path:
-    """Folder of the published sets."""
-    return Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"
 
 
 def _digits(case: Case) -> MarginProblem:
@@ -102,22 +93,14 @@ def _digits(case: Case) -> MarginProblem:
 
 
 def _mnist(case: Case) -> MarginProblem:
-    X, y = _ten_digits(case.N)
+    X, y = ten_digits(case.N)
     return max_margin(X, y, case.norm)
-
-
-def _ten_digits(N: int) -> tuple[Array, Any]:
-    """Return the first N images of the published order, with the constant, and their digits."""
-    X = load("mnist").X
-    digits = load_file("mnist", "train-labels-idx1-ubyte").astype(np.int64)
-    order = np.concatenate(split_indices(len(X), len(X) - 1, 1, SEED))[:N]
-    return X[order], digits[order]
 
 
 def _gated(units: int) -> Callable[[Case], MarginProblem]:
     def pose(case: Case) -> MarginProblem:
         """One GLN a class: groups of classes and units."""
-        X, y = _ten_digits(case.N)
+        X, y = ten_digits(case.N)
         contexts = lippl2022.draw_contexts(
             X, units, 1, threshold="median", reference=load("mnist").X, seed=SEED
         )
@@ -171,7 +154,7 @@ LINES = {"l2": 5.0, "nuclear": 20.0, "spectral": 20.0, "l1": 120.0, "linf": 120.
 GRID = [
     *[
         Case(data=name, N=750 if name.startswith("k15") else 500, norm=norm)
-        for name in SETS
+        for name in SEPARABLE_SETS
         for norm in NORMS
     ],
     *[Case(data="mnist", N=1000, norm=norm) for norm in NORMS],
@@ -328,9 +311,9 @@ def _work(pipe: Connection, case: Case, solver: str) -> None:
 
 def stored_margin(case: Case) -> float:
     """Return the published margin of a set, nan where there is none."""
-    if case.data not in SETS:
+    if case.data not in SEPARABLE_SETS:
         return math.nan
-    stored = np.load(data_folder() / f"{case.data}.npz")
+    stored = separable_set(case.data)
     name = f"margin_{case.norm}"
     return float(stored[name]) if name in stored else math.nan
 
@@ -454,7 +437,7 @@ def found(frame: pd.DataFrame) -> str:
     lines = [f"{int(settled(native).sum())} of {len(native)} problems are settled."]
     if unmeasured(frame):
         lines.append(f"Not measured yet: {'; '.join(unmeasured(frame))}.")
-    published = native[native["data"].isin(SETS)]
+    published = native[native["data"].isin(SEPARABLE_SETS)]
     if len(published):
         stored = published[published["stored"].notna()]
         differ = disagreement(stored) > AGREES
@@ -492,7 +475,7 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     stored = native[native["stored"].notna()]
     right = [tuple(row) == WRONG for row in stored[["data", "norm"]].to_numpy().tolist()]
     named = bool(((disagreement(stored) > AGREES).to_numpy() == np.array(right)).all())
-    quick = native[native["data"].isin(SETS)]["seconds"].sum() <= SETS_SECONDS
+    quick = native[native["data"].isin(SEPARABLE_SETS)]["seconds"].sum() <= SETS_SECONDS
     whole = bool(within_line(native).all() and quick) and named and not unmeasured(frame)
     return Verdict.of(whole, named and settled(native).mean() > 0.5)
 

@@ -1,0 +1,42 @@
+"""Data that several studies read: files of the data folder, and MNIST's ten digits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_bias.datasets import DATA_VARIABLE, DataError, load_mnist, split
+from implicit_bias.validation import Array
+
+# Separable sets of many classes: Gaussian clusters in 25 dimensions, with stored margins.
+SEPARABLE_SETS = ("k10-sigma1", "k10-sigma01", "k15-sigma01")
+SPLIT_SEED = 1
+
+
+def data_file(name: str) -> Path:
+    """Return a file of the data folder.
+
+    Raises
+    ------
+    DataError
+        It is not there.
+    """
+    file = Path(os.environ.get(DATA_VARIABLE, "data")) / name
+    if not file.is_file():
+        raise DataError(f"{file} is missing: set {DATA_VARIABLE} to the folder that has it")
+    return file
+
+
+def separable_set(name: str) -> dict[str, NDArray[np.generic]]:
+    """Return the arrays of one of `SEPARABLE_SETS`: X, y, and the stored margins and matrices."""
+    with np.load(data_file(f"multiclass-separable/{name}.npz")) as content:
+        return dict(content)
+
+
+def ten_digits(count: int) -> tuple[Array, NDArray[np.int64]]:
+    """Return the first images of the published split (count, D), with the constant, and digits."""
+    part = split(load_mnist(classes=("all",)), count, 1, SPLIT_SEED).train
+    return part.X, part.y.astype(np.int64)
