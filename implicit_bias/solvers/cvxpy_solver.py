@@ -50,7 +50,7 @@ import scipy.sparse as sp
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
-from implicit_bias.norms import GroupNorm, Norm
+from implicit_bias.norms import GroupNorm, HasAtom, Norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import rows_of
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
@@ -405,13 +405,13 @@ def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
 
 
 def proximal_margin(
-    norm: Norm, rows: Array, least: Array, centre: Array, damping: float
+    norm: HasAtom, rows: Array, least: Array, centre: Array, damping: float
 ) -> Array | None:
     """Minimise Omega(w) + damping / 2 ||w - centre||_2^2 subject to rows (w - centre) >= least.
 
     Parameters
     ----------
-    norm : Norm
+    norm : HasAtom
         Omega, of coefficients (P,), which can say itself in CVXPY.
     rows : ndarray of shape (n, P)
         Features.
