@@ -276,6 +276,12 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             "every class use the units of all), so that its optimum is a lower bound on the norm "
             "that the network needs, and the excess need not go to 0."
         )
+    piped = [model.name for model in comparison.models if model.transformed]
+    if piped:
+        yield (
+            f"{', '.join(piped)}: a pipeline. Margins, norms and gates are those of its last step, "
+            "on the inputs that the steps before make."
+        )
     soft = [
         f"{model.name} (C = {model.margin.C:g})"
         for model in comparison.models
