@@ -1,4 +1,4 @@
-"""How Sphinx builds the site: `python -m sphinx -W docs docs/_build`."""
+"""How Sphinx builds the site: `python -m benchmarks site`."""
 
 from importlib.metadata import version as installed
 

@@ -120,6 +120,11 @@ class Standing:
         sign descent, and the norm in which it would have to move to end at the SVM.
     train_on : str
         The command that trains the network towards its limit; empty where there is none.
+
+    Examples
+    --------
+    >>> conclude(Standing(network="net", svm="svm", excess=0.002)).verdict.value
+    'at its limit'
     """
 
     network: str
@@ -142,7 +147,14 @@ class Standing:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A verdict, the headline that says it, and sentences with the evidence."""
+    """A verdict, the headline that says it, and sentences with the evidence.
+
+    Examples
+    --------
+    >>> print(Conclusion(Verdict.SOLVED, ("svm is wrong on 3 of 90",), (("Certified.",),)))
+    svm is wrong on 3 of 90
+    Certified.
+    """
 
     verdict: Verdict
     headline: Sentence
