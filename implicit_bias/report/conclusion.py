@@ -13,7 +13,7 @@ UNKNOWN           no SVM of the network's program is among the models, or that p
 INSEPARABLE       nothing separates the training samples of that program: proven
 NOT_SEPARATED     the network is wrong on some training samples
 AT_LIMIT          its norm is at most `CLOSE` above the certified optimum
-HELD_BACK         units that the SVM uses are dead in the network
+HELD_BACK         units that the SVM uses are dead in the network: their norm is 0
 NOT_AT_LIMIT      its norm is above that
 SOLVED            there is no network, but an SVM or any other classifier
 ================  ============================================================================
@@ -108,7 +108,7 @@ class Standing:
     inseparable : bool
         Whether the SVM has proven that nothing separates the training samples.
     dead : sequence of int or str
-        Units that are dead in the network and active in the SVM.
+        Units of norm 0 in the network that are active in the SVM.
     gates_moved : bool
         Whether training changed any gate.
     relaxed : bool

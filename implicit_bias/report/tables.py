@@ -189,8 +189,8 @@ DIFFERENCE_COLUMNS = (
 # Words of the headline that are defined beside the columns.
 WORDS = {
     "agreement": "Share of the evaluation samples on which two models say the same.",
-    "dead": "A dead unit has less than 1 % of the largest unit’s norm. One whose weights are all 0 "
-    "gets no gradient, so training does not revive it.",
+    "dead": "The norm of a dead unit is 0. Where its weights are all 0 it gets no gradient, so "
+    "training does not revive it. A unit that is only small is not dead: it may grow.",
 }
 
 

@@ -17,7 +17,6 @@ from implicit_bias.report.conclusion import (
     Verdict,
     conclude,
 )
-from implicit_bias.stationarity import active_units
 from implicit_bias.wording import number as number
 from implicit_bias.wording import percent as percent
 from implicit_bias.wording import percent_range as percent_range
@@ -148,7 +147,8 @@ def standing(
         by_chance = 1 - comparison.pair(network.name, svm.name).by_chance
         solution = svm.known_margin.fitted.solution
         if margin is not None and solution is not None and margin.units > 1:
-            asleep = ~active_units(margin.unit_norms) & solution.active
+            # Not those that are merely small: they have a gradient, and may grow.
+            asleep = (margin.unit_norms == 0) & solution.active
             dead = _unit_names(np.flatnonzero(asleep).tolist(), margin)
     return Standing(
         network=network.name,
