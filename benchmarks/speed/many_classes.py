@@ -42,7 +42,8 @@ from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.protocols import lippl2022
 from implicit_bias.rows import row_index
 from implicit_bias.runs.processes import GIB, Process, ProcessEnded
-from implicit_bias.solvers import solve
+from implicit_bias.solvers import BoundsAt, solve
+from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.validation import Array
 
 NORMS = ("l2", "nuclear", "spectral", "l1", "linf")
@@ -189,7 +190,13 @@ def solvers_of(case: Case) -> Iterator[str]:
         yield from (name for name, norms in PEERS.items() if case.norm in norms)
 
 
-def answer_of(solver: str, problem: MarginProblem, norm: str, tol: float) -> Row:
+def answer_of(
+    solver: str,
+    problem: MarginProblem,
+    norm: str,
+    tol: float,
+    on_progress: OnProgress = no_report,
+) -> Row:
     """Return what a solver finds: status, bounds and the method."""
     coef: Array
     alpha: Array | None
@@ -199,7 +206,8 @@ def answer_of(solver: str, problem: MarginProblem, norm: str, tol: float) -> Row
         case "linear svc":
             coef, alpha = linear_svc(problem, tol), None
         case _:
-            found = solve(problem, "auto" if solver == NATIVE else solver, tol)
+            name = "auto" if solver == NATIVE else solver
+            found = solve(problem, name, tol, on_progress=on_progress)
             bounds = found.certificate
             return {
                 "status": found.status.name,
@@ -261,8 +269,15 @@ def whole_linear_program(problem: MarginProblem, norm: str) -> tuple[Array, Arra
 # --- one row -----------------------------------------------------------------------------------
 
 
-def measure_row(case: Case, solver: str, *, seconds: float, memory: float) -> Row:
-    """Measure a solver on a problem; the row says so if there is no answer."""
+def measure_row(
+    case: Case,
+    solver: str,
+    *,
+    seconds: float,
+    memory: float,
+    say: Callable[[str], None] = lambda line: None,
+) -> Row:
+    """Measure a solver on a problem, and say how far it is; the row says if there is no answer."""
     row: Row = {
         "data": case.data,
         "N": case.N,
@@ -285,7 +300,12 @@ def measure_row(case: Case, solver: str, *, seconds: float, memory: float) -> Ro
         try:
             process.receive()  # posed
             process.allow(seconds)
-            row |= process.receive()
+            while row["outcome"] == "":
+                match process.receive():
+                    case BoundsAt() as line:
+                        say(f"{case.name}: {line.lower:.7g} to {line.upper:.7g}")
+                    case facts:
+                        row |= facts
         except ProcessEnded as ended:
             row |= outcome(ended)
     return row
@@ -297,7 +317,7 @@ def _work(pipe: Connection, case: Case, solver: str) -> None:
     pipe.send({})
     forget_peak("cpu")
     began, cpu = time.perf_counter(), time.process_time()
-    found = answer_of(solver, problem, case.norm, case.tol)
+    found = answer_of(solver, problem, case.norm, case.tol, pipe.send)
     pipe.send(
         {
             **found,
@@ -347,7 +367,7 @@ def measure(run: Run[ClassOptions]) -> Iterator[pd.DataFrame]:
         limit = asked.native_limit if native else asked.limit
         if any(_settles(row, case, solver, limit) for row in rows) and not asked.fresh:
             continue
-        row = measure_row(case, solver, seconds=limit, memory=asked.memory)
+        row = measure_row(case, solver, seconds=limit, memory=asked.memory, say=run.say)
         rows = [*[row for row in rows if not _is_row_of(row, case, solver)], row]
         run.say(f"{case.name}, {solver}: {row['outcome']} {row['seconds']:.3g} s")
         yield pd.DataFrame(rows)
