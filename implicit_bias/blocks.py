@@ -9,6 +9,7 @@ holding a block at a time; else the threads of this process.
 from __future__ import annotations
 
 import mmap
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -285,13 +286,26 @@ def _labels(y: Any, n_samples: int, sizes: tuple[int, ...], starts: list[int]) -
         if whole.ndim != 1:
             raise ValueError(f"y must have one dimension, got shape {whole.shape}")
         found = [whole[a : a + size] for a, size in zip(starts, sizes, strict=False)]
-        found = found if len(whole) == n_samples else []
+        found = _on_workers(found) if len(whole) == n_samples else []
     if not found:
         raise ValueError(
             f"X has {n_samples} rows and y has {len(y)} labels: pass one label a row, and at "
             "least one row"
         )
     return found
+
+
+def _on_workers(parts: list[NDArray[Any]]) -> list[Any]:
+    """Send arrays to the workers of the present client once, not with each pass."""
+    if "distributed" not in sys.modules:
+        return parts
+    from distributed import default_client
+
+    try:
+        client = default_client()
+    except ValueError:  # there is none
+        return parts
+    return list(client.scatter(parts))
 
 
 def _compact(y: NDArray[Any]) -> NDArray[Any]:

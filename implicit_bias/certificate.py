@@ -625,7 +625,7 @@ class _Dual:
         """sum_n alpha_n; 0 where that does not bound, for the intercept's sake."""
         if self.problem.intercept and not _is_balanced(self.problem, self.alpha):
             return 0.0
-        return down(math.fsum(self.alpha.ravel().tolist()))
+        return down(math.fsum(self.alpha[self.alpha > 0].tolist()))
 
     @cached_property
     def bound(self) -> float:

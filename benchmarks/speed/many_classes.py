@@ -24,6 +24,7 @@ from sklearn.svm import LinearSVC
 
 from benchmarks.data import SEPARABLE_SETS, separable_set, ten_digits
 from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
+from benchmarks.speed.on_disk import measure_on_disk
 from benchmarks.speed.runs import (
     ANSWERED,
     OUT_OF_MEMORY,
@@ -151,6 +152,8 @@ POSED: dict[str, Callable[[Case], MarginProblem]] = {
     "gaussian, separable": _gaussian(True),
     "gaussian, not separable": _gaussian(False),
 }
+# Two classes in a file, on a local Dask cluster: `on_disk`, where no limit of the table applies.
+ON_DISK = "gaussian on disk"
 LINES = {"l2": 5.0, "nuclear": 20.0, "spectral": 20.0, "l1": 120.0, "linf": 120.0}
 GRID = [
     *[
@@ -163,6 +166,7 @@ GRID = [
     Case(data="mnist gln H=20", N=2000, norm="groups", line=120.0),
     Case(data="gaussian, separable", N=10**6, norm="l2", line=120.0),
     Case(data="gaussian, not separable", N=10**6, norm="l2", line=120.0),
+    Case(data=ON_DISK, N=10**7, norm="l2"),
     Case(data="binary mnist gln H=100", N=60_000, norm="groups", line=100.0),
     Case(data="mnist gln H=100", N=60_000, norm="groups", line=3600.0, tol=1e-3),
 ]
@@ -296,6 +300,8 @@ def measure_row(
     }
     row |= dict.fromkeys(("lower", "upper", "gap", "seconds", "wall_seconds", "gib"), math.nan)
     limit = math.inf if solver == NATIVE else memory
+    if case.data == ON_DISK:
+        return row | measure_on_disk(case.N, case.tol, lambda line: say(_progress(case, line)))
     with Process(_work, (case, solver), memory=limit, preload=PRELOAD) as process:
         try:
             process.receive()  # posed
@@ -303,12 +309,16 @@ def measure_row(
             while row["outcome"] == "":
                 match process.receive():
                     case BoundsAt() as line:
-                        say(f"{case.name}: {line.lower:.7g} to {line.upper:.7g}")
+                        say(_progress(case, line))
                     case facts:
                         row |= facts
         except ProcessEnded as ended:
             row |= outcome(ended)
     return row
+
+
+def _progress(case: Case, line: BoundsAt) -> str:
+    return f"{case.name}: {line.lower:.7g} to {line.upper:.7g}"
 
 
 def _work(pipe: Connection, case: Case, solver: str) -> None:

@@ -279,8 +279,10 @@ class _Pairs(_WorkingRows):
         problem, pairs = self.problem, self.pairs
         if self._proof is not None:
             return self._proof
-        if has_ball(problem):
-            few = class_features(problem) <= len(self.rows)
+        few = class_features(problem) <= len(self.rows)
+        if problem.norm == L2():  # where a system of the pairs is cheaper than with other norms
+            few = class_features(problem) <= min(len(self.rows) // SAMPLES_A_FEATURE, FEW_FEATURES)
+        if has_ball(problem) or (few and problem.norm == L2()):
             method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
             inside = method(tolerances=tolerances, device=self.device, pairs=pairs, near=self.near)
             return inside.run(problem)
@@ -289,8 +291,11 @@ class _Pairs(_WorkingRows):
         return inner.run(problem, start=self.warm)
 
     def lower_bound(self, alpha: Array) -> float:
-        """Return that of all samples."""
-        return certify(self.problem, alpha=alpha).lower
+        """Return that of the problem of the samples that have pairs."""
+        if self.problem.intercept:  # whose equation needs samples of more than one class
+            return certify(self.problem, alpha=alpha).lower
+        samples = np.unique(self.samples[self.rows])
+        return certify(self.problem.subset(samples), alpha=alpha[samples]).lower
 
     def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the pairs: no class needs to be there."""
