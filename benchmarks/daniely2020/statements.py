@@ -134,8 +134,8 @@ STATEMENTS = (
         "`near_readouts`, `psi`; not in the paper, derived here: `ceiling_error`",
         "yes with max(0, .) in phi_r: the share is eps/(8 k |r| alpha), which is eps/(8 k^2) at "
         "|r| alpha = k. With ReLU6 no, for k >= 5 and |r| + k > 6: no u has an error below h "
-        "(|r| + k - 6)/(h + k), h = max(|r|, 6 - |r|) (tests, exactly). The range of u is printed [-r/k, r/k]; it is "
-        "[-n/k, n/k]",
+        "(|r| + k - 6)/(h + k), h = max(|r|, 6 - |r|) (tests, exactly). The range of u is "
+        "printed [-r/k, r/k]; it is [-n/k, n/k]",
     ),
     Statement(
         "Lemma 11 (n >= 9 log 7, 7 <= k <= c eps^(1/4) n^(1/8)): the share eps/(112 k^(5/2)) of "

@@ -186,9 +186,8 @@ EXPERIMENT = Experiment(
     "Omega(c_(p-1)^2 (1/n) (kappa sigma / (n p))^(2p)), p the smallest odd integer with d'^p >= n: "
     "polynomial in n and delta. Theorem I.3: the same without c for polynomials of degree p.",
     how=(
-        "tanh and z^3 at infinite width; four sizes of noise. Lemma I.1 with the best of 8 powers, lemma "
-        "I.2 by the smallest eigenvalue of the "
-        "p-th Hadamard power."
+        "tanh and z^3 at infinite width; four sizes of noise. Lemma I.1 with the best of 8 powers, "
+        "lemma I.2 by the smallest eigenvalue of the p-th Hadamard power."
     ),
     measure=whole(measure),
     draw=draw,

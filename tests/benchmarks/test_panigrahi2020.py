@@ -180,6 +180,39 @@ def test_shorter_curves_are_not_kept() -> None:
     assert set(kept[kept["run"] == 0]["part"]) == {"limit"}
 
 
+def _curves(elu: list[float], tanh: list[float], part: str = "long") -> pd.DataFrame:
+    """Two runs of ELU and tanh that differ by 0.2; losses at the steps 0, 10, 20, ..."""
+    rows = [
+        {
+            "part": part,
+            "n": 10,
+            "width": 1000,
+            "run": run,
+            "activation": name,
+            "step": 10 * i,
+            "loss": loss + 0.1 * sign,
+        }
+        for run, sign in enumerate((-1, 1))
+        for name, losses in (("elu", elu), ("tanh", tanh))
+        for i, loss in enumerate(losses)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_crossing_is_the_step_from_which_elu_stays_below() -> None:
+    tanh = [1.0, 1.0, 1.0, 1.0]
+    assert training.crossing(_curves([2.0, 0.5, 1.5, 0.5], tanh), 10, "long") == 30
+    assert training.crossing(_curves([0.5, 0.5, 0.5, 0.5], tanh), 10, "long") == 0
+    assert training.crossing(_curves([0.5, 0.5, 0.5, 1.0], tanh), 10, "long") is None
+
+
+def test_protocol_says_by_how_much_networks_are_narrower() -> None:
+    frame = pd.concat([_curves([1.0], [1.0], "limit"), _curves([1.0, 1.0], [1.0, 1.0])])
+    (line,) = training.protocol(frame)
+    for words in ("1,000 (1000 times narrower)", "10 steps", "2 runs of elu, tanh"):
+        assert words in line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_quick_version(name: str, tmp_path: Path) -> None:
