@@ -169,8 +169,8 @@ def found(frame: pd.DataFrame) -> str:
         + markdown_table(lemmas(frame))
         + f"\n\nSizes: {first['units']:.0f} units from the source's start, n odd; all averages are "
         f"exact sums; the noise is that of {first['samples']:.0f} samples. Lemma 9 asks for 7 <= k "
-        f"<= n^(1/4) / (2 sqrt 2), so for n >= {64 * 7**4:,} bits: k = 7 here is with "
-        f"{64 * 7**4 / frame['n'].max():.0f} times fewer at most, and k = 3 is below it."
+        f"<= n^(1/4) / (2 sqrt 2), so for n >= {64 * 7**4:,} bits: even the largest n "
+        f"here is {64 * 7**4 / frame['n'].max():.0f} times smaller, and k = 3 is below 7."
     )
 
 

@@ -107,7 +107,7 @@ def findings(tables: dict[str, pd.DataFrame]) -> str:
 
 
 def _crossings(curves: pd.DataFrame) -> str:
-    """Steps from which ELU is ahead of tanh: of the runs, if they come so far, and at the limit."""
+    """Say from which steps ELU is ahead of tanh, in the runs and at infinite width."""
     parts = []
     for n in (10, 50):
         limit = training.crossing(curves, n, "limit")
