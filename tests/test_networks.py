@@ -88,8 +88,8 @@ def loop_gln(network: GLN, x: Array) -> float:
             row = layer.detach().numpy()[h * gating.n_contexts + context]
             units.append(sum(weight * value for weight, value in zip(row, outputs, strict=True)))
         outputs = np.array(units)
-    readout, gating = network.readout.detach().numpy(), network.readout_gating
-    row = readout[0] if gating is None else readout[int(gating.contexts(x[None])[0, 0])]
+    readout, of_readout = network.readout.detach().numpy(), network.readout_gating
+    row = readout[0 if of_readout is None else int(of_readout.contexts(x[None])[0, 0])]
     return float(row @ outputs + network.readout_bias_value)
 
 
@@ -393,8 +393,8 @@ def test_coefficients_of_a_gated_readout_are_of_rank_one() -> None:
     for h in range(2):
         matrix = np.outer(w[:, h], W[2 * h : 2 * h + 2])
         np.testing.assert_allclose(zeta[:, h].reshape(2, -1), matrix, rtol=1e-12)
-        nuclear += np.linalg.norm(matrix, "nuc")
-        spectral = max(spectral, np.linalg.norm(V[:, h].reshape(2, -1), 2))
+        nuclear += float(np.linalg.norm(matrix, "nuc"))
+        spectral = max(spectral, float(np.linalg.norm(V[:, h].reshape(2, -1), 2)))
     assert network.norm() == pytest.approx(nuclear)
     assert problem.norm.value(network.coef()) == pytest.approx(nuclear)
     assert problem.norm.dual(V.reshape(-1, N_FEATURES)) == pytest.approx(spectral)

@@ -116,7 +116,7 @@ ALL: dict[str, Norm] = {
     "linf-of-features": SumOverGroups(LInf(), FEATURES, axis=-1),
     "layers": MaxOverGroups(Spectral(), GATES),
     "largest-l1": MaxOverGroups(L1(), FEATURES, axis=-1),
-    "nuclear-in-rows": InRows(SumOverGroups(Nuclear(), [0, 1, 1, 0, 2, 2]), 2),
+    "nuclear-in-rows": InRows(SumOverGroups(Nuclear(), np.array([0, 1, 1, 0, 2, 2])), 2),
     "l1-in-rows": InRows(L1(), 2),
     "gates": GroupNorm(GATES),
     "gates-apart": GroupNorm(GATES, apart=True),

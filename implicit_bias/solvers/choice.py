@@ -108,7 +108,7 @@ def _conic(problem: MarginProblem) -> SolverName:
     """
     norm, (K, _, D) = problem.norm, problem.norm_shape
     if isinstance(norm, InRows):
-        norm, K = norm.norm, norm.n_rows
+        K, norm = norm.n_rows, norm.norm
     if not (isinstance(norm, SumOverGroups) and norm.norm in MATRIX_NORMS and norm.axis == -2):
         return "clarabel"
     orders = K + D * np.bincount(norm.groups)
