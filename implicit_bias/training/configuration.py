@@ -73,6 +73,12 @@ class TrainingConfig:
     ------
     ValueError
         A value out of its range.
+
+    Examples
+    --------
+    >>> config = TrainingConfig(steps=100, optimizer="sign", learning_rate=0.001)
+    >>> config.batch_size
+    128
     """
 
     steps: int = 3200
