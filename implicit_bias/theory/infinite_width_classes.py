@@ -415,7 +415,9 @@ class _Generation:
             C=problem.C * units.scale,
             classes=problem.n_classes,
         )
-        found = solve_gated(master, tol=tol)
+        # Bounds are proven here, so that an answer a little short of the tolerance is of use: the
+        # automatic choice would try slower solvers for its last digits.
+        found = solve_gated(master, "interior-point", tol=tol)
         return found.coef[:, :, 0].T / units.scale, found.alpha / units.scale
 
     def _improve_upper(self, coef: Array) -> None:
