@@ -378,10 +378,10 @@ EXPERIMENT = Experiment(
     "in a status that says so.",
     how="Each set is solved to a relative gap of 1e-6. The function h of the dual variables found "
     "is attacked: a million random directions, and local ascent from the best of them and from all "
-    "lines that hold samples. The attack shares no code with the exact oracle. Several classes have "
-    "one output each, and the oracle maximises the length of h. Beyond rank 5 the "
-    "oracle is not exact: the upper bound is the best network that column generation with a local "
-    "search finds, the lower one the best that a relaxation proves. Seconds are of one core.",
+    "lines that hold samples. The attack shares no code with the exact oracle. Several classes "
+    "have one output each, and the oracle maximises the length of h. Beyond rank 5 the oracle is "
+    "not exact: the upper bound is the best network that column generation with a local search "
+    "finds, the lower one the best that a relaxation proves. Seconds are of one core.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import matplotlib
@@ -28,11 +28,15 @@ REACHED = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What is measured: every grid of clusters with every number of samples and every width."""
+    """What is measured: every grid of clusters with every number of samples and every width.
+
+    ``largest`` is the most samples times units that are trained.
+    """
 
     grids: tuple[int, ...] = (3, 4)
     samples: tuple[int, ...] = (32, 64, 128, 256)
     widths: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024)
+    largest: int = 2**16
     steps: int = 50_000
     draws: int = 20
 
@@ -57,6 +61,7 @@ def settings(sizes: Sizes) -> list[Setting]:
         for samples in sizes.samples
         for k in sizes.grids
         for width in sizes.widths
+        if samples * width <= sizes.largest
     ]
 
 
@@ -79,7 +84,7 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
             }
 
 
-@lru_cache(maxsize=None)
+@cache
 def optimum(k: int, samples: int, draw: int) -> tuple[Certificate, int]:
     """Certified smallest norm of a data set, whatever the width, and its number of neurons."""
     found = max_margin(*clusters(k, samples, draw))
@@ -158,19 +163,24 @@ def _shades(count: int) -> Array:
 
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
-    samples, narrow, wide = frame["samples"].max(), frame["width"].min(), frame["width"].max()
     words = []
     for k, of_grid in frame.groupby("k"):
-        shares = at_end(of_grid)["median"].loc[k]
-        few, many = of_grid["neurons"].agg(["min", "max"])
+        medians = at_end(of_grid)["median"].loc[k]
+        samples, few, many = (
+            of_grid["samples"].max(),
+            of_grid["neurons"].min(),
+            of_grid["neurons"].max(),
+        )
+        shares = medians.loc[samples]
+        narrow, wide = shares.index.min(), shares.index.max()
         largest = of_grid[(of_grid["samples"] == samples) & (of_grid["width"] == wide)]
+        widest = medians.groupby("samples").last()
         words.append(
             f"Of {k} × {k} clusters, whose maximum needs {few} to {many} neurons, the median "
-            f"margin with {samples} samples is {percent(max(shares[samples, narrow], 0.0))} of the "
-            f"certified maximum with {narrow} hidden units and {percent(shares[samples, wide])} "
-            f"with {wide:,} ({_on_the_way(largest)}); with {wide:,} units it is "
-            f"{percent(shares.xs(wide, level='width').min())} to "
-            f"{percent(shares.xs(wide, level='width').max())} over the numbers of samples."
+            f"margin with {samples} samples is {percent(max(shares[narrow], 0.0))} of the "
+            f"certified maximum with {narrow} hidden units and {percent(shares[wide])} with "
+            f"{wide:,} ({_on_the_way(largest)}); with the widest network of each number of samples "
+            f"it is {percent(widest.min())} to {percent(widest.max())}."
         )
     return (
         f"After {frame['step'].max():,} steps: {' '.join(words)} No network exceeds its maximum "
@@ -208,14 +218,13 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Median shares at the last step, a column a width, and the range at the widest."""
     shares = at_end(frame)
     medians = shares["median"].map(margin_share).unstack()
-    widest = shares.xs(frame["width"].max(), level="width")
-    table = medians.rename(columns=lambda width: f"{width:,} units")
-    table[f"range at {frame['width'].max():,}"] = [
+    widest = shares.groupby(["k", "samples"]).last()
+    table = medians.rename(columns=lambda width: f"{width:,} units").fillna("")
+    table["range at the widest"] = [
         f"{margin_share(low)} to {margin_share(high)}"
         for low, high in zip(widest["min"], widest["max"], strict=True)
     ]
-    shown = table.fillna("").reset_index().astype(str)
-    return shown.rename(columns={"k": "k × k clusters"})
+    return table.reset_index().astype(str).rename(columns={"k": "k × k clusters"})
 
 
 EXPERIMENT = Experiment(
@@ -235,5 +244,6 @@ EXPERIMENT = Experiment(
     verdict=verdict,
     tabulate=tabulate,
     alt="Share of the certified maximum margin against steps by width, and at the end against "
-    "width by number of samples; negative shares, of networks that do not separate the samples, are cut off",
+    "width by number of samples; negative shares, of networks that do not separate the samples, "
+    "are cut off",
 )

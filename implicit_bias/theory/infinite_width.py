@@ -150,10 +150,12 @@ class InfiniteWidthSolution:
         hidden = (
             f" Margins are so small, relative to the inputs, that rounding hides a share of "
             f"{self.rounding:.1e}: center or scale the inputs."
-            if self.exact and self.status is Status.NUMERICAL_TROUBLE and self.rounding > 0
+            if self.rounding >= 0.1 * self.certificate.gap
             else ""
         )
-        return f"The optimum is not known: it is at least {lower:.9g}, {below}, and {above}.{hidden}"
+        return (
+            f"The optimum is not known: it is at least {lower:.9g}, {below}, and {above}.{hidden}"
+        )
 
     @property
     def margin(self) -> float:

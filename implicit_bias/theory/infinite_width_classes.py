@@ -133,7 +133,7 @@ class ClassesProblem:
         return np.asarray(margins.min(axis=1))
 
     def weights(self, alpha: Array) -> Array:
-        """a_n = sum_k alpha_nk (e_{y_n} - e_k) of dual variables (N, K): shape (N, K)."""
+        """Return a_n = sum_k alpha_nk (e_{y_n} - e_k) of dual variables (N, K): shape (N, K)."""
         weights = -alpha
         weights[np.arange(len(self.y)), self.y] += alpha.sum(axis=1)
         return weights

@@ -1,4 +1,4 @@
-"""Infinitely wide networks of several outputs: the oracle of lengths, the bounds, degenerate data."""
+"""Infinitely wide networks of several outputs: the oracle of lengths, bounds, degenerate data."""
 
 import numpy as np
 import pytest
