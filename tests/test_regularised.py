@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
+from implicit_bias.norms import L1
 from implicit_bias.problem import MarginProblem
 from implicit_bias.regularised import LOSSES, LossName, certify_regularised
 from implicit_bias.validation import Array
@@ -167,7 +168,7 @@ def test_coefficients_that_overflow_prove_nothing_above(loss: LossName) -> None:
 def test_problems_of_other_norms_and_offsets_are_refused() -> None:
     X, y, gates = np.eye(3), np.array([1.0, -1.0, 1.0]), np.ones((3, 1))
     for problem in (
-        MarginProblem(X, y, gates, np.array([0]), norm="l1"),
+        MarginProblem(X, y, gates, np.array([0]), norm=L1()),
         MarginProblem(X, y, gates, np.array([0]), intercept=True),
         MarginProblem(X, np.array([0, 1, 2]), gates, np.array([0])),
     ):

@@ -50,9 +50,9 @@ class Sizes:
 
     k: int = 3
     samples: tuple[int, ...] = (8, 16, 32, 64, 128)
-    draws: int = 20
-    width: int = 256
-    steps: int = 20_000
+    draws: int = 5
+    width: int = 128
+    steps: int = 5000
 
 
 WHOLE = Sizes()

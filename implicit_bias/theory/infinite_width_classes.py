@@ -378,12 +378,12 @@ class _Generation:
         touching = peaks.points[peaks.values >= 1.0 - TOUCHES]
         inside = found[0][0] @ self.problem.units.basis
         weights = np.linalg.norm(found[0][1], axis=1)
+        distances = np.geomspace(0.3, 1e-4, 12).tolist()
         for tries in (
-            lambda apart: _means(inside, weights, apart),
-            lambda apart: _spread(touching, apart, MOST_NEURONS),
+            (_means(inside, weights, apart) for apart in distances),
+            (_spread(touching, apart, MOST_NEURONS) for apart in distances),
         ):
-            for apart in np.geomspace(0.3, 1e-4, 12):
-                some = tries(float(apart))
+            for some in tries:
                 if not len(some):
                     break
                 coef, _ = self._solve_master(0.03 * tol, some)
@@ -409,7 +409,7 @@ class _Generation:
         a, b = units.slopes
         master = MarginProblem(
             np.ones((len(problem.y), 1)),
-            problem.y,
+            problem.y.astype(np.float64),
             np.where(products > 0, b * products, a * products),
             np.arange(len(directions)),
             C=problem.C * units.scale,

@@ -472,30 +472,30 @@ def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
     assert len(solution.history) < 50
     assert GAP < solution.rounding <= certificate.gap
     assert "rounding hides" in solution.statement
-    # A network that separates, in exact arithmetic: the bound above is one.
+    # Both bounds in exact arithmetic: the network's margin, and h at its own directions, at those
+    # orthogonal to an input and between, where the peaks are.
+    zero = Fraction(0)
+    inputs = [(Fraction(1), Fraction(x[1])) for x in X]
+    units = [(Fraction(w[0]), Fraction(w[1])) for w in solution.directions.tolist()]
+
+    def relu(w: tuple[Fraction, Fraction], x: tuple[Fraction, Fraction]) -> Fraction:
+        return max(w[0] * x[0] + w[1] * x[1], zero)
+
+    weights = [Fraction(c) for c in solution.coef.tolist()]
     outputs = [
-        sum(
-            Fraction(c) * max(Fraction(w0) + Fraction(w1) * Fraction(x[1]), Fraction(0))
-            for c, (w0, w1) in zip(
-                solution.coef.tolist(), solution.directions.tolist(), strict=True
-            )
-        )
-        for x in X
+        sum((c * relu(w, x) for c, w in zip(weights, units, strict=True)), zero) for x in inputs
     ]
     margin = min(outputs[0], -outputs[1], outputs[2])
     assert margin > 0
     assert float(np.abs(solution.coef).sum()) / float(margin) <= certificate.upper
-    # h of the lower bound, in exact arithmetic on a fine grid of directions, is below its bound.
-    for angle in np.linspace(0, np.pi, 400):
-        w = (float(np.cos(angle)), float(np.sin(angle)))
-        for sign in (1, -1):
-            h = sum(
-                Fraction(a)
-                * label
-                * max(sign * (Fraction(w[0]) + Fraction(w[1] * 1.0) * Fraction(x[1])), Fraction(0))
-                for a, label, x in zip(solution.alpha.tolist(), (1, -1, 1), X, strict=True)
-            )
-            assert abs(h) <= 1 + Fraction(1, 10**12)
+    alpha = [Fraction(a) for a in solution.alpha.tolist()]
+    between = [(x[0], (x[1] + z[1]) / 2) for x in inputs for z in inputs]
+    around = [(sign * x[1], -sign * x[0]) for x in between for sign in (1, -1)]
+    for w in units + around:
+        h = sum(
+            (a * y * relu(w, x) for a, y, x in zip(alpha, (1, -1, 1), inputs, strict=True)), zero
+        )
+        assert h * h <= (w[0] * w[0] + w[1] * w[1]) * (1 + Fraction(1, 10**12))
 
 
 def test_rounding_is_no_excuse_for_ordinary_data() -> None:
