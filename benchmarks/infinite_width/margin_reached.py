@@ -36,7 +36,7 @@ class Sizes:
     grids: tuple[int, ...] = (3, 4)
     samples: tuple[int, ...] = (32, 64, 128, 256)
     widths: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024)
-    most_units: tuple[int, ...] = (1024, 1024, 128, 32)
+    most_units: tuple[int, ...] = (1024, 1024, 256, 64)
     steps: int = 50_000
     draws: int = 20
 
