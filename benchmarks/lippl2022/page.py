@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Verdict, load, read, redraw
-from benchmarks.lippl2022.claims import all_claims
+from benchmarks.lippl2022.claims import all_claims, network_draws
 from benchmarks.lippl2022.deviations import DERIVED, DEVIATIONS, ERRATA
 from benchmarks.lippl2022.figures import (
     beyond_plots,
@@ -271,11 +271,18 @@ def write_page(folder: Path = HOME) -> list[Path]:
 
 def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
     """Return what all pages say: the variables of their templates."""
-    claims = all_claims(all_values(tables), tables)
+    values = all_values(tables)
+    claims = all_claims(values, tables)
     counts = Counter(claim.verdict for claim in claims)
     rows = cell_rows(tables)
+    conclusions = {claim.name: claim.conclusion for claim in claims}
     return {
         "title": STUDY.title,
+        "headline": {
+            "networks": exact_share(tables.exact),
+            "groups": sentence(conclusions["groups"]),
+            "l2": sentence(conclusions["l2"]),
+        },
         "claims": claims,
         "classes": CLASSES,
         "words": {verdict: forms[0] for verdict, forms in WORDS.items()},
@@ -285,6 +292,7 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "errata": ERRATA,
         "derived": DERIVED,
         "released": released_counts(tables.points),
+        "draws": network_draws(values, tables),
         "counts": ", ".join(
             f"{counts[verdict]} {WORDS[verdict][counts[verdict] > 1]}"
             for verdict in Verdict
@@ -335,6 +343,22 @@ def markdown(facts: Mapping[str, Any], paper: Sequence[Plot], beyond: Sequence[P
 def summary_page(facts: Mapping[str, Any]) -> str:
     """Return the reproducibility report of two pages, in Markdown."""
     return _template("summary.md.j2").render(**facts)
+
+
+def exact_share(exact: pd.DataFrame) -> str:
+    """Say how many exact networks without momentum have the released accuracy."""
+    if exact.empty:
+        return "no network is measured yet."
+    images = exact.loc[exact["momentum"] == 0, "images"].abs()
+    return (
+        f"{int((images == 0).sum())} of {len(images)} networks without momentum have the released "
+        f"accuracy to the digit, and {int((images <= 1).sum())} within one of 12,000 images."
+    )
+
+
+def sentence(text: str) -> str:
+    """Go on with a sentence after a colon."""
+    return text[:1].lower() + text[1:]
 
 
 def released_counts(points: pd.DataFrame) -> dict[str, int]:

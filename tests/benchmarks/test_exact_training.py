@@ -80,7 +80,7 @@ def test_agreements_are_those_with_gradient_descent(published: pd.DataFrame) -> 
     agreements = released_agreements(published)
     found = {cell: each.agreement for cell, each in agreements.items()}
     assert found == {WIDE: 0.75, replace(RELU, momentum=0.9): 0.85}
-    assert agreements[WIDE].of_network == 0.825333
+    assert (agreements[WIDE].of_network, agreements[WIDE].loss) == (0.825333, 0.00128)
     assert np.isnan(agreements[WIDE].of_svm)
 
 
@@ -169,15 +169,17 @@ def test_agreements_are_counted_by_what_is_exact() -> None:
     cell = asdict(RELU) | {"released": 0.9, "drawn": np.nan, "gap": 1e-10, "osqp": np.nan}
     rows = [
         cell | {"seed": seed, "agreement": 0.9 + apart / 12_000, "svm_images": of_svm}
-        | {"network_images": of_network, "svm_shift": 0.01 * abs(apart), "network_shift": 0.5}
-        for seed, apart, of_svm, of_network in [
-            (1, 0, 0, 0), (2, -1, 0, 0), (3, 5, 2, 0), (4, 7, 0, 1), (5, 0, np.nan, np.nan)
+        | {"network_images": of_network, "network_loss": loss}
+        | {"svm_shift": 0.01 * abs(apart), "network_shift": 0.5}
+        for seed, apart, of_svm, of_network, loss in [
+            (1, 0, 0, 0, 0), (2, -1, 0, 0, 1e-6), (3, 5, 2, 0, 0), (4, 7, 0, 0, 1e-4),
+            (5, 0, np.nan, np.nan, 0),
         ]
     ]  # fmt: skip
     table = pd.DataFrame(rows)
     found = agreement_summary(table)
     assert set(found["SVM"]) == {"SVM-RC"}
-    counts = found.set_index("released to the image").drop(columns="SVM")
+    counts = found.set_index("the released one").drop(columns="SVM")
     assert list(counts.loc["network and SVM"])[:5] == [2, 1, 2, 1, "0.01"]
     assert list(counts.loc["the network alone"])[:5] == [1, 0, 0, 5, "0.05"]
     assert list(counts.loc["not the network"])[:5] == [2, 1, 1, 7, "0.07"]
