@@ -97,7 +97,14 @@ class Gating(ABC):
 
 @dataclass(frozen=True, eq=False)
 class NoGates(Gating):
-    """The constant gate 1: the predictor is linear and the problem the classical SVM."""
+    """The constant gate 1: the predictor is linear and the problem the classical SVM.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> NoGates(2).gates(np.zeros((3, 2))).tolist()
+    [[1.0], [1.0], [1.0]]
+    """
 
     n_inputs: int
 
@@ -138,6 +145,14 @@ class HyperplaneContexts(Gating):
     single_precision : bool
         Project in float32, as the published code does; a sample within rounding of a hyperplane
         may then fall on its other side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[-1.0], [1.0]])
+    >>> contexts = HyperplaneContexts.random(X, 3, 1, random_state=0)
+    >>> contexts.gates(X).shape  # 3 units of 2 contexts
+    (2, 6)
     """
 
     weights: Array
@@ -287,6 +302,14 @@ class GlobalContexts(Gating):
         The hyperplanes.
     codes : ndarray of uint8, shape (M, ceil(H * k / 8))
         The hyperplanes' bits in each context that occurred, packed; in lexicographic order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[-1.0], [1.0], [2.0]])
+    >>> local = HyperplaneContexts.random(X, 2, 1, random_state=0)
+    >>> GlobalContexts.collapse(local, X).gates(X).sum(axis=1).tolist()  # one of them
+    [1.0, 1.0, 1.0]
     """
 
     local: HyperplaneContexts
@@ -392,6 +415,13 @@ class UnitGates(Gating):
         Append one unit whose gate is 1 everywhere, so that no sample has all gates off.
     single_precision : bool
         As in `HyperplaneContexts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gating = UnitGates(np.array([[1.0], [-1.0]]), np.zeros(2), always_on=True)
+    >>> gating.gates(np.array([[2.0], [-3.0]])).tolist()
+    [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]
     """
 
     weights: Array

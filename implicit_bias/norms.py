@@ -1043,6 +1043,13 @@ class GroupNorm(_Sum):
     ------
     ValueError
         Groups that are not 0 .. G - 1, or a metric that is not symmetric positive semi-definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> norm = GroupNorm(np.array([0, 0, 1]))  # two columns in the first group, one in the second
+    >>> norm.value(np.array([[3.0], [4.0], [1.0]]))
+    6.0
     """
 
     by_rows: ClassVar[bool] = True

@@ -94,6 +94,12 @@ def save_model(
         The model is not fitted.
     TypeError
         The model holds something that is not data (a gating class of the user's own, say).
+
+    Examples
+    --------
+    >>> from implicit_bias import MaxMarginSVC
+    >>> model = MaxMarginSVC().fit([[1.0], [-1.0]], ["up", "down"])
+    >>> save_model("svm.safetensors", model)  # doctest: +SKIP
     """
     check_is_fitted(model, msg="this %(name)s is not fitted, so there is nothing to save: fit it")
     arrays: dict[str, NDArray[Any]] = {}
@@ -114,6 +120,11 @@ def load_model(path: str | Path) -> SavedModel:
         Not such a file, or a damaged one.
     FileNotFoundError
         No such file.
+
+    Examples
+    --------
+    >>> load_model("svm.safetensors").model  # doctest: +SKIP
+    MaxMarginSVC()
     """
     return MODELS.read(path, _decode_model)
 
