@@ -800,11 +800,12 @@ def _found_agreements(table: pd.DataFrame) -> str:
         )
     solved = table[table["osqp"].notna()]
     if len(solved):
+        of_shallow = int((missed["model"] == SHALLOW).sum())
         sentences.append(
-            f"Solved as the released ones were, by OSQP with its defaults, the {len(solved)} "
-            f"SVM-shallow that miss have the released agreement in "
-            f"{_share(_images_apart(solved['osqp'], solved))}, and the released accuracy in "
-            f"{_share(solved['osqp_images'])}."
+            f"Of the {of_shallow} SVM-shallow among them {len(solved)} are solved once more as the "
+            "released ones were, by OSQP with its defaults: then "
+            f"{_share(_images_apart(solved['osqp'], solved))} have the released agreement, and "
+            f"{_share(solved['osqp_images'])} the released accuracy."
         )
     sentences.append(
         f"With every network in its own contexts {_share(_images_apart(table['agreement'], table))}"
