@@ -57,7 +57,7 @@ from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, gln_without_mo
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating, HiddenLayerSVC
-from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts
+from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts, dense
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, HasHiddenLayer
 from implicit_bias.runs.cell import Fitted
@@ -199,24 +199,51 @@ class OsqpL2(GivenCoefficients):
         RuntimeError
             OSQP gave no coefficients.
         """
-        import cvxpy as cp
-
         X, signs = self._validate(X, y)
         self.architecture_ = Architecture(
             one_group(self.contexts), metric={0: metric(self.contexts)}
         )
-        gates = self.contexts.gates(X).toarray()
-        zeta = cp.Variable((gates.shape[1], X.shape[1]))
-        outputs = cp.sum(cp.multiply(gates @ zeta, X), axis=1)
-        program = cp.Problem(
-            cp.Minimize(cp.sum_squares(operator(self.contexts) @ zeta)),
-            [cp.multiply(signs, outputs) >= 1],
-        )
-        program.solve(solver="OSQP")
-        if zeta.value is None:
-            raise RuntimeError(f"OSQP ended {program.status} and gave no coefficients")
-        self.coef_ = np.asarray(zeta.value, dtype=np.float64)
+        self.coef_ = by_osqp(X, signs, self.contexts.gates(X), operator(self.contexts))
         return self
+
+
+def by_osqp(X: Array, y: Array, gates: GateMatrix, A: Array | None = None) -> Array:
+    """Minimise ||A zeta||^2 subject to y_n f(x_n) >= 1 by OSQP, with its and CVXPY's defaults.
+
+    Parameters
+    ----------
+    X : ndarray of shape (N, D)
+        Inputs.
+    y : ndarray of shape (N,)
+        Labels -1 and +1.
+    gates : ndarray or CSR array of shape (N, M)
+        Gates.
+    A : ndarray of shape (M, M), optional
+        The identity where not given.
+
+    Returns
+    -------
+    ndarray of shape (M, D)
+        Coefficients zeta.
+
+    Raises
+    ------
+    RuntimeError
+        OSQP gave no coefficients.
+    """
+    import cvxpy as cp
+
+    Z = dense(gates)
+    zeta = cp.Variable((Z.shape[1], X.shape[1]))
+    outputs = cp.sum(cp.multiply(Z @ zeta, X), axis=1)
+    program = cp.Problem(
+        cp.Minimize(cp.sum_squares(zeta if A is None else A @ zeta)),
+        [cp.multiply(y, outputs) >= 1],
+    )
+    program.solve(solver="OSQP")
+    if zeta.value is None:
+        raise RuntimeError(f"OSQP ended {program.status} and gave no coefficients")
+    return np.asarray(zeta.value, dtype=np.float64)
 
 
 class Moved(GivenCoefficients):

@@ -23,7 +23,15 @@ from benchmarks.harness import Verdict
 from benchmarks.lippl2022 import l2_optimality
 from benchmarks.lippl2022.figures import SHALLOW, chance, disagreements, task_name
 from benchmarks.lippl2022.paired import Paired, difference, matched, signed
-from benchmarks.lippl2022.values import RELU, Tables, of_momentum, our_values
+from benchmarks.lippl2022.published import other_draws
+from benchmarks.lippl2022.values import (
+    CELL_COLUMNS,
+    NETWORK,
+    RELU,
+    Tables,
+    of_momentum,
+    our_values,
+)
 
 GLN_KEYS = ("train_size", "units", "hyperplanes", "threshold", "seed")
 RELU_KEYS = ("train_size", "units", "seed", "momentum")
@@ -335,7 +343,7 @@ def _optimality(tables: Tables) -> str:
     table = tables.optimality
     if table.empty:
         return ""
-    return f"The released solutions are optimal: {l2_optimality.EXPERIMENT.found(table)}"
+    return f"Are the released solutions optimal? {l2_optimality.EXPERIMENT.found(table)}"
 
 
 def groups(values: pd.DataFrame) -> Claim:
@@ -512,7 +520,8 @@ def nearer(values: pd.DataFrame, tables: Tables) -> Claim:
                 f"{model} {percent(mean)} ({threshold})"
                 for threshold, model, mean in means.reset_index().itertuples(index=False)
             )
-            + f". {_draws(rows)}",
+            + f". {_draws(rows)}"
+            + _exact_alone(rows),
             _other_splits(tables, "disagreement", "SVM-L2", "SVM-GLN"),
         ],
         rows["cell"],
@@ -1255,6 +1264,43 @@ def _draws(rows: pd.DataFrame) -> str:
     return (
         f"Of {len(known)} disagreements {other} are with networks of the same protocol whose "
         "random draws are others than the released ones."
+    )
+
+
+def _exact_alone(rows: pd.DataFrame) -> str:
+    """Return the paired difference over exactly trained networks, where there are others, too."""
+    exact = rows[~rows["other_draws"]]
+    if len(exact) == len(rows):
+        return ""
+    found = _listed_pairs(_by_threshold(exact, "disagreement", "SVM-L2", "SVM-GLN"))
+    return f" With the exactly trained ones alone, SVM-L2 minus SVM-GLN is {found}."
+
+
+def network_draws(values: pd.DataFrame, tables: Tables) -> str:
+    """Say which of our errors and disagreements are of, or with, exactly trained networks."""
+    ours = values[(values["side"] == "corrected") & (values["source"] == "ours")]
+    trained = ours[ours["model"].isin(list(NETWORK.values())) & ours["error"].notna()]
+    exact = ~trained["cell"].isin(other_draws(tables.cells))
+    if len(tables.exact):
+        keys = ["model", *CELL_COLUMNS]
+        thresholds = tables.exact["median_init"].map({True: "median", False: "random"})
+        table = tables.exact.rename(columns={"hidden_units": "units"})
+        table = table.assign(threshold=thresholds.fillna(""))
+        known = pd.MultiIndex.from_frame(table[keys])
+        exact |= pd.MultiIndex.from_frame(trained[keys]).isin(known)
+    texts = [
+        f"{int(exact[part.index].sum())} of {len(part)} with momentum {momentum:g}"
+        for momentum, part in trained.groupby("momentum")
+    ]
+    disagreements = ours[ours["disagreement"].notna()]
+    others = [
+        f"{int(part['other_draws'].sum())} of {len(part)} of SVMs with {network}"
+        for network, part in disagreements.groupby(disagreements["model"].map(NETWORK))
+    ]
+    return (
+        f"Errors of exact networks: {' and '.join(texts) or 'none'}. Disagreements with networks "
+        "of the same protocol whose random draws are others than the released ones: "
+        f"{', '.join(others) or 'none'}."
     )
 
 

@@ -231,9 +231,11 @@ EXPERIMENT = Experiment(
     "`benchmarks/lippl2022/l2_optimality.py`.",
     measure=_measure,
     found=_found,
-    rule=f"It stands if in every cell of the table OSQP's objective is within {SLACK:g} of the "
-    "bound, and in part if in half of them.",
-    verdict=lambda table: Verdict.of(optimal(table).all(), optimal(table).mean() >= 0.5),
+    rule=f"It stands if in all six cells OSQP's objective is within {SLACK:g} of the bound, and in "
+    "part if in half of those that are measured.",
+    verdict=lambda table: Verdict.of(
+        optimal(table).all() and len(table) == len(configurations()), optimal(table).mean() >= 0.5
+    ),
     tabulate=_tabulate,
     options=ReleasedOptions,
 )

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Verdict, load, read, redraw
-from benchmarks.lippl2022.claims import all_claims
+from benchmarks.lippl2022.claims import all_claims, network_draws
 from benchmarks.lippl2022.deviations import DERIVED, DEVIATIONS, ERRATA
 from benchmarks.lippl2022.figures import (
     beyond_plots,
@@ -33,7 +33,7 @@ from benchmarks.lippl2022.figures import (
 )
 from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS
 from benchmarks.lippl2022.study import EXACT, LEARNED, STUDY, THEORY
-from benchmarks.lippl2022.values import N_VALIDATION, Tables, all_values
+from benchmarks.lippl2022.values import Tables, all_values
 from implicit_bias.certificate import Status
 from implicit_bias.report.figures.base import Plot
 from implicit_bias.report.style import style
@@ -63,10 +63,6 @@ BEYOND = {
     "larger": "More than 2,000 training samples",
     "other-tasks": "Other classes of digits, and Fashion-MNIST",
 }
-# SVMs with fixed gates and the networks of their released agreements.
-WITH_FIXED = {"SVM-GLN": "GD-GLN", "SVM-shallow": "GD-shallow", "SVM-RC": "GD-ReLU"}
-# Images within which an agreement is near.
-NEAR = 3
 CODE = re.compile(r"`([^`]+)`")
 # Of a cell key: enough to tell cells apart by eye.
 SHORT = 8
@@ -160,28 +156,6 @@ class ReasonRow:
     model: str
     values: int
     reason: str
-
-
-@dataclass(frozen=True)
-class AgreementRow:
-    """Released agreements of an SVM with its network, by what of the two is released to the image.
-
-    Attributes
-    ----------
-    model, exact : str
-        SVM, and which of network and SVM have the released accuracy.
-    cells, same, near : int
-        Agreements that can be compared, those that are the same to the image, and within 3 images.
-    furthest : int
-        Largest distance in images.
-    """
-
-    model: str
-    exact: str
-    cells: int
-    same: int
-    near: int
-    furthest: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,11 +271,18 @@ def write_page(folder: Path = HOME) -> list[Path]:
 
 def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
     """Return what all pages say: the variables of their templates."""
-    claims = all_claims(all_values(tables), tables)
+    values = all_values(tables)
+    claims = all_claims(values, tables)
     counts = Counter(claim.verdict for claim in claims)
     rows = cell_rows(tables)
+    conclusions = {claim.name: claim.conclusion for claim in claims}
     return {
         "title": STUDY.title,
+        "headline": {
+            "networks": exact_share(tables.exact),
+            "groups": sentence(conclusions["groups"]),
+            "l2": sentence(conclusions["l2"]),
+        },
         "claims": claims,
         "classes": CLASSES,
         "words": {verdict: forms[0] for verdict, forms in WORDS.items()},
@@ -311,6 +292,7 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "errata": ERRATA,
         "derived": DERIVED,
         "released": released_counts(tables.points),
+        "draws": network_draws(values, tables),
         "counts": ", ".join(
             f"{counts[verdict]} {WORDS[verdict][counts[verdict] > 1]}"
             for verdict in Verdict
@@ -322,7 +304,6 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "points": point_rows(tables.points),
         "differing": differing(tables.points),
         "reasons": reasons(tables.points),
-        "agreements": agreement_rows(tables.points),
         "origin": origin(tables.cells),
         "cells": rows,
         "labels": {row.key: f"{row.grid}: {row.setting}" for row in rows},
@@ -362,6 +343,22 @@ def markdown(facts: Mapping[str, Any], paper: Sequence[Plot], beyond: Sequence[P
 def summary_page(facts: Mapping[str, Any]) -> str:
     """Return the reproducibility report of two pages, in Markdown."""
     return _template("summary.md.j2").render(**facts)
+
+
+def exact_share(exact: pd.DataFrame) -> str:
+    """Say how many exact networks without momentum have the released accuracy."""
+    if exact.empty:
+        return "no network is measured yet."
+    images = exact.loc[exact["momentum"] == 0, "images"].abs()
+    return (
+        f"{int((images == 0).sum())} of {len(images)} networks without momentum have the released "
+        f"accuracy to the digit, and {int((images <= 1).sum())} within one of 12,000 images."
+    )
+
+
+def sentence(text: str) -> str:
+    """Go on with a sentence after a colon."""
+    return text[:1].lower() + text[1:]
 
 
 def released_counts(points: pd.DataFrame) -> dict[str, int]:
@@ -521,47 +518,6 @@ def reasons(points: pd.DataFrame) -> tuple[ReasonRow, ...]:
     return tuple(
         ReasonRow(model, count, reason or "not explained")
         for model, reason, count in counts.itertuples(index=False)
-    )
-
-
-def agreement_rows(points: pd.DataFrame) -> tuple[AgreementRow, ...]:
-    """Count released agreements that come out, apart by whether network and SVM do themselves.
-
-    An agreement with an exact network can only be the released one if the SVM is, too.
-    """
-    setting = ["train_size", "units", "hyperplanes", "seed", "threshold"]
-    known = points[points["verdict"].isin([*SAME, *NOT_THE_SAME])]
-    off = known.assign(images=(known["difference"].abs() * N_VALIDATION).round())
-    accuracies = off[off["metric"] == "val_accuracy"]
-    networks = accuracies.rename(columns={"model": "network_model", "images": "of_network"})
-    svms = accuracies.rename(columns={"images": "of_svm", "seed": "svm_seed"})
-    agreements = off[(off["metric"] == "agreement_with_GD") & off["model"].isin(list(WITH_FIXED))]
-    # The released SVM-RC without momentum has the contexts of seed 1 at every seed.
-    of_seed_1 = (agreements["model"] == "SVM-RC") & (agreements["momentum"] == 0)
-    agreements = agreements.assign(
-        network_model=agreements["model"].map(WITH_FIXED),
-        svm_seed=agreements["seed"].mask(of_seed_1, 1),
-    )[["model", "network_model", *setting, "svm_seed", "momentum", "images"]]
-    joined = agreements.merge(
-        networks[["network_model", *setting, "momentum", "of_network"]], how="left"
-    ).merge(svms[["model", "svm_seed", "of_svm", *(set(setting) - {"seed"})]], how="left")
-    kinds = {
-        "network and SVM": (joined["of_network"] == 0) & (joined["of_svm"] == 0),
-        "the network alone": (joined["of_network"] == 0) & (joined["of_svm"] != 0),
-        "not the network, or not known": joined["of_network"] != 0,
-    }
-    return tuple(
-        AgreementRow(
-            model,
-            words,
-            len(rows),
-            int((rows["images"] == 0).sum()),
-            int((rows["images"] <= NEAR).sum()),
-            int(rows["images"].max()),
-        )
-        for model in WITH_FIXED
-        for words, mask in kinds.items()
-        if len(rows := joined[mask & (joined["model"] == model)])
     )
 
 

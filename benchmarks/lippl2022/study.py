@@ -53,7 +53,7 @@ STUDY = Study(
         Entry(name=LEARNED, title="SVM-LC and the last bit of the network", cost="half an hour"),
         Entry(
             name="l2_optimality",
-            title="The released SVM-L2: optimal, and one of many",
+            title="Was the released SVM-L2 solved to its end?",
             cost="ten minutes",
         ),
         Entry(name="published", title="The released values, point by point", cost="seconds"),

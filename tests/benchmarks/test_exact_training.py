@@ -15,8 +15,10 @@ import torch
 from benchmarks import catalogue, harness
 from benchmarks.lippl2022 import learned_contexts
 from benchmarks.lippl2022.exact_training import (
+    EXPERIMENTS,
     Cell,
     Images,
+    agreement_summary,
     cells,
     correct,
     filled,
@@ -78,7 +80,7 @@ def test_agreements_are_those_with_gradient_descent(published: pd.DataFrame) -> 
     agreements = released_agreements(published)
     found = {cell: each.agreement for cell, each in agreements.items()}
     assert found == {WIDE: 0.75, replace(RELU, momentum=0.9): 0.85}
-    assert agreements[WIDE].of_network == 0.825333
+    assert (agreements[WIDE].of_network, agreements[WIDE].loss) == (0.825333, 0.00128)
     assert np.isnan(agreements[WIDE].of_svm)
 
 
@@ -125,7 +127,7 @@ def test_kept_tables_say_what_they_show(name: str) -> None:
     entry = study.entry(name)
     text = harness.findings(entry, harness.load(study, entry), harness.read(study, entry))
     assert "**Verdict.**" in text
-    assert "GD-ReLU" in text
+    assert ("SVM-RC" if name == "exact_agreements" else "GD-ReLU") in text
 
 
 def test_summary_counts() -> None:
@@ -160,6 +162,36 @@ def test_in_contexts_keeps_the_weights() -> None:
     assert network.gatings[0] is not moved.gatings[0]
     np.testing.assert_array_equal(moved.coef(), network.coef())
     assert not np.allclose(moved.decision(X), network.decision(X))
+
+
+def test_agreements_are_counted_by_what_is_exact() -> None:
+    """Those that are not the released ones are listed, each with the shift that it needs."""
+    cell = asdict(RELU) | {"released": 0.9, "drawn": np.nan, "gap": 1e-10, "osqp": np.nan}
+    rows = [
+        cell | {"seed": seed, "agreement": 0.9 + apart / 12_000, "svm_images": of_svm}
+        | {"network_images": of_network, "network_loss": loss}
+        | {"svm_shift": 0.01 * abs(apart), "network_shift": 0.5}
+        for seed, apart, of_svm, of_network, loss in [
+            (1, 0, 0, 0, 0), (2, -1, 0, 0, 1e-6), (3, 5, 2, 0, 0), (4, 7, 0, 0, 1e-4),
+            (5, 0, np.nan, np.nan, 0),
+        ]
+    ]  # fmt: skip
+    table = pd.DataFrame(rows)
+    found = agreement_summary(table)
+    assert set(found["SVM"]) == {"SVM-RC"}
+    counts = found.set_index("the released one").drop(columns="SVM")
+    assert list(counts.loc["network and SVM"])[:5] == [2, 1, 2, 1, "0.01"]
+    assert list(counts.loc["the network alone"])[:5] == [1, 0, 0, 5, "0.05"]
+    assert list(counts.loc["not the network"])[:5] == [2, 1, 1, 7, "0.07"]
+    listed = counts[counts.index.str.contains("seed")]
+    assert listed.index.str.extract(r"seed (\d)")[0].tolist() == ["2", "3", "4"]
+    assert listed["furthest"].tolist() == [1, 5, 7]
+    table.attrs["wanted"] = 9
+    text = EXPERIMENTS["exact_agreements"].found(table)
+    assert "5 of 9" in text
+    assert "1 of 3 come out" in text
+    assert "where the SVM, too, has the released accuracy, 1 of 2." in text
+    assert EXPERIMENTS["exact_agreements"].verdict(table) is harness.Verdict.FALLS
 
 
 def test_an_output_of_zero_is_an_error() -> None:

@@ -477,32 +477,6 @@ def test_every_claim_links_to_cells_of_the_page(lippl: SimpleNamespace, study: S
     assert "not yet computed" in text
 
 
-def test_agreements_are_counted_by_what_is_exact(lippl: SimpleNamespace) -> None:
-    """SVM-RC without momentum has the contexts, and so the accuracy, of seed 1 at every seed."""
-    rc: dict[str, Any] = {"train_size": 500, "units": 10, "hyperplanes": 1, "threshold": "median"}
-    image = 1 / 12_000
-    rows = [
-        ("GD-ReLU", "val_accuracy", 1, 0.0, 0.0),
-        ("GD-ReLU", "val_accuracy", 2, 0.0, 2 * image),
-        ("GD-ReLU", "val_accuracy", 3, 0.0, 0.0),
-        ("GD-ReLU", "val_accuracy", 2, 0.9, 0.0),
-        ("SVM-RC", "val_accuracy", 1, np.nan, 0.0),
-        ("SVM-RC", "val_accuracy", 2, np.nan, image),
-        ("SVM-RC", "agreement_with_GD", 1, 0.0, 0.0),
-        ("SVM-RC", "agreement_with_GD", 2, 0.0, 5 * image),
-        ("SVM-RC", "agreement_with_GD", 3, 0.0, -image),
-        ("SVM-RC", "agreement_with_GD", 2, 0.9, 3 * image),
-    ]
-    names = ["model", "metric", "seed", "momentum", "difference"]
-    points = pd.DataFrame(rows, columns=names).assign(verdict="within 0.001", **rc)
-    row = lippl.page.AgreementRow
-    assert lippl.page.agreement_rows(points) == (
-        row("SVM-RC", "network and SVM", 2, 1, 2, 1),
-        row("SVM-RC", "the network alone", 1, 0, 1, 3),
-        row("SVM-RC", "not the network, or not known", 1, 0, 0, 5),
-    )
-
-
 def test_the_readme_says_what_the_page_says(lippl: SimpleNamespace, study: Study) -> None:
     study = known(study)
     facts = lippl.page.findings(study.tables())
