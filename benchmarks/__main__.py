@@ -13,6 +13,7 @@ same command goes on.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
@@ -78,6 +79,7 @@ def _site(words: Sequence[str]) -> int:
     docs = catalogue.HOME.parent / "docs"
     parser.add_argument("--folder", type=Path, default=docs / "_build", help="where the site goes")
     folder = parser.parse_args(words).folder
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the examples are too small to share
     try:
         from sphinx.cmd.build import main as sphinx
     except ImportError:

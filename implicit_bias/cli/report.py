@@ -1,5 +1,6 @@
 """`implicit-bias report`: the report of a comparison again, from its saved models."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -8,19 +9,34 @@ import typer
 from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.compare import print_comparison
 from implicit_bias.cli.options import JsonOption
-from implicit_bias.cli.output import usage_errors
+from implicit_bias.cli.output import usage_errors, warn
 
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that compare wrote.")] = Path(
         "implicit-bias-report"
     ),
+    networks: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--network",
+            exists=True,
+            dir_okay=False,
+            help="A saved network of the same data and gates to compare as well, such as one that "
+            "train --until-excess wrote; more than once for more.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the report of a comparison again from its saved models."""
     from implicit_bias.runs.comparison_folder import FolderError, read_comparison, write_comparison
 
     with usage_errors(FolderError):
-        config, models = read_comparison(folder)
-    comparison, page = write_comparison(folder, config, load_data(config), models)
+        config, models = read_comparison(folder, networks or ())
+    if missing := [name for name in config.models if name not in models]:
+        warn(f"left out, not finished or not of this comparison: {', '.join(missing)}")
+    again = ["implicit-bias", "report", str(folder)]
+    again += [word for file in networks or () for word in ("--network", str(file))]
+    command = shlex.join(again) if networks else ""
+    comparison, page = write_comparison(folder, config, load_data(config), models, command)
     print_comparison(comparison, page, config, as_json)

@@ -8,7 +8,7 @@
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from implicit_bias.options import limit_words
 from implicit_bias.report.page import write_report
 from implicit_bias.report.words import names_of
 from implicit_bias.runs.command import command_line, train_on
-from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
+from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig, group
 from implicit_bias.runs.models import Data, fit_models
 from implicit_bias.saved_models import load_model, save_model
 from implicit_bias.storage import strict_json
@@ -77,13 +77,24 @@ def fit_comparison(
     return {name: fitted[name] for name in config.models}
 
 
-def read_comparison(folder: Path) -> tuple[RunConfig, dict[str, BinaryClassifier]]:
+def read_comparison(
+    folder: Path, networks: Sequence[Path] = ()
+) -> tuple[RunConfig, dict[str, BinaryClassifier]]:
     """Return the configuration that a folder keeps, and its finished models.
+
+    Parameters
+    ----------
+    folder : Path
+        Of a comparison.
+    networks : sequence of Path
+        Saved models to compare beside them, such as networks that were trained on; each is called
+        as its file is.
 
     Raises
     ------
     FolderError
-        The folder holds no configuration, or no model of it.
+        The folder holds no configuration, or no model of it; or a network has other data or gates,
+        or the name of another model.
     """
     file = folder / CONFIG_FILE
     if not file.is_file():
@@ -102,11 +113,25 @@ def read_comparison(folder: Path) -> tuple[RunConfig, dict[str, BinaryClassifier
     }
     if not found:
         raise FolderError(f"{folder} holds no finished model of its setting: run `compare` again")
+    for file in networks:
+        item = load_model(file)
+        theirs = RunConfig.from_metadata(item.facts)
+        same = group("Data", "Architecture")
+        other = [name for name in same if getattr(theirs, name) != getattr(config, name)]
+        if other:
+            raise FolderError(f"{file} differs from the models of {folder} in {', '.join(other)}")
+        if file.stem in found:
+            raise FolderError(f"{folder} has a model {file.stem}: give {file} another name")
+        found[file.stem] = item.model
     return config, found
 
 
 def write_comparison(
-    folder: Path, config: RunConfig, data: Data, models: Mapping[str, BinaryClassifier]
+    folder: Path,
+    config: RunConfig,
+    data: Data,
+    models: Mapping[str, BinaryClassifier],
+    command: str = "",
 ) -> tuple[Comparison, Path]:
     """Compare fitted models, write report and tables into the folder, and return the page, too."""
     comparison = data.compare(models)
@@ -138,7 +163,7 @@ def write_comparison(
         evaluation=held_out,
         facts=facts,
         made=_made(folder, models),
-        command=command_line("compare", config, *COMPARE_GROUPS),
+        command=command or command_line("compare", config, *COMPARE_GROUPS),
         train_on=train_on(config),
     )
     return comparison, page

@@ -310,6 +310,30 @@ def test_own_data_from_file_to_report_and_certificate(tmp_path: Path) -> None:
     assert wrong.err.count("\n") == 1
 
 
+def test_report_takes_a_network_that_was_trained_on(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Beside the models of the folder, by the name of its file; and says what it leaves out."""
+    folder = tmp_path / "again"
+    shutil.copytree(finished[0] / "implicit-bias-report", folder)
+    first = finished[1]["models"][0]["model"]
+    (folder / "models" / f"{first}.safetensors").rename(tmp_path / "later.safetensors")
+    done = run_here("report", "again", "--network", "later.safetensors", folder=tmp_path)
+    assert done.status == 0
+    assert f"left out, not finished or not of this comparison: {first}" in done.err
+    assert "later" in done.out
+    page = (folder / "report.html").read_text("utf-8")
+    assert "implicit-bias report again --network later.safetensors" in page
+    saved = load_model(tmp_path / "later.safetensors")
+    facts = {**(saved.facts or {}), "units": 999}
+    save_model(tmp_path / "wider.safetensors", saved.model, facts)
+    wider = run_here("report", "again", "--network", "wider.safetensors", folder=tmp_path)
+    assert (wider.status, "units" in wider.err) == (2, True)
+    second = f"again/models/{finished[1]['models'][1]['model']}.safetensors"
+    twice = run_here("report", "again", "--network", second, folder=tmp_path)
+    assert (twice.status, "another name" in twice.err) == (2, True)
+
+
 def test_report_refuses_models_of_another_configuration(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -183,6 +183,10 @@ def test_tables_hold_the_numbers_of_the_comparison(digits: Report, kind: str) ->
     folder, comparison = digits.path.parent, digits.comparison
     for name, frame in [("models", comparison.model_frame()), ("pairs", comparison.pair_frame())]:
         found = read(folder / f"{name}.{kind}")
+        if kind == "csv":  # where nothing is written for nan and for None
+            found, frame = (
+                each.astype(object).where(each.notna(), None) for each in (found, frame)
+            )
         pd.testing.assert_frame_equal(found, frame, check_dtype=kind == "parquet", rtol=1e-15)
     history = read(folder / f"history.{kind}")
     points = comparison.model(ATTACK).history
