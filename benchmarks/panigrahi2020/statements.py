@@ -345,8 +345,8 @@ STATEMENTS = (
         "phi in C^3, Lipschitz, gamma-smooth: ||y - u(t)|| = (sum_i (1 - eta c^2 lambda_i)^(2t) "
         "<v_i, y - u(0)>^2)^(1/2) +- eps for all t; m >= Omega(n^5 kappa^-1 lambda_min^-4 eps^-2), "
         "eta <= O(lambda_min / n^2)",
-        "`gated_least_squares.predicted_losses`, `gram_bounds.dynamics_width`; checked on a network "
-        "of 4,096 units, and beside the training curves",
+        "`gated_least_squares.predicted_losses`, `gram_bounds.dynamics_width`; checked on 4,096 "
+        "units, and beside the training curves",
         check=_wide_network_descends_as_predicted,
     ),
     Statement(
