@@ -447,7 +447,7 @@ STATEMENTS = (
         "figure 1 (a, b)",
         "squared loss against epochs, n = 10 and 50, m = 10^6, rate 10^-3, 5 runs: ReLU reaches 0 "
         "much faster than all others, ELU is faster than tanh and swish",
-        "5 runs of smaller width; at the published width the first steps",
+        "5 runs of smaller width; the first steps at the published width (n = 50: a tenth of it)",
         experiment="training",
     ),
     Statement(
