@@ -327,19 +327,20 @@ def test_lemma_10_does_not_hold_with_relu6_on_both_sides() -> None:
 @pytest.mark.parametrize("k", [3, 5, 7])
 def test_least_error_at_the_ceiling_in_exact_arithmetic(k: int) -> None:
     """Rational numbers: attained by one u, and by no other of a grid that holds it."""
+
+    def cut(value: Fraction, ceiling: int) -> Fraction:
+        return min(max(value, Fraction(0)), Fraction(ceiling))
+
     for r in range(-k, k + 1, 2):
-        h = max(abs(r), 6 - abs(r))
+        sign, h = (1 if r > 0 else -1), max(abs(r), 6 - abs(r))
         expected = Fraction(h * max(0, abs(r) + k - 6), h + k)
         assert ceiling_error(k, r) == pytest.approx(float(expected), abs=0)
-        points = [Fraction(z, 2) for z in range(-2 * k, 2 * k + 1)]
+        points = [Fraction(z) for z in range(-k, k + 1)]
         slopes = [Fraction(h + 6 - abs(r), h + k), Fraction(1)]
-        slopes += [Fraction(i, 7) for i in range(-7, 22)]
+        slopes += [Fraction(i, 7) for i in range(-7, 22, 2)]
         least = min(
             max(
-                abs(
-                    min(max(abs(r) * (1 - slope * z / r), 0), 48 * k * abs(r))
-                    - min(max(abs(r) - (1 if r > 0 else -1) * z, 0), 6)
-                )
+                abs(cut(abs(r) - sign * slope * z, 48 * k * abs(r)) - cut(abs(r) - sign * z, 6))
                 for z in points
             )
             for slope in slopes
