@@ -10,9 +10,12 @@ iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples
 feature_space.py    few features, or badly scaled ones
 working_set.py      more samples, or pairs of samples and rivals
-nuclear.py          the nuclear norm, many classes and a hard margin
+norm_path.py        nuclear, spectral, l1 and l_inf norms of many classes
+norm_balls.py       the dual balls of these norms
+class_pairs.py      pairs of samples and rivals, for these norms
 rounds.py           rounds on some of the constraints, and the bounds for all of them
 active_set.py       from the solution of a similar problem
+one_group.py        one group, up to a few thousand samples, on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 multiprecision.py   small problems that float64 cannot hold
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint
+    from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.working_set import WorkingSet
 
 # All that the package offers; the methods are imported on first use: they need torch or CVXPY.
@@ -62,6 +66,7 @@ HOMES = {
     "linear_program": ("LinearProgram",),
     "norm_path": ("NormFeatureSpace", "NormInteriorPoint"),
     "multiprecision": ("MultiPrecision",),
+    "one_group": ("OneGroup",),
     "working_set": ("WorkingSet",),
 }
 _old_names = renamed(

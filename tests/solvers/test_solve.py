@@ -72,7 +72,7 @@ def test_where_one_solver_fails_another_is_tried_and_named() -> None:
     found = solve(problem)
     assert found.status is Status.OPTIMAL
     assert found.stats.solver == "feature-space"
-    assert "interior-point" in found.stats.detail
+    assert "one-group" in found.stats.detail
     # The margin is a half, between 1959 and 1960: w = 2 and b = -2 * 1959.5, both in the norm.
     assert found.certificate.upper == pytest.approx(2 * np.hypot(1, 1959.5), rel=1e-6)
 
