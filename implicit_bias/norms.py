@@ -1149,16 +1149,20 @@ def _times(R: sp.sparray | Array, A: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Root:
-    """A metric P (m, m) by its positive eigenvalues (r,) and their eigenvectors (m, r)."""
+    """A metric P (m, m) by its positive eigenvalues (r,) and their eigenvectors (m, r).
+
+    ``null`` (m, m - r) has the others.
+    """
 
     values: Array
     vectors: Array
+    null: Array
 
     @classmethod
     def of(cls, P: Array) -> _Root:
         values, vectors = scipy.linalg.eigh(P)
         keep = values > RANK_TOLERANCE * len(P) * values[-1]
-        return cls(values[keep], vectors[:, keep])
+        return cls(values[keep], vectors[:, keep], vectors[:, ~keep])
 
     @property
     def matrix(self) -> Array:
@@ -1172,7 +1176,7 @@ class _Root:
 
     def excludes(self, coef: Array) -> bool:
         """Whether coefficients (m, D) leave the range of P."""
-        outside = np.linalg.norm(coef - self.vectors @ (self.vectors.T @ coef))
+        outside = np.linalg.norm(self.null.T @ coef)
         return bool(outside > RANGE_TOLERANCE * np.linalg.norm(coef))
 
 
