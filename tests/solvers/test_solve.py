@@ -16,6 +16,7 @@ from implicit_bias.solvers.active_set import ActiveSet
 from implicit_bias.solvers.base import Solver
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.working_set import WorkingSet
 from implicit_bias.validation import Array
 
@@ -26,6 +27,7 @@ OBJECTS: list[Solver] = [
     WorkingSet(tolerances=TIGHT),
     ActiveSet(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT)),
     CvxpySolver(backend="clarabel", formulation="dual", tolerances=TIGHT),
+    OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT)),
 ]
 
 
