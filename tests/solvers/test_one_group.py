@@ -17,7 +17,7 @@ ALONE = OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT))
 
 
 def wide(n_samples: int, n_features: int, n_classes: int = 2, **options: object) -> MarginProblem:
-    """More features than samples, labels of no rule: all are separable."""
+    """Pose more features than samples, with labels of no rule: all are separable."""
     rng = np.random.default_rng(n_samples)
     X = rng.normal(size=(n_samples, n_features)) * rng.uniform(0.3, 3.0, (n_samples, 1))
     labels = rng.integers(n_classes, size=n_samples)
@@ -26,7 +26,7 @@ def wide(n_samples: int, n_features: int, n_classes: int = 2, **options: object)
 
 
 def sparse_contexts() -> MarginProblem:
-    """A shallow GLN of 40 contexts, so few of them on that the gates are multiplied sparsely."""
+    """Pose a shallow GLN of 40 contexts: so few are on that gates are multiplied sparsely."""
     plain = wide(150, 8)
     gates = np.eye(40)[np.random.default_rng(0).integers(40, size=150)]
     return MarginProblem(plain.X, plain.y, gates, np.zeros(40, dtype=int))
