@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.datasets import DATA_VARIABLE, DataError, load_mnist, split
+from implicit_bias.datasets import DATA_VARIABLE, DataError, load_mnist
+from implicit_bias.datasets.dataset import split_indices
 from implicit_bias.validation import Array
 
 # Separable sets of many classes: Gaussian clusters in 25 dimensions, with stored margins.
@@ -37,6 +38,11 @@ def separable_set(name: str) -> dict[str, NDArray[np.generic]]:
 
 
 def ten_digits(count: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return the first images of the published split (count, D), with the constant, and digits."""
-    part = split(load_mnist(classes=("all",)), count, 1, SPLIT_SEED).train
+    """Return the first images of the published split (count, D), with the constant, and digits.
+
+    All images, where that many are asked for: their order is that of the split.
+    """
+    everything = load_mnist(classes=("all",))
+    n = len(everything.y)
+    part = everything.take(np.concatenate(split_indices(n, n - 1, 1, SPLIT_SEED))[:count])
     return part.X, part.y.astype(np.int64)

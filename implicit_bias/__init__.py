@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from implicit_bias.recorder import Recorder
     from implicit_bias.run_certificate import certify_run
     from implicit_bias.solvers import Solution, SolveError
+    from implicit_bias.solvers.out_of_core import solve_out_of_core
     from implicit_bias.solvers.solve import solve
     from implicit_bias.stationarity import HomogeneityError, SeparationError, certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
@@ -49,6 +50,7 @@ HOMES = {
     "recorder": ("Recorder",),
     "run_certificate": ("certify_run",),
     "solvers": ("Solution", "SolveError", "solve"),
+    "solvers.out_of_core": ("solve_out_of_core",),
     "stationarity": ("HomogeneityError", "SeparationError", "certify_network"),
     "training.limit": ("LimitConfig", "train_to_limit"),
 }

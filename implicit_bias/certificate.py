@@ -80,10 +80,12 @@ __all__ = [
     "find_conflict",
     "gordan_ratio",
     "grade",
+    "margin_enclosures",
     "norm_at_margin_1",
     "primal_bound",
     "primal_scale",
     "prove_not_separable",
+    "relative_gap",
     "repaired",
 ]
 
@@ -260,7 +262,7 @@ def _certificate(
     A proof that the data are not separable is looked for near the dual variables, and near
     ``suspect``, to which the equation of the intercept was not yet applied.
     """
-    rough = _gap(dual.central, primal.central) if primal and dual else 0.0
+    rough = relative_gap(dual.central, primal.central) if primal and dual else 0.0
     target = max(REFINE, REFINE_GAP * rough) if np.isfinite(rough) else REFINE
     if primal is not None and primal.allowance > target:
         primal = primal.refined()
@@ -276,7 +278,7 @@ def _certificate(
     return Certificate(
         lower,
         upper,
-        _gap(lower, upper),
+        relative_gap(lower, upper),
         np.nan if primal is None else primal.min_margin,
         np.full(problem.n_groups, np.nan) if dual is None else dual.scaled_norms,
     )
@@ -299,6 +301,27 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     if (dual.norms.radius > REFINE * dual.norms.value).any():
         dual = dual.refined()
     return np.ldexp(dual.norms.magnitude, exponent)
+
+
+def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Array) -> Enclosure:
+    """Smallest margin of each sample, (N,), with what rounding may have added to it.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The samples; whether its predictors have an intercept does not matter.
+    coef : ndarray of shape (M, D) or (K, M, D)
+        Coefficients, the largest about 1.
+    offsets : float or ndarray of shape (K,)
+        Added to the predictions.
+    """
+    plain, gates = problem.plain_coef(coef), _plain_gates(problem)
+    if problem.classes is None:
+        f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
+        value = np.asarray(problem.y * (f.value + offsets))
+        return Enclosure(value, f.radius + 4 * UNIT * np.abs(value))
+    scores = _scores(problem, gates, plain)
+    return _Classes(scores, np.asarray(offsets, np.float64)).smallest(problem)
 
 
 def norm_at_margin_1(norm: float, min_margin: float) -> float:
@@ -602,7 +625,7 @@ class _Dual:
         """sum_n alpha_n; 0 where that does not bound, for the intercept's sake."""
         if self.problem.intercept and not _is_balanced(self.problem, self.alpha):
             return 0.0
-        return down(math.fsum(self.alpha.ravel().tolist()))
+        return down(math.fsum(self.alpha[self.alpha > 0].tolist()))
 
     @cached_property
     def bound(self) -> float:
@@ -784,12 +807,7 @@ class _Primal:
             one = None if offsets is None else float(offsets)
             one = one if problem.intercept else 0.0
             return cls(problem, coef, exponent, one, norm, f, as_stored, problem.y)
-        columns = decision(problem.X, gates, plain).T
-        parts = [predictions(gates, problem.X, *pair) for pair in zip(plain, columns, strict=True)]
-        scores = Enclosure(
-            np.stack([part.value for part in parts], axis=1),
-            np.stack([part.radius for part in parts], axis=1),
-        )
+        scores = _scores(problem, gates, plain)
         if offsets is None or not problem.intercept:
             offsets = _best_offsets(problem, scores.value)
         classes = _Classes(scores, offsets)
@@ -1033,6 +1051,16 @@ class _Classes:
         return replace(self, scores=Enclosure(value, radius))
 
 
+def _scores(problem: MarginProblem, gates: Array | sp.csr_array, plain: Array) -> Enclosure:
+    """Predictions (N, K) of plain coefficients (K, M', D), without the offsets."""
+    columns = decision(problem.X, gates, plain).T
+    parts = [predictions(gates, problem.X, *pair) for pair in zip(plain, columns, strict=True)]
+    return Enclosure(
+        np.stack([part.value for part in parts], axis=1),
+        np.stack([part.radius for part in parts], axis=1),
+    )
+
+
 def _as_offsets(problem: MarginProblem, intercept: ArrayLike) -> Array:
     """Check an intercept: a number, or (K,) with many classes."""
     shape = () if problem.classes is None else (problem.classes,)
@@ -1201,7 +1229,7 @@ def _on_grid(alpha: Array, y: Array) -> Array:
 # --- small things ----------------------------------------------------------------------------
 
 
-def _gap(lower: float, upper: float) -> float:
+def relative_gap(lower: float, upper: float) -> float:
     """(upper - lower) / lower; nan for bounds that contradict each other."""
     if lower > upper * (1.0 + CONTRADICTION):
         return np.nan

@@ -51,6 +51,8 @@ class Rows:
     offset_classes : ndarray of int, shape (J,)
         The classes whose offsets the columns of ``offsets`` are, with many classes; those of the
         others are 0.
+    owners : ndarray of int, shape (P,)
+        With many classes, y_n.
     """
 
     X: Array
@@ -62,6 +64,7 @@ class Rows:
     rivals: Integers | None
     alpha_shape: tuple[int, ...]
     offset_classes: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    owners: Integers | None = None
 
     def __len__(self) -> int:
         """P."""
@@ -121,7 +124,7 @@ class Rows:
     def subset(self, index: Integers) -> Rows:
         """Return some of the rows."""
         taken: dict[str, Any] = {}
-        for name in ("X", "y", "gates", "offsets", "samples", "rivals"):
+        for name in ("X", "y", "gates", "offsets", "samples", "rivals", "owners"):
             values = getattr(self, name)
             taken[name] = None if values is None else values[index]
         return replace(self, **taken)
@@ -131,16 +134,18 @@ class Rows:
         return (self.samples,) if self.rivals is None else (self.samples, self.rivals)
 
 
-def rows_of(problem: MarginProblem) -> Rows:
-    """Return all constraints of a problem; with K classes, those of K - 1 of them as columns.
+def rows_of(problem: MarginProblem, where: NDArray[np.bool_] | None = None) -> Rows:
+    """Return the constraints of a problem; with K classes, those of K - 1 of them as columns.
 
     Parameters
     ----------
     problem : MarginProblem
         The problem, of any norm.
+    where : ndarray of bool, shape (N,) or (N, K), optional
+        Which constraints, as in dual variables; all by default.
     """
     if problem.classes is None:
-        return Rows(
+        rows = Rows(
             X=problem.X,
             y=problem.y,
             gates=problem.plain_gates,
@@ -150,16 +155,19 @@ def rows_of(problem: MarginProblem) -> Rows:
             rivals=None,
             alpha_shape=problem.alpha_shape,
         )
-    samples, rivals = all_pairs(problem)
+        return rows if where is None else rows.subset(np.flatnonzero(where))
+    samples, rivals = all_pairs(problem, where)
     reduced = problem.classes - 1
     groups = problem.plain_groups
     apart = np.repeat(np.arange(reduced) * (int(groups.max()) + 1), len(groups))
     return pair_rows(problem, samples, rivals, reduced, np.tile(groups, reduced) + apart)
 
 
-def all_pairs(problem: MarginProblem) -> tuple[Integers, Integers]:
-    """Return all pairs (n, k), k != y_n, of a problem with many classes, by samples."""
-    others = np.ones(problem.alpha_shape, dtype=bool)
+def all_pairs(
+    problem: MarginProblem, where: NDArray[np.bool_] | None = None
+) -> tuple[Integers, Integers]:
+    """Return the pairs (n, k), k != y_n, of many classes, all or where (N, K) says, by samples."""
+    others = np.ones(problem.alpha_shape, dtype=bool) if where is None else where.copy()
     others[np.arange(problem.n_samples), problem.owners] = False
     samples, rivals = np.nonzero(others)
     return samples, rivals
@@ -191,8 +199,16 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
     count : int
         How many to return at most.
     """
-    order = np.argsort(margins, kind="stable")
-    order = order[margins[order] < below]
+    index = np.flatnonzero(margins < below)
+    smallest = np.full(int(samples.max(initial=-1)) + 1, np.inf)
+    np.minimum.at(smallest, samples[index], margins[index])
+    worst = smallest[smallest < np.inf]
+    if (
+        len(worst) > count > 0
+    ):  # only first ones, and only of the worst samples: the rest need no order
+        limit = np.partition(worst, count - 1)[count - 1]
+        index = index[margins[index] <= np.minimum(smallest[samples[index]], limit)]
+    order = index[np.argsort(margins[index], kind="stable")]
     first = np.sort(np.unique(samples[order], return_index=True)[1])
     ranked = np.concatenate([order[first], np.delete(order, first)])
     return np.sort(ranked[:count])
@@ -317,6 +333,7 @@ def pair_rows(
         rivals=rivals,
         alpha_shape=problem.alpha_shape,
         offset_classes=present,
+        owners=owners,
     )
 
 

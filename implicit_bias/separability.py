@@ -13,7 +13,10 @@ exact alpha near the one it is given, in this order:
              square system A e = -V, A = features of B times alpha_B, has a solution with |e| < 1,
              by an approximate inverse and bounds on all rounding errors. Then alpha_B (1 + e) > 0
              makes V exactly 0. Features that are exact multiples or sums of others (constant
-             pixels; contexts of a unit, which sum to 1) are left out: their equations follow.
+             pixels; contexts of a unit, which sum to 1; one of the classes that only compete with
+             one another) are left out: their equations follow. A proof often needs a few samples
+             alone, which have fewer independent features than all: so it is tried without those
+             of hardly any weight, too.
 
 With many classes alpha is that of pairs (n, k), and V that of the rows of `rows`.
 """
@@ -30,6 +33,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
+import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
 from implicit_bias.problem import BLOCK, MarginProblem
@@ -159,11 +163,11 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     Proof or None
         None where there is no proof by these means, which says nothing of the data.
     """
-    rows = rows_of(problem)
+    rows = rows_of(problem, alpha > 0)  # the others have no part in a proof
     values = unit_weights(rows.values(alpha), rows.feature_norms)
     if not values.any() or _features_underflow(problem):
         return None
-    for method in (_as_given, _rational, _interval, _on_support):
+    for method in (_as_given, _rational, _interval, _on_support, _interval_of_few):
         proof = method(rows, values)
         if proof is not None:
             return replace(proof, alpha=rows.alpha(proof.alpha))
@@ -294,8 +298,7 @@ def _as_given(rows: Rows, alpha: Array) -> Proof | None:
 
 def _rational(rows: Rows, alpha: Array) -> Proof | None:
     """Solve V = 0 in exact arithmetic on the support of a basic solution."""
-    weight = alpha * np.where(rows.zero_features, 1.0, rows.feature_norms)
-    samples = np.flatnonzero(weight > NO_PART * weight.max())
+    samples = _with_weight(rows, alpha)
     columns = _used_columns(rows, samples)
     if columns is None:
         return None
@@ -368,6 +371,25 @@ def _interval(rows: Rows, alpha: Array) -> Proof | None:
     return Proof(alpha / alpha.sum(), "interval", correction)
 
 
+def _interval_of_few(rows: Rows, alpha: Array) -> Proof | None:
+    """Correct alpha without the samples of hardly any weight."""
+    samples = _with_weight(rows, alpha)
+    if len(samples) == len(rows):
+        return None
+    proof = _interval(rows.subset(samples), alpha[samples])
+    if proof is None:
+        return None
+    found = np.zeros(len(rows))
+    found[samples] = proof.alpha
+    return replace(proof, alpha=found)
+
+
+def _with_weight(rows: Rows, alpha: Array) -> NDArray[np.int64]:
+    """Return the samples that may have a part in a basic solution."""
+    weight = alpha * np.where(rows.zero_features, 1.0, rows.feature_norms)
+    return np.flatnonzero(weight > NO_PART * weight.max())
+
+
 def _magnitudes(
     rows: Rows, alpha: Array, gate: NDArray[np.int64], feature: NDArray[np.int64]
 ) -> Array:
@@ -394,7 +416,7 @@ def _used_columns(
     inputs = np.flatnonzero(rows.X[samples].any(axis=0))
     if len(samples) * len(gates) * len(inputs) > MOST_ENTRIES:
         return None
-    return _columns(gates, inputs, rows.n_offsets)
+    return _columns(gates, inputs, np.arange(rows.n_offsets), rows.n_offsets)
 
 
 def _imbalances(rows: Rows, alpha: Array) -> list[float]:
@@ -404,11 +426,15 @@ def _imbalances(rows: Rows, alpha: Array) -> list[float]:
 
 
 def _columns(
-    gates: NDArray[np.int64], inputs: NDArray[np.int64], n_offsets: int
+    gates: NDArray[np.int64],
+    inputs: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    n_offsets: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the pairs of gates and inputs, and those of some of the offsets."""
     gate, feature = np.repeat(gates, len(inputs)), np.tile(inputs, len(gates))
-    gate = np.append(gate, np.arange(-n_offsets, 0))
-    feature = np.append(feature, np.full(n_offsets, -1))
+    gate = np.append(gate, offsets - n_offsets)
+    feature = np.append(feature, np.full(len(offsets), -1))
     return gate.astype(np.int64), feature.astype(np.int64)
 
 
@@ -453,37 +479,66 @@ def _independent_columns(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs (gate, feature) of which all others are exact linear combinations, over all samples.
 
-    Left out are inputs and gates that are constant (but one of each) or always 0, and of each
-    group of gates with a constant exact sum, the first, where another constant gate or group
-    gives that sum.
+    Left out are inputs that are constant (but one of them); gates that are always 0; of each group
+    of gates whose sum is a multiple of another group's, or gate's, the first; and of classes that
+    only compete with one another the last, whose columns are the negative sum of the others'.
     """
     X = rows.X
     constant = (X == X[0]).all(axis=0)
-    inputs = np.flatnonzero(~constant)
     constants = np.flatnonzero(constant & (X[0] != 0))
-    inputs = np.sort(np.concatenate([inputs, constants[:1]]))
-    gates = rows.gates.tocsc()
-    groups = rows.groups
+    inputs = np.sort(np.concatenate([np.flatnonzero(~constant), constants[:1]]))
+    gates, groups = rows.gates.tocsc(), rows.groups
     off = gates.count_nonzero(axis=0) == 0
-    left_out, has_constant = np.flatnonzero(off).tolist(), False
+    off_offsets = ~rows.offsets.any(axis=0)
+    if rows.rivals is not None:
+        blocks = np.repeat(
+            np.arange(rows.alpha_shape[1] - 1), gates.shape[1] // (rows.alpha_shape[1] - 1)
+        )
+        off |= np.isin(blocks, _redundant_classes(rows, blocks))
+        classes = rows.offset_classes
+        off_offsets |= np.isin(classes, _redundant_classes(rows, classes))
+    left_out, sums = np.flatnonzero(off).tolist(), set()
     for g in range(rows.n_groups):
         columns = np.flatnonzero((groups == g) & ~off)
-        if len(columns) == 0 or not _has_constant_sum(gates[:, columns]):
-            continue
-        if has_constant:
+        pattern = _pattern_of_sum(gates[:, columns])
+        if pattern in sums:
             left_out.append(int(columns[0]))
-        has_constant = True
+        elif pattern is not None:
+            sums.add(pattern)
     kept = np.setdiff1d(np.arange(gates.shape[1]), left_out)
-    # A constant input under gates that sum to a constant is the intercept's column, times a number.
-    twice = rows.n_offsets == 1 and len(constants) > 0 and has_constant
-    return _columns(kept, inputs, 0 if twice else rows.n_offsets)
+    if len(constants):
+        # A constant input under gates of an offset's pattern is its column, times a number.
+        patterns = [_pattern_of_sum(sp.csc_array(column[:, None])) for column in rows.offsets.T]
+        off_offsets |= np.array([pattern in sums for pattern in patterns], dtype=bool)
+    return _columns(kept, inputs, np.flatnonzero(~off_offsets), rows.n_offsets)
 
 
-def _has_constant_sum(gates: sp.csc_array) -> bool:
-    """Whether each sample has exactly one nonzero gate of these, all of one value."""
-    values = gates.data[gates.data != 0]
-    one_each = (gates.count_nonzero(axis=1) == 1).all()
-    return bool(one_each and (values == values[0]).all())
+def _redundant_classes(rows: Rows, represented: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the last of the classes that only compete with one another, if all have columns."""
+    assert rows.owners is not None
+    assert rows.rivals is not None
+    n = rows.alpha_shape[1]
+    edges = sp.coo_array((np.ones(len(rows)), (rows.owners, rows.rivals)), shape=(n, n))
+    count, label = scipy.sparse.csgraph.connected_components(edges, directed=False)
+    members = [np.flatnonzero(label == k) for k in range(count)]
+    found = [int(those[-1]) for those in members if np.isin(those, represented).all()]
+    return np.array(found, dtype=np.int64)
+
+
+def _pattern_of_sum(gates: sp.csc_array) -> bytes | None:
+    """Return what is equal for sums of gates that are multiples of one another.
+
+    None where the sum is not exact: where a sample has two nonzero gates, or their values differ.
+    """
+    rows, values = gates.indices[gates.data != 0], gates.data[gates.data != 0]
+    if len(values) == 0 or len(np.unique(rows)) < len(rows):
+        return None
+    first = values[np.argmin(rows)]
+    if (np.abs(values) != abs(first)).any():
+        return None
+    signs = np.zeros(gates.shape[0], dtype=np.int8)
+    signs[rows] = np.sign(values) * np.sign(first)
+    return signs.tobytes()
 
 
 def _distinct_columns(Phi: Array) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from sklearn.svm import LinearSVC
 
 from benchmarks.data import SEPARABLE_SETS, separable_set, ten_digits
 from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
+from benchmarks.speed.on_disk import measure_on_disk
 from benchmarks.speed.runs import (
     ANSWERED,
     OUT_OF_MEMORY,
@@ -41,8 +42,14 @@ from implicit_bias.datasets.images import load_digits
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.protocols import lippl2022
 from implicit_bias.rows import row_index
+<<<<<<< HEAD
 from implicit_bias.runs.processes import GIB, Process, ProcessEnded, limit_processor_time
 from implicit_bias.solvers import solve
+=======
+from implicit_bias.runs.processes import GIB, Process, ProcessEnded
+from implicit_bias.solvers import BoundsAt, solve
+from implicit_bias.solvers.base import OnProgress, no_report
+>>>>>>> main
 from implicit_bias.validation import Array
 
 NORMS = ("l2", "nuclear", "spectral", "l1", "linf")
@@ -152,6 +159,8 @@ POSED: dict[str, Callable[[Case], MarginProblem]] = {
     "gaussian, separable": _gaussian(True),
     "gaussian, not separable": _gaussian(False),
 }
+# Two classes in a file, on a local Dask cluster: `on_disk`, where no limit of the table applies.
+ON_DISK = "gaussian on disk"
 LINES = {"l2": 5.0, "nuclear": 20.0, "spectral": 20.0, "l1": 120.0, "linf": 120.0}
 GRID = [
     *[
@@ -164,6 +173,7 @@ GRID = [
     Case(data="mnist gln H=20", N=2000, norm="groups", line=120.0),
     Case(data="gaussian, separable", N=10**6, norm="l2", line=120.0),
     Case(data="gaussian, not separable", N=10**6, norm="l2", line=120.0),
+    Case(data=ON_DISK, N=10**7, norm="l2"),
     Case(data="binary mnist gln H=100", N=60_000, norm="groups", line=100.0),
     Case(data="mnist gln H=100", N=60_000, norm="groups", line=3600.0, tol=1e-3),
 ]
@@ -191,7 +201,13 @@ def solvers_of(case: Case) -> Iterator[str]:
         yield from (name for name, norms in PEERS.items() if case.norm in norms)
 
 
-def answer_of(solver: str, problem: MarginProblem, norm: str, tol: float) -> Row:
+def answer_of(
+    solver: str,
+    problem: MarginProblem,
+    norm: str,
+    tol: float,
+    on_progress: OnProgress = no_report,
+) -> Row:
     """Return what a solver finds: status, bounds and the method."""
     coef: Array
     alpha: Array | None
@@ -201,7 +217,8 @@ def answer_of(solver: str, problem: MarginProblem, norm: str, tol: float) -> Row
         case "linear svc":
             coef, alpha = linear_svc(problem, tol), None
         case _:
-            found = solve(problem, "auto" if solver == NATIVE else solver, tol)
+            name = "auto" if solver == NATIVE else solver
+            found = solve(problem, name, tol, on_progress=on_progress)
             bounds = found.certificate
             return {
                 "status": found.status.name,
@@ -263,8 +280,15 @@ def whole_linear_program(problem: MarginProblem, norm: str) -> tuple[Array, Arra
 # --- one row -----------------------------------------------------------------------------------
 
 
-def measure_row(case: Case, solver: str, *, seconds: float, memory: float) -> Row:
-    """Measure a solver on a problem; the row says so if there is no answer."""
+def measure_row(
+    case: Case,
+    solver: str,
+    *,
+    seconds: float,
+    memory: float,
+    say: Callable[[str], None] = lambda line: None,
+) -> Row:
+    """Measure a solver on a problem, and say how far it is; the row says if there is no answer."""
     row: Row = {
         "data": case.data,
         "N": case.N,
@@ -283,24 +307,47 @@ def measure_row(case: Case, solver: str, *, seconds: float, memory: float) -> Ro
     }
     row |= dict.fromkeys(("lower", "upper", "gap", "seconds", "wall_seconds", "gib"), math.nan)
     limit = math.inf if solver == NATIVE else memory
+<<<<<<< HEAD
     with Process(_work, (case, solver, seconds), memory=limit, preload=PRELOAD) as process:
         try:
             process.receive()  # posed
             process.allow(IDLE * seconds)
             row |= process.receive()
+=======
+    if case.data == ON_DISK:
+        return row | measure_on_disk(case.N, case.tol, lambda line: say(_progress(case, line)))
+    with Process(_work, (case, solver), memory=limit, preload=PRELOAD) as process:
+        try:
+            process.receive()  # posed
+            process.allow(seconds)
+            while row["outcome"] == "":
+                match process.receive():
+                    case BoundsAt() as line:
+                        say(_progress(case, line))
+                    case facts:
+                        row |= facts
+>>>>>>> main
         except ProcessEnded as ended:
             row |= outcome(ended)
     return row
 
 
+<<<<<<< HEAD
 def _work(pipe: Connection, case: Case, solver: str, seconds: float) -> None:
+=======
+def _progress(case: Case, line: BoundsAt) -> str:
+    return f"{case.name}: {line.lower:.7g} to {line.upper:.7g}"
+
+
+def _work(pipe: Connection, case: Case, solver: str) -> None:
+>>>>>>> main
     problem = case.problem()
     solve(warm_up())
     pipe.send({})
     limit_processor_time(seconds)
     forget_peak("cpu")
     began, cpu = time.perf_counter(), time.process_time()
-    found = answer_of(solver, problem, case.norm, case.tol)
+    found = answer_of(solver, problem, case.norm, case.tol, pipe.send)
     pipe.send(
         {
             **found,
@@ -350,7 +397,7 @@ def measure(run: Run[ClassOptions]) -> Iterator[pd.DataFrame]:
         limit = asked.native_limit if native else asked.limit
         if any(_settles(row, case, solver, limit) for row in rows) and not asked.fresh:
             continue
-        row = measure_row(case, solver, seconds=limit, memory=asked.memory)
+        row = measure_row(case, solver, seconds=limit, memory=asked.memory, say=run.say)
         rows = [*[row for row in rows if not _is_row_of(row, case, solver)], row]
         run.say(f"{case.name}, {solver}: {row['outcome']} {row['seconds']:.3g} s")
         yield pd.DataFrame(rows)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_bias.norms import BALLS, L2, Nuclear, Spectral, SumOverGroups
+from implicit_bias.norms import BALLS, L2, InRows, Nuclear, Spectral, SumOverGroups
 from implicit_bias.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
@@ -51,14 +51,14 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     -------
     str
         "active-set" with a start, which falls back on the others; without one "feature-space"
-        where there are few features (columns of gates times inputs) for the samples; else, up to
-        3,000 samples, "one-group" where the norm is that of one group (linear, shallow, SVM-L2;
-        with a soft margin only where there are as many features as samples) and "interior-point"
-        elsewhere, and "working-set" beyond. With many classes these count pairs of samples and
-        rivals, and all but "one-group" take the nuclear and spectral norms, l1 and l_inf, too
-        ("feature-space" no norm but these and l2). Other norms that are no sums of Euclidean norms
-        go to "highs" where they are sums of maxima, as all such do with few pairs, and else to
-        "clarabel", or to "scs" for large sums of matrix norms.
+        where there are few features (columns of gates times inputs) for the samples, up to 50,000
+        with a hard margin; else, up to 3,000 samples, "one-group" where the norm is that of one
+        group (linear, shallow, SVM-L2; with a soft margin only where there are as many features as
+        samples) and "interior-point" elsewhere, and "working-set" beyond. With many classes these
+        count pairs of samples and rivals, and all but "one-group" take the nuclear and spectral
+        norms, l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms that are no
+        sums of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
+        pairs, and else to "clarabel", or to "scs" for large sums of matrix norms.
 
     Examples
     --------
@@ -74,7 +74,8 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
         return "active-set"
     most = min(problem.n_samples // SAMPLES_A_FEATURE, FEW_FEATURES)
     if problem.n_samples >= MANY_SAMPLES and count_features(problem) <= most:
-        return "feature-space"
+        many = problem.hard_margin and problem.n_samples > MANY_PAIRS
+        return "working-set" if many else "feature-space"
     if problem.n_samples > INTERIOR_POINT_LIMIT:
         return "working-set"
     # With dependent samples a soft margin's active set changes too much from step to step.
@@ -116,6 +117,8 @@ def _conic(problem: MarginProblem) -> SolverName:
     Clarabel factorises them, in hours and tens of GiB where SCS takes seconds.
     """
     norm, (K, _, D) = problem.norm, problem.norm_shape
+    if isinstance(norm, InRows):
+        K, norm = norm.n_rows, norm.norm
     if not (isinstance(norm, SumOverGroups) and norm.norm in MATRIX_NORMS and norm.axis == -2):
         return "clarabel"
     orders = K + D * np.bincount(norm.groups)

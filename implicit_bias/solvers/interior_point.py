@@ -65,6 +65,7 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start, Tolerances
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.scaled_pairs import ScaledPairs
 from implicit_bias.solvers.scaled_problem import Boxes, ScaledProblem, ScaledSamples, peak_memory
 
 MAX_ITERATIONS = 100
@@ -384,8 +385,8 @@ class _Split:
     anew at each iterate, and alpha = mu / s. So leaving them out costs no dual feasibility.
     """
 
-    everything: ScaledSamples
-    rows: ScaledSamples
+    everything: ScaledSamples | ScaledPairs
+    rows: ScaledSamples | ScaledPairs
     e: Tensor  # (N, 1) or (N, 0)
     free: Tensor  # (F,), indices of the samples in the system, in order
     idle: Tensor  # (N,), bool

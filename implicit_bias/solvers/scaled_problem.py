@@ -21,7 +21,8 @@ U       (N, G)      U_g = Q_g alpha, through feature space
 K       (N, N)      (y y') o (X X')
 ======  ==========  ==========================================================================
 
-With many classes N counts the pairs of samples and rivals (`rows`), and the box is one a sample,
+With many classes N counts the pairs of samples and rivals (`rows`), whose products are formed class
+by class where the groups of gates allow it (`scaled_pairs`), and the box is one a sample,
 sum_k alpha_nk <= C nu_n: its slack w_n and its multiplier r_n, the hinge loss, are of all pairs of
 a sample (`Boxes`).
 """
@@ -45,6 +46,7 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer
+from implicit_bias.solvers.scaled_pairs import ClassGroups, ScaledPairs
 from implicit_bias.validation import Array
 
 # Wider groups gain little from a rotation, which fills sparse gates.
@@ -218,13 +220,7 @@ class ScaledProblem:
         self.n_boxes = len(self.box_C) * self.soft
         self.n_pairs = self.n_samples + self.n_boxes + self.n_groups
         self._problem, self._source = problem, rows
-        yX = self.tensor(self._inputs.of(rows.X)) * self.tensor(rows.y)[:, None]
-        self.rows = ScaledSamples(
-            yX / self.nu[:, None],
-            self.tensor(self._gates.rotated),
-            torch.tensor(self._gates.groups, device=device),
-            self.tensor(self._gates.share),
-        )
+        self.rows = self._gates.scaled(rows, self._inputs, self)
 
     @property
     def balance_tolerance(self) -> float:
@@ -293,7 +289,7 @@ class ScaledProblem:
         expanded = self._inputs.expand(plain)
         if self._source.rivals is not None:
             K, D = self._problem.classes or 1, self._problem.X.shape[1]
-            expanded = expanded.reshape(K, -1, D)
+            expanded = expanded.reshape(K, -1, D)  # one class after another
         return self._problem.of_plain(expanded)
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
@@ -361,12 +357,13 @@ class Layout(NamedTuple):
 
     rows: Rows
     inputs: MergedInputs
-    gates: _Gates
+    gates: _Gates | _ClassGates
 
     @classmethod
     def of(cls, rows: Rows) -> Layout:
-        """Find those of rows."""
-        return cls(rows, MergedInputs(rows.X), _Gates(rows.gates, rows.groups))
+        """Find those of rows; those of pairs class by class, where all classes group gates alike."""
+        gates = _ClassGates.of(rows) if rows.rivals is not None else None
+        return cls(rows, MergedInputs(rows.X), gates or _Gates(rows.gates, rows.groups))
 
 
 class _Gates:
@@ -406,10 +403,71 @@ class _Gates:
         self.groups = np.repeat(np.arange(n_groups), left)
         self.rotated = np.hstack([(gates @ self.rotation).toarray(), np.ones((gates.shape[0], 1))])
 
+    def scaled(self, rows: Rows, inputs: MergedInputs, to: ScaledProblem) -> ScaledSamples:
+        """Return the rows on the device of a problem, over its nu."""
+        yX = to.tensor(inputs.of(rows.X)) * to.tensor(rows.y)[:, None]
+        groups = torch.tensor(self.groups, device=to.device)
+        return ScaledSamples(
+            yX / to.nu[:, None], to.tensor(self.rotated), groups, to.tensor(self.share)
+        )
+
     def expand(self, V: Array, d: Array) -> Array:
         """d_g V_g in the gates as they were, (M, D'), of rotated V (M' + 1, D')."""
         own = self.rotation @ (V[:-1] * d[self.groups][:, None])
         return np.asarray(own + np.outer(self.constant * d[self.owner], V[-1]))
+
+
+class _ClassGates:
+    """The gates of samples (N, M), which all classes group alike: rotated once for all classes."""
+
+    def __init__(self, gates: _Gates, columns: NDArray[np.int64], first: NDArray[np.int64]) -> None:
+        self.gates, self.columns = gates, columns  # (K, G'): the groups of each class
+        self._first = first  # a pair of each sample
+
+    @classmethod
+    def of(cls, rows: Rows) -> _ClassGates | None:
+        """Find them in the columns of all classes; None where these are missing or not alike."""
+        n_classes = rows.alpha_shape[1]
+        width = rows.gates.shape[1] // n_classes
+        if rows.owners is None or rows.gates.shape[1] != n_classes * width:
+            return None
+        by_class = rows.groups.reshape(n_classes, width)  # C order: class, gate
+        _, first_of, groups = np.unique(by_class[0], return_index=True, return_inverse=True)
+        columns = by_class[:, first_of]
+        distinct = all(len(np.unique(own)) == len(own) for own in columns)
+        if not distinct or (columns[:, groups] != by_class).any():
+            return None
+        first = np.unique(rows.samples, return_index=True)[1]
+        lifted = rows.gates[first].tocoo()  # e_{y_n} - e_k times z_n: the part of class y_n is z_n
+        own = lifted.col // width == rows.owners[first][lifted.row]
+        entries = lifted.data[own], (lifted.row[own], lifted.col[own] % width)
+        Z = sp.csr_array(entries, shape=(len(first), width))
+        return cls(_Gates(Z, groups), columns, first)
+
+    def scaled(self, rows: Rows, inputs: MergedInputs, to: ScaledProblem) -> ScaledPairs:
+        """Return the pairs on the device of a problem, over its nu, which is that of samples."""
+
+        def index(values: NDArray[np.int64]) -> Tensor:
+            return torch.tensor(values, device=to.device)
+
+        assert rows.owners is not None
+        assert rows.rivals is not None
+        gates, first = self.gates, self._first
+        place = np.searchsorted(rows.samples[first], rows.samples)
+        share, columns = to.tensor(gates.share), index(self.columns)
+        return ScaledPairs(
+            to.tensor(inputs.of(rows.X[first])) / to.nu[index(first)][:, None],
+            to.tensor(gates.rotated),
+            index(place),
+            index(rows.owners),
+            index(rows.rivals),
+            ClassGroups(index(gates.groups), share, columns, to.n_groups),
+        )
+
+    def expand(self, V: Array, d: Array) -> Array:
+        """d_g V_g in the gates as they were, class after class, (K M, D')."""
+        parts = zip(V, self.columns, strict=True)
+        return np.vstack([self.gates.expand(own, d[columns]) for own, columns in parts])
 
 
 __getattr__ = renamed(__name__, Kernel="ScaledProblem", Rows="ScaledSamples")

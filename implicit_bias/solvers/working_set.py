@@ -39,6 +39,7 @@ from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import equal_alpha, grouped_rows, worst_rows
 from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
+from implicit_bias.solvers.feature_space import FEW_FEATURES, SAMPLES_A_FEATURE, FeatureSpace
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps
 from implicit_bias.solvers.norm_path import (
@@ -209,14 +210,20 @@ class _Samples(_WorkingRows):
 
     def solve(self, tolerances: Tolerances) -> Candidate:
         """Solve the problem of these samples."""
-        start = self.warm
-        if start is not None:
-            start = WarmStart(start.alpha[self.rows], start.group_norms, start.intercept)
-        inner = InteriorPoint(tolerances=tolerances, device=self.device)
-        found = inner.run(self.problem.subset(self.rows), start=start)
+        found = self._solve_subset(self.problem.subset(self.rows), tolerances)
         alpha = np.zeros(self.problem.n_samples)
         alpha[self.rows] = found.alpha
         return replace(found, alpha=alpha)
+
+    def _solve_subset(self, subset: MarginProblem, tolerances: Tolerances) -> Candidate:
+        """Solve in the space of the features where they are few, which takes any scales of them."""
+        features = subset.plain_gates.shape[1] * subset.X.shape[1]
+        if features <= min(len(self.rows) // SAMPLES_A_FEATURE, FEW_FEATURES):
+            return FeatureSpace(tolerances=tolerances, device=self.device).run(subset)
+        start = self.warm
+        if start is not None:
+            start = WarmStart(start.alpha[self.rows], start.group_norms, start.intercept)
+        return InteriorPoint(tolerances=tolerances, device=self.device).run(subset, start=start)
 
     def lower_bound(self, alpha: Array) -> float:
         """Return that of the problem of these samples."""
@@ -272,8 +279,10 @@ class _Pairs(_WorkingRows):
         problem, pairs = self.problem, self.pairs
         if self._proof is not None:
             return self._proof
-        if has_ball(problem):
-            few = class_features(problem) <= len(self.rows)
+        few = class_features(problem) <= len(self.rows)
+        if problem.norm == L2():  # where a system of the pairs is cheaper than with other norms
+            few = class_features(problem) <= min(len(self.rows) // SAMPLES_A_FEATURE, FEW_FEATURES)
+        if has_ball(problem) or (few and problem.norm == L2()):
             method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
             inside = method(tolerances=tolerances, device=self.device, pairs=pairs, near=self.near)
             return inside.run(problem)
@@ -282,8 +291,11 @@ class _Pairs(_WorkingRows):
         return inner.run(problem, start=self.warm)
 
     def lower_bound(self, alpha: Array) -> float:
-        """Return that of all samples."""
-        return certify(self.problem, alpha=alpha).lower
+        """Return that of the problem of the samples that have pairs."""
+        if self.problem.intercept:  # whose equation needs samples of more than one class
+            return certify(self.problem, alpha=alpha).lower
+        samples = np.unique(self.samples[self.rows])
+        return certify(self.problem.subset(samples), alpha=alpha[samples]).lower
 
     def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the pairs: no class needs to be there."""

@@ -1,0 +1,301 @@
+r"""Linear margin problems of more samples than fit into memory: blocks of rows, which Dask reads.
+
+As in `working_set`, alpha is zero at the optimum on all samples but the support vectors, of which
+there are few: the problem on any set S of samples that has them has the same solution. S is in
+memory, in one place; the data are not. Each round
+
+1. solves the problem on S by `solve`. Its certified lower bound holds for all samples, with alpha 0
+   on the others; and if S is not separable, all samples are not, with the same proof;
+2. passes over the blocks: each gives its smallest margin less its rounding errors, and the few
+   rows that violate most. The norm over the smallest margin of all is the certified upper bound;
+3. drops from S what is clearly no support vector (but nothing that had to come back once), and
+   adds the rows that violate most.
+
+The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.blocks import Blocks, SomeRows
+from implicit_bias.certificate import Certificate, Status, relative_gap
+from implicit_bias.gating import NoGates
+from implicit_bias.norms import HasValueAndDual, Norm, as_norm
+from implicit_bias.problem import Architecture, MarginProblem
+from implicit_bias.rounding import up
+from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, no_report
+from implicit_bias.solvers.solve import solve
+from implicit_bias.validation import Array, as_class_labels, check_count, check_number
+
+FIRST_SIZE = 2000
+MAX_ROUNDS = 100
+MOST_ROWS = 100_000
+# A sample leaves S where its margin exceeds 1 by this much and its alpha is below this share of the
+# mean on S.
+CLEAR_MARGIN, CLEAR_ALPHA = 0.3, 0.1
+# S is solved to this share of the tolerance: a pass over the data costs more than a few steps.
+INNER_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfCoreSolution:
+    """A solved margin problem whose samples are not in memory.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (1, D) or (K, 1, D)
+        Coefficients, scaled to smallest margin 1 on all samples; zero where these are not
+        separable.
+    intercept : float or ndarray of shape (K,)
+        The free offset; 0 without one.
+    status : Status
+        How it ended.
+    certificate : Certificate
+        Certified bounds on the optimum of all samples.
+    working : MarginProblem
+        The samples that prove the lower bound, a problem of their own.
+    index : ndarray of int, shape (n,)
+        Which rows of the data they are.
+    alpha : ndarray of shape (n,) or (n, K)
+        Their dual variables; those of all other samples are 0.
+    support : ndarray of int
+        Rows of the data that are support vectors.
+    n_samples : int
+        N.
+    history : tuple of BoundsAt
+        The bounds after each round.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from implicit_bias import certify, solve_out_of_core
+    >>> X = da.from_array(np.array([[2.0], [-1.0], [3.0]]), chunks=(2, 1))
+    >>> solution = solve_out_of_core(X, np.array([1.0, -1.0, 1.0]))
+    >>> solution.status.name, solution.support.tolist()
+    ('OPTIMAL', [1])
+    >>> bool(certify(solution.working, alpha=solution.alpha).lower == solution.certificate.lower)
+    True
+    """
+
+    coef: Array
+    intercept: float | Array
+    status: Status
+    certificate: Certificate
+    working: MarginProblem
+    index: NDArray[np.int64]
+    alpha: Array
+    support: NDArray[np.int64]
+    n_samples: int
+    history: tuple[BoundsAt, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"OutOfCoreSolution({self.status.name}: {self.certificate.statement}, gap "
+            f"{self.certificate.gap:.2g}; {len(self.support)} of {self.n_samples} samples support "
+            "it)"
+        )
+
+    @property
+    def message(self) -> str:
+        """The status in words."""
+        return self.status.explain(self.certificate)
+
+    def decision(self, X: Any) -> Any:
+        """f(x_n) + b, shape (n,) or (n, K), of an array X (n, D): numpy's or Dask's."""
+        return X @ self.coef[..., 0, :].T + self.intercept
+
+
+def solve_out_of_core(
+    X: Any,
+    y: ArrayLike | Any,
+    norm: Norm | HasValueAndDual | str = "l2",
+    *,
+    groups: ArrayLike | None = None,
+    intercept: bool = False,
+    classes: int | None = None,
+    tol: float = 1e-6,
+    rows_a_block: int | None = None,
+    most_rows: int = MOST_ROWS,
+    max_rounds: int = MAX_ROUNDS,
+    on_progress: OnProgress = no_report,
+) -> OutOfCoreSolution:
+    """Solve the hard margin of a linear model on data that are never in memory as a whole.
+
+    What `max_margin` poses and `solve` solves, for a Dask array or a memory map. Blocks of rows are
+    read and passed over by Dask: by the workers of a ``distributed.Client`` where there is one,
+    else by threads of this process.
+
+    Parameters
+    ----------
+    X : dask.array.Array or numpy.memmap of shape (N, D)
+        Inputs; a Dask array in chunks of whole rows. Workers read a memory map's file themselves.
+    y : array_like or dask.array.Array of shape (N,)
+        Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
+    norm, groups, intercept
+        As in `max_margin`.
+    classes : int, optional
+        K, where not all labels occur, or K = 2.
+    tol : float
+        Relative gap between the certified bounds at which to stop.
+    rows_a_block : int, optional
+        Rows that are read at once of a memory map; by default 32 MiB as float64.
+    most_rows : int
+        Samples of the working set, which are in memory.
+    max_rounds : int
+        Passes over the data.
+    on_progress : callable, optional
+        Called with the `BoundsAt` of each round.
+
+    Returns
+    -------
+    OutOfCoreSolution
+        Read its ``status``; the bounds in its certificate hold in every case.
+
+    Raises
+    ------
+    TypeError
+        X is in memory, or of another kind.
+    ValueError
+        Shapes that do not fit, labels other than those above, NaN, chunks across features or of
+        unknown sizes.
+    ImportError
+        Dask is not installed.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from implicit_bias import solve_out_of_core
+    >>> X = da.from_array(np.array([[2.0], [-1.0], [3.0], [-4.0]]), chunks=(2, 1))
+    >>> solution = solve_out_of_core(X, np.array([1.0, -1.0, 1.0, -1.0]))
+    >>> print(solution.status.label, solution.coef.round(6))
+    optimal [[1.]]
+    """
+    check_number(tol, "tol", "(0, inf)")
+    check_count(most_rows, "most_rows")
+    check_count(max_rounds, "max_rounds")
+    blocks = Blocks.of(X, y, rows_a_block)
+    first = blocks.spread(min(FIRST_SIZE, most_rows))  # which has all labels
+    count = as_class_labels(first.y, len(first), classes)[1]
+    model = Architecture(NoGates(blocks.n_features), norm=as_norm(norm, groups))
+
+    def posed(rows: SomeRows) -> MarginProblem:
+        y = rows.y if count is None else rows.y.astype(np.int64)
+        return model.problem(rows.X, y, np.inf, intercept, count)
+
+    run = _Run(blocks, posed, first, most_rows)
+    status, history = Status.ITERATION_LIMIT, []
+    rounds = run.rounds(tol)
+    try:
+        for number in range(1, max_rounds + 1):
+            lower, upper = next(rounds)
+            history.append(BoundsAt(number, lower, upper))
+            on_progress(history[-1])
+    except StopIteration as end:
+        status = end.value
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return run.solution(status, tuple(history))
+
+
+class _Run:
+    """The working set of one solve, and the best bounds so far with what attains them."""
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        posed: Callable[[SomeRows], MarginProblem],
+        first: SomeRows,
+        most_rows: int,
+    ) -> None:
+        self.blocks, self.posed, self.rows, self.most_rows = blocks, posed, first, most_rows
+        self.problem = posed(first)
+        self.lower, self.upper, self.min_margin = 0.0, np.inf, np.nan
+        self.coef, self.intercept = np.zeros(self.problem.coef_shape), self.problem.no_offset
+        # The working set of the best lower bound, and its dual variables.
+        self.proof, self.proven_by = self.rows, self.problem
+        self.alpha, self.dual_norms = np.zeros(self.problem.alpha_shape), np.zeros(0)
+        self.support = first.index[:0]
+        self._left: set[int] = set()
+        self._stays: set[int] = set()
+
+    def rounds(self, tol: float) -> Generator[tuple[float, float], None, Status]:
+        """Solve on the working set, pass over all data, and choose the next one."""
+        while True:
+            self.problem = self.posed(self.rows)
+            found = solve(self.problem, tol=INNER_SHARE * tol)
+            if found.certificate.lower > self.lower:
+                self._take_proof(found)
+            if found.status.inseparable or not np.isfinite(found.certificate.upper):
+                yield self.lower, self.upper
+                return found.status
+            violators = self._pass(found)
+            yield self.lower, self.upper
+            if relative_gap(self.lower, self.upper) <= tol:
+                return Status.OPTIMAL
+            kept = self._kept(found)
+            room = min(max(FIRST_SIZE, len(self.rows)), self.most_rows - len(kept))
+            new = violators.of(~np.isin(violators.index, self.rows.index))
+            if len(new) == 0:
+                return Status.NUMERICAL_TROUBLE
+            if room <= 0:
+                return Status.MEMORY_LIMIT
+            new = new.of(np.arange(len(new)) < room)
+            self._left |= set(self.rows.index.tolist()) - set(kept.index.tolist())
+            self._stays |= self._left & set(new.index.tolist())
+            self.rows = kept.joined(new)
+
+    def _take_proof(self, found: Solution) -> None:
+        """Take over the best lower bound."""
+        self.lower, self.dual_norms = found.certificate.lower, found.certificate.dual_norms
+        self.proof, self.proven_by, self.alpha = self.rows, self.problem, found.alpha
+        self.support = self.rows.index[found.support]
+
+    def _pass(self, found: Solution) -> SomeRows:
+        """Take the upper bound of all data, and return the rows that violate, worst ones first."""
+        unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))  # exact to divide by
+        coef, offsets = found.coef / unit, found.intercept / unit
+        room = max(FIRST_SIZE, len(self.rows))
+        classes = self.problem.classes
+        passed = self.blocks.worst(coef, offsets, classes, below=1.0 / unit, count=room)
+        norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
+        upper = up(norm / passed.at_least) if passed.at_least > 0 else np.inf
+        if upper < self.upper:
+            self.upper = upper
+            self.coef, self.intercept = coef / passed.smallest, offsets / passed.smallest
+            self.min_margin = 1.0
+        return passed.rows.of(np.argsort(passed.margins, kind="stable"))
+
+    def _kept(self, found: Solution) -> SomeRows:
+        """Return the rows of the working set that may be support vectors."""
+        problem, totals = self.problem, self.problem.totals(found.alpha)
+        margins = problem.margins(problem.decision(found.coef), found.intercept)
+        clear = (margins > 1.0 + CLEAR_MARGIN) & (totals <= CLEAR_ALPHA * totals.mean())
+        clear &= ~np.isin(self.rows.index, list(self._stays))
+        if problem.intercept:  # which needs a sample of each class
+            for label in np.unique(self.rows.y):
+                members = np.flatnonzero(self.rows.y == label)
+                clear[members[np.argmin(margins[members])]] = False
+        return self.rows.of(~clear)
+
+    def solution(self, status: Status, history: tuple[BoundsAt, ...]) -> OutOfCoreSolution:
+        """Return what attains the best bounds."""
+        gap = relative_gap(self.lower, self.upper)
+        certificate = Certificate(self.lower, self.upper, gap, self.min_margin, self.dual_norms)
+        return OutOfCoreSolution(
+            coef=self.coef,
+            intercept=self.intercept,
+            status=status,
+            certificate=certificate,
+            working=self.proven_by,
+            index=self.proof.index,
+            alpha=self.alpha,
+            support=self.support,
+            n_samples=self.blocks.n_samples,
+            history=history,
+        )
