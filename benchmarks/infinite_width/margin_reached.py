@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import matplotlib
@@ -79,7 +79,7 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
             }
 
 
-@lru_cache(maxsize=None)
+@cache
 def optimum(k: int, samples: int, draw: int) -> tuple[Certificate, int]:
     """Certified smallest norm of a data set, whatever the width, and its number of neurons."""
     found = max_margin(*clusters(k, samples, draw))

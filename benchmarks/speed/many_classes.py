@@ -42,14 +42,9 @@ from implicit_bias.datasets.images import load_digits
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.protocols import lippl2022
 from implicit_bias.rows import row_index
-<<<<<<< HEAD
 from implicit_bias.runs.processes import GIB, Process, ProcessEnded, limit_processor_time
-from implicit_bias.solvers import solve
-=======
-from implicit_bias.runs.processes import GIB, Process, ProcessEnded
 from implicit_bias.solvers import BoundsAt, solve
 from implicit_bias.solvers.base import OnProgress, no_report
->>>>>>> main
 from implicit_bias.validation import Array
 
 NORMS = ("l2", "nuclear", "spectral", "l1", "linf")
@@ -307,40 +302,28 @@ def measure_row(
     }
     row |= dict.fromkeys(("lower", "upper", "gap", "seconds", "wall_seconds", "gib"), math.nan)
     limit = math.inf if solver == NATIVE else memory
-<<<<<<< HEAD
+    if case.data == ON_DISK:
+        return row | measure_on_disk(case.N, case.tol, lambda line: say(_progress(case, line)))
     with Process(_work, (case, solver, seconds), memory=limit, preload=PRELOAD) as process:
         try:
             process.receive()  # posed
             process.allow(IDLE * seconds)
-            row |= process.receive()
-=======
-    if case.data == ON_DISK:
-        return row | measure_on_disk(case.N, case.tol, lambda line: say(_progress(case, line)))
-    with Process(_work, (case, solver), memory=limit, preload=PRELOAD) as process:
-        try:
-            process.receive()  # posed
-            process.allow(seconds)
             while row["outcome"] == "":
                 match process.receive():
                     case BoundsAt() as line:
                         say(_progress(case, line))
                     case facts:
                         row |= facts
->>>>>>> main
         except ProcessEnded as ended:
             row |= outcome(ended)
     return row
 
 
-<<<<<<< HEAD
-def _work(pipe: Connection, case: Case, solver: str, seconds: float) -> None:
-=======
 def _progress(case: Case, line: BoundsAt) -> str:
     return f"{case.name}: {line.lower:.7g} to {line.upper:.7g}"
 
 
-def _work(pipe: Connection, case: Case, solver: str) -> None:
->>>>>>> main
+def _work(pipe: Connection, case: Case, solver: str, seconds: float) -> None:
     problem = case.problem()
     solve(warm_up())
     pipe.send({})
