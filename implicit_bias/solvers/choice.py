@@ -219,9 +219,6 @@ def make_solver(
         return native(MultiPrecision, device="cpu")
     n_rows = problem.n_samples * ((problem.classes or 2) - 1)
     whole = methods["interior-point"] if n_rows <= INTERIOR_POINT_LIMIT else WorkingSet
-    one_group = native(OneGroup, fallback=native(whole))
     if name == "one-group":
-        return one_group
-    chosen = choose_solver(problem)
-    fallback = one_group if chosen == "one-group" else native(methods.get(chosen, InteriorPoint))
-    return native(ActiveSet, fallback=fallback)
+        return native(OneGroup, fallback=native(whole))
+    return native(ActiveSet, fallback=native(methods.get(choose_solver(problem), whole)))
