@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Options, Run, option
+from benchmarks.harness import Run
 from implicit_bias.report.words import percent
 
 SizesT = TypeVar("SizesT", bound=Any)
 SettingT = TypeVar("SettingT")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SizeOptions(Options):
-    """What one can ask of an experiment that is kept at smaller sizes than published."""
-
-    full: bool = option(False, "the largest sizes: up to half an hour, not minutes")
 
 
 def at_sizes(
@@ -30,7 +23,6 @@ def at_sizes(
     *,
     quick: SizesT,
     whole: SizesT,
-    full: SizesT | None = None,
 ) -> Callable[[Run[Any]], Iterator[pd.DataFrame]]:
     """Measure the rows of each setting, and go on after those that are kept at the same sizes.
 
@@ -39,8 +31,7 @@ def at_sizes(
     """
 
     def measured(run: Run[Any]) -> Iterator[pd.DataFrame]:
-        largest = full if full is not None and run.options.full else whole
-        sizes = quick if run.quick else largest
+        sizes = quick if run.quick else whole
         frame = run.kept
         if frame.attrs.get("sizes") != in_words(sizes):
             frame = pd.DataFrame()

@@ -36,7 +36,7 @@ from scipy.optimize import lsq_linear, minimize_scalar
 from scipy.special import entr, expit
 
 from implicit_bias.certificate import CONTRADICTION, dual_norm_bounds
-from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.problem import MarginProblem, check_problem, gated_linear
 from implicit_bias.rounding import UNIT, Enclosure, down, gamma, predictions, up
 from implicit_bias.validation import Array, as_finite, check_choice, check_number
 
@@ -190,7 +190,10 @@ def certify_regularised(
     ------
     ValueError
         Shapes that do not fit, NaN, a weight that is not positive, an unknown loss, targets other
-        than -1 and +1 for a loss of classes, a dual that the loss's domain excludes.
+        than -1 and +1 for a loss of classes, a dual that the loss's domain excludes, a problem of
+        more than two classes, of another norm or with an intercept.
+    TypeError
+        No `MarginProblem`.
 
     Examples
     --------
@@ -201,6 +204,12 @@ def certify_regularised(
     >>> round(certify_regularised(problem, [[0.25]], loss="squared", weight=1.0).gap, 9)
     0.0
     """
+    check_problem(problem, "certify_regularised")
+    if not problem.is_binary_group_lasso or problem.intercept:
+        raise ValueError(
+            "the problem must have two classes, the group norm and no intercept: of other norms, "
+            "classes and offsets the bounds are not known here"
+        )
     check_choice(loss, "loss", LOSSES)
     check_number(weight, "weight", "(0, inf)")
     terms = LOSSES[loss]
@@ -216,11 +225,14 @@ def certify_regularised(
 
     plain = problem.plain_coef(zeta)
     gates = problem.gates if problem.metric is None else problem.plain_gates
-    found = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
-    losses = math.fsum(terms.values(t, found.value).tolist())
-    norm = float(problem.group_norms(zeta).sum())
-    worst = math.fsum(terms.most(t, found).tolist())
-    upper = up(worst * (1.0 + 8 * UNIT)) + up(up(weight * norm) * (1.0 + gamma(zeta.size + 8)))
+    with np.errstate(over="ignore"):  # a bound that overflows is inf
+        found = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
+        losses = _total(terms.values(t, found.value))
+        norm = float(problem.group_norms(zeta).sum())
+        worst = _total(terms.most(t, found))
+        upper = up(worst * (1.0 + 8 * UNIT)) + up(up(weight * norm) * (1.0 + gamma(zeta.size + 8)))
+    if math.isinf(upper):  # coefficients that prove nothing above have no slopes either
+        zeta, found = 0.0 * zeta, Enclosure(0.0 * t, 0.0 * t)
     if dual is None:
         theta = _dual_of(problem, zeta, loss, weight, t, found.value)
     else:
@@ -248,9 +260,16 @@ def _feasible(problem: MarginProblem, theta: Array, weight: float) -> Array:
     return 0.0 * theta
 
 
+def _total(values: Array) -> float:
+    """Sum without rounding but the last, or inf where it overflows."""
+    return math.fsum(values.tolist()) if np.isfinite(values.sum()) else math.inf
+
+
 def _gap(lower: float, upper: float) -> float:
     if lower > upper * (1.0 + CONTRADICTION):
         return float("nan")
+    if math.isinf(upper):
+        return 1.0
     return max(upper - lower, 0.0) / upper if upper > 0 else 0.0
 
 

@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
+from implicit_bias.norms import L1
 from implicit_bias.problem import MarginProblem
 from implicit_bias.regularised import LOSSES, LossName, certify_regularised
 from implicit_bias.validation import Array
@@ -153,3 +154,25 @@ def test_a_tiny_dual_is_scaled_up_not_lost() -> None:
     # The optimum is that of the hard margin, w = (1, -1): 0.01 sqrt(2).
     assert found.lower == pytest.approx(0.01 * 2**0.5, rel=1e-9)
     assert found.lower <= 0.01 * 2**0.5 * (1 + 1e-15) <= found.upper
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_coefficients_that_overflow_prove_nothing_above(loss: LossName) -> None:
+    problem = MarginProblem(np.eye(2), np.array([1.0, -1.0]), np.ones((2, 1)), np.array([0]))
+    grade = certify_regularised(problem, [[1e300, 1e300]], loss=loss, weight=1e9)
+    assert grade.upper == np.inf
+    assert grade.gap == 1.0
+    assert 0 < grade.lower < np.inf
+
+
+def test_problems_of_other_norms_and_offsets_are_refused() -> None:
+    X, y, gates = np.eye(3), np.array([1.0, -1.0, 1.0]), np.ones((3, 1))
+    for problem in (
+        MarginProblem(X, y, gates, np.array([0]), norm=L1()),
+        MarginProblem(X, y, gates, np.array([0]), intercept=True),
+        MarginProblem(X, np.array([0, 1, 2]), gates, np.array([0])),
+    ):
+        with pytest.raises(ValueError, match="group norm"):
+            certify_regularised(problem, np.zeros((1, 3)), weight=1.0)
+    with pytest.raises(TypeError, match="MarginProblem"):
+        certify_regularised(X, np.zeros((1, 3)), weight=1.0)  # type: ignore[arg-type]

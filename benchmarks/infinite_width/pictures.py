@@ -97,7 +97,8 @@ class Plane:
         points = self.points.reshape(-1, 2)
         for label, colour, marker in ((-1, BLUE, "o"), (1, VERMILION, "^")):
             one, two = points[self.labels == label].T
-            ax.scatter(one, two, s=9, c=colour, marker=marker, linewidths=0, zorder=3)
+            look: dict[str, Any] = {"s": 17, "linewidths": 0.5, "edgecolors": "white", "zorder": 3}
+            ax.scatter(one, two, c=colour, marker=marker, **look)
         bare(ax)
 
 

@@ -138,7 +138,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """One panel a predictor of the first draw: values at margin 1, boundary, neurons' kinks."""
     shown = frame[frame["draw"] == frame["draw"].min()]
     figure = Figure(figsize=(2.75 * len(shown), 3.3), layout="constrained")
-    figure.get_layout_engine().set(h_pad=0.12)  # type: ignore[union-attr, call-arg]
+    figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for ax, (_, row) in zip(panels, shown.iterrows(), strict=True):
         Plane.of_row(row).draw(ax)

@@ -19,13 +19,13 @@ norm. That maximum is a convex problem over all neurons, solved and certified by
 a share of a known number.
 
 The data are the published ones, clusters with random labels, but in the plane, d = 3 with the
-constant, where the exact maximum exists for every draw. Each command takes minutes of one core and
-keeps every setting as it is finished; `--quick` takes seconds. Margins are measured at fewer steps,
-draws and widths of many samples than published (256 samples, 50,000 steps, 20 draws):
-`margin-reached --full` has those, and takes half an hour of one free core. The rules of the
-verdicts were written before the tables of the default sizes, but for those of narrow networks, of
-the missing unit and of convex reformulations. This page is written by `python -m benchmarks
-infinite_width page` from the tables in `benchmarks/results/infinite_width`."""
+constant, where the exact maximum exists for every draw. Margins are measured at the published
+steps, draws and widths (50,000, 20, and 8 to 1,024 units), but for the widest networks of many
+samples; the published illustration at its 300,000 steps. Each command takes minutes of one free
+core, and keeps every setting as it is finished; `--quick` takes seconds. The rules of the verdicts
+were written before the tables of these sizes, but for those of narrow networks, of the missing unit
+and of convex reformulations. This page is written by `python -m benchmarks infinite_width page`
+from the tables in `benchmarks/results/infinite_width`."""
 
 STUDY = Study(
     name="infinite_width",

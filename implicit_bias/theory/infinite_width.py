@@ -117,7 +117,8 @@ class InfiniteWidthSolution:
         Why the data are not separable, where they are not.
     rounding : float
         Share of max |h| of ``alpha`` that rounding may hide. The certified gap cannot be smaller;
-        it is large where opposite labels are so near that only huge networks separate them.
+        it is large where margins are tiny relative to the inputs: opposite labels that nearly
+        coincide, or coordinates far from 0.
     """
 
     problem: InfiniteWidthProblem = field(repr=False)
@@ -141,18 +142,19 @@ class InfiniteWidthSolution:
         if self.status is Status.OPTIMAL:
             return f"The optimum is {upper:.9g}, certified to {self.certificate.gap:.1e}."
         above = (
-            f"at most {upper:.6g}, what the best network found has"
+            f"at most {upper:.9g}, what the best network found has"
             if np.isfinite(upper)
             else "not bounded from above, since no network was found that separates the data"
         )
         below = "by the oracle" if self.exact else "the best provable lower bound"
         hidden = (
-            f" Opposite labels are so near that rounding hides {self.rounding:.1e} of it."
-            if self.exact and self.status is Status.NUMERICAL_TROUBLE and self.rounding > 0
+            f" Margins are so small, relative to the inputs, that rounding hides a share of "
+            f"{self.rounding:.1e}: center or scale the inputs."
+            if self.rounding >= 0.1 * self.certificate.gap
             else ""
         )
         return (
-            f"The optimum is not known: it is at least {lower:.6g}, {below}, and {above}.{hidden}"
+            f"The optimum is not known: it is at least {lower:.9g}, {below}, and {above}.{hidden}"
         )
 
     @property
@@ -185,7 +187,7 @@ def max_margin(
         cells (at most `MAX_ARCS` arcs: 271 support vectors in rank 4, 66 in rank 5). Otherwise
         the bounds hold, and their gap stays open.
     y : array_like of shape (N,)
-        Labels, -1 or +1.
+        Labels, -1 or +1. Several classes: `infinite_width_classes.max_margin_of_classes`.
     C : float
         Weight of the hinge loss; inf is the hard margin.
     tol : float

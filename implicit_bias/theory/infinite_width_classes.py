@@ -133,7 +133,7 @@ class ClassesProblem:
         return np.asarray(margins.min(axis=1))
 
     def weights(self, alpha: Array) -> Array:
-        """a_n = sum_k alpha_nk (e_{y_n} - e_k) of dual variables (N, K): shape (N, K)."""
+        """Return a_n = sum_k alpha_nk (e_{y_n} - e_k) of dual variables (N, K): shape (N, K)."""
         weights = -alpha
         weights[np.arange(len(self.y)), self.y] += alpha.sum(axis=1)
         return weights
@@ -378,12 +378,12 @@ class _Generation:
         touching = peaks.points[peaks.values >= 1.0 - TOUCHES]
         inside = found[0][0] @ self.problem.units.basis
         weights = np.linalg.norm(found[0][1], axis=1)
+        distances = np.geomspace(0.3, 1e-4, 12).tolist()
         for tries in (
-            lambda apart: _means(inside, weights, apart),
-            lambda apart: _spread(touching, apart, MOST_NEURONS),
+            (_means(inside, weights, apart) for apart in distances),
+            (_spread(touching, apart, MOST_NEURONS) for apart in distances),
         ):
-            for apart in np.geomspace(0.3, 1e-4, 12):
-                some = tries(float(apart))
+            for some in tries:
                 if not len(some):
                     break
                 coef, _ = self._solve_master(0.03 * tol, some)
@@ -409,13 +409,15 @@ class _Generation:
         a, b = units.slopes
         master = MarginProblem(
             np.ones((len(problem.y), 1)),
-            problem.y,
+            problem.y.astype(np.float64),
             np.where(products > 0, b * products, a * products),
             np.arange(len(directions)),
             C=problem.C * units.scale,
             classes=problem.n_classes,
         )
-        found = solve_gated(master, tol=tol)
+        # Bounds are proven here, so that an answer a little short of the tolerance is of use: the
+        # automatic choice would try slower solvers for its last digits.
+        found = solve_gated(master, "interior-point", tol=tol)
         return found.coef[:, :, 0].T / units.scale, found.alpha / units.scale
 
     def _improve_upper(self, coef: Array) -> None:

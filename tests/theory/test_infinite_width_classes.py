@@ -1,8 +1,10 @@
-"""Infinitely wide networks of several outputs: the oracle of lengths, the bounds, degenerate data."""
+"""Infinitely wide networks of several outputs: the oracle of lengths, bounds, degenerate data."""
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from cases import mostly_slow
 from implicit_bias import MarginProblem, Status
 from implicit_bias import solve as solve_gated
 from implicit_bias.theory.arrangement import Kinked, Lines, maximise
@@ -46,7 +48,7 @@ def attack(function: KinkedVectors, n_points: int, seed: int) -> float:
     return float(function.lengths(best).max())
 
 
-def planar(n: int, seed: int, n_classes: int) -> tuple[Array, Array]:
+def planar(n: int, seed: int, n_classes: int) -> tuple[Array, NDArray[np.int64]]:
     rng = np.random.default_rng(seed)
     X = np.column_stack([np.ones(n), rng.normal(size=(n, 2))])
     return X, rng.integers(0, n_classes, n)
@@ -98,20 +100,20 @@ def test_ranks_above_three_are_refused() -> None:
 
 
 @pytest.mark.parametrize("C", [np.inf, 0.7])
-@pytest.mark.parametrize("activation", ["relu", "linear plus relu"])
+@pytest.mark.parametrize("activation", mostly_slow(["linear plus relu", "relu"], ["relu"]))
 def test_rank_two_against_a_grid_of_directions(activation: str, C: float) -> None:
-    """All of 300 directions of the plane in one program of the package."""
+    """All of 200 directions of the plane in one program of the package."""
     rng = np.random.default_rng(5)
-    X, y = rng.normal(size=(8, 2)), np.array([0, 1, 2, 1, 0, 2, 2, 1])
+    X, y = rng.normal(size=(6, 2)), np.array([0, 1, 2, 1, 0, 2])
     solution = max_margin_of_classes(X, y, C, activation=activation)  # type: ignore[arg-type]
-    angles = np.linspace(0, 2 * np.pi, 300, endpoint=False)
+    angles = np.linspace(0, 2 * np.pi, 200, endpoint=False)
     directions = np.column_stack([np.cos(angles), np.sin(angles)])
     gates = solution.problem.units.activations(directions)
-    every = MarginProblem(np.ones((8, 1)), y, gates, np.arange(300), C=C, classes=3)
+    every = MarginProblem(np.ones((6, 1)), y, gates, np.arange(200), C=C, classes=3)
     value = solve_gated(every, tol=1e-7).certificate
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.lower <= value.upper
-    assert solution.certificate.upper == pytest.approx(value.lower, rel=2e-3)
+    assert solution.certificate.upper == pytest.approx(value.lower, rel=4e-3)
 
 
 @pytest.mark.parametrize("C", [np.inf, 2.0])
@@ -163,8 +165,9 @@ def test_oracle_is_not_beaten_by_a_million_directions(seed: int) -> None:
     assert max(attack(function, 50_000, i) for i in range(20)) <= maximise_length(function).upper
 
 
+@pytest.mark.slow
 def test_scaling_and_rotation() -> None:
-    X, y = planar(8, 4, 3)
+    X, y = planar(6, 4, 3)
     norm = max_margin_of_classes(X, y).certificate.upper
     rotation = 1e6 * np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0][:3]
     lifted = max_margin_of_classes(X @ rotation, 2 - y)
