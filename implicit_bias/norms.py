@@ -68,6 +68,8 @@ from implicit_bias.validation import (
     check_number,
 )
 
+# Sparse matrices of at least this share of entries are multiplied as dense ones, which is faster.
+FEW = 0.05
 # Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
 RANK_TOLERANCE = 1e-12
 # Coefficients outside the range of a metric by more than this share of their size have no norm.
@@ -1081,7 +1083,7 @@ class GroupNorm(_Sum):
 
     def dual_norms(self, V: Array) -> Array:
         """||V_g|| of each group, shape (G,)."""
-        return self.plain_norms(V if self.metric is None else _times(self.root.T, V))
+        return self.plain_norms(V if self.metric is None else _times(self._factor.T, V))
 
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on Omega, as a real number."""
@@ -1129,7 +1131,7 @@ class GroupNorm(_Sum):
 
     def of_plain(self, coef: Array) -> Array:
         """Return the coefficients R u of u (M', D) or (K, M', D)."""
-        return _times(self.root, coef)
+        return _times(self._factor, coef)
 
     def projected(self, coef: Array) -> Array:
         """Coefficients without what rounding put outside the ranges of the P_g."""
@@ -1137,7 +1139,7 @@ class GroupNorm(_Sum):
 
     def aligned(self, V: Array, group_norms: Array) -> Array:
         """zeta_g = d_g P_g V_g, of the shape of V, of V and d (G,), by KKT."""
-        direction = V if self.metric is None else _times(self.root, _times(self.root.T, V))
+        direction = V if self.metric is None else _times(self._factor, _times(self._factor.T, V))
         if self.apart:
             return direction * group_norms.reshape(-1, self.n_groups)[:, self.groups, None]
         return direction * group_norms[self.groups][:, None]
@@ -1159,6 +1161,12 @@ class GroupNorm(_Sum):
         return whole.tocsr()
 
     @cached_property
+    def _factor(self) -> sp.csr_array | Array:
+        """R, as the kind of array with which products take less time."""
+        few = self.root.nnz < FEW * self.root.shape[0] * self.root.shape[1]
+        return self.root if few else self.root.toarray()
+
+    @cached_property
     def plain_groups(self) -> NDArray[np.int64]:
         """Group of each column of R, shape (M',)."""
         if self.metric is None:
@@ -1171,7 +1179,9 @@ class GroupNorm(_Sum):
         """Return u (M', D) with R u = coef (M, D), or nearest to it; the same of (K, M, D)."""
         if self.metric is None:
             return coef
-        plain = _times(self.root.T, coef)
+        plain = np.empty((*coef.shape[:-2], len(self.plain_groups), coef.shape[-1]))
+        without = np.flatnonzero(~np.isin(self.groups, list(self.metric)))
+        plain[..., : len(without), :] = coef[..., without, :]
         for g, columns, root in self._roots:
             plain[..., self.plain_groups == g, :] = root.inverse @ coef[..., columns, :]
         return plain
@@ -1217,7 +1227,7 @@ class GroupNorm(_Sum):
         ]
 
 
-def _times(R: sp.sparray, A: Array) -> Array:
+def _times(R: sp.sparray | Array, A: Array) -> Array:
     """R A of A (M, D), or of each class of (K, M, D)."""
     if A.ndim == 2:
         return np.asarray(R @ A)
@@ -1226,16 +1236,20 @@ def _times(R: sp.sparray, A: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Root:
-    """A metric P (m, m) by its positive eigenvalues (r,) and their eigenvectors (m, r)."""
+    """A metric P (m, m) by its positive eigenvalues (r,) and their eigenvectors (m, r).
+
+    ``null`` (m, m - r) has the others.
+    """
 
     values: Array
     vectors: Array
+    null: Array
 
     @classmethod
     def of(cls, P: Array) -> _Root:
         values, vectors = scipy.linalg.eigh(P)
         keep = values > RANK_TOLERANCE * len(P) * values[-1]
-        return cls(values[keep], vectors[:, keep])
+        return cls(values[keep], vectors[:, keep], vectors[:, ~keep])
 
     @property
     def matrix(self) -> Array:
@@ -1249,7 +1263,7 @@ class _Root:
 
     def excludes(self, coef: Array) -> bool:
         """Whether coefficients (m, D) leave the range of P."""
-        outside = np.linalg.norm(coef - self.vectors @ (self.vectors.T @ coef))
+        outside = np.linalg.norm(self.null.T @ coef)
         return bool(outside > RANGE_TOLERANCE * np.linalg.norm(coef))
 
 

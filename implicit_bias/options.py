@@ -14,6 +14,7 @@ SolverName: TypeAlias = Literal[
     "feature-space",
     "working-set",
     "active-set",
+    "one-group",
     "multiprecision",
     CvxpyName,
     "highs",

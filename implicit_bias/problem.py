@@ -56,6 +56,7 @@ from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.gating import GateMatrix, Gating, NoGates, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import (
+    FEW,
     GroupNorm,
     HasValueAndDual,
     Norm,
@@ -74,8 +75,6 @@ from implicit_bias.validation import (
 
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
-# Sparse gates of at least this share of entries are multiplied as dense ones, which is faster.
-FEW = 0.05
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
 # Range of a finite C: beyond it the sum of C over samples and its square roots leave float64.
@@ -450,12 +449,13 @@ class MarginProblem:
 
     def _weighted(self, gates: GateMatrix, weights: Array) -> Array:
         """Sum of weights_n z(x_n) (x) x_n, shape (M, D)."""
-        weights = weights[:, None]
         if are_few(gates):
-            return np.asarray(gates.T @ (self.X * weights))
+            return np.asarray(gates.T @ (self.X * weights[:, None]))
         V = np.zeros((gates.shape[1], self.X.shape[1]))
-        for rows, Z in _blocks(gates):
-            V += dense(Z).T @ (self.X[rows] * weights[rows])
+        used = np.flatnonzero(weights)  # support vectors: often few
+        for start in range(0, len(used), BLOCK):
+            rows = used[start : start + BLOCK]
+            V += dense(gates[rows]).T @ (self.X[rows] * weights[rows, None])
         return V
 
 

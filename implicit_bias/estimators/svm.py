@@ -71,8 +71,7 @@ class MarginSVC(BinaryClassifier, ABC):
     C : float
         Weight of the hinge loss; inf is the hard margin.
     solver : str or solver
-        "auto", "interior-point", "working-set", "active-set", "multiprecision", "ecos", "osqp",
-        or any object that `implicit_bias.solve` takes as its solver.
+        "auto", or another name or object that `implicit_bias.solve` takes as its solver.
     tol : float
         Relative gap between the certified bounds.
     device : str

@@ -10,10 +10,13 @@ iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples
 feature_space.py    few features, or badly scaled ones
 working_set.py      more samples, or pairs of samples and rivals
-nuclear.py          the nuclear norm, many classes and a hard margin
+norm_path.py        nuclear, spectral, l1 and l_inf norms of many classes
+norm_balls.py       the dual balls of these norms
+class_pairs.py      pairs of samples and rivals, for these norms
 out_of_core.py      more samples than memory holds, in blocks that Dask reads
 rounds.py           rounds on some of the constraints, and the bounds for all of them
 active_set.py       from the solution of a similar problem
+one_group.py        one group, up to a few thousand samples, on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 multiprecision.py   small problems that float64 cannot hold
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint
+    from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.out_of_core import OutOfCoreSolution, solve_out_of_core
     from implicit_bias.solvers.working_set import WorkingSet
 
@@ -65,6 +69,7 @@ HOMES = {
     "linear_program": ("LinearProgram",),
     "norm_path": ("NormFeatureSpace", "NormInteriorPoint"),
     "multiprecision": ("MultiPrecision",),
+    "one_group": ("OneGroup",),
     "out_of_core": ("OutOfCoreSolution", "solve_out_of_core"),
     "working_set": ("WorkingSet",),
 }

@@ -37,19 +37,17 @@ Source: Qi and Sun (1993), semismooth Newton; Hintermueller, Ito and Kunisch (20
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_bias.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Approach, NativeSolver, Point, Run
 from implicit_bias.solvers.scaled_problem import (
     TINY,
     ScaledProblem,
@@ -102,51 +100,37 @@ class ActiveSet(NativeSolver):
         return _ActiveSetRun(self, problem, start)
 
 
-class _ActiveSetRun(Run):
+class _ActiveSetRun(Approach):
     """Newton's method from the start, then the fall-back if need be."""
 
     def __init__(self, solver: ActiveSet, problem: MarginProblem, start: Start | None) -> None:
-        self._solver, self._problem, self._start = solver, problem, start
-        self._answer: Callable[[], Answer] = partial(nothing_yet, problem)
-        self._lower, self._upper = 0.0, np.inf
+        super().__init__(problem, solver.fallback, start)
+        self._solver = solver
 
-    def answer(self) -> Answer:
-        """Return what attains the best bounds of the method that is at work."""
-        return self._answer()
-
-    def steps(self) -> Steps:
-        """Newton steps until they converge or make no headway, then those of the fall-back."""
-        if self._start is not None:
-            if (yield from self._approach(self._start)):
-                return Status.OPTIMAL
-            self.detail = FELL_BACK
-        fallback = self._solver.fallback.prepare(self._problem, self._start)
-        steps = fallback.steps()
-        while True:
-            try:
-                lower, upper = next(steps)
-            except StopIteration as end:
-                self._answer = fallback.answer
-                ended: Status = end.value
-                return ended
-            self._answer = fallback.answer
-            yield self._best_so_far(lower, upper)
+    def approach(self) -> Generator[tuple[float, float], None, bool]:
+        """Newton steps until they converge or make no headway."""
+        if self.start is None:
+            return False
+        if (yield from self._approach(self.start)):
+            return True
+        self.detail = FELL_BACK
+        return False
 
     def _approach(self, start: Start) -> Generator[tuple[float, float], None, bool]:
         """Newton's method; False where it makes no headway, or its system has no room."""
         if not self._has_room(0):
             return False
-        scaled = ScaledProblem(self._problem, torch.device(self._solver.device))
+        scaled = ScaledProblem(self.problem, torch.device(self._solver.device))
         gram = _Gram(scaled.rows)
         point = _Point.of(scaled, start)
         view = _View(scaled, point)
         if float(view.squares.max()) > FARTHEST**2:
             return False
         best = _Best(point, view)
-        self._answer = lambda: scaled.answer(best.alpha, best.V, best.d, best.beta)
+        self.found = lambda: scaled.answer(best.alpha, best.V, best.d, best.beta)
         for _ in range(MAX_STEPS):
             best.update(point, view)
-            yield self._best_so_far(best.lower / scaled.scale, best.upper / scaled.scale)
+            yield self.best_so_far(best.lower / scaled.scale, best.upper / scaled.scale)
             if self._converged(best):
                 return True
             if not self._has_room(gram.size_with(view.free)):
@@ -158,14 +142,9 @@ class _ActiveSetRun(Run):
             point, view = found
         return False
 
-    def _best_so_far(self, lower: float, upper: float) -> tuple[float, float]:
-        """Take bounds into account: those of the fall-back begin anew."""
-        self._lower, self._upper = max(lower, self._lower), min(upper, self._upper)
-        return self._lower, self._upper
-
     def _has_room(self, n_system: int) -> bool:
-        n_samples = self._problem.n_samples
-        return self._solver.fits(peak_memory(n_samples, self._problem, n_system, n_squares=3))
+        n_samples = self.problem.n_samples
+        return self._solver.fits(peak_memory(n_samples, self.problem, n_system, n_squares=3))
 
     def _converged(self, best: _Best) -> bool:
         tolerances = self._solver.tolerances

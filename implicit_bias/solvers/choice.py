@@ -52,10 +52,12 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     str
         "active-set" with a start, which falls back on the others; without one "feature-space"
         where there are few features (columns of gates times inputs) for the samples, up to 50,000
-        with a hard margin; else "interior-point" up to 3,000 samples, and "working-set" beyond. With many classes the last
-        two count pairs of samples and rivals, and all three take the nuclear and spectral norms,
-        l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms that are no sums
-        of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
+        with a hard margin; else, up to 3,000 samples, "one-group" where the norm is that of one
+        group (linear, shallow, SVM-L2; with a soft margin only where there are as many features as
+        samples) and "interior-point" elsewhere, and "working-set" beyond. With many classes these
+        count pairs of samples and rivals, and all but "one-group" take the nuclear and spectral
+        norms, l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms that are no
+        sums of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
         pairs, and else to "clarabel", or to "scs" for large sums of matrix norms.
 
     Examples
@@ -64,7 +66,7 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     >>> from implicit_bias import MarginProblem
     >>> problem = MarginProblem(np.eye(2), [1, -1], np.ones((2, 1)), [0])
     >>> choose_solver(problem)
-    'interior-point'
+    'one-group'
     """
     if not problem.is_binary_group_lasso:
         return _choose_for_norm(problem)
@@ -74,7 +76,11 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     if problem.n_samples >= MANY_SAMPLES and count_features(problem) <= most:
         many = problem.hard_margin and problem.n_samples > MANY_PAIRS
         return "working-set" if many else "feature-space"
-    return "interior-point" if problem.n_samples <= INTERIOR_POINT_LIMIT else "working-set"
+    if problem.n_samples > INTERIOR_POINT_LIMIT:
+        return "working-set"
+    # With dependent samples a soft margin's active set changes too much from step to step.
+    steady = problem.hard_margin or count_features(problem) >= problem.n_samples
+    return "one-group" if problem.n_groups == 1 and steady else "interior-point"
 
 
 def _choose_for_norm(problem: MarginProblem) -> SolverName:
@@ -93,8 +99,11 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     if problem.norm == L2() and n_pairs > FEW_PAIRS:
         if features <= min(n_pairs // SAMPLES_A_FEATURE, FEW_FEATURES):
             return "feature-space"
+    if euclidean and n_pairs <= FEW_PAIRS:
+        one = problem.n_groups == 1 and problem.hard_margin
+        return "one-group" if one else "interior-point"
     if euclidean:
-        return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
+        return "working-set"
     if problem.norm not in BALLS:
         return _conic(problem) if groups is None else "highs"
     if groups is not None and n_pairs <= FEW_PAIRS:
@@ -193,6 +202,7 @@ def make_solver(
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint, has_ball
+    from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
@@ -207,4 +217,8 @@ def make_solver(
         return native(methods[name])
     if name == "multiprecision":
         return native(MultiPrecision, device="cpu")
-    return native(ActiveSet, fallback=native(methods.get(choose_solver(problem), InteriorPoint)))
+    n_rows = problem.n_samples * ((problem.classes or 2) - 1)
+    whole = methods["interior-point"] if n_rows <= INTERIOR_POINT_LIMIT else WorkingSet
+    if name == "one-group":
+        return native(OneGroup, fallback=native(whole))
+    return native(ActiveSet, fallback=native(methods.get(choose_solver(problem), whole)))

@@ -361,8 +361,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, rows: Rows) -> Layout:
-        """Find those of rows; those of pairs class by class, where all classes group gates alike.
-        """
+        """Find those of rows; those of pairs class by class, where all classes group gates alike."""
         gates = _ClassGates.of(rows) if rows.rivals is not None else None
         return cls(rows, MergedInputs(rows.X), gates or _Gates(rows.gates, rows.groups))
 

@@ -75,12 +75,12 @@ def solve(
         The problem.
     solver : str or Solver
         A name: "auto", "interior-point", "feature-space", "working-set", "active-set",
-        "multiprecision", "highs", "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver`
-        and, where that one fails, another (``stats.detail`` says so), for small problems at last
-        "multiprecision". HiGHS takes norms that are sums of maxima, such as l1 and l_inf; the last
-        four go through CVXPY and are slow; OSQP takes hard margins of two classes and one group of
-        Euclidean norm only. Or an object, such as ``InteriorPoint(...)``, whose own options then
-        count, and none of those below but ``start`` and ``on_progress``.
+        "one-group", "multiprecision", "highs", "ecos", "osqp", "clarabel" or "scs". "auto" is
+        `choose_solver` and, where that one fails, another (``stats.detail`` says so), for small
+        problems at last "multiprecision". HiGHS takes norms that are sums of maxima, such as l1
+        and l_inf; the last four go through CVXPY and are slow; OSQP takes hard margins of two
+        classes and one group of Euclidean norm only. Or an object, such as ``InteriorPoint(...)``,
+        whose own options then count, and none of those below but ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str

@@ -37,7 +37,7 @@ from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status, certify
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import equal_alpha, grouped_rows, worst_rows
+from implicit_bias.rows import Rows, equal_alpha, grouped_rows, worst_rows
 from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
 from implicit_bias.solvers.feature_space import FEW_FEATURES, SAMPLES_A_FEATURE, FeatureSpace
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
@@ -48,6 +48,7 @@ from implicit_bias.solvers.norm_path import (
     class_features,
     has_ball,
 )
+from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.solvers.scaled_problem import peak_memory
 from implicit_bias.validation import Array
@@ -55,6 +56,8 @@ from implicit_bias.validation import Array
 MAX_ROUNDS = 100
 # The first S: samples of two classes, or pairs.
 FIRST_SIZE, FIRST_PAIRS = 1000, 800
+# With fewer rows an interior point takes milliseconds, too.
+MANY_ROWS = 500
 # In one round S gains at most this share of its size, or that of the first one if that is more.
 GROWTH, GROWTH_OF_PAIRS = 1.0, 0.5
 # A row leaves S where its margin exceeds 1 by this much and its alpha is below this share of the
@@ -130,6 +133,14 @@ class _WorkingRows(Rounds):
     @abstractmethod
     def lower_bound(self, alpha: Array) -> float:
         """Return the certified lower bound of dual variables that are 0 off the working set."""
+
+    def method(self, tolerances: Tolerances, rows: Rows | None = None) -> NativeSolver:
+        """Return what solves on the working set under sums of Euclidean norms."""
+        inner = InteriorPoint(tolerances=tolerances, device=self.device, rows=rows)
+        one_group = self.problem.hard_margin and self.problem.n_groups == 1
+        if not one_group or len(self.rows) < MANY_ROWS:
+            return inner
+        return OneGroup(tolerances=tolerances, device=self.device, rows=rows, fallback=inner)
 
     def steps(self) -> Steps:
         """Solve on the working set, and choose the next one, round by round."""
@@ -223,7 +234,7 @@ class _Samples(_WorkingRows):
         start = self.warm
         if start is not None:
             start = WarmStart(start.alpha[self.rows], start.group_norms, start.intercept)
-        return InteriorPoint(tolerances=tolerances, device=self.device).run(subset, start=start)
+        return self.method(tolerances).run(subset, start=start)
 
     def lower_bound(self, alpha: Array) -> float:
         """Return that of the problem of these samples."""
@@ -287,8 +298,7 @@ class _Pairs(_WorkingRows):
             inside = method(tolerances=tolerances, device=self.device, pairs=pairs, near=self.near)
             return inside.run(problem)
         rows = grouped_rows(problem, pairs)
-        inner = InteriorPoint(tolerances=tolerances, device=self.device, rows=rows)
-        return inner.run(problem, start=self.warm)
+        return self.method(tolerances, rows).run(problem, start=self.warm)
 
     def lower_bound(self, alpha: Array) -> float:
         """Return that of the problem of the samples that have pairs."""

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-from implicit_bias.runs.processes import Process, ProcessEnded, Reason
+from implicit_bias.runs.processes import Process, ProcessEnded, Reason, limit_processor_time
 
 
 def count(pipe: Connection, n: int) -> None:
@@ -24,6 +24,12 @@ def answer_squares(pipe: Connection) -> None:
 def hang(pipe: Connection) -> None:
     pipe.send("started")
     time.sleep(600)
+
+
+def compute(pipe: Connection) -> None:
+    limit_processor_time(0.0)  # rounded up to whole seconds
+    while True:
+        pass
 
 
 def fill(pipe: Connection) -> None:
@@ -66,6 +72,13 @@ def test_a_limit_of_time_counts_from_where_it_is_given() -> None:
         with pytest.raises(ProcessEnded, match="0.01 s") as raised:
             process.receive()
     assert raised.value.reason is Reason.TIME_LIMIT
+
+
+@pytest.mark.slow
+def test_a_limit_of_the_processors_time() -> None:
+    ended = end_of(Process(compute, preload=["json"]))
+    assert ended.reason is Reason.TIME_LIMIT
+    assert "processor" in ended.detail
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def test_choices() -> None:
     assert choose_solver(CONIC["l3"]) == "clarabel"
     assert choose_solver(BALLS["nuclear-soft"]) == "feature-space"
     assert choose_solver(replace(BALLS["nuclear"], X=np.ones((45, 600)))) == "working-set"
-    assert choose_solver(NATIVE["l2"]) == "interior-point"
+    assert choose_solver(NATIVE["l2"]) == "one-group"
     assert choose_solver(max_margin(*clusters(600))) == "feature-space"
     assert choose_solver(max_margin(*clusters(600, d=100))) == "working-set"
     for norm in ("l1", "linf"):

@@ -16,6 +16,7 @@ from implicit_bias.solvers.active_set import ActiveSet
 from implicit_bias.solvers.base import Solver
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.working_set import WorkingSet
 from implicit_bias.validation import Array
 
@@ -26,6 +27,7 @@ OBJECTS: list[Solver] = [
     WorkingSet(tolerances=TIGHT),
     ActiveSet(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT)),
     CvxpySolver(backend="clarabel", formulation="dual", tolerances=TIGHT),
+    OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT)),
 ]
 
 
@@ -72,7 +74,7 @@ def test_where_one_solver_fails_another_is_tried_and_named() -> None:
     found = solve(problem)
     assert found.status is Status.OPTIMAL
     assert found.stats.solver == "feature-space"
-    assert "interior-point" in found.stats.detail
+    assert "one-group" in found.stats.detail
     # The margin is a half, between 1959 and 1960: w = 2 and b = -2 * 1959.5, both in the norm.
     assert found.certificate.upper == pytest.approx(2 * np.hypot(1, 1959.5), rel=1e-6)
 
