@@ -491,7 +491,9 @@ def _independent_columns(
     off = gates.count_nonzero(axis=0) == 0
     off_offsets = ~rows.offsets.any(axis=0)
     if rows.rivals is not None:
-        blocks = np.repeat(np.arange(rows.alpha_shape[1] - 1), gates.shape[1] // (rows.alpha_shape[1] - 1))
+        blocks = np.repeat(
+            np.arange(rows.alpha_shape[1] - 1), gates.shape[1] // (rows.alpha_shape[1] - 1)
+        )
         off |= np.isin(blocks, _redundant_classes(rows, blocks))
         classes = rows.offset_classes
         off_offsets |= np.isin(classes, _redundant_classes(rows, classes))

@@ -22,7 +22,7 @@ def clouds(n: int, d: int, K: int, *, separable: bool = True) -> tuple[Array, Ar
     ranked = np.sort(scores, axis=1)
     clear = ranked[:, -1] - ranked[:, -2] > 0.3
     y = scores.argmax(axis=1) if separable else rng.integers(0, K, n)
-    labels = 2.0 * y - 1.0 if K == 2 else y.astype(float)
+    labels: Array = (2.0 * y - 1.0 if K == 2 else y).astype(np.float64)
     return X[clear], labels[clear]
 
 
@@ -136,9 +136,7 @@ def cluster() -> Iterator[None]:
     """Workers that are threads of this process, so that the test is quick."""
     from distributed import Client, LocalCluster
 
-    local = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    )
+    local = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
     with local, Client(local):
         yield
 

@@ -15,7 +15,7 @@ ATOL = 1e-12
 
 
 def gated(gates: str, *, apart: bool, C: float = np.inf) -> tuple[MarginProblem, Rows]:
-    """Some pairs of a problem of four classes and two groups of three gates."""
+    """Return some pairs of a problem of four classes and two groups of three gates."""
     rng = np.random.default_rng(0)
     n, D, width = 14, 4, 3
     X = rng.normal(size=(n, D))
@@ -25,7 +25,7 @@ def gated(gates: str, *, apart: bool, C: float = np.inf) -> tuple[MarginProblem,
         Z = rng.normal(size=Z.shape) * (rng.random(Z.shape) < 0.7) + 1e-3
     groups = np.repeat([0, 1], width)
     norm = GroupNorm(groups, apart=apart)
-    problem = MarginProblem(X, np.arange(n) % 4, Z, groups, norm=norm, C=C)
+    problem = MarginProblem(X, np.arange(n) % 4.0, Z, groups, norm=norm, C=C)
     samples, rivals = row_index(problem)
     kept = np.sort(rng.permutation(len(samples))[:23])
     return problem, grouped_rows(problem, (samples[kept], rivals[kept]))
@@ -46,9 +46,11 @@ def features(problem: MarginProblem, rows: Rows, scaled: ScaledProblem) -> Array
 
 def by_group(problem: MarginProblem, *, apart: bool) -> list[tuple[int | slice, int]]:
     """Classes and gate group of each group of the problem."""
-    return [(k, g) for k in range(4) for g in range(2)] if apart else [
-        (slice(None), g) for g in range(2)
-    ]
+    return (
+        [(k, g) for k in range(4) for g in range(2)]
+        if apart
+        else [(slice(None), g) for g in range(2)]
+    )
 
 
 @pytest.mark.parametrize("gates", ["contexts", "dense"])
@@ -74,14 +76,17 @@ def test_products_are_those_of_the_features(gates: str, apart: bool, some: bool)
         products.append(part @ own)
         squares.append(own @ own)
         Q += weight * part @ part.T
-    close = {"rtol": 0, "atol": ATOL}
-    np.testing.assert_allclose(pairs.inner(found, found), squares, **close)  # type: ignore[arg-type]
-    np.testing.assert_allclose(pairs.group_products(found), np.transpose(products), **close)  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.asarray(pairs.inner(found, found)), squares, rtol=0, atol=ATOL)
+    np.testing.assert_allclose(
+        np.asarray(pairs.group_products(found)), np.transpose(products), rtol=0, atol=ATOL
+    )
     scales = torch.tensor(d)
     for _ in range(2):  # the second overwrites the first
         lower = torch.tril(pairs.curvature(scales))
-        np.testing.assert_allclose(lower, np.tril(Q), **close)  # type: ignore[arg-type]
-    np.testing.assert_allclose(pairs.curvature_diagonal(scales), np.diag(Q), **close)  # type: ignore[arg-type]
+        np.testing.assert_allclose(np.asarray(lower), np.tril(Q), rtol=0, atol=ATOL)
+    np.testing.assert_allclose(
+        np.asarray(pairs.curvature_diagonal(scales)), np.diag(Q), rtol=0, atol=ATOL
+    )
 
 
 @pytest.mark.parametrize("gates", ["contexts", "dense"])
