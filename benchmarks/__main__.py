@@ -4,6 +4,7 @@
     python -m benchmarks STUDY                        the experiments of one
     python -m benchmarks STUDY EXPERIMENT [--quick]   measure one; --help lists its options
     python -m benchmarks STUDY page                   write the page and draw the pictures again
+    python -m benchmarks site                         build the documentation, docs/_build
 
 Listing imports no torch. A run that is stopped (Ctrl-C) has kept what it says it keeps, and the
 same command goes on.
@@ -25,7 +26,7 @@ from benchmarks.catalogue import Entry, Study, UnknownName
 if TYPE_CHECKING:
     from benchmarks.harness import Options
 
-PAGE = "page"
+PAGE, SITE = "page", "site"
 MISUSE, FAILED, INTERRUPTED = 2, 1, 130
 
 
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not names:
             return _list([catalogue.study(name) for name in catalogue.studies()], words)
+        if names[0] == SITE:
+            return _site(words[1:])
         study = catalogue.study(names[0])
         if len(names) == 1:
             return _list([study], words[1:])
@@ -62,7 +65,34 @@ def _list(studies: Sequence[Study], words: Sequence[str]) -> int:
             print(f"    {entry.command:{width}}  {entry.title} ({entry.cost})")
         print(f"    {PAGE:{width}}  write {study.name}/README.md from the tables that are kept\n")
     print("python -m benchmarks STUDY EXPERIMENT [--quick] [--folder FOLDER]; --help has the rest")
+    print("python -m benchmarks site                 build the documentation (a minute)")
     return 0
+
+
+def _site(words: Sequence[str]) -> int:
+    """Build the site with Sphinx: warnings are errors, and the links between pages are checked."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks {SITE}",
+        description="Build the documentation: its pages, the API, and the examples, which run.",
+    )
+    docs = catalogue.HOME.parent / "docs"
+    parser.add_argument("--folder", type=Path, default=docs / "_build", help="where the site goes")
+    folder = parser.parse_args(words).folder
+    try:
+        from sphinx.cmd.build import main as sphinx
+    except ImportError:
+        print("error: Sphinx is missing: pip install -e '.[docs]'", file=sys.stderr)
+        return FAILED
+
+    from benchmarks.links import dead_links
+
+    if sphinx(["-W", "--keep-going", "-q", str(docs), str(folder)]):
+        return FAILED
+    dead = dead_links(folder)
+    for link in dead:
+        print(f"error: {link}", file=sys.stderr)
+    print(folder / "index.html")
+    return FAILED if dead else 0
 
 
 def _page(study: Study, words: Sequence[str]) -> int:

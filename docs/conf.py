@@ -1,6 +1,10 @@
-"""How Sphinx builds the site: `python -m sphinx -W docs docs/_build`."""
+"""How Sphinx builds the site: `python -m benchmarks site`."""
 
+import sys
 from importlib.metadata import version as installed
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for figures.py
 
 project = "implicit_bias"
 author = "the implicit_bias developers"
@@ -31,9 +35,13 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "abort_on_example_error": True,
     "show_signature": False,
+    "image_scrapers": ("matplotlib", "figures"),
+    "capture_repr": ("_repr_html_",),
 }
 
 html_theme = "pydata_sphinx_theme"
 html_title = "implicit_bias"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
 html_sidebars = {"start": [], "concepts": [], "glossary": []}

@@ -35,6 +35,6 @@ for optimizer, rate in ((torch.optim.SGD, 0.1), (torch.optim.Adam, 0.05)):
 
 # %%
 # Gradient descent lowers the gap in l2, and Adam, below, the one in linf.
-recorders["SGD"].plot()
+gradient_descent = recorders["SGD"].plot()
 # %%
-recorders["Adam"].plot()
+adam = recorders["Adam"].plot()

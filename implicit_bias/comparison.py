@@ -18,14 +18,16 @@ Source: Lippl, Abbott, Chung (2022), section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from html import escape
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
 
 from implicit_bias.certificate import Certificate, Status, certify, excess, norm_at_margin_1
 from implicit_bias.counts import CONFIDENCE, Count, PairedDifference
@@ -205,6 +207,9 @@ class ModelResult:
         The evaluation samples on the wrong side; empty without a predictor.
     train_wrong : Count or None
         How many of the training samples; None where these were not given, or without a predictor.
+    transformed : bool
+        Whether it is a pipeline: margins, norms and gates are then those of its last step, on the
+        inputs that the steps before make.
     """
 
     name: str
@@ -219,6 +224,7 @@ class ModelResult:
     confusion: NDArray[np.int64] | None = None
     wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
     train_wrong: Count | None = None
+    transformed: bool = False
 
     @property
     def count(self) -> Count:
@@ -298,7 +304,9 @@ class Compared:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The result of `compare`: printed, a short table; `report` writes a page, `plot` draws it.
+    """The result of `compare`: printed, a short table and what follows from it.
+
+    `report` writes a page, `plot` draws it.
 
     Attributes
     ----------
@@ -345,10 +353,24 @@ class Comparison:
         return f"Comparison({names}; {self.n_samples} samples)"
 
     def __str__(self) -> str:
-        return text_table(*self._short_table())
+        return "\n".join((text_table(*self._short_table()), "", *self._headlines()))
 
     def _repr_html_(self) -> str:
-        return html_table(*self._short_table())
+        said = "".join(f"<p>{escape(headline)}</p>" for headline in self._headlines())
+        return html_table(*self._short_table()) + said
+
+    @property
+    def held_out(self) -> bool | None:
+        """Whether the evaluation samples are others than the training samples; None if unknown."""
+        if self.of is None or self.of.train is None:
+            return None
+        return not np.array_equal(np.asarray(self.of.train[0]), np.asarray(self.of.X))
+
+    def _headlines(self) -> list[str]:
+        """Say what follows: a sentence for each trained network, or one for all models."""
+        from implicit_bias.report.words import conclusions  # words know comparisons: here only
+
+        return [said.title for said in conclusions(self, held_out=self.held_out)]
 
     def _short_table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of what matters first: distance from the limit, and errors."""
@@ -377,7 +399,8 @@ class Comparison:
         Raises
         ------
         ValueError
-            The models and samples were not kept.
+            The models and samples were not kept, or the inputs are not numbers: where a pipeline
+            encodes text, compare its last step on encoded inputs.
         """
         from implicit_bias.report.page import report_on  # a page knows comparisons: here only
 
@@ -495,8 +518,8 @@ def compare(
     Parameters
     ----------
     models : mapping from name to fitted classifier
-        This package's classifiers, or any of scikit-learn's interface (errors and disagreement
-        only).
+        This package's classifiers, pipelines that end in one, or any of scikit-learn's interface
+        (errors and disagreement only).
     X : array_like of shape (n, D)
         Evaluation inputs.
     y : array_like of shape (n,)
@@ -525,24 +548,32 @@ def compare(
     model   excess     error  wrong    95 % interval
     gated   < 0.001 %  0 %    0 of 12  0 to 24 %
     linear  < 0.001 %  0 %    0 of 12  0 to 24 %
+    <BLANKLINE>
+    No ranking: gated is wrong on 0 % (0 of 12 unseen samples), and too few samples tell it from \
+linear.
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
     labels = np.asarray(y)
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one evaluation sample")
-    for model in models.values():
-        if isinstance(model, BinaryClassifier):
-            model.signs(labels)  # refuses labels that it does not know
-    fitted = {name: _fitted_margin(model) for name, model in models.items()}
-    predictions = {name: _predictions(model, X) for name, model in models.items()}
-    classes = _classes(models, predictions, labels)
+    lasts = {name: last_step(model) for name, model in models.items()}
+    for last in lasts.values():
+        if isinstance(last.model, BinaryClassifier):
+            last.model.signs(labels)  # refuses labels that it does not know
+    fitted = {name: _fitted_margin(last.model) for name, last in lasts.items()}
+    inputs = {name: last.inputs(X) for name, last in lasts.items()}
+    predictions = {name: _predictions(last.model, inputs[name]) for name, last in lasts.items()}
+    classes = _classes(lasts, predictions, labels)
     wrong = {name: _wrong(fitted[name], predictions[name], labels) for name in models}
     margins, train_wrong = dict[str, MarginResult](), dict[str, NDArray[np.bool_]]()
     if train is not None:
-        margins = _margin_results(models, fitted, *train)
+        trained_on = {name: last.inputs(train[0]) for name, last in lasts.items()}
+        margins = _margin_results(lasts, fitted, trained_on, train[1])
         train_wrong = {
-            name: _wrong(fitted[name], _predictions(model, train[0]), np.asarray(train[1]))
-            for name, model in models.items()
+            name: _wrong(
+                fitted[name], _predictions(last.model, trained_on[name]), np.asarray(train[1])
+            )
+            for name, last in lasts.items()
         }
     results = tuple(
         ModelResult(
@@ -551,17 +582,18 @@ def compare(
             train_error=_share(train_wrong.get(name)),
             fitted=fitted[name],
             margin=margins.get(name),
-            history=model.history() if isinstance(model, BinaryClassifier) else (),
-            unseen=_unseen(fitted[name], X),
-            planned_steps=model.training_.config.steps
-            if isinstance(model, NetworkClassifier)
+            history=last.model.history() if isinstance(last.model, BinaryClassifier) else (),
+            unseen=_unseen(fitted[name], inputs[name]),
+            planned_steps=last.model.training_.config.steps
+            if isinstance(last.model, NetworkClassifier)
             else 0,
-            interrupted=is_interrupted(model),
+            interrupted=is_interrupted(last.model),
             confusion=_confusion(fitted[name], predictions[name], labels, classes),
             wrong=wrong[name],
             train_wrong=_count(train_wrong.get(name)),
+            transformed=last.transformed,
         )
-        for name, model in models.items()
+        for name, last in lasts.items()
     )
     pairs = combinations(results, 2)
     return Comparison(
@@ -572,6 +604,48 @@ def compare(
         classes=classes,
         of=Compared(dict(models), X, y, train),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class LastStep:
+    """A classifier, and what it is given: of a pipeline the last step and what those before make.
+
+    Attributes
+    ----------
+    model : Predicts
+        The classifier.
+    inputs : callable
+        Makes its inputs of those that the pipeline is given.
+    transformed : bool
+        Whether it is a step of a pipeline.
+    """
+
+    model: Predicts
+    inputs: Callable[[ArrayLike], ArrayLike]
+    transformed: bool
+
+
+def last_step(model: Predicts) -> LastStep:
+    """Return the classifier of this package that a pipeline ends in; else the model as it is.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from implicit_bias import MaxMarginSVC
+    >>> pipeline = make_pipeline(StandardScaler(), MaxMarginSVC())
+    >>> last_step(pipeline.fit([[1.0], [3.0]], [0, 1])).inputs([[2.0]]).tolist()
+    [[0.0]]
+    """
+    if isinstance(model, Pipeline):
+        last, before = last_step(model.steps[-1][1]), model[:-1]
+        if isinstance(last.model, BinaryClassifier):
+            return LastStep(
+                last.model,
+                lambda X: last.inputs(before.transform(X) if len(before) else X),
+                transformed=True,
+            )
+    return LastStep(model, lambda X: X, transformed=False)
 
 
 def training_of(model: Predicts) -> AnyTraining | None:
@@ -617,10 +691,11 @@ def _predictions(model: Predicts, X: ArrayLike) -> NDArray[Any]:
 
 
 def _classes(
-    models: Mapping[str, Predicts], predictions: Mapping[str, NDArray[Any]], labels: NDArray[Any]
+    lasts: Mapping[str, LastStep], predictions: Mapping[str, NDArray[Any]], labels: NDArray[Any]
 ) -> NDArray[Any]:
     """Return all classes (K,) that occur anywhere, sorted: numbers before names."""
-    known = [model.classes_ for model in models.values() if isinstance(model, BinaryClassifier)]
+    models = [last.model for last in lasts.values()]
+    known = [model.classes_ for model in models if isinstance(model, BinaryClassifier)]
     found = {item for part in (labels, *known, *predictions.values()) for item in part.tolist()}
     return np.array(sorted(found - {None}, key=lambda item: (isinstance(item, str), item)))
 
@@ -705,16 +780,16 @@ def _kappa(first: NDArray[Any], second: NDArray[Any]) -> float:
 
 
 def _margin_results(
-    models: Mapping[str, Predicts],
+    lasts: Mapping[str, LastStep],
     fitted: Mapping[str, FittedMargin | None],
-    X: ArrayLike,
+    inputs: Mapping[str, ArrayLike],
     y: ArrayLike,
 ) -> dict[str, MarginResult]:
     solutions = {name: found for name, found in fitted.items() if found is not None}
     problems = {
-        name: solutions[name].problem(X, model.signs(y))
-        for name, model in models.items()
-        if name in solutions and isinstance(model, BinaryClassifier)
+        name: solutions[name].problem(inputs[name], last.model.signs(y))
+        for name, last in lasts.items()
+        if name in solutions and isinstance(last.model, BinaryClassifier)
     }
     certificates = {name: _certificate(solutions[name], posed) for name, posed in problems.items()}
     names = list(problems)

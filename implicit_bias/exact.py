@@ -44,6 +44,14 @@ class ExactAnswer:
         Dual variables, not negative.
     intercept : Fraction
         The offset b.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import numpy as np
+    >>> third = np.array([[Fraction(1, 3)]])
+    >>> ExactAnswer(plain_coef=third, alpha=third[0]).intercept
+    Fraction(0, 1)
     """
 
     plain_coef: Rationals = field(repr=False)

@@ -10,6 +10,8 @@ HyperplaneContexts  H * C, context fastest   one-hot context of each unit      o
 GlobalContexts    contexts that occur        one-hot context of the network    one
 UnitGates         H (+ 1 always on)          0/1, or any function of a         one a unit
                                              projection (sigmoid, ...)
+GatedReadout      C_o * H * C, those of the  one-hot context of each unit,     one a unit
+                  hidden units fastest       in that of the readout
 NoGates           1                          the constant 1                    one
 ================  =========================  ================================  ===============
 
@@ -95,7 +97,14 @@ class Gating(ABC):
 
 @dataclass(frozen=True, eq=False)
 class NoGates(Gating):
-    """The constant gate 1: the predictor is linear and the problem the classical SVM."""
+    """The constant gate 1: the predictor is linear and the problem the classical SVM.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> NoGates(2).gates(np.zeros((3, 2))).tolist()
+    [[1.0], [1.0], [1.0]]
+    """
 
     n_inputs: int
 
@@ -136,6 +145,14 @@ class HyperplaneContexts(Gating):
     single_precision : bool
         Project in float32, as the published code does; a sample within rounding of a hyperplane
         may then fall on its other side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[-1.0], [1.0]])
+    >>> contexts = HyperplaneContexts.random(X, 3, 1, random_state=0)
+    >>> contexts.gates(X).shape  # 3 units of 2 contexts
+    (2, 6)
     """
 
     weights: Array
@@ -285,6 +302,14 @@ class GlobalContexts(Gating):
         The hyperplanes.
     codes : ndarray of uint8, shape (M, ceil(H * k / 8))
         The hyperplanes' bits in each context that occurred, packed; in lexicographic order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[-1.0], [1.0], [2.0]])
+    >>> local = HyperplaneContexts.random(X, 2, 1, random_state=0)
+    >>> GlobalContexts.collapse(local, X).gates(X).sum(axis=1).tolist()  # one of them
+    [1.0, 1.0, 1.0]
     """
 
     local: HyperplaneContexts
@@ -321,6 +346,58 @@ class GlobalContexts(Gating):
 
 
 @dataclass(frozen=True, eq=False)
+class GatedReadout(Gating):
+    """Contexts of hidden units whose readout has contexts, too.
+
+    Column ``o * H * C + h * C + c`` is 1 where the readout is in context o and unit h in c.
+
+    Parameters
+    ----------
+    readout : HyperplaneContexts
+        Contexts of the readout: one unit.
+    hidden : HyperplaneContexts
+        Contexts of the hidden units.
+
+    Raises
+    ------
+    ValueError
+        Readout contexts of several units, or of other inputs.
+    """
+
+    readout: HyperplaneContexts
+    hidden: HyperplaneContexts
+
+    def __post_init__(self) -> None:
+        if self.readout.n_units != 1 or self.readout.n_features != self.hidden.n_features:
+            raise ValueError(
+                "a readout has contexts of one unit and of the network's inputs, got "
+                f"{self.readout.n_units} units of {self.readout.n_features} features"
+            )
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return self.hidden.n_features
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """A unit has its columns in all contexts of the readout."""
+        return np.tile(self.hidden.groups, self.readout.n_contexts)
+
+    def gates(self, X: ArrayLike) -> sp.csr_array:
+        """One-hot contexts, shape (n, C_o * H * C), CSR with exactly H ones a row."""
+        size = len(self.hidden.groups)
+        # Broadcasts the readout's context (n, 1) over the units (n, H).
+        columns = size * self.readout.contexts(X) + self.hidden.columns(X)
+        return _one_hot(columns, self.readout.n_contexts * size)
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Count the units in a context that training never saw: all, where the readout is."""
+        everything = self.readout.unseen(X) > 0
+        return np.where(everything, self.hidden.n_units, self.hidden.unseen(X))
+
+
+@dataclass(frozen=True, eq=False)
 class UnitGates(Gating):
     """One gate a hidden unit: 0/1 as in a ReLU network with frozen gates, or any other scalar.
 
@@ -338,6 +415,13 @@ class UnitGates(Gating):
         Append one unit whose gate is 1 everywhere, so that no sample has all gates off.
     single_precision : bool
         As in `HyperplaneContexts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gating = UnitGates(np.array([[1.0], [-1.0]]), np.zeros(2), always_on=True)
+    >>> gating.gates(np.array([[2.0], [-3.0]])).tolist()
+    [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]
     """
 
     weights: Array

@@ -300,7 +300,7 @@ def _program(tangent: _Tangent, chosen: NDArray[np.int64]) -> tuple[Array, Tenso
     """Best multipliers in any norm that a solver takes, and w."""
     name = _linear(tangent.norm)
     rows = tangent.gradients.rows(tangent.theta, chosen)
-    norm = name or _Flat(tangent.norm, tangent.gradients)
+    norm = name or FlatNorm(tangent.norm, tangent.gradients)
     solution = solve(max_margin(rows, np.ones(len(rows)), norm), tol=PROGRAM_TOLERANCE)
     if not solution.alpha.any() or not solution.coef.any():
         raise SolveError(solution)
@@ -315,19 +315,22 @@ def _linear(norm: ParameterNorm) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Flat:
+class FlatNorm:
     """A norm of parameters as one of coefficients: all of them in a row."""
 
     norm: ParameterNorm
     gradients: MarginGradients
 
     def value(self, coef: Array) -> float:
+        """||theta|| of a row (P,)."""
         return self.norm.value(self._parameters(coef))
 
     def dual(self, V: Array) -> float:
+        """||v||_* of a row (P,)."""
         return self.norm.dual(self._parameters(V))
 
     def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
+        """Say it in CVXPY."""
         shapes, parts, start = self.gradients.shapes, {}, 0
         for name, size in shapes.items():
             parts[name] = zeta[start : start + size.numel()]

@@ -24,6 +24,8 @@ SumOverGroups   sum_g of a norm                max_g of its    gated networks of
                                                dual            (nuclear)
 MaxOverGroups   max_g of a norm                sum_g of its    Muon, over the layers
                                                dual
+InRows          a norm of coefficients         the same of     gated readouts
+                (R M, D) as (R, M, D)          its dual
 ==============  =============================  ==============  ===================================
 
 Coefficients have shape (K, M, D), classes by gates by features, or (M, D) with two classes, which
@@ -929,6 +931,84 @@ class OwnNorm(_OneGroup):
         return self._unit_duals[shape]
 
 
+@dataclass(frozen=True, eq=False)
+class InRows(Norm):
+    """A norm that takes the coefficients of two classes as a matrix of several rows.
+
+    Of coefficients (R M, D), or (1, R M, D), it is the norm of (R, M, D): columns r M + m of the
+    gates are column m of row r.
+
+    Parameters
+    ----------
+    norm : Norm
+        Of coefficients (R, M, D).
+    n_rows : int
+        R.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import InRows, L2, Nuclear
+    >>> coef = np.array([[1.0, 0.0], [0.0, 1.0]])  # two rows of one gate column each
+    >>> InRows(Nuclear(), 2).value(coef), round(L2().value(coef), 4)
+    (2.0, 1.4142)
+    """
+
+    norm: Norm
+    n_rows: int
+
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients."""
+        return self.norm.value(self._folded(coef))
+
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+        return self.norm.dual(self._folded(V))
+
+    def maximiser(self, V: Array) -> Array:
+        """Return that of the rows."""
+        return self.norm.maximiser(self._folded(V)).reshape(V.shape)
+
+    def group_norms(self, coef: Array) -> Array:
+        """Return the terms of Omega, shape (G,)."""
+        return self.norm.group_norms(self._folded(coef))
+
+    def dual_norms(self, V: Array) -> Array:
+        """Return the terms of Omega_*, shape (G,)."""
+        return self.norm.dual_norms(self._folded(V))
+
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+        return self.norm.value_bound(self._folded(coef))
+
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return upper bounds on the dual norms, shape (G,)."""
+        folded = Enclosure(self._folded(V.value), self._folded(V.radius))
+        return self.norm.dual_bounds(folded)
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return that of the rows."""
+        found = self.norm.partition(self._folded_shape(shape))
+        return None if found is None else Partition(found.groups.reshape(shape), found.inner)
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return self.norm.atom(zeta, self._folded_shape(shape), cp)
+
+    def _folded_shape(self, shape: Shape) -> Shape:
+        columns, rest = divmod(math.prod(shape[:-1]), self.n_rows)
+        if rest:
+            raise ValueError(
+                f"a norm of {self.n_rows} rows needs as many times the same gate columns, got "
+                f"coefficients {shape}"
+            )
+        return self.n_rows, columns, shape[-1]
+
+    def _folded(self, coef: Array) -> Array:
+        # Row-major: the columns of a row lie together.
+        return coef.reshape(self._folded_shape(coef.shape))
+
+
 NAMES: dict[str, Norm] = {
     "l1": L1(),
     "l2": L2(),
@@ -963,6 +1043,13 @@ class GroupNorm(_Sum):
     ------
     ValueError
         Groups that are not 0 .. G - 1, or a metric that is not symmetric positive semi-definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> norm = GroupNorm(np.array([0, 0, 1]))  # two columns in the first group, one in the second
+    >>> norm.value(np.array([[3.0], [4.0], [1.0]]))
+    6.0
     """
 
     by_rows: ClassVar[bool] = True

@@ -41,8 +41,9 @@ def _by_name(*classes: type[T]) -> dict[str, type[T]]:
 # What a file may name. Dataclasses are stored field by field.
 DATACLASSES: dict[str, type] = _by_name(
     *(gating.NoGates, gating.HyperplaneContexts, gating.GlobalContexts, gating.UnitGates),
+    gating.GatedReadout,
     *(norms.L1, norms.L2, norms.LInf, norms.Lp, norms.Spectral, norms.Nuclear),
-    *(norms.SumOverGroups, norms.MaxOverGroups, norms.GroupNorm),
+    *(norms.SumOverGroups, norms.MaxOverGroups, norms.GroupNorm, norms.InRows),
     *(problem.Architecture, certificate.Certificate, certificate.Conflict),
     *(base.BoundsAt, base.Solution, base.SolveStats),
     *(training.TrainingConfig, training.HistoryPoint, training.TrainingResult),
@@ -93,6 +94,12 @@ def save_model(
         The model is not fitted.
     TypeError
         The model holds something that is not data (a gating class of the user's own, say).
+
+    Examples
+    --------
+    >>> from implicit_bias import MaxMarginSVC
+    >>> model = MaxMarginSVC().fit([[1.0], [-1.0]], ["up", "down"])
+    >>> save_model("svm.safetensors", model)  # doctest: +SKIP
     """
     check_is_fitted(model, msg="this %(name)s is not fitted, so there is nothing to save: fit it")
     arrays: dict[str, NDArray[Any]] = {}
@@ -113,6 +120,11 @@ def load_model(path: str | Path) -> SavedModel:
         Not such a file, or a damaged one.
     FileNotFoundError
         No such file.
+
+    Examples
+    --------
+    >>> load_model("svm.safetensors").model  # doctest: +SKIP
+    MaxMarginSVC()
     """
     return MODELS.read(path, _decode_model)
 
@@ -217,6 +229,8 @@ def _encode_network(network: networks.Network, arrays: dict[str, NDArray[Any]]) 
     options: dict[str, Any] = {"dtype": str(network.dtype).removeprefix("torch.")}
     if isinstance(network, networks.GLN):
         options |= {"gatings": network.gatings, "readout_bias": network.readout_bias is not None}
+        if network.readout_gating is not None:
+            options["readout_gating"] = network.readout_gating
     else:
         widths = [len(layer) // network.n_networks for layer in network.hidden_weights]
         options |= {"n_features": network.n_features, "widths": widths}
@@ -240,6 +254,8 @@ def _decode_network(
         n_features, widths = gatings[0].n_features, [gating.n_units for gating in gatings]
         rows = [gating.n_units * gating.n_contexts for gating in gatings]
     rows = [networks_aside * count for count in rows]
+    of_readout = options.get("readout_gating")
+    outputs *= 1 if of_readout is None else of_readout.n_contexts
     _check_sizes(weights, [n_features, *widths], [*rows, outputs])
     frozen = cls is networks.FrozenGateReLU  # made from a ReLU network; its own gates come next
     network = cls(networks.ReLUNetwork(**options)) if frozen else cls(**options)

@@ -289,6 +289,15 @@ def stationarity(
         A margin is not positive.
     ValueError
         Inputs, outputs or labels that do not fit, or NaN; no parameter to train.
+
+    Examples
+    --------
+    >>> import torch
+    >>> module = torch.nn.Linear(1, 1, bias=False)
+    >>> _ = torch.nn.init.constant_(module.weight, 3.0)
+    >>> found = stationarity(module, (torch.tensor([[1.0], [-2.0]]),), [1, -1])
+    >>> found.degree
+    1.0
     """
     if not isinstance(inputs, tuple) or not inputs:
         raise ValueError("inputs must be a tuple of the module's arguments: pass (X,), not X")

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
 from implicit_bias.certificate import excess
@@ -18,6 +20,7 @@ from implicit_bias.comparison import first_svm
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.report.words import conclusions
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)
 TEST = make_toy("moons", 300, noise=0.2, random_state=1)
@@ -280,11 +283,15 @@ def test_a_kept_solution_is_not_certified_again() -> None:
 
 def test_a_comparison_prints_a_short_table() -> None:
     lines = str(RESULT).splitlines()
-    assert [line.split()[0] for line in lines] == ["model", *MODELS]
+    table, said = lines[: 1 + len(MODELS)], lines[2 + len(MODELS) :]
+    assert [line.split()[0] for line in table] == ["model", *MODELS]
     count = RESULT.model("svm").count
     assert f"{count.count} of {count.total}" in lines[1]
+    (conclusion,) = conclusions(RESULT)  # of the only network
+    assert said == [conclusion.title]
     page = RESULT._repr_html_()
     assert page.count("<tr>") == 1 + len(MODELS)
+    assert conclusion.title in page
     named = compare({"<b>": MODELS["svm"]}, TEST.X, TEST.y)
     assert "&lt;b&gt;" in named._repr_html_()
     assert "svm, l2, network" in repr(RESULT)
@@ -322,6 +329,37 @@ def test_lists_frames_and_names_of_classes(tmp_path: Path) -> None:
     listed = {"svm": GLNSVC(8, random_state=0).fit(inputs, labels)}
     again = compare(listed, inputs, labels, train=(inputs, labels))
     assert again.model("svm").known_margin.norm == result.model("svm").known_margin.norm
+
+
+def test_a_conclusion_says_what_is_known_of_the_samples() -> None:
+    models, train = {"svm": MODELS["svm"]}, (TRAIN.X, TRAIN.y)
+    assert f"{len(TEST.y)} unseen" in str(compare(models, TEST.X, TEST.y, train=train))
+    assert f"{len(TRAIN.y)} training" in str(compare(models, *train, train=train))
+    assert f"{len(TRAIN.y)} samples" in str(compare(models, *train))
+
+
+def test_a_pipeline_is_compared_by_its_last_step(tmp_path: Path) -> None:
+    """With the margin of that step on the inputs that the steps before make."""
+    scaler = MaxAbsScaler().fit(TRAIN.X)
+    svm = GLNSVC(n_units=4, random_state=0)
+    whole = make_pipeline(MaxAbsScaler(), make_pipeline("passthrough", svm)).fit(TRAIN.X, TRAIN.y)
+    bare = GLNSVC(n_units=4, random_state=0).fit(scaler.transform(TRAIN.X), TRAIN.y)
+    other = make_pipeline(MaxAbsScaler(), LogisticRegression()).fit(TRAIN.X, TRAIN.y)
+    train = (TRAIN.X, TRAIN.y)
+    models = {"whole": whole, "other": other, "on the inputs": MODELS["svm"]}
+    result = compare(models, TEST.X, TEST.y, train=train)
+    scaled = (scaler.transform(TRAIN.X), TRAIN.y)
+    expected = compare({"bare": bare}, scaler.transform(TEST.X), TEST.y, train=scaled)
+    found, alone = result.model("whole"), expected.model("bare")
+    assert (found.transformed, alone.transformed) == (True, False)
+    assert found.known_margin.excess == pytest.approx(alone.known_margin.excess)
+    assert found.known_margin.norm == pytest.approx(alone.known_margin.norm)
+    assert (found.error, found.train_wrong) == (alone.error, alone.train_wrong)
+    assert found.known_margin.program != result.model("on the inputs").known_margin.program
+    assert result.model("other").margin is None
+    assert "a pipeline" in result.report(tmp_path).read_text("utf-8")
+    contexts = [file.stem for file in (tmp_path / "figures").glob("contexts-*.svg")]
+    assert contexts == ["contexts-1"]  # the gates of the pipeline cut no plane of the inputs
 
 
 def test_a_plot_has_what_is_known() -> None:

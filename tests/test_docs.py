@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import pydoc
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import implicit_bias
-from implicit_bias import norms
+from benchmarks.links import dead_links
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -51,22 +52,43 @@ def test_code_of_the_pages_runs(
         exec(compile(block, str(page), "exec"), names)
 
 
-def test_public_names_have_examples() -> None:
+def test_public_names_are_on_the_site_with_examples() -> None:
     """Each public class and function shows how it is used; the examples run as doctests."""
-    public = {name: getattr(implicit_bias, name) for name in dir(implicit_bias)}
-    public |= {name: getattr(norms, name) for name in NORMS}
+    listed = re.findall(r"^   ([A-Za-z_][\w.]*)$", (ROOT / "docs/api.rst").read_text("utf-8"), re.M)
+    public = {name for name in dir(implicit_bias) if not name.startswith("_")}
+    assert public | {f"norms.{name}" for name in NORMS} <= set(listed)
+    found = {name: pydoc.locate(f"implicit_bias.{name}") for name in listed}
     lacking = [
         name
-        for name, value in public.items()
-        if callable(value) and ">>>" not in (inspect.getdoc(value) or "")
+        for name, value in found.items()
+        if value is None or (callable(value) and ">>>" not in (inspect.getdoc(value) or ""))
     ]
     assert lacking == []
 
 
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """The examples run, too."""
-    command = [sys.executable, "-m", "sphinx", "-W", "-q", str(ROOT / "docs"), str(tmp_path)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    """The examples run, too, and every link between its pages leads somewhere."""
+    command = [sys.executable, "-m", "benchmarks", "site", "--folder", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "gallery" / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_commands_of_the_first_page_run(tmp_path: Path) -> None:
+    """The file of flowers that they name is written by the line before."""
+    page = (ROOT / "docs" / "start.md").read_text("utf-8")
+    (block,) = (b for b in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) if "flowers" in b)
+    script = block.replace(".venv/bin", str(Path(sys.executable).parent))
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "implicit-bias-report" / "report.html").is_file()
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "one.html").write_text('<h1 id="top-1">One</h1><a href="../two.html">2</a>')
+    links = ["a%20b/one.html#top-1", "#", "https://example.org/x", "mailto:x@example.org"]
+    dead = ["a%20b/one.html#none", "three.html", "#none", "picture.png"]
+    (tmp_path / "two.html").write_text("".join(f'<a href="{link}">.</a>' for link in links + dead))
+    assert dead_links(tmp_path) == [f"two.html links to {link}" for link in dead]

@@ -3,14 +3,17 @@
 import math
 from collections.abc import Callable
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import torch
 
+from implicit_bias import LimitConfig, certify_run, solve, train_to_limit
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.margin_gradients import MarginGradients, Pairs
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
+from implicit_bias.stationarity import certify_network
 from implicit_bias.validation import Array
 
 N_FEATURES = 5
@@ -37,12 +40,16 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "gln": lambda: GLN([contexts(4, 2)]),
     "gln-bias": lambda: GLN([contexts(4, 2)], readout_bias=True),
     "gln-deep": deep_gln,
+    "gln-readout": lambda: GLN([contexts(4, 2)], readout_gating=contexts(1, 2, seed=5)),
+    "gln-deep-readout": lambda: GLN(
+        [contexts(4, 2), contexts(3, 1, seed=1)], readout_gating=contexts(1, 1, seed=5)
+    ),
     "relu": lambda: ReLUNetwork(N_FEATURES, [4]),
     "relu-deep": lambda: ReLUNetwork(N_FEATURES, [4, 3, 2]),
     "frozen": lambda: drifted([4]),
     "frozen-deep": lambda: drifted([4, 3, 2]),
 }
-ONE_HIDDEN_LAYER = ["gln", "gln-bias", "relu", "frozen"]
+ONE_HIDDEN_LAYER = ["gln", "gln-bias", "gln-readout", "relu", "frozen"]
 
 
 @pytest.fixture(params=NETWORKS)
@@ -81,10 +88,12 @@ def loop_gln(network: GLN, x: Array) -> float:
             row = layer.detach().numpy()[h * gating.n_contexts + context]
             units.append(sum(weight * value for weight, value in zip(row, outputs, strict=True)))
         outputs = np.array(units)
-    return float(network.readout.detach().numpy()[0] @ outputs + network.readout_bias_value)
+    readout, of_readout = network.readout.detach().numpy(), network.readout_gating
+    row = readout[0 if of_readout is None else int(of_readout.contexts(x[None])[0, 0])]
+    return float(row @ outputs + network.readout_bias_value)
 
 
-@pytest.mark.parametrize("name", ["gln", "gln-bias", "gln-deep"])
+@pytest.mark.parametrize("name", ["gln", "gln-bias", "gln-deep", "gln-readout", "gln-deep-readout"])
 def test_gln_equals_a_loop(name: str) -> None:
     network = NETWORKS[name]()
     assert isinstance(network, GLN)
@@ -113,9 +122,9 @@ def test_outputs_are_those_of_the_margin_structure(shallow: Network) -> None:
 def test_hidden_activations_give_the_output(network: Network) -> None:
     hidden = network.hidden_activations(X)
     assert hidden.shape == (len(X), network.readout.shape[1])
-    np.testing.assert_allclose(
-        network.decision(X), hidden @ network.readout.detach().numpy()[0], rtol=1e-12
-    )
+    if network.readout_contexts == 1:
+        outputs = hidden @ network.readout.detach().numpy()[0]
+        np.testing.assert_allclose(network.decision(X), outputs, rtol=1e-12)
 
 
 def test_a_batch_is_an_index_into_what_was_prepared(network: Network) -> None:
@@ -363,6 +372,61 @@ def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
     assert not torch.equal(first.readout, other.readout)
 
 
+# --- contexts of the readout -----------------------------------------------------------------
+
+
+def separable() -> Array:
+    return np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0)
+
+
+def with_gated_readout() -> GLN:
+    return GLN([contexts(2)], readout_gating=contexts(1, seed=1), seed=2)
+
+
+def test_coefficients_of_a_gated_readout_are_of_rank_one() -> None:
+    network = with_gated_readout()
+    w, W = network.readout.detach().numpy(), network.hidden_weights[0].detach().numpy()
+    zeta = network.coef().reshape(2, 2, 2, N_FEATURES)  # contexts of readout, unit, of the unit
+    nuclear, spectral, gates = 0.0, 0.0, network.gating().gates(X)
+    problem = network.architecture().problem(X, separable())
+    V = problem.dual_vectors(np.arange(1.0, len(X) + 1)).reshape(zeta.shape)
+    for h in range(2):
+        matrix = np.outer(w[:, h], W[2 * h : 2 * h + 2])
+        np.testing.assert_allclose(zeta[:, h].reshape(2, -1), matrix, rtol=1e-12)
+        nuclear += float(np.linalg.norm(matrix, "nuc"))
+        spectral = max(spectral, float(np.linalg.norm(V[:, h].reshape(2, -1), 2)))
+    assert network.norm() == pytest.approx(nuclear)
+    assert problem.norm.value(network.coef()) == pytest.approx(nuclear)
+    assert problem.norm.dual(V.reshape(-1, N_FEATURES)) == pytest.approx(spectral)
+    np.testing.assert_array_equal(gates.sum(axis=1), 2.0)
+
+
+def test_a_gated_readout_is_bounded_by_its_relaxation() -> None:
+    y, network = separable(), with_gated_readout()
+    problem = network.architecture().problem(X, y)
+    assert network.relaxed
+    zeta = [cp.Variable((2, 2 * N_FEATURES)) for _ in range(2)]  # by loops over the samples
+    hidden, output = contexts(2).contexts(X), contexts(1, seed=1).contexts(X)[:, 0]
+    margins = [
+        y[n]
+        * sum(
+            zeta[h][output[n], N_FEATURES * hidden[n, h] : N_FEATURES * (hidden[n, h] + 1)] @ X[n]
+            for h in range(2)
+        )
+        for n in range(len(X))
+    ]
+    program = cp.Problem(cp.Minimize(sum(cp.normNuc(Z) for Z in zeta)), [cp.hstack(margins) >= 1])
+    optimum = float(program.solve(solver="CLARABEL"))
+    assert solve(problem).certificate.upper == pytest.approx(optimum, rel=1e-5)
+    train_to_limit(network, X, y, LimitConfig(steps=400))
+    bounds = certify_run(problem, network.coef())
+    assert bounds.lower <= optimum * (1 + 1e-6)
+    assert optimum * (1 - 1e-6) <= bounds.upper < 3 * optimum
+    assert bounds.lower > 0
+    found = certify_network(network, X, y)
+    assert found.certificate.lower <= optimum * (1 + 1e-6) <= found.certificate.upper * (1 + 2e-6)
+
+
 # --- refusals --------------------------------------------------------------------------------
 
 
@@ -375,6 +439,8 @@ def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
             r"all of the same inputs.*\[3, 5\]",
         ),
         (lambda: ReLUNetwork(N_FEATURES, []), "one hidden layer"),
+        (lambda: GLN([contexts(2)], readout_gating=contexts(2)), "one unit"),
+        (lambda: GLN([contexts(2)], readout_gating=contexts(1), classes=3), "one output"),
         (lambda: ReLUNetwork(N_FEATURES, [3, 0]), "n_units.*at least 1"),
         (
             lambda: ReLUNetwork(N_FEATURES, [3], init="uniform"),  # type: ignore[arg-type]

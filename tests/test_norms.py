@@ -15,6 +15,7 @@ from implicit_bias.norms import (
     L2,
     GroupL2,
     GroupNorm,
+    InRows,
     LInf,
     Lp,
     MaxOverGroups,
@@ -115,6 +116,8 @@ ALL: dict[str, Norm] = {
     "linf-of-features": SumOverGroups(LInf(), FEATURES, axis=-1),
     "layers": MaxOverGroups(Spectral(), GATES),
     "largest-l1": MaxOverGroups(L1(), FEATURES, axis=-1),
+    "nuclear-in-rows": InRows(SumOverGroups(Nuclear(), np.array([0, 1, 1, 0, 2, 2])), 2),
+    "l1-in-rows": InRows(L1(), 2),
     "gates": GroupNorm(GATES),
     "gates-apart": GroupNorm(GATES, apart=True),
     "metric": GroupNorm(GATES, {0: random_metric(2, 2)}),
@@ -210,7 +213,8 @@ def test_partitions_are_the_norm(name: str) -> None:
     found = norm.partition(SHAPE)
     if found is None:
         assert name in {"l1.5", "l7", "spectral", "nuclear", "nuclear-per-gate", "layers",
-                        "largest-l1", "metric", "metric-apart", "own", "own-with-atom"}  # fmt: skip
+                        "nuclear-in-rows", "largest-l1", "metric", "metric-apart", "own",
+                        "own-with-atom"}  # fmt: skip
         return
     inner: Any = {"l2": np.linalg.norm, "linf": lambda part: np.abs(part).max()}[found.inner]
     parts = [inner(coef[found.groups == g]) for g in range(found.groups.max() + 1)]

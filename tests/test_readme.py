@@ -42,6 +42,19 @@ def test_links_are_absolute_and_lead_somewhere() -> None:
             assert (README.parent / path).exists()
 
 
+def test_the_address_is_one_everywhere() -> None:
+    root = README.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    home = project["urls"]["Repository"]
+    assert all(url.startswith(home) for url in project["urls"].values())
+    pages = [README, root / "CITATION.cff", root / "CONTRIBUTING.md", *root.glob("docs/**/*.md")]
+    name = re.escape(home.rpartition("/")[2])
+    for page in pages:
+        found = re.findall(rf"https://[\w./-]*/{name}\b", page.read_text("utf-8"))
+        assert set(found) <= {home}, page
+    assert f'repository-code: "{home}"' in (root / "CITATION.cff").read_text("utf-8")
+
+
 def test_the_version_stands_everywhere() -> None:
     root = README.parent
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]

@@ -20,6 +20,9 @@ from implicit_bias import (
 )
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.gating import GatedReadout, HyperplaneContexts
+from implicit_bias.networks import GLN
+from implicit_bias.norms import L1, InRows
 from implicit_bias.saved_models import FileError, load_model, save_model
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
 from implicit_bias.training.losses import LOSSES, MarginLoss
@@ -32,6 +35,8 @@ def fitted(model: BinaryClassifier) -> BinaryClassifier:
     return model.fit(MOONS.X, LABELS)
 
 
+CONTEXTS = HyperplaneContexts.random(MOONS.X, 4, 1, random_state=0)
+READOUT = HyperplaneContexts.random(MOONS.X, 1, 1, random_state=1)
 RELU = fitted(ReLUClassifier((12, 12), random_state=0, steps=3000, dtype="float32"))
 MODELS: list[BinaryClassifier] = [
     fitted(GLNSVC(n_units=4, random_state=0)),
@@ -40,6 +45,8 @@ MODELS: list[BinaryClassifier] = [
     fitted(GatedReLUSVC(n_units=6, random_state=0)),
     fitted(GatedSVC(C=1.0)),
     fitted(HiddenLayerSVC(RELU, C=10.0)),
+    fitted(HiddenLayerSVC(GLN([CONTEXTS], readout_gating=READOUT, seed=0), C=1.0)),
+    fitted(GatedSVC(GatedReadout(READOUT, CONTEXTS), norm=InRows(L1(), 2), C=1.0)),
     fitted(GLNClassifier((4, 3), 2, random_state=0, steps=50)),
     fitted(GLNClassifier(4, random_state=0, steps=50, readout_bias=True, dtype="float32")),
     RELU,

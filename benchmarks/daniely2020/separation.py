@@ -153,7 +153,8 @@ def found(frame: pd.DataFrame) -> str:
         "at most once).\n\n"
         f"Sizes: the exact first step of {frame['seed'].nunique()} starts for each size; k = 3 and "
         "5 are below the lemma's k >= 7, and no n here fulfils k <= c n^(1/10) with c = 1: for "
-        "k = 7 that is n = 7^10, some 3e8."
+        "k = 7 that is n = 7^10, some 3e8. Lemma 11 asks for 7 <= k <= c eps^(1/4) n^(1/8), with a "
+        "c that is not given."
     )
 
 

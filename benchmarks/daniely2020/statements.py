@@ -131,9 +131,11 @@ STATEMENTS = (
         "Lemma 10: b = 1/(8k), alpha in [1/4, 1], eps <= k |r|: the share eps/(8 k^2) of all u has "
         "|(|r|/b) sigma(alpha u z / n + b) - phi_r(z)| <= eps on [-k, k], phi_r(z) = sigma(-sign(r)"
         " z + |r|)",
-        "`near_readouts`, `psi`",
-        "with max(0, .) in phi_r yes; with ReLU6 no, for k >= 5 (tests). The range of u is printed "
-        "[-r/k, r/k]; it is [-n/k, n/k]",
+        "`near_readouts`, `psi`; not in the paper, derived here: `ceiling_error`",
+        "yes with max(0, .) in phi_r: the share is eps/(8 k |r| alpha), which is eps/(8 k^2) at "
+        "|r| alpha = k. With ReLU6 no, for k >= 5 and |r| + k > 6: no u has an error below h "
+        "(|r| + k - 6)/(h + k), h = max(|r|, 6 - |r|) (tests, exactly). The range of u is "
+        "printed [-r/k, r/k]; it is [-n/k, n/k]",
     ),
     Statement(
         "Lemma 11 (n >= 9 log 7, 7 <= k <= c eps^(1/4) n^(1/8)): the share eps/(112 k^(5/2)) of "
@@ -201,9 +203,13 @@ SLIPS = (
     "guarantee](#{guarantee}).",
     "**Lemma 10, the range of u.** Printed [-r/k, r/k]; the network's is [-n/k, n/k], which the "
     "factor 1/n fits. Check: `test_lemma_10_as_a_share_of_all_readouts`.",
-    "**Lemmas 10 and 11, ReLU6 in phi_r and psi_r.** Copies of a hinge of height |r| + k > 6 are "
-    "not cut at 6. Check: `test_lemma_10_does_not_hold_with_relu6_on_both_sides`. Nothing that "
-    "follows is lost: with max(0, .) all is right.",
+    "**In doubt: sigma in phi_r and psi_r of lemmas 10 and 11.** The text that we have writes "
+    "sigma, which is ReLU6 elsewhere. Read so, a hinge of height |r| + k > 6 is cut at 6 and its "
+    "copies are not: for k = |r| = 7 every u is off by 4 or more, in exact arithmetic. Read as "
+    "max(0, .), all is right, and the printed share is that of the proof; so that is probably what "
+    "is meant. Nothing that follows uses the ceiling. Check: "
+    "`test_least_error_at_the_ceiling_in_exact_arithmetic`, "
+    "`test_lemma_10_does_not_hold_with_relu6_on_both_sides`.",
     "**Proof of theorem 2.** Displays on the way lack a root and have 2^(4k) for 2^(2k); the end "
     "is right. Check: `test_the_last_step_of_the_published_proof`, and the derived bound, which is "
     "sharper: `test_the_published_bound_is_below_the_derived_one`.",

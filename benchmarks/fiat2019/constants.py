@@ -304,6 +304,18 @@ def theorem_3(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         relation="equal",
         ours=bounds.interpolant_norm_bound(infinite, y, full),
     )
+    # The largest correlation of signs with a ball of coefficients, ||w|| <= sqrt 2 M, is
+    # sqrt 2 M ||Phi' signs|| / m, in the mean over signs. They have a generator of their own, so
+    # that the rows after this one keep their draws.
+    signs = np.random.default_rng(3).choice([-1.0, 1.0], size=(20 * draws, m))
+    sizes = np.sqrt(np.einsum("ri,ij,rj->r", signs, H, signs))
+    yield Check(
+        statement="[L] Theorem 3",
+        what="Rademacher complexity of the norm sqrt2 M; sqrt2 M/sqrt m",
+        paper=bounds.kernel_rademacher(math.sqrt(square), m),
+        relation="at most",
+        ours=math.sqrt(2 * square) * float(sizes.mean()) / m,
+    )
 
 
 def linear_predictors(rng: np.random.Generator, draws: int) -> Iterator[Check]:

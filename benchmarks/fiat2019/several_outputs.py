@@ -41,7 +41,7 @@ from implicit_bias.validation import Array
 ERROR = 0.3
 PUBLISHED_SIZE, PUBLISHED_INPUTS = 1024, 32
 # Outputs up to which the published widths are trained as published.
-LARGEST_TRAINED = 1
+LARGEST_TRAINED = 8
 TRAINED: dict[str, Kind] = {"ReLU": "relu", "GaLU": "hard"}
 # Outputs p, and smallest widths.
 PUBLISHED = {

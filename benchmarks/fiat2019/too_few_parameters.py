@@ -1,12 +1,12 @@
 """The loss that is left with too few parameters, against 1 - kd/m; random-filter improvement.
 
-m Gaussian inputs of dimension d, independent N(0, 1) targets, no bias units. Of the published
-sizes, m in {1024, 768, 512, 256}, d and k in {32, 24, 16, 8}, one for each kd/m and few draws,
-where the published values are means over all sizes of equal kd/m and 16 draws. Losses are divided
-by the draw's own variance of the targets: the mean is the same, by symmetry, with less noise. GaLU
-with hard gates by least squares; GaLU(512), the same after 512 filters have been redrawn one at a
-time and kept where the loss does not rise (algorithm 1); ReLU networks by the published training,
-Adam, rate 0.001, batches of 128, 100,000 steps.
+m Gaussian inputs of dimension d, independent N(0, 1) targets, no bias units. Published are means
+over all sizes of equal kd/m, m in {1024, 768, 512, 256}, d and k in {32, 24, 16, 8}, and 16 draws.
+GaLU with hard gates by least squares: all these sizes and draws. GaLU(512), the same after 512
+filters have been redrawn one at a time and kept where the loss does not rise (algorithm 1), and
+ReLU networks by the published training, Adam, rate 0.001, batches of 128, 100,000 steps: one size
+for each kd/m, and few draws. Losses are divided by the draw's own variance of the targets: the mean
+is the same, by symmetry, with less noise.
 
 Source: Fiat, Malach, Shalev-Shwartz, theorem 1 and figure 2 of the submission of 2018; theorem 2
 and figure 2 of arXiv:1906.05032 (2019). The values are those of the figure's file.
@@ -44,7 +44,13 @@ PUBLISHED = {
     "GaLU": (0.958, 0.877, 0.744, 0.625, 0.505, 0.256, 0.001),
     IMPROVED: (0.882, 0.771, 0.599, 0.463, 0.321, 0.124, 0.000),
 }
-# Of the published sizes, m in {1024, 768, 512, 256}, d and k in {32, 24, 16, 8}.
+# All published sizes (m, d, k) of these kd/m.
+ALL_SIZES = tuple(
+    (m, d, k)
+    for m, d, k in itertools.product((1024, 768, 512, 256), (32, 24, 16, 8), (32, 24, 16, 8))
+    if k * d / m in PUBLISHED["share"]
+)
+# Those at which networks are trained, and filters redrawn.
 SIZES = (
     (1024, 8, 8),
     (512, 8, 8),
@@ -69,24 +75,51 @@ def relu_loss(X: Array, y: Array, width: int, seed: int, steps: int) -> float:
     return squared_error(network, X, y[:, None])
 
 
+def drawn(seed: int, m: int, d: int, k: int) -> tuple[Array, Array, UnitGates]:
+    """Draw inputs (m, d), targets (m,) and k filters: the same for the same numbers."""
+    rng = np.random.default_rng([m, d, k, seed] if seed else [m, d, k])
+    X, y = rng.normal(size=(m, d)), rng.normal(size=m)
+    return X, y, UnitGates(rng.normal(size=(k, d)), np.zeros(k), ">=")
+
+
+def closed_form(seed: int, m: int, d: int, k: int) -> dict[str, Any]:
+    """Fit GaLU by least squares: one row."""
+    X, y, gating = drawn(seed, m, d, k)
+    found = least_squares(X, gating.gates(X), y)
+    return {
+        "seed": seed,
+        "m": m,
+        "d": d,
+        "k": k,
+        "share": k * d / m,
+        "rank": found.rank,
+        "theory": expected_loss(found.rank, m),
+        "variance": float(np.mean(y**2)),
+        "network": "GaLU",
+        "loss": found.loss,
+    }
+
+
 def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
-    """Fit each size."""
+    """Fit each size in closed form; then train networks and redraw filters at some."""
     proposals, steps = (30, 500) if run.quick else (PROPOSALS, STEPS)
     frame = run.kept if "variance" in run.kept else pd.DataFrame()
-    keys = ["seed", "m", "d", "k"]
+    keys = ["seed", "m", "d", "k", "network"]
     done = set() if frame.empty else set(frame[keys].itertuples(index=False, name=None))
+    repeats, sizes = (1, cases(True)) if run.quick else (PUBLISHED_REPEATS, ALL_SIZES)
+    for seed in range(repeats):
+        fitted = [closed_form(seed, *size) for size in sizes if (seed, *size, "GaLU") not in done]
+        if fitted:
+            frame = pd.concat([frame, pd.DataFrame(fitted)], ignore_index=True)
+            run.say(f"closed form, repeat {seed}")
+            yield frame
     for seed, (m, d, k) in itertools.product(range(1 if run.quick else REPEATS), cases(run.quick)):
-        if (seed, m, d, k) in done:
+        if (seed, m, d, k, IMPROVED) in done:
             continue
-        rng = np.random.default_rng([m, d, k, seed] if seed else [m, d, k])
-        X, y = rng.normal(size=(m, d)), rng.normal(size=m)
-        gating = UnitGates(rng.normal(size=(k, d)), np.zeros(k), ">=")
+        X, y, gating = drawn(seed, m, d, k)
         gates = gating.gates(X)
-        found = least_squares(X, gates, y)
-        shared = {"seed": seed, "m": m, "d": d, "k": k, "share": k * d / m, "rank": found.rank}
-        shared |= {"theory": expected_loss(found.rank, m), "variance": float(np.mean(y**2))}
+        shared = closed_form(seed, m, d, k)
         rows: list[dict[str, Any]] = [
-            {"network": "GaLU", "loss": found.loss},
             {"network": "ReLU", "loss": relu_loss(X, y, k, seed, steps)},
         ]
         start = process_time()
@@ -142,9 +175,12 @@ def found(frame: pd.DataFrame) -> str:
     searches = frame[frame["network"] == IMPROVED]
     apart = (means["loss"].xs(IMPROVED, level=1) - relu["loss"]).dropna()
     speed = (searches["seconds_a_solve"] / searches["seconds_a_proposal"]).median()
+    sizes = [len(rows[["m", "d", "k"]].drop_duplicates()) for rows in (single, searches)]
     return (
-        f"{single['share'].nunique()} sizes, mean of {single['seed'].nunique()} draw(s) "
-        f"({PUBLISHED_REPEATS} published, of more sizes); in brackets the published mean.\n\n"
+        f"GaLU: {sizes[0]} sizes, mean of {single['seed'].nunique()} draw(s); GaLU(512) and ReLU: "
+        f"{sizes[1]} sizes, mean of {searches['seed'].nunique()} draw(s); published: "
+        f"{len(ALL_SIZES)} sizes and {PUBLISHED_REPEATS} draws of all three. In brackets the "
+        "published mean.\n\n"
         f"- GaLU: within {(galu['loss'] - galu['theory']).abs().max():.3f} of theorem 2's "
         f"1 - rank/m. The rank is min(m, kd) in {int((single['rank'] == full).sum())} of "
         f"{len(single)} draws: the submission calls that an empirical observation for Gaussian "
@@ -193,8 +229,8 @@ EXPERIMENT = Experiment(
         "Theorem 2 (theorem 1 of the submission): on independent N(0, 1) targets, for any inputs "
         "and filters, the expected smallest loss is 1 - rank(Xbar)/m, rank at most min(m, kd). "
         "Figure 2: GaLU has a loss of about 1 - kd/m; ReLU is slightly better, but not below 1 - "
-        "2kd/m. Algorithm 1 (redraw one filter at a time, keep it if better) lowers the loss of "
-        "GaLU to that of ReLU or below."
+        "2kd/m. Algorithm 1 (redraw one filter at a time, keep it if better), 512 times: published "
+        "losses below those of ReLU at all kd/m but 0.75."
     ),
     how=middle_of(__doc__),
     measure=measure,

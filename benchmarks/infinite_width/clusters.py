@@ -128,15 +128,18 @@ def _train(
     W, a = first.transpose(1, 2).contiguous(), readout.transpose(1, 2).contiguous()  # (B, ., m)
     width = W.shape[2]
     wanted, margins = set(kept.tolist()), []
+    # A fresh block of this size every step would cost more time than the arithmetic on it.
+    hidden = torch.empty(*inputs.shape[:2], width)
+    inputs_across = inputs.transpose(1, 2).contiguous()  # (B, D, n)
     for t in range(1, int(kept[-1]) + 1):
-        hidden = torch.bmm(inputs, W).relu_()  # (B, n, m)
-        outputs = torch.bmm(hidden, a.transpose(1, 2))[..., 0] / width
-        slopes = (torch.softmax(-labels * outputs, dim=1) * labels)[..., None]  # (B, n, 1)
-        active = hidden.sign_()  # 1 where a unit is active, 0 elsewhere
-        to_first = torch.bmm((slopes * inputs).transpose(1, 2), active)  # (B, D, m), over a
+        torch.bmm(inputs, W, out=hidden).clamp_(min=0.0)  # (B, n, m)
+        outputs = torch.bmm(a, hidden.transpose(1, 2))[:, 0] / width
+        slopes = (torch.softmax(-labels * outputs, dim=1) * labels)[:, None]  # (B, 1, n)
+        active = torch.gt(hidden, 0.0, out=hidden)  # 1 where a unit is active, 0 elsewhere
+        to_first = torch.bmm(slopes * inputs_across, active)  # (B, D, m), over a
         to_readout = (W * to_first).sum(dim=1, keepdim=True)
         step = step_size / (t + 1) ** 0.5
-        W, a = W + step * a * to_first, a + step * to_readout
+        W, a = torch.addcmul(W, a, to_first, value=step), torch.add(a, to_readout, alpha=step)
         if t in wanted:
             margins.append(_margins(inputs, labels, W.transpose(1, 2), a[:, 0]))
     return W.transpose(1, 2), a.transpose(1, 2), np.array(margins).reshape(-1, len(inputs))

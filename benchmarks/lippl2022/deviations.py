@@ -248,6 +248,6 @@ DERIVED = (
         "A readout with contexts of its own",
         "zeta_h is a matrix of rank one, so the program is not convex; the sum of the nuclear "
         "norms is its convex relaxation and bounds it from below",
-        "head of `theory/gated_readout.py`; `test_bounds_hold_the_optimum_between_them`",
+        "head of `networks.py`; `test_a_gated_readout_is_bounded_by_its_relaxation`",
     ),
 )

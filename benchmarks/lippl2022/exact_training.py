@@ -39,19 +39,11 @@ import torch
 
 from benchmarks import harness
 from benchmarks.catalogue import HOME
-from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import Regrouped, folds
 from benchmarks.lippl2022.grids import clean_commit
-from benchmarks.lippl2022.published import (
-    PublishedOptions,
-    other_draws,
-    published_values,
-)
-from benchmarks.lippl2022.published import (
-    kept as kept_table,
-)
+from benchmarks.lippl2022.published import PublishedOptions, published_values
 from benchmarks.lippl2022.study import STUDY
-from benchmarks.lippl2022.values import in_study
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_mnist
 from implicit_bias.estimators.svm import GatedSVC
@@ -78,12 +70,8 @@ DIGITS, LAST_DIGIT = 6, 5.5e-7
 LOSS_ATOL = 1.5e-6
 # Of the released split; agreements this many of them apart are near.
 VALIDATION_IMAGES, NEAR = 12_000, 3
-# Pairs of the grids that are what `agreements` measures, and what they are called there.
-GRID_PAIRS = {
-    ("svm-gln-published", "gd-gln"): "agreement",
-    ("svm-gln-published", "gd-gln-redrawn"): "drawn",
-    ("svm-rc", "gd-relu"): "agreement",
-}
+# Relative gap to which the SVMs are solved: their decisions then hang on no solver.
+SVM_TOLERANCE = 1e-9
 # Samples whose weight rows are gathered at once: 785 features of each.
 GATHERED = 1024
 
@@ -144,7 +132,7 @@ class Images:
             single_precision=True,
         )
 
-    @lru_cache(maxsize=1)  # noqa: B019
+    @lru_cache(maxsize=2)  # noqa: B019  # of medians, and the same as drawn
     def _hyperplanes(
         self, n_units: int, n_hyperplanes: int, seed: int, median: bool
     ) -> HyperplaneContexts:
@@ -416,41 +404,121 @@ def svm(cell: Cell, images: Images) -> GatedSVC:
             gating = Regrouped(contexts, folds(contexts))
         else:
             gating = GlobalContexts.collapse(contexts, train.X)
-    return GatedSVC(gating).fit(train.X, train.y)
+    return GatedSVC(gating, tol=SVM_TOLERANCE).fit(train.X, train.y)
 
 
-def agreements(cell: Cell, images: Images) -> dict[str, float]:
-    """Share of the validation images on which the SVM and the exact network of a cell agree.
+@dataclass(frozen=True)
+class ReleasedAgreement:
+    """What is released of an SVM and its network: shares of the validation images.
+
+    Attributes
+    ----------
+    agreement : float
+        Share on which the two agree.
+    of_svm, of_network : float
+        Their validation accuracies, nan where none is released.
+    """
+
+    agreement: float
+    of_svm: float
+    of_network: float
+
+
+def agreements(cell: Cell, released: ReleasedAgreement, images: Images) -> dict[str, float]:
+    """Compare the SVM and the exact network of a cell on the validation images.
 
     Returns
     -------
     dict
         ``agreement`` with the network as it was trained; with thresholds at their medians also
         ``drawn``, with the network in the contexts of the thresholds as first drawn: a released
-        checkpoint has no thresholds, and whoever loads it gets those of the seed.
+        checkpoint has no thresholds, and whoever loads it gets those of the seed. ``gap`` is the
+        SVM's certified one. ``svm_images`` and ``network_images`` count the images that each
+        classifies right, less theirs. ``svm_shift`` and ``network_shift`` are what `shift_needed`
+        finds for the last agreement, 0 where it is the released one.
     """
-    X = images.split(cell.train_size).validation.X
-    signs = np.sign(svm(cell, images).decision_function(X))
-    network = trained(cell, images).network
-    found = {"agreement": float(np.mean(signs == np.sign(outputs(network, X))))}
+    validation = images.split(cell.train_size).validation
+    X, n_images = validation.X, len(validation)
+    classifier, network = svm(cell, images), trained(cell, images).network
+    ours, of_network = classifier.decision_function(X), outputs(network, X)
+    found = {
+        "agreement": float(np.mean(np.sign(ours) == np.sign(of_network))),
+        "gap": classifier.solution_.certificate.gap,
+        "svm_images": np.sum(validation.y * ours > 0) - np.round(released.of_svm * n_images),
+        "network_images": correct(network, validation) - np.round(released.of_network * n_images),
+    }
     if cell.median_init:
         assert isinstance(network, GLN)
         drawn = images.contexts(replace(cell, median_init=False))
-        moved = outputs(in_contexts(network, drawn), X)
-        found["drawn"] = float(np.mean(signs == np.sign(moved)))
-    return found
+        of_network = outputs(in_contexts(network, drawn), X)
+        found["drawn"] = float(np.mean(np.sign(ours) == np.sign(of_network)))
+    return found | {
+        "svm_shift": shift_needed(ours, of_network, released.agreement),
+        "network_shift": shift_needed(of_network, ours, released.agreement),
+    }
 
 
-def released_agreements(frame: pd.DataFrame) -> dict[Cell, float]:
-    """Lay out the released agreements of SVM-GLN, SVM-shallow and SVM-RC, by the network's cell."""
-    frame = frame[(frame["metric"] == "agreement_with_GD") & frame["model"].isin(list(SVMS))]
+def shift_needed(moving: Array, fixed: Array, share: float) -> float:
+    """Return the smallest error of outputs with which signs agree on a given share.
+
+    An output of exactly 0 does not move: it belongs to a context without training samples, in
+    which no solver has any other.
+
+    Parameters
+    ----------
+    moving, fixed : ndarray of shape (n,)
+        Outputs of two classifiers; those of the first may be wrong.
+    share : float
+        The share of signs that agree.
+
+    Returns
+    -------
+    float
+        Outputs of the first that are at most this far from 0 can change their sign so that the
+        share is reached; nan if no change of signs does that.
+    """
+    same = np.sign(moving) == np.sign(fixed)
+    missing = round(share * len(moving)) - int(same.sum())
+    if missing == 0:
+        return 0.0
+    # A sign that changes makes an agreement of a disagreement, unless the other output is 0.
+    candidates = ~same & (fixed != 0) if missing > 0 else same
+    distances = np.sort(np.abs(moving[candidates & (moving != 0)]))
+    return float(distances[abs(missing) - 1]) if abs(missing) <= len(distances) else np.nan
+
+
+def released_svms(frame: pd.DataFrame, metric: str) -> dict[Cell, float]:
+    """Lay out a metric of the released SVM-GLN, SVM-shallow and SVM-RC, by the network's cell.
+
+    Cells without momentum come first, and among them those of one seed, so that an unfinished
+    table has all models and widths; cells of the same hyperplanes follow each other.
+    """
+    frame = frame[(frame["metric"] == metric) & frame["model"].isin(list(SVMS))]
     # SVM-GLN and SVM-shallow are compared with the networks without momentum.
     frame = frame.assign(
         model=frame["model"].map(SVMS), momentum=frame["momentum"].fillna(0.0)
     ).dropna(subset="value")
     frame.loc[frame["model"] == RELU, "median_init"] = None
     found = dict(zip(cells(frame), frame["value"], strict=True))
-    return dict(sorted(found.items(), key=lambda item: (item[0].momentum, item[0].cost)))
+    return dict(sorted(found.items(), key=lambda item: _order(item[0])))
+
+
+def _order(cell: Cell) -> tuple[float, ...]:
+    of_model = list(SVMS.values()).index(cell.model)
+    contexts = cell.hidden_units, cell.hyperplanes, float(bool(cell.median_init))
+    return cell.momentum, cell.seed, cell.cost, of_model, *contexts, cell.train_size
+
+
+def released_agreements(frame: pd.DataFrame) -> dict[Cell, ReleasedAgreement]:
+    """Lay out the released agreements, in the order of `released_svms`."""
+    of_svms, table = released_svms(frame, "val_accuracy"), released_networks(frame)
+    of_networks = dict(zip(cells(table), table["released"], strict=True))
+    return {
+        cell: ReleasedAgreement(
+            share, of_svms.get(cell, np.nan), float(of_networks.get(cell, np.nan))
+        )
+        for cell, share in released_svms(frame, "agreement_with_GD").items()
+    }
 
 
 def agreement_summary(table: pd.DataFrame) -> pd.DataFrame:
@@ -498,64 +566,14 @@ def _measure_networks(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
 
 
 def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
-    """Beside the cell a row has what `agreements` finds, and ``released``.
-
-    What the grids have already is taken from them.
-    """
+    """Beside the cell a row has what `agreements` finds, and ``released``."""
     images, released = Images(), released_agreements(published_values(run.options.published))
 
     def row(cell: Cell) -> dict[str, Any]:
-        values = {"released": released[cell], "drawn": np.nan} | agreements(cell, images)
-        return asdict(cell) | values
+        values = {"released": released[cell].agreement, "drawn": np.nan}
+        return asdict(cell) | values | agreements(cell, released[cell], images)
 
-    known = from_grids(
-        *(kept_table(run.file.with_name(f"{n}.parquet")) for n in ("pairs", "cells"))
-    )
-    done = {_cell(each) for each in _records(run.kept)}
-    rows = [
-        asdict(cell) | {"released": released[cell], "drawn": np.nan} | found
-        for cell, found in known.items()
-        if cell in released and cell not in done
-    ]
-    if rows and not run.quick:
-        run = replace(run, kept=pd.concat([run.kept, pd.DataFrame(rows)], ignore_index=True))
     yield from grown(run, list(released), row)
-
-
-def from_grids(pairs: pd.DataFrame, cells: pd.DataFrame) -> dict[Cell, dict[str, float]]:
-    """Agreements that the grids gln and relu have with exact networks: what `agreements` returns.
-
-    Of SVM-RC without momentum only those of seed 1, whose contexts the released ones have at every
-    seed.
-
-    Parameters
-    ----------
-    pairs, cells : DataFrame
-        Of the grids; see `values.Tables`.
-    """
-    if pairs.empty:
-        return {}
-    exact = pairs[~pairs["cell"].isin(other_draws(cells)) & in_study(pairs)]
-    found: dict[Cell, dict[str, float]] = {}
-    for (svm_name, network), column in GRID_PAIRS.items():
-        forth = (exact["first"] == svm_name) & (exact["second"] == network)
-        back = (exact["first"] == network) & (exact["second"] == svm_name)
-        relu = network == "gd-relu"
-        for row in rows_of(exact[forth | back]):
-            if row["momentum"] and not relu or relu and not row["momentum"] and row["seed"] > 1:
-                continue
-            cell = Cell(
-                RELU if relu else GLN_MODEL,
-                row["train_size"],
-                row["units"],
-                row["hyperplanes"],
-                row["seed"],
-                None if relu else row["threshold"] == "median",
-                row["momentum"],
-            )
-            found.setdefault(cell, {})[column] = 1.0 - row["disagreement"]
-    needed = {True: {"agreement", "drawn"}, False: {"agreement"}, None: {"agreement"}}
-    return {cell: row for cell, row in found.items() if needed[cell.median_init] <= set(row)}
 
 
 def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:

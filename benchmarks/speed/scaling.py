@@ -52,7 +52,7 @@ from implicit_bias.datasets.dataset import split_indices
 from implicit_bias.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.problem import MarginProblem
 from implicit_bias.protocols import lippl2022
-from implicit_bias.report.style import BLUE, GREY, VERMILION
+from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION
 from implicit_bias.runs.processes import GIB, Process, ProcessEnded
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, BoundsAt, solve
 from implicit_bias.validation import Array
@@ -320,7 +320,13 @@ QUANTITIES = {
     "ratio": "time of the solve\n/ time of 20 Choleskys",
     "solve_gib": "GiB of the solve",
 }
-COLOURS = {"cpu": BLUE, "cuda": VERMILION}
+# Each method on each kind of device has a colour, for its points and the law fitted to them.
+COLOURS = {
+    ("cpu", "interior-point"): BLUE,
+    ("cpu", "working-set"): VERMILION,
+    ("cuda", "interior-point"): SKY,
+    ("cuda", "working-set"): ORANGE,
+}
 PANEL = (3.6, 2.9)
 # Memory below this is what the yardstick left behind.
 LEAST_GIB = 0.1
@@ -342,8 +348,7 @@ def line(frame: pd.DataFrame, axis: str, middle: Point) -> pd.DataFrame:
 
 def pieces(rows: pd.DataFrame, axis: str, quantity: str) -> Iterator[pd.DataFrame]:
     """Parts of a line that one power law may describe: those of one solver, with 3 points."""
-    if quantity == "solve_gib":
-        rows = rows[rows[quantity] >= LEAST_GIB]
+    rows = _fitted(rows, quantity)
     parts = (
         [rows]
         if axis != "N"
@@ -356,17 +361,19 @@ def pieces(rows: pd.DataFrame, axis: str, quantity: str) -> Iterator[pd.DataFram
 
 
 def draw(frame: pd.DataFrame, middle: Point) -> Figure:
-    """Time and memory along the three axes, with fitted exponents."""
-    size = (len(AXES) * PANEL[0], len(QUANTITIES) * PANEL[1])
+    """Time and memory along each axis that has more than one point, with fitted exponents."""
+    lines = {axis: line(frame, axis, middle) for axis in AXES}
+    drawn = [axis for axis in AXES if lines[axis][axis].nunique() > 1] or ["N"]
+    size = (len(drawn) * PANEL[0] + 1, len(QUANTITIES) * PANEL[1])
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(len(QUANTITIES), len(AXES), sharex="col", sharey="row")
+    axes = figure.subplots(len(QUANTITIES), len(drawn), sharex="col", sharey="row", squeeze=False)
     for row, (quantity, label) in zip(axes, QUANTITIES.items(), strict=True):
         row[0].set_ylabel(label)
-        for ax, axis in zip(row, AXES, strict=True):
-            _panel(ax, line(frame, axis, middle), axis, quantity)
-    for ax, (axis, label) in zip(axes[-1], AXES.items(), strict=True):
+        for ax, axis in zip(row, drawn, strict=True):
+            _panel(ax, lines[axis], axis, quantity)
+    for ax, axis in zip(axes[-1], drawn, strict=True):
         others = ", ".join(f"{name} = {getattr(middle, name)}" for name in AXES if name != axis)
-        ax.set_xlabel(f"{label}   ({others})", fontsize="small")
+        ax.set_xlabel(f"{AXES[axis]}   ({others})", fontsize="small")
     return figure
 
 
@@ -378,23 +385,37 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
         values = sorted(set(rows[axis]))
         ax.set_xticks(values, labels=[f"{value:,}" for value in values], rotation=45)
         ax.xaxis.set_minor_locator(NullLocator())
-    for device, there in rows.groupby("device"):
-        colour = COLOURS[str(device).partition(":")[0]]
-        answered = there[there["outcome"] == ANSWERED]
-        if quantity == "solve_gib":
-            answered = answered[answered[quantity] >= LEAST_GIB]
-        ax.plot(answered[axis], answered[quantity], "o", color=colour, label=str(device))
-        stopped = there[there["outcome"] == TIME_LIMIT]
-        if quantity == "ratio" and len(stopped):  # they have no ratio: at the top
-            top = np.full(len(stopped), 0.95)
-            at_top = ax.get_xaxis_transform()
-            ax.plot(stopped[axis], top, "^", color=GREY, transform=at_top, label="stopped")
-        for part in pieces(answered, axis, quantity):
+    answered = rows[rows["outcome"] == ANSWERED]
+    for device, there in answered.groupby("device"):
+        for solver, points in there.groupby("solver"):
+            look = {"color": _colour(device, solver), "linestyle": "", "marker": "o"}
+            fitted = _fitted(points, quantity)
+            ax.plot(fitted[axis], fitted[quantity], label=f"{solver}, {device}", **look)
+            left = points.drop(fitted.index)
+            if len(left):
+                words = f"below {LEAST_GIB:g} GiB: in no fit"
+                ax.plot(left[axis], left[quantity], markerfacecolor="none", label=words, **look)
+        for part in pieces(there, axis, quantity):
             slope, factor = exponent(part[axis], part[quantity])
-            fitted = factor * part[axis] ** slope
-            ax.plot(part[axis], fitted, color=colour, linewidth=1, label=f"{axis}^{slope:.2f}")
+            law = factor * part[axis] ** slope
+            colour = _colour(device, part["solver"].iloc[0])
+            ax.plot(part[axis], law, color=colour, linewidth=1, label=f"{axis}^{slope:.2f}")
+    stopped = rows[rows["outcome"] != ANSWERED]
+    if len(stopped):  # they have no time and no memory: above the panel
+        above = {"transform": ax.get_xaxis_transform(), "clip_on": False, "linestyle": ""}
+        place = np.full(len(stopped), 1.03)
+        ax.plot(stopped[axis], place, marker="^", color=GREY, label="no answer", **above)
     if ax.has_data():
         ax.legend(frameon=False, fontsize="x-small")
+
+
+def _fitted(rows: pd.DataFrame, quantity: str) -> pd.DataFrame:
+    """Rows that say something of a quantity: of memory, those above what the yardstick left."""
+    return rows[rows[quantity] >= LEAST_GIB] if quantity == "solve_gib" else rows
+
+
+def _colour(device: object, solver: object) -> str:
+    return COLOURS.get((str(device).partition(":")[0], str(solver)), BLACK)
 
 
 # --- what it shows ---------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from sklearn.svm import SVC
@@ -388,51 +387,55 @@ COLOURS = {
     "ecos": VERMILION,
 }
 SHAPES = {"native": "*", "kernel": "P", "primal": "o", "reduced": "s", "dual": "^"}
-COLUMNS, PANEL = 3, (3.4, 2.8)
-# Gaps are drawn between these; above stand the solvers without an answer or a bound.
-LEAST_GAP, MOST_GAP = 1e-16, 1.0
-NO_ANSWER = 1e2
+# Formulations of one solver stand side by side, this far apart, where none of them has a time.
+ABREAST = {"native": 0.0, "kernel": 0.0, "primal": -0.27, "reduced": 0.0, "dual": 0.27}
+# An answer whose certified gap is more than so many times the gap asked for is marked.
+LOOSE = 10.0
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Certified gap against time, a panel a cell; hollow at the top: no answer."""
+    """Seconds of each peer, a line a problem; who did not answer stands apart, at no time."""
     cells = list(_by_cell(frame))
-    n_rows = -(-len(cells) // COLUMNS)
-    figure = Figure(figsize=(COLUMNS * PANEL[0], n_rows * PANEL[1] + 0.6), layout="constrained")
-    axes = figure.subplots(n_rows, COLUMNS, sharex=True, sharey=True, squeeze=False)
-    for ax, (cell, rows) in zip(axes.flat, cells, strict=False):
-        _panel(ax, cell, rows)
-    for ax in axes.flat[len(cells) :]:
-        ax.set_axis_off()
-    for ax in axes[:, 0]:
-        ax.set_ylabel("certified gap")
-    for ax in axes.flat[max(0, len(cells) - COLUMNS) : len(cells)]:  # the last of each column
-        ax.set_xlabel("seconds")
-        ax.tick_params(labelbottom=True)
+    solvers = [name for name in COLOURS if (frame["solver"] == name).any()]
+    stopped = frame[frame["outcome"] != ANSWERED]
+    silent = [name for name in solvers if (stopped["solver"] == name).any()]
+    figure = Figure(figsize=(10.0, 1.6 + 0.42 * len(cells)), layout="constrained")
+    widths = [3.4, 0.35 * len(silent)] if silent else [1.0]
+    axes = figure.subplots(1, len(widths), sharey=True, squeeze=False, width_ratios=widths)[0]
+    for place, (_, rows) in enumerate(cells):
+        for row in rows:
+            peer = _peer_of(row)
+            if row["outcome"] == ANSWERED:
+                # A lane a solver, so that equal times do not hide one another.
+                lane = place + 0.7 * ((solvers.index(peer.solver) + 0.5) / len(solvers) - 0.5)
+                axes[0].plot(row["seconds"], lane, **_style(peer))
+                if not row["gap"] <= LOOSE * row["tol"]:  # a gap that is not known is not small
+                    loose = {"marker": "x", "color": BLACK, "markersize": 9, "linestyle": ""}
+                    axes[0].plot(row["seconds"], lane, **loose)
+            else:
+                beside = silent.index(peer.solver) + ABREAST[peer.formulation]
+                axes[-1].plot(beside, place, **_style(peer, hollow=True))
+    axes[0].set(xscale="log", xlabel="seconds")
+    axes[0].set_yticks(range(len(cells)), labels=[_words(cell) for cell, _ in cells])
+    axes[0].set_ylim(len(cells) - 0.5, -0.5)
+    axes[0].grid(visible=True, axis="x", alpha=0.3)
+    axes[0].set_title("answered", fontsize="small")
+    for ax in axes:
+        ax.tick_params(axis="y", length=0)
+        for edge in range(1, len(cells)):
+            ax.axhline(edge - 0.5, color=GREY, linewidth=0.4, alpha=0.5)
+    if silent:
+        axes[1].set_title("no answer: limit, or not tried", fontsize="small")
+        axes[1].set_xlim(-0.6, len(silent) - 0.4)
+        axes[1].set_xticks(range(len(silent)), labels=silent, rotation=45)
     figure.legend(
-        handles=_legend(frame), loc="outside upper center", ncols=7, frameon=False, fontsize="small"
+        handles=_legend(frame), loc="outside upper center", ncols=6, frameon=False, fontsize="small"
     )
     return figure
 
 
-def _panel(ax: Axes, cell: Cell, rows: list[Row]) -> None:
-    ax.set(xscale="log", yscale="log", ylim=(LEAST_GAP / 10, NO_ANSWER * 30))
-    ax.set_yticks(
-        [*(10.0**k for k in range(-16, 1, 4)), NO_ANSWER],
-        labels=[*(f"1e{k}" for k in range(-16, 0, 4)), "1", "none"],
-    )
-    ax.minorticks_off()
-    ax.axhline(np.sqrt(MOST_GAP * NO_ANSWER), color=GREY, linewidth=0.8)
-    ax.set_title(cell.name, fontsize="small")
-    answered = [row for row in rows if row["outcome"] == ANSWERED]
-    for row in answered:
-        gap = np.clip(row["gap"], LEAST_GAP, MOST_GAP) if np.isfinite(row["gap"]) else NO_ANSWER
-        ax.plot(row["seconds"], gap, **_style(_peer_of(row)))
-    # They have no time: side by side across the panel.
-    stopped = [row for row in rows if row["outcome"] != ANSWERED]
-    for place, row in zip(np.linspace(0, 1, len(stopped) + 2)[1:], stopped, strict=False):
-        style = _style(_peer_of(row), hollow=True)
-        ax.plot(place, NO_ANSWER, transform=ax.get_yaxis_transform(), **style)
+def _words(cell: Cell) -> str:
+    return f"{WORDS[cell.dataset]} {WORDS[cell.model]}, {cell.size}"
 
 
 def _style(peer: Peer, *, hollow: bool = False) -> dict[str, Any]:
@@ -440,6 +443,7 @@ def _style(peer: Peer, *, hollow: bool = False) -> dict[str, Any]:
     return {
         "linestyle": "",
         "marker": SHAPES[peer.formulation],
+        "markersize": 8 if peer.formulation == "native" else 6,
         "color": colour,
         "markerfacecolor": "none" if hollow else colour,
         "alpha": 0.8,
@@ -448,9 +452,12 @@ def _style(peer: Peer, *, hollow: bool = False) -> dict[str, Any]:
 
 def _legend(frame: pd.DataFrame) -> list[Line2D]:
     drawn = {_peer_of(row): None for row in rows_of(frame)}
-    answers = [Line2D([], [], label=peer.name, **_style(peer)) for peer in peers() if peer in drawn]
-    style = {**_style(NATIVE, hollow=True), "marker": "o", "color": GREY}
-    return [*answers, Line2D([], [], label="no answer: limit, or not tried", **style)]
+    marks = [Line2D([], [], label=peer.name, **_style(peer)) for peer in peers() if peer in drawn]
+    answered = frame[frame["outcome"] == ANSWERED]
+    if not (answered["gap"] <= LOOSE * answered["tol"]).all():
+        label = f"gap above {LOOSE:g} times the one asked for"
+        marks.append(Line2D([], [], marker="x", color=BLACK, linestyle="", label=label))
+    return marks
 
 
 # --- what it shows ---------------------------------------------------------------------------
@@ -490,7 +497,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Seconds of the native solver, and multiples of it that each peer takes."""
     lines = []
     for cell, rows in _by_cell(frame):
-        line = {"problem": f"{WORDS[cell.dataset]} {WORDS[cell.model]}, {cell.size}"}
+        line = {"problem": _words(cell)}
         line["native"] = _native(rows)
         for column, (solver, formulation) in COLUMN_PEERS.items():
             found = _best(rows, solver, formulation)
@@ -628,6 +635,6 @@ EXPERIMENT = Experiment(
     "answers, and in part if it is 10 or more somewhere.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Certified gap against time, a panel a problem",
+    alt="Seconds of each solver, a line a problem; apart from them, who did not answer",
     options=SolverOptions,
 )

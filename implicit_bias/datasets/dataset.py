@@ -44,6 +44,13 @@ class Dataset:
     ValueError
         Shapes that do not fit, values that are not finite, labels other than -1 and +1 or those of
         the named classes, no samples, or a last column that is not the constant it is said to be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.5, 1.0], [-0.5, 1.0]])  # the last feature is the constant 1
+    >>> Dataset("two", X, np.array([1.0, -1.0]), ("left", "right")).n_features
+    2
     """
 
     name: str
@@ -182,6 +189,13 @@ def split(
     ------
     ValueError
         As `split_indices`, or a class has no training sample.
+
+    Examples
+    --------
+    >>> from implicit_bias.datasets import make_toy
+    >>> parts = split(make_toy("blobs", 50), 30)
+    >>> len(parts.train), len(parts.validation)
+    (30, 10)
     """
     if validation_size is None:
         validation_size = round(len(dataset) / 5)

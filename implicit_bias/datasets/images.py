@@ -69,6 +69,12 @@ def load_digits(**options: Unpack[ImageOptions]) -> Dataset:
     ValueError
         A group of digits is empty or holds what is no digit, or the groups overlap; fewer than two
         classes, or classes beside groups.
+
+    Examples
+    --------
+    >>> digits = load_digits(positive=(8,), negative=(3,))
+    >>> digits.X.shape, digits.class_names
+    ((357, 65), ('3', '8'))
     """
     return load_images("digits", **options)
 
@@ -92,6 +98,10 @@ def load_mnist(**options: Unpack[ImageOptions]) -> Dataset:
         Unknown `subset`, or as `load_digits`.
     DataError
         A file is damaged, or is missing and cannot be downloaded.
+
+    Examples
+    --------
+    >>> digits = load_mnist(subset="test")  # doctest: +SKIP
     """
     return load_images("mnist", **options)
 
@@ -100,6 +110,10 @@ def load_fashion_mnist(**options: Unpack[ImageOptions]) -> Dataset:
     """Load Fashion-MNIST: parameters, result and errors of `load_mnist`.
 
     The digits 0..9 stand for the garments in `GARMENT_NAMES`.
+
+    Examples
+    --------
+    >>> clothes = load_fashion_mnist(positive=("sneaker",))  # doctest: +SKIP
     """
     return load_images("fashion-mnist", **options)
 

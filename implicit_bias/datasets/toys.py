@@ -44,6 +44,11 @@ def make_toy(
     ------
     ValueError
         Unknown `kind`, fewer than 2 samples, or noise that is negative or not finite.
+
+    Examples
+    --------
+    >>> make_toy("moons", 6, noise=0.0).X.shape  # with the constant 1
+    (6, 3)
     """
     check_choice(kind, "toy set", TOY_KINDS)
     check_count(n_samples, "n_samples", 2)  # one of each class

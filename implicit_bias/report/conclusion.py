@@ -13,7 +13,7 @@ UNKNOWN           no SVM of the network's program is among the models, or that p
 INSEPARABLE       nothing separates the training samples of that program: proven
 NOT_SEPARATED     the network is wrong on some training samples
 AT_LIMIT          its norm is at most `CLOSE` above the certified optimum
-HELD_BACK         units that the SVM uses are dead in the network
+HELD_BACK         units that the SVM uses are dead in the network: their norm is 0
 NOT_AT_LIMIT      its norm is above that
 SOLVED            there is no network, but an SVM or any other classifier
 ================  ============================================================================
@@ -33,6 +33,8 @@ from implicit_bias.counts import Count
 from implicit_bias.wording import NO_BREAK as NO_BREAK
 from implicit_bias.wording import percent, percent_range
 
+# What evaluation samples are called, by whether they are others than the training samples.
+SAMPLES = {True: "unseen samples", False: "training samples", None: "samples"}
 # Excess up to which a network counts as its SVM.
 CLOSE = 0.01
 # Units named one by one; more are counted.
@@ -101,12 +103,12 @@ class Standing:
         Evaluation samples on which network and SVM say the same.
     by_chance : float
         Share on which independent models of their errors would agree.
-    held_out : bool
-        Whether the evaluation samples are others than the training samples.
+    held_out : bool or None
+        Whether the evaluation samples are others than the training samples; None if unknown.
     inseparable : bool
         Whether the SVM has proven that nothing separates the training samples.
     dead : sequence of int or str
-        Units that are dead in the network and active in the SVM.
+        Units of norm 0 in the network that are active in the SVM.
     gates_moved : bool
         Whether training changed any gate.
     relaxed : bool
@@ -118,6 +120,11 @@ class Standing:
         sign descent, and the norm in which it would have to move to end at the SVM.
     train_on : str
         The command that trains the network towards its limit; empty where there is none.
+
+    Examples
+    --------
+    >>> conclude(Standing(network="net", svm="svm", excess=0.002)).verdict.value
+    'at its limit'
     """
 
     network: str
@@ -127,7 +134,7 @@ class Standing:
     train_wrong: Count | None = None
     agreement: Count | None = None
     by_chance: float = math.nan
-    held_out: bool = True
+    held_out: bool | None = True
     inseparable: bool = False
     dead: Sequence[int | str] = ()
     gates_moved: bool = False
@@ -140,11 +147,23 @@ class Standing:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A verdict, the headline that says it, and sentences with the evidence."""
+    """A verdict, the headline that says it, and sentences with the evidence.
+
+    Examples
+    --------
+    >>> print(Conclusion(Verdict.SOLVED, ("svm is wrong on 3 of 90",), (("Certified.",),)))
+    svm is wrong on 3 of 90
+    Certified.
+    """
 
     verdict: Verdict
     headline: Sentence
     evidence: tuple[Sentence, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The headline as plain text, for a terminal."""
+        return plain(self.headline).replace(NO_BREAK, " ")
 
     def __str__(self) -> str:
         return "\n".join(map(plain, (self.headline, *self.evidence)))
@@ -159,7 +178,7 @@ def conclude(standing: Standing) -> Conclusion:
     >>> conclusion = conclude(standing)
     >>> print(conclusion.verdict.value)
     not at its limit
-    >>> print(plain(conclusion.headline).replace(NO_BREAK, " "))
+    >>> print(conclusion.title)
     Not at its limit: the norm of net is 136 % above the smallest possible. Train on: train on
     """
     verdict = _verdict(standing)
@@ -256,7 +275,6 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
     if verdict is Verdict.LOCAL and math.isfinite(s.excess):
         yield ("Its norm is ", Term(percent(s.excess), "excess"), f" above the optimum of {s.svm}.")
     if s.agreement is not None and s.agreement.total:
-        samples = "unseen" if s.held_out else "training"
         chance = ""
         if math.isfinite(s.by_chance):
             chance = f", independent models with these errors on {percent(s.by_chance)}"
@@ -264,6 +282,6 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
         yield (
             f"{s.svm} {verb} ",
             Term(percent(s.agreement.share), "agreement"),
-            f" of the predictions: the two agree on {s.agreement} {samples} samples (95 % "
+            f" of the predictions: the two agree on {s.agreement} {SAMPLES[s.held_out]} (95 % "
             f"interval {percent_range(*s.agreement.interval)}){chance}.",
         )

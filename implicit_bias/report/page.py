@@ -75,7 +75,8 @@ def write_report(
     models : mapping from name to fitted classifier
         The models compared.
     train, evaluation : Dataset
-        The samples they were fitted to and evaluated on.
+        The samples they were fitted to and evaluated on; one and the same where it is not known
+        what they were fitted to.
     title : str, optional
         Heading of the page; by default the models and the data.
     facts : mapping from name to value, optional
@@ -119,7 +120,7 @@ def write_report(
             sources[plot.name] = _source(plot, image)
         shown = tables(comparison)
         script = _resource("page.js")
-        held_out = not np.array_equal(train.X, evaluation.X)
+        held_out = None if train is evaluation else not np.array_equal(train.X, evaluation.X)
         page = _template().render(
             title=title or f"{', '.join(names)} on {train.name}",
             question=QUESTION,
@@ -152,11 +153,10 @@ def report_on(
     of = comparison.of
     if of is None:
         raise ValueError("the comparison has not kept its models and samples: compare again")
-    evaluation = np.asarray(of.y)
-    train = (of.X, of.y) if of.train is None else of.train
     classes = comparison.classes
     if not comparison.many_classes:
-        classes = np.unique(np.concatenate([evaluation, np.asarray(train[1])]))
+        labels = [of.y] if of.train is None else [of.y, of.train[1]]
+        classes = np.unique(np.concatenate([np.asarray(part) for part in labels]))
     columns = [str(name) for name in of.X.columns] if isinstance(of.X, pd.DataFrame) else []
 
     def data(X: ArrayLike, y: ArrayLike) -> Dataset:
@@ -169,12 +169,13 @@ def report_on(
             names = (str(classes[0]), str(classes[-1]))
         return Dataset(data_name, inputs, labels, names, has_constant=constant)
 
+    given = data(of.X, of.y)
     return write_report(
         folder,
         comparison,
         of.models,
-        train=data(*train),
-        evaluation=data(of.X, of.y),
+        train=given if of.train is None else data(*of.train),
+        evaluation=given,
         title=title,
         positive=classes[-1],
         columns=columns,

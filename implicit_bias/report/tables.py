@@ -189,8 +189,8 @@ DIFFERENCE_COLUMNS = (
 # Words of the headline that are defined beside the columns.
 WORDS = {
     "agreement": "Share of the evaluation samples on which two models say the same.",
-    "dead": "A dead unit has less than 1 % of the largest unit’s norm. One whose weights are all 0 "
-    "gets no gradient, so training does not revive it.",
+    "dead": "The norm of a dead unit is 0. Where its weights are all 0 it gets no gradient, so "
+    "training does not revive it. A unit that is only small is not dead: it may grow.",
 }
 
 
@@ -275,6 +275,12 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             f"{', '.join(relaxed)}: the margin problem has more freedom than the network (it lets "
             "every class use the units of all), so that its optimum is a lower bound on the norm "
             "that the network needs, and the excess need not go to 0."
+        )
+    piped = [model.name for model in comparison.models if model.transformed]
+    if piped:
+        yield (
+            f"{', '.join(piped)}: a pipeline. Margins, norms and gates are those of its last step, "
+            "on the inputs that the steps before make."
         )
     soft = [
         f"{model.name} (C = {model.margin.C:g})"

@@ -8,8 +8,15 @@ import numpy as np
 import implicit_bias
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.report.conclusion import Conclusion, Sentence, Standing, Term, Verdict, conclude
-from implicit_bias.stationarity import active_units
+from implicit_bias.report.conclusion import (
+    SAMPLES,
+    Conclusion,
+    Sentence,
+    Standing,
+    Term,
+    Verdict,
+    conclude,
+)
 from implicit_bias.wording import number as number
 from implicit_bias.wording import percent as percent
 from implicit_bias.wording import percent_range as percent_range
@@ -83,10 +90,11 @@ def data_facts(train: Dataset, evaluation: Dataset, given: Mapping[str, str]) ->
         classes = {"class +1": positive, "class −1": negative}
     else:
         n_positive = int(np.count_nonzero(train.y == 1))
-        classes = {"of class +1 / −1": f"{n_positive:,} / {len(train) - n_positive:,} (training)"}
+        which = "" if train is evaluation else " (training)"
+        classes = {"of class +1 / −1": f"{n_positive:,} / {len(train) - n_positive:,}{which}"}
     return {
         "data set": train.name,
-        "training samples": f"{len(train):,}",
+        **({} if train is evaluation else {"training samples": f"{len(train):,}"}),
         "evaluation samples": f"{len(evaluation):,}",
         "inputs": f"{train.n_features - train.has_constant:,}"
         + (" and the constant 1" if train.has_constant else ""),
@@ -97,7 +105,10 @@ def data_facts(train: Dataset, evaluation: Dataset, given: Mapping[str, str]) ->
 
 
 def conclusions(
-    comparison: Comparison, *, held_out: bool = True, train_on: Mapping[str, str] | None = None
+    comparison: Comparison,
+    *,
+    held_out: bool | None = True,
+    train_on: Mapping[str, str] | None = None,
 ) -> list[Conclusion]:
     """State the result: a conclusion for each trained network, or one for all models.
 
@@ -105,8 +116,8 @@ def conclusions(
     ----------
     comparison : Comparison
         The numbers.
-    held_out : bool
-        Whether the evaluation samples are others than the training samples.
+    held_out : bool or None
+        Whether the evaluation samples are others than the training samples; None if unknown.
     train_on : mapping from name to command, optional
         How to train the networks towards their limits; by default as in Python.
     """
@@ -116,15 +127,14 @@ def conclusions(
             conclude(standing(comparison, network, held_out=held_out, train_on=train_on))
             for network in networks
         ]
-    samples = f"{'unseen' if held_out else 'training'} samples"
-    return [_without_network(comparison, samples)]
+    return [_without_network(comparison, SAMPLES[held_out])]
 
 
 def standing(
     comparison: Comparison,
     network: ModelResult,
     *,
-    held_out: bool = True,
+    held_out: bool | None = True,
     train_on: Mapping[str, str] | None = None,
 ) -> Standing:
     """Gather what `conclude` needs to know of a network."""
@@ -137,7 +147,8 @@ def standing(
         by_chance = 1 - comparison.pair(network.name, svm.name).by_chance
         solution = svm.known_margin.fitted.solution
         if margin is not None and solution is not None and margin.units > 1:
-            asleep = ~active_units(margin.unit_norms) & solution.active
+            # Not those that are merely small: they have a gradient, and may grow.
+            asleep = (margin.unit_norms == 0) & solution.active
             dead = _unit_names(np.flatnonzero(asleep).tolist(), margin)
     return Standing(
         network=network.name,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_bias.norms import BALLS, L2, Nuclear, Spectral, SumOverGroups
+from implicit_bias.norms import BALLS, L2, InRows, Nuclear, Spectral, SumOverGroups
 from implicit_bias.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
@@ -108,6 +108,8 @@ def _conic(problem: MarginProblem) -> SolverName:
     Clarabel factorises them, in hours and tens of GiB where SCS takes seconds.
     """
     norm, (K, _, D) = problem.norm, problem.norm_shape
+    if isinstance(norm, InRows):
+        K, norm = norm.n_rows, norm.norm
     if not (isinstance(norm, SumOverGroups) and norm.norm in MATRIX_NORMS and norm.axis == -2):
         return "clarabel"
     orders = K + D * np.bincount(norm.groups)

@@ -84,6 +84,13 @@ def path_over_C(
     ------
     Solution
         One a C.
+
+    Examples
+    --------
+    >>> from implicit_bias import max_margin
+    >>> problem = max_margin([[1.0], [2.0], [-1.0]], [1, -1, -1])  # not separable
+    >>> [len(found.support) for found in path_over_C(problem, [0.1, 1.0])]
+    [3, 3]
     """
     posed = (replace(problem, C=float(C)) for C in Cs)
     yield from solve_path(posed, solver, tol, device, max_memory=max_memory)
@@ -144,6 +151,13 @@ def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Ar
     ------
     ValueError
         The hard margin has no solution, or fewer than 2 values.
+
+    Examples
+    --------
+    >>> from implicit_bias import max_margin, solve
+    >>> problem = max_margin([[1.0], [-2.0]], [1, -1])
+    >>> len(C_grid(problem, solve(problem), 5))
+    5
     """
     check_count(n_values, "n_values", 2)
     return np.geomspace(smallest_C(problem), largest_C(solution), n_values)

@@ -235,13 +235,13 @@ def cell_count(normals: Array) -> int:
     """Count the cells into which hyperplanes of distinct normals (L, r) cut the sphere."""
     powers = np.exp(1j * np.arange(len(normals)) ** 2)[:, None]  # a number for each sign pattern
     keys = np.column_stack([powers.real, powers.imag])
-    sums = np.vstack(list(_cell_sums(normals, keys)))
+    sums = np.vstack(list(cell_sums(normals, keys)))
     return 2 * len(np.unique(np.round(_canonical(sums), 6), axis=0))
 
 
 def cell_signs(normals: Array) -> NDArray[np.int8]:
     """Signs (cells, L) of <u_l, w> in all cells; distinct normals (L, r) of rank r."""
-    sums = np.vstack(list(_cell_sums(normals, np.eye(len(normals)))))
+    sums = np.vstack(list(cell_sums(normals, np.eye(len(normals)))))
     half = np.unique(np.sign(np.round(sums)).astype(np.int8), axis=0)
     return np.unique(np.vstack([half, -half]), axis=0)
 
@@ -307,7 +307,7 @@ def _candidates(function: Kinked, floor: float) -> Array:
         return best
     found = [best]
     threshold = min(floor, float(np.abs(function.values(best)).max()))
-    for sums in _cell_sums(function.normals, function.kinks[:, None] * function.normals):
+    for sums in cell_sums(function.normals, function.kinks[:, None] * function.normals):
         for sign in (1.0, -1.0):
             gradients = function.offset + sign * sums
             sizes = np.linalg.norm(gradients, axis=1)
@@ -348,7 +348,7 @@ def _kept(function: Kinked, points: Array, floor: float) -> Array:
 def _rank_three_faces(function: Kinked, floor: float) -> Array:
     """Candidates on the circles of all hyperplanes of R^3."""
     found = []
-    for block, bases in _circles(function.normals):
+    for block, bases in circles(function.normals):
         points = _circle_candidates(function, bases, block, floor)
         found.append(points)
         floor = min(floor, max(float(np.abs(function.values(points)).max()), 0.0))
@@ -366,7 +366,7 @@ def _restricted_candidates(function: Kinked, floor: float) -> Array:
     return np.vstack(found)
 
 
-def _circles(normals: Array) -> Iterator[tuple[NDArray[np.int64], Array]]:
+def circles(normals: Array) -> Iterator[tuple[NDArray[np.int64], Array]]:
     """Yield the circles of rank 3, in blocks whose arcs fit the memory, with their bases."""
     step = max(1, ARC_BLOCK // max(len(normals), 1))
     for start in range(0, len(normals), step):
@@ -390,7 +390,7 @@ def _circle_candidates(
     ``own`` names the hyperplane that holds each circle; -1 for none.
     """
     kinked = function.kinks[:, None] * function.normals
-    angles, sums = _swept(function.normals, kinked, bases, own)  # (K, A + 1), (K, A, r)
+    angles, sums = swept(function.normals, kinked, bases, own)  # (K, A + 1), (K, A, r)
     inside = np.einsum("kar,krd->kad", sums, bases)  # S on the plane of the circle
     offset = np.einsum("r,krd->kd", function.offset, bases)[:, None, :]
     # Vertices, at the arcs' ends; <S, w> and <c, w> have one sign at w or at -w.
@@ -418,7 +418,7 @@ def _circle_candidates(
     return _both_signs(function, np.vstack(found))
 
 
-def _swept(
+def swept(
     normals: Array, jumps: Array, bases: Array, own: NDArray[np.int64]
 ) -> tuple[Array, Array]:
     """Angles at which the signs change on circles, and sum_l s_l jumps_l between them.
@@ -460,7 +460,7 @@ def _swept(
     return angles, sums
 
 
-def _cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:
+def cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:
     """Yield sum_l s_l jumps_l of all cells, in blocks (k, R); one of antipodal cells at least.
 
     The normals (L, r) are distinct lines that span R^r; most cells occur more than once.
@@ -469,10 +469,10 @@ def _cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:
     if rank == 1:
         yield np.sign(normals[:, 0]) @ jumps[:, None, :]
     elif rank == 2:
-        yield _swept(normals, jumps, np.eye(2)[None], np.array([-1]))[1][0]
+        yield swept(normals, jumps, np.eye(2)[None], np.array([-1]))[1][0]
     elif rank == 3:
-        for block, bases in _circles(normals):
-            _, sums = _swept(normals, jumps, bases, block)
+        for block, bases in circles(normals):
+            _, sums = swept(normals, jumps, bases, block)
             for sign in (1.0, -1.0):
                 yield (sums + sign * jumps[block][:, None, :]).reshape(-1, jumps.shape[1])
     else:
@@ -483,6 +483,6 @@ def _cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:
             lines = Lines.of(inside, SAME_RESTRICTED_LINE, SAME_RESTRICTED_LINE)
             # Lines that fall together inside the hyperplane change their signs together there.
             merged = lines.sums(jumps[others] * np.sign(lines.lengths)[:, None])
-            for sums in _cell_sums(lines.normals, merged):
+            for sums in cell_sums(lines.normals, merged):
                 yield sums + jumps[n]
                 yield sums - jumps[n]

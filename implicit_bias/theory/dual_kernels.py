@@ -40,9 +40,9 @@ DEGREE = 128
 ACCURACY = 1e-9
 # Hermite coefficients kept for bounds.
 HERMITE_TERMS = 400
-# Cosines this near to 1 or -1 are taken for it: rounding alone keeps parallel inputs from it, and
 # Rows count as unit vectors up to this, or, where little depends on it, up to the second.
 UNIT, NEARLY_UNIT = 1e-9, 5e-6
+# Cosines this near to 1 or -1 are taken for it: rounding alone keeps parallel inputs from it, and
 # the square root that the arc cosine has there would raise 1e-16 to 1e-8.
 PARALLEL = 1e-14
 

@@ -432,6 +432,8 @@ def _leaving_norms(network: GLN) -> Array:
 
 def _weights(network: GLN) -> list[Array]:
     """Weights of the hidden layers (H_l C_l, H_(l-1)) and readout (1, H), copied to float64."""
+    if network.readout_gating is not None:
+        raise ValueError("the readout has contexts of its own: predictors need one without")
     weights = [*network.hidden_weights, network.readout]
     return [np.array(layer.detach().cpu().numpy(), dtype=np.float64) for layer in weights]
 

@@ -595,6 +595,11 @@ def infinite_gram(
     ------
     ValueError
         Rows that are not of length 1, no hidden layer, or a phi that the quadrature refuses.
+
+    Examples
+    --------
+    >>> infinite_gram(circle_points(3), ACTIVATIONS["relu"]).shape
+    (3, 3)
     """
     check_count(hidden_layers, "hidden_layers")
     moment = np.atleast_2d(np.asarray(readouts, dtype=np.float64))

@@ -81,6 +81,8 @@ WIDEST, LARGEST_ENTRY = 1e9, 1e14
 NEARLY = 1e9
 # Cutting planes that raise the lower bound where the oracle is not exact.
 RAISING_ROUNDS = 20
+# Rounds without progress, a tenth of the gap, that end a solve whose gap is one of rounding.
+STALLED = 10
 # Rounds after which a direction without weight leaves the linear program.
 PATIENCE = 8
 # Directions of the data with which a solve starts.
@@ -113,6 +115,9 @@ class InfiniteWidthSolution:
         Wall time.
     conflict : Conflict or None
         Why the data are not separable, where they are not.
+    rounding : float
+        Share of max |h| of ``alpha`` that rounding may hide. The certified gap cannot be smaller;
+        it is large where opposite labels are so near that only huge networks separate them.
     """
 
     problem: InfiniteWidthProblem = field(repr=False)
@@ -125,6 +130,7 @@ class InfiniteWidthSolution:
     exact: bool
     seconds: float
     conflict: Conflict | None = field(default=None, repr=False)
+    rounding: float = 0.0
 
     @property
     def statement(self) -> str:
@@ -140,7 +146,12 @@ class InfiniteWidthSolution:
             else "not bounded from above, since no network was found that separates the data"
         )
         below = "by the oracle" if self.exact else "the best provable lower bound"
-        return f"The optimum is not known: it is at least {lower:.6g}, {below}, and {above}."
+        hidden = (
+            f" Opposite labels are so near that rounding hides {self.rounding:.1e} of it."
+            if self.exact and self.status is Status.NUMERICAL_TROUBLE and self.rounding > 0
+            else ""
+        )
+        return f"The optimum is not known: it is at least {lower:.6g}, {below}, and {above}.{hidden}"
 
     @property
     def margin(self) -> float:
@@ -259,6 +270,7 @@ def solve(
         tuple(generation.history),
         exact=generation.oracle.exact,
         seconds=time.perf_counter() - began,
+        rounding=generation.rounding,
     )
 
 
@@ -442,6 +454,8 @@ class _Generation:
         self.lower, self.upper = 0.0, np.inf
         self.alpha, self.largest = np.zeros(n), np.nan
         self.best_alpha = self.alpha  # as the linear program gave it
+        self.rounding = 0.0  # share of max |h| of the best alpha that rounding may hide
+        self.stalled = 0
         self.primal = (np.zeros((0, problem.X.shape[1])), np.zeros(0))
 
     def run(self, tol: float, max_rounds: int) -> Status:
@@ -451,11 +465,15 @@ class _Generation:
                 self.weights, alpha, floor = _solve_master(
                     self.problem, self.directions, self.signs, self._norm()
                 )
+                before = (self.lower, self.upper)
                 self._improve_upper()
                 new = self._new_directions(alpha, floor, tol)
                 self.history.append(BoundsAt(round_, self.lower, self.upper))
                 if self.upper - self.lower <= tol * self.lower:
                     return Status.OPTIMAL
+                self.stalled = 0 if self._progressed(*before) else self.stalled + 1
+                if self.rounding > tol and self.stalled >= STALLED:
+                    return Status.NUMERICAL_TROUBLE
                 if not any(len(points) for points, _ in new):
                     exact = self.oracle.exact
                     return Status.NUMERICAL_TROUBLE if exact else Status.ITERATION_LIMIT
@@ -466,8 +484,15 @@ class _Generation:
             return Status.NUMERICAL_TROUBLE
         if self.lower == 0:  # the local search had the last word
             self.consult_oracle(alpha, floor)
-        met = self.upper - self.lower <= tol * self.lower
-        return Status.OPTIMAL if met else Status.ITERATION_LIMIT
+        if self.upper - self.lower <= tol * self.lower:
+            return Status.OPTIMAL
+        return Status.NUMERICAL_TROUBLE if self.rounding > tol else Status.ITERATION_LIMIT
+
+    def _progressed(self, lower: float, upper: float) -> bool:
+        """Whether the bounds have closed a tenth of what was open between these."""
+        if np.isinf(self.upper):
+            return self.lower > 1.1 * lower
+        return self.upper - self.lower < 0.9 * (upper - lower)
 
     def raise_lower(self, rounds: int) -> None:
         """Improve the lower bound of an inexact oracle: dual variables that are best for it.
@@ -594,16 +619,19 @@ class _Generation:
     def consult_oracle(self, alpha: Array, floor: float) -> tuple[Array, Array]:
         """Improve the lower bound; directions with |h| above the floor, and the signs of h."""
         peaks = self.oracle.peaks(alpha, floor)
-        self._improve_lower(alpha, peaks.upper)
+        if self._improve_lower(alpha, peaks.upper) and self.oracle.exact and peaks.upper > 0:
+            self.rounding = 1.0 - float(peaks.values.max(initial=0.0)) / peaks.upper
         return self._signed(alpha, _spread(peaks.points[peaks.values > floor]))
 
-    def _improve_lower(self, alpha: Array, largest: float) -> None:
+    def _improve_lower(self, alpha: Array, largest: float) -> bool:
         """Keep dual variables whose max |h| is at most ``largest`` if their bound is better."""
         lower = float(dual_bound(self.problem, alpha, largest))
-        if lower > self.lower:
-            scale = lower / float(alpha.sum())
-            self.lower, self.best_alpha = lower, alpha
-            self.alpha, self.largest = alpha * scale, largest * scale
+        if not lower > self.lower:
+            return False
+        scale = lower / float(alpha.sum())
+        self.lower, self.best_alpha = lower, alpha
+        self.alpha, self.largest = alpha * scale, largest * scale
+        return True
 
     def _signed(self, alpha: Array, points: Array) -> tuple[Array, Array]:
         values = self.problem.dual_function(alpha).values(points)

@@ -24,7 +24,7 @@ a             (H,)               sum of s over A; a unit with a = 0 is *good*
 J             (H,) sizes         bits off A with s != 0
 alpha         (H,)               1/2 P[sigma' = 1 | easy half]: alpha u / sqrt(n) is the common
                                  part of the weights on A after the step
-psi_r         function of z      max(0, |r| - sign(r) z), z the sum of the bits in A
+psi_r, phi_r  function of z      max(0, |r| - sign(r) z), z the sum of the bits in A
 ============  =================  ===============================================================
 
 **What the lemmas say, and what computes it here.** n odd and k odd where the source says so.
@@ -44,9 +44,12 @@ psi_r         function of z      max(0, |r| - sign(r) z), z the sum of the bits 
   most C_3/sqrt(n): `first_step`, `easy_share`, `good_share`. Not in the paper; derived here: the
   common part is that of the easy half, so that alpha <= 1/2.
 - Lemma 10: the share eps/(8 k^2) of all u makes (|r|/b) sigma(alpha u z / n + b) an eps-close copy
-  of psi_r on [-k, k]: `near_readouts`. **With sigma in psi_r, as we have the statement, it is
-  false** for |r| + k > 6, so for every k >= 5: at z = -sign(r) k the copy comes to |r| + k, and
-  ReLU6 ends at 6. With max(0, .) it holds.
+  of phi_r on [-k, k]: `near_readouts`. With max(0, .) in phi_r it holds: the share is
+  eps/(8 k |r| alpha), which is the printed one where |r| alpha = k. The text that we have writes
+  sigma, which is ReLU6 elsewhere. So read it fails for |r| + k > 6, so for every k >= 5 and some r:
+  by `ceiling_error` no u at all is nearer than h (|r| + k - 6) / (h + k), h = max(|r|, 6 - |r|),
+  for k = |r| = 7 nearer than 4. (Not in the paper; derived here.) Which of the two is meant we
+  cannot tell; nothing that follows uses the ceiling.
 - Lemma 11: units as they are, and all x: the share eps/(112 k^(5/2)) is 2 eps-close to psi_r:
   `worst_errors`.
 
@@ -403,6 +406,26 @@ def open_share_error(k: int, active: int) -> float:
 def psi(r: int, z: ArrayLike, ceiling: float = math.inf) -> Array:
     """max(0, |r| - sign(r) z); the source's min(., 6) if the ceiling is 6."""
     return np.clip(abs(r) - np.sign(r) * np.asarray(z, dtype=np.float64), 0.0, ceiling)
+
+
+def ceiling_error(k: int, r: int) -> float:
+    """Compute how near a unit comes to min(psi_r, 6): h (|r| + k - 6) / (h + k), or 0.
+
+    The least over all u of the largest error on [-k, k], h = max(|r|, 6 - |r|). (Not in the paper;
+    derived here.) Between its own floor 0 and ceiling 48 k |r| the copy
+    (|r|/b) sigma(alpha u z / n + b) is |r| - sign(r) c z, c a multiple of u. At z = -sign(r) k the
+    target is 6, and the error at least |r| + k c - 6; at z = r, where the target is 0, or at
+    z = r - 6 sign(r), where it comes to 6, the error is at least h (1 - c). With the weights
+    h / (h + k) and k / (h + k) these two add up to the value above, whatever c, so that one of them
+    is as large; c = (h + 6 - |r|) / (h + k) attains it. (A copy at its own ceiling is further off.)
+
+    Examples
+    --------
+    >>> ceiling_error(7, 7), ceiling_error(5, 3), ceiling_error(3, 3)
+    (4.0, 0.75, 0.0)
+    """
+    longest = max(abs(r), CEILING - abs(r))
+    return longest * max(0.0, abs(r) + k - CEILING) / (longest + k)
 
 
 def near_readouts(n_bits: int, k: int, r: int, alpha: float, eps: float) -> tuple[float, float]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 Rule: TypeAlias = Literal["gradient", "local"]
 NormName: TypeAlias = Literal["l2", "l1", "linf", "spectral", "nuclear"]
-Method: TypeAlias = Literal["plain", "momentum", "accelerated"]
+Method: TypeAlias = Literal["plain", "momentum", "accelerated", "prox-linear"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,12 @@ class TrainingConfig:
     ------
     ValueError
         A value out of its range.
+
+    Examples
+    --------
+    >>> config = TrainingConfig(steps=100, optimizer="sign", learning_rate=0.001)
+    >>> config.batch_size
+    128
     """
 
     steps: int = 3200
@@ -147,8 +153,9 @@ class LimitConfig:
     ----------
     steps : int
         Gradients, at most.
-    method : {"plain", "momentum", "accelerated"}
-        See `training.limit`.
+    method : {"plain", "momentum", "accelerated", "prox-linear"}
+        See `training.limit`; "prox-linear" goes to a KKT point by convex programs instead of a
+        descent's path, in any norm, of small networks (`training.prox_linear`).
     loss : {"exponential", "logistic", "cross-entropy"} or MarginLoss
         The cross-entropy is the logistic loss, see `margins.soft_margins`. One of your
         own is checked numerically to be exponential-like.

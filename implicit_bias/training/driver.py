@@ -31,8 +31,8 @@ class Ending(Enum):
     REACHED = "the excess asked for is reached"
     GAP = "the KKT gap asked for is reached"
     STALLED = (
-        "no step size lowers the log loss any more: the weights are stationary, or what is left "
-        "to gain is below rounding"
+        "no step lowers the log loss (or the norm at margin 1) any more: the weights are "
+        "stationary, or what is left to gain is below rounding"
     )
     INTERRUPTED = "it was interrupted"
 

@@ -49,7 +49,8 @@ overshoot and come back at every other step, and the slow ones would never gathe
 
 A step is one gradient; the forward passes of the backtracking are counted beside it.
 
-In another norm than l2 it is steepest descent, `training.steepest`. What is trained is any module
+In another norm than l2 it is steepest descent, `training.steepest`; in any norm a KKT point of a
+small network can be had by convex programs, `training.prox_linear`. What is trained is any module
 that is homogeneous in its parameters (`training.trainee`), for two classes or for many.
 
 Source: Lippl, Abbott, Chung (2022), section 3; Lyu and Li (2020), section 5 and appendix A (step
@@ -70,9 +71,7 @@ from torch import Tensor, nn
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import excess, norm_at_margin_1
-from implicit_bias.networks import Network
 from implicit_bias.parameter_norms import PARAMETER_NORMS, as_parameter_norm
-from implicit_bias.stationarity import HomogeneityError
 from implicit_bias.storage.tensors import FileError, TensorFormat, Tensors
 from implicit_bias.training.configuration import LimitConfig as LimitConfig
 from implicit_bias.training.configuration import Method as Method
@@ -80,6 +79,7 @@ from implicit_bias.training.driver import Ending as Ending
 from implicit_bias.training.driver import Result, drive
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.objective import Objective, State
+from implicit_bias.training.prox_linear import ProxLinear
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, Trainee, as_trainee, predicted
 from implicit_bias.validation import Array, as_finite, check_number
@@ -103,6 +103,8 @@ METHODS: dict[Method, Callable[[LimitConfig, int], tuple[float, float]]] = {
     "momentum": lambda config, k: (config.momentum, config.momentum),
     "accelerated": lambda config, k: (k / (k + config.friction), k / (k + config.scale_friction)),
 }
+# The steps until the samples are separated.
+METHODS["prox-linear"] = METHODS["accelerated"]
 
 
 class CheckpointError(FileError):
@@ -295,10 +297,25 @@ def train_to_limit(
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
     file = None if checkpoint is None else Path(checkpoint)
-    euclidean = trainee.norm == PARAMETER_NORMS["l2"]
-    descent = (_Descent if euclidean else SteepestDescent)(trainee, config)
-    run = _Run(descent, optimum, until_excess, stop_at_gap, reference, measure, file, resume)
+    run = _Run(
+        _objective(trainee, config),
+        optimum,
+        until_excess,
+        stop_at_gap,
+        reference,
+        measure,
+        file,
+        resume,
+    )
     return drive(run, LimitResult, on_point=on_point, progress=progress)
+
+
+def _objective(trainee: Trainee, config: LimitConfig) -> Objective:
+    """Return what does the steps."""
+    if config.method == "prox-linear":
+        return ProxLinear(trainee, config, before=_Descent(trainee, config))
+    euclidean = trainee.norm == PARAMETER_NORMS["l2"]
+    return (_Descent if euclidean else SteepestDescent)(trainee, config)
 
 
 def _check_goals(
@@ -309,11 +326,7 @@ def _check_goals(
 ) -> None:
     if stop_at_gap is not None:
         check_number(stop_at_gap, "stop_at_gap", "(0, 1]")
-        if isinstance(trainee.module, Network) and not trainee.module.homogeneous:
-            raise HomogeneityError(
-                "a network with a readout bias is not homogeneous, so it has no KKT gap: build it "
-                "without one (readout_bias=False)"
-            )
+        trainee.check_homogeneous()
     if optimum is None:
         if until_excess is not None:
             raise ValueError("until_excess needs the optimum that the excess is over: optimum=...")

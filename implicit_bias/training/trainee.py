@@ -132,6 +132,20 @@ class Trainee(ABC):
         """||theta|| in a norm."""
         return norm.value({name: weights.detach() for name, weights in self.parameters.items()})
 
+    def check_homogeneous(self) -> None:
+        """Refuse a network of this package that has a bias; other modules are checked at once.
+
+        Raises
+        ------
+        HomogeneityError
+            A readout bias.
+        """
+        if isinstance(self.module, Network) and not self.module.homogeneous:
+            raise HomogeneityError(
+                "a network with a readout bias is not homogeneous, so it has no KKT gap: build it "
+                "without one (readout_bias=False)"
+            )
+
     @property
     def pairs(self) -> Pairs:
         """Pairs of samples and rival classes, of which there are margins."""

@@ -3,7 +3,7 @@
 import os
 from dataclasses import asdict, replace
 from io import StringIO
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from benchmarks.lippl2022.exact_training import (
     cells,
     correct,
     filled,
-    from_grids,
     in_contexts,
     outputs,
     released_agreements,
     released_networks,
+    shift_needed,
     summary,
 )
 from implicit_bias.datasets.dataset import Dataset
@@ -76,7 +76,27 @@ def test_networks_without_momentum_and_narrow_ones_come_first(published: pd.Data
 
 def test_agreements_are_those_with_gradient_descent(published: pd.DataFrame) -> None:
     agreements = released_agreements(published)
-    assert agreements == {WIDE: 0.75, replace(RELU, momentum=0.9): 0.85}
+    found = {cell: each.agreement for cell, each in agreements.items()}
+    assert found == {WIDE: 0.75, replace(RELU, momentum=0.9): 0.85}
+    assert agreements[WIDE].of_network == 0.825333
+    assert np.isnan(agreements[WIDE].of_svm)
+
+
+def test_shift_is_the_smallest_with_which_signs_agree_as_asked() -> None:
+    """By brute force over all sets of signs that may change."""
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        moving, fixed = generator.normal(size=(2, 6))
+        moving[0] = fixed[1] = 0.0
+        wanted = int(generator.integers(0, 7))
+        least = np.inf
+        for changed in product([1.0, -1.0], repeat=5):
+            signs = np.sign(moving) * [1.0, *changed]
+            if np.sum(signs == np.sign(fixed)) == wanted:
+                moved = np.abs(moving)[1:][np.array(changed) < 0]
+                least = min(least, moved.max(initial=0.0))
+        found = shift_needed(moving, fixed, wanted / 6)
+        assert found == least or np.isnan(found) and np.isinf(least)
 
 
 def test_fill_resumes(tmp_path: Path) -> None:
@@ -140,37 +160,6 @@ def test_in_contexts_keeps_the_weights() -> None:
     assert network.gatings[0] is not moved.gatings[0]
     np.testing.assert_array_equal(moved.coef(), network.coef())
     assert not np.allclose(moved.decision(X), network.decision(X))
-
-
-def test_agreements_of_the_grids_are_those_with_exact_networks() -> None:
-    """Old cells, momentum with thresholds, and SVM-RC of other seeds without it do not count."""
-    setting: dict[str, Any] = {"dataset": "mnist", "protocol": "lippl2022"}
-    setting |= {"positive": None, "negative": None}
-    setting |= {"split_seed": 1, "train_size": 500, "units": 100, "hyperplanes": 2, "seed": 1}
-    setting |= {"threshold": "median", "momentum": 0.0}
-    pairs, finished = list[dict[str, Any]](), dict[str, str]()
-
-    def pair(first: str, second: str, disagreement: float, cell: str, **changes: Any) -> None:
-        names = {"first": first, "second": second, "disagreement": disagreement, "cell": cell}
-        pairs.append({**setting, **names, **changes})
-        finished.setdefault(cell, "2022-01-01" if cell == "old" else "2027-01-01")
-
-    pair("svm-gln-published", "gd-gln", 0.1, "new")
-    pair("gd-gln-redrawn", "svm-gln-published", 0.25, "new")
-    pair("svm-gln-published", "gd-gln", 0.1, "alone", seed=2)  # at medians both are needed
-    pair("svm-gln-published", "gd-gln", 0.2, "old", seed=3, threshold="random")
-    pair("svm-gln-published", "gd-gln", 0.2, "fast", momentum=0.9, threshold="random")
-    pair("svm-rc", "gd-relu", 0.15, "relu", units=50, hyperplanes=1, momentum=0.9)
-    pair("svm-rc", "gd-relu", 0.15, "seed 2", units=50, hyperplanes=1, seed=2)
-    cells_of = pd.DataFrame(
-        [{"cell": name, "protocol": "lippl2022", "finished": at} for name, at in finished.items()]
-    )
-    found = from_grids(pd.DataFrame(pairs), cells_of)
-    assert found == {
-        WIDE: {"agreement": 0.9, "drawn": 0.75},
-        replace(RELU, momentum=0.9): {"agreement": 0.85},
-    }
-    assert from_grids(pd.DataFrame(), pd.DataFrame()) == {}
 
 
 def test_an_output_of_zero_is_an_error() -> None:

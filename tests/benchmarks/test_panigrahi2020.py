@@ -121,29 +121,34 @@ def test_fast_activations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])
-def test_descent_is_that_of_autograd(name: str) -> None:
-    """Steps of the fast loop against plain gradient descent in float64."""
-    X, y = circle_points(4, 2), np.array([1.0, -1.0, 1.0, 1.0])
-    (weights,) = gaussian_weights(20, 2)
-    readouts = torch.linspace(-1, 2, 20, dtype=torch.float64)
+def test_descent_is_that_of_autograd(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of the fast loop, two networks at once, against gradient descent in float64."""
+    X, labels = circle_points(4, 2), np.array([[1.0, -1.0, 1.0, 1.0], [1.0, 1.0, -1.0, 1.0]])
+    weights = torch.stack([torch.cat(list(gaussian_weights(20, 2, seed=s))) for s in (0, 1)])
+    readouts = torch.linspace(-1, 2, 40, dtype=torch.float64).reshape(2, 20)
     recorded = np.array([0, 3, 50])
-    residuals, moved = training.train(name, X, y, weights, readouts, recorded)
-    slow, phi = weights.clone().requires_grad_(True), ACTIVATIONS[name]
-    expected = []
-    for step in range(51):
-        residual = phi.value(torch.tensor(X) @ slow.T) @ readouts / 20**0.5 - torch.tensor(y)
-        if step in recorded:
-            expected.append(residual.detach().numpy())
-        (gradient,) = torch.autograd.grad(residual @ residual / 2, slow)
-        with torch.no_grad():
-            slow -= training.RATE * gradient
-    np.testing.assert_allclose(residuals, expected, atol=1e-5)
-    # The last step is taken after the last point is recorded, in both loops.
-    np.testing.assert_allclose(moved, (slow - weights).detach(), atol=1e-5)
+    # Blocks of 7 units, the last of 6, and sums in float64 on the way.
+    monkeypatch.setattr(training, "BLOCK", 7 * 2 * 4)
+    monkeypatch.setattr(training, "SETTLE", 20)
+    residuals, moved = training.train(name, X, labels, weights, readouts, recorded)
+    phi = ACTIVATIONS[name]
+    for run, (start, scales) in enumerate(zip(weights, readouts, strict=True)):
+        slow, expected = start.clone().requires_grad_(True), []
+        for step in range(51):
+            outputs = phi.value(torch.tensor(X) @ slow.T) @ scales / 20**0.5
+            residual = outputs - torch.tensor(labels[run])
+            if step in recorded:
+                expected.append(residual.detach().numpy())
+            (gradient,) = torch.autograd.grad(residual @ residual / 2, slow)
+            with torch.no_grad():
+                slow -= training.RATE * gradient
+        np.testing.assert_allclose(residuals[:, run], expected, atol=1e-5)
+        # The last step is taken after the last point is recorded, in both loops.
+        np.testing.assert_allclose(moved[run], (slow - start).detach(), atol=1e-6)
 
 
 def test_a_curve_begins_as_predicted() -> None:
-    curve = training.training_curve(training.Plan("long", 10, 512, 50, 1), "tanh", 0)
+    curve = training.training_curves(training.Plan("long", 10, 512, 50, 1), "tanh", [0])
     weights = torch.cat(list(gaussian_weights(512, 2)))
     rng = np.random.default_rng(0)
     y = rng.choice((-1.0, 1.0), 10)
@@ -155,6 +160,57 @@ def test_a_curve_begins_as_predicted() -> None:
     expected = predicted_losses(gram, start, step_size=1e-3, steps=steps)
     np.testing.assert_allclose(curve["theorem"], expected, rtol=1e-3)
     np.testing.assert_allclose(curve["loss"], expected, rtol=0.02)
+
+
+def test_networks_trained_side_by_side_are_those_trained_alone() -> None:
+    plan = training.Plan("long", 10, 64, 30, 2)
+    both = training.training_curves(plan, "swish", [0, 1])
+    alone = pd.concat([training.training_curves(plan, "swish", [seed]) for seed in (0, 1)])
+    pd.testing.assert_frame_equal(both, alone.reset_index(drop=True), rtol=1e-4)
+
+
+def test_shorter_curves_are_not_kept() -> None:
+    short = training.training_curves(training.Plan("long", 10, 64, 30, 1), "tanh", [0])
+    long = training.training_curves(training.Plan("long", 10, 64, 40, 1), "tanh", [1])
+    limit = training.limit_curve(10, "tanh")
+    frame = pd.concat([short, long, limit], ignore_index=True)
+    kept = training.asked_for(frame, [training.Plan("long", 10, 64, 40, 2)])
+    assert set(kept["run"]) == {0, 1}
+    assert set(kept[kept["run"] == 1]["part"]) == {"long"}
+    assert set(kept[kept["run"] == 0]["part"]) == {"limit"}
+
+
+def _curves(elu: list[float], tanh: list[float], part: str = "long") -> pd.DataFrame:
+    """Two runs of ELU and tanh that differ by 0.2; losses at the steps 0, 10, 20, ..."""
+    rows = [
+        {
+            "part": part,
+            "n": 10,
+            "width": 1000,
+            "run": run,
+            "activation": name,
+            "step": 10 * i,
+            "loss": loss + 0.1 * sign,
+        }
+        for run, sign in enumerate((-1, 1))
+        for name, losses in (("elu", elu), ("tanh", tanh))
+        for i, loss in enumerate(losses)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_crossing_is_the_step_from_which_elu_stays_below() -> None:
+    tanh = [1.0, 1.0, 1.0, 1.0]
+    assert training.crossing(_curves([2.0, 0.5, 1.5, 0.5], tanh), 10, "long") == 30
+    assert training.crossing(_curves([0.5, 0.5, 0.5, 0.5], tanh), 10, "long") == 0
+    assert training.crossing(_curves([0.5, 0.5, 0.5, 1.0], tanh), 10, "long") is None
+
+
+def test_protocol_says_by_how_much_networks_are_narrower() -> None:
+    frame = pd.concat([_curves([1.0], [1.0], "limit"), _curves([1.0, 1.0], [1.0, 1.0])])
+    (line,) = training.protocol(frame)
+    for words in ("1,000 (1000 times narrower)", "10 steps", "2 runs of elu, tanh"):
+        assert words in line
 
 
 @pytest.mark.slow

@@ -68,6 +68,30 @@ def test_a_law_holds_for_one_solver() -> None:
     assert memory["N"].tolist() == [2000, 5000, 10_000]
 
 
+def test_the_picture_shows_every_row() -> None:
+    """Who did not answer stands above a panel, small memory hollow; no panel is empty."""
+    middle = point(60)
+    common = {**middle.__dict__, "device": "cpu", "outcome": "answered", "ratio": 1.0}
+    rows = [
+        {**common, "N": 60, "solver": "interior-point", "solve_gib": 0.01},
+        {**common, "N": 5000, "solver": "working-set", "solve_gib": 0.5},
+        {**common, "N": 5000, "solver": "working-set", "solve_gib": 0.5, "device": "cuda:0"},
+        {**common, "N": 9000, "outcome": "time limit", "ratio": np.nan, "solve_gib": np.nan},
+        {**common, "N": 9999, "outcome": "out of memory", "ratio": np.nan, "solve_gib": np.nan},
+    ]
+    times, memories = scaling.draw(pd.DataFrame(rows), middle).axes  # H and C have one value
+    for ax in (times, memories):
+        marks = [line for line in ax.lines if line.get_marker() in ("o", "^")]
+        assert sum(len(line.get_xdata()) for line in marks) == len(rows)
+        above = [line for line in marks if line.get_marker() == "^"]
+        assert [line.get_xdata().tolist() for line in above] == [[9000, 9999]]
+        assert all((line.get_ydata() > 1).all() and not line.get_clip_on() for line in above)
+        answered = [line for line in marks if line.get_marker() == "o" and len(line.get_xdata())]
+        assert len({line.get_color() for line in answered}) == 3
+    hollow = [line for line in memories.lines if line.get_markerfacecolor() == "none"]
+    assert [line.get_xdata().tolist() for line in hollow] == [[60]]
+
+
 @pytest.mark.slow
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = catalogue.study("speed")

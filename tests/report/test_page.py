@@ -452,11 +452,14 @@ def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
     assert conclusion.verdict is Verdict.AT_LIMIT
     assert "net is its SVM" in str(conclusion)
     unit = int(np.flatnonzero(svm.solution_.active)[-1])
-    dead = copy.deepcopy(limit)
+    dead, small = copy.deepcopy(limit), copy.deepcopy(limit)
     with torch.no_grad():
-        for weights in dead.network_.hidden_weights:
-            weights.view(4, 2, -1)[unit] = 0.0  # (H C, D), row-major
-        dead.network_.readout[0, unit] = 0.0
+        for network, factor in ((dead.network_, 0.0), (small.network_, 0.01)):
+            for weights in network.hidden_weights:
+                weights.view(4, 2, -1)[unit] *= factor  # (H C, D), row-major
+            network.readout[0, unit] *= factor
+    (conclusion,) = conclusions(compare({"net": small, "svm": svm}, X, y, train=(X, y)))
+    assert conclusion.verdict in (Verdict.NOT_AT_LIMIT, Verdict.NOT_SEPARATED)  # it may grow
     retrained = partial(train_to_limit, config=LimitConfig(steps=3000))
     dead.training_ = retrained(dead.network_, X, y)
     (conclusion,) = conclusions(compare({"net": dead, "svm": svm}, X, y, train=(X, y)))

@@ -443,6 +443,14 @@ def test_stationary_points_of_the_non_convex_program() -> None:
 # --- refusals --------------------------------------------------------------------------------
 
 
+def test_gated_readouts_have_other_predictors() -> None:
+    X, _ = cloud(10, 3)
+    hidden, readout = (HyperplaneContexts.random(X, n, 1, random_state=0) for n in (2, 1))
+    network = GLN([hidden], readout_gating=readout)
+    with pytest.raises(ValueError, match="readout"):
+        predictors(network, [[0, 1]])
+
+
 def test_too_few_joint_contexts() -> None:
     with pytest.raises(ValueError, match="determine 2 of the 3 free predictors"):
         AdditivePredictors.through([[0, 0], [1, 1]], np.ones((2, 3)), 2)

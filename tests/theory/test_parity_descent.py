@@ -1,6 +1,7 @@
 """Parities: the source's start, the first step exactly, the later steps, and their bounds."""
 
 import math
+from fractions import Fraction
 from itertools import product
 from typing import Literal
 
@@ -24,6 +25,7 @@ from implicit_bias.theory.parity_descent import (
 from implicit_bias.theory.parity_first_step import (
     CEILING,
     TwoLayers,
+    ceiling_error,
     correlation_bound,
     easy_share,
     first_step,
@@ -316,10 +318,33 @@ def test_lemma_10_does_not_hold_with_relu6_on_both_sides() -> None:
     readouts = np.linspace(-n / k, n / k, 2001)
     copies = r * 8 * k * relu6(0.25 * readouts[:, None] * z / n + 1 / (8 * k))
     to_relu6 = np.abs(copies - psi(r, z, ceiling=CEILING)).max(axis=1)
-    assert to_relu6.min() > 1.5
+    assert to_relu6.min() == pytest.approx(ceiling_error(k, r), rel=0.02)
     assert np.abs(copies - psi(r, z)).max(axis=1).min() < 0.1
     # For k = 3 both are the same.
     np.testing.assert_array_equal(psi(3, [-3.0, 3.0]), psi(3, [-3.0, 3.0], ceiling=CEILING))
+
+
+@pytest.mark.parametrize("k", [3, 5, 7])
+def test_least_error_at_the_ceiling_in_exact_arithmetic(k: int) -> None:
+    """Rational numbers: attained by one u, and by no other of a grid that holds it."""
+    for r in range(-k, k + 1, 2):
+        h = max(abs(r), 6 - abs(r))
+        expected = Fraction(h * max(0, abs(r) + k - 6), h + k)
+        assert ceiling_error(k, r) == pytest.approx(float(expected), abs=0)
+        points = [Fraction(z, 2) for z in range(-2 * k, 2 * k + 1)]
+        slopes = [Fraction(h + 6 - abs(r), h + k), Fraction(1)]
+        slopes += [Fraction(i, 7) for i in range(-7, 22)]
+        least = min(
+            max(
+                abs(
+                    min(max(abs(r) * (1 - slope * z / r), 0), 48 * k * abs(r))
+                    - min(max(abs(r) - (1 if r > 0 else -1) * z, 0), 6)
+                )
+                for z in points
+            )
+            for slope in slopes
+        )
+        assert least == expected
 
 
 def test_near_readouts_out_of_range() -> None:

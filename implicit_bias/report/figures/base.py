@@ -82,6 +82,12 @@ class Subject:
         """The models that are solutions of a margin problem, by name."""
         return {m.name: m.fitted for m in self.comparison.models if m.fitted is not None}
 
+    @property
+    def on_inputs(self) -> dict[str, FittedMargin]:
+        """Those of them whose gates and weights read the inputs themselves: no pipelines."""
+        models = self.comparison.models
+        return {m.name: m.fitted for m in models if m.fitted is not None and not m.transformed}
+
     def look(self, name: str) -> Look:
         """Return how the model of this name is drawn."""
         return look(self.comparison, name)

@@ -114,7 +114,7 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
                 "samples",
                 f"{model.name}: what it predicts. The line is its decision boundary.",
             )
-    for i, (name, fitted) in enumerate(subject.fitted.items(), 1):
+    for i, (name, fitted) in enumerate(subject.on_inputs.items(), 1):
         if _has_contexts(fitted, plane):
             yield Plot(
                 f"contexts-{i}",

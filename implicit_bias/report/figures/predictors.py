@@ -24,7 +24,11 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
         return
     number = 0
     for same in subject.comparison.programs():
-        pictured = [model for model in same if reads_inputs(model.known_margin.fitted)]
+        pictured = [
+            model
+            for model in same
+            if model.name in subject.on_inputs and reads_inputs(model.known_margin.fitted)
+        ]
         if not pictured:
             continue
         # Of many classes the rows of each, class by class.
