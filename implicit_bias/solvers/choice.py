@@ -50,13 +50,13 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     Returns
     -------
     str
-        "active-set" with a start, which falls back on the others; without one "feature-space"
-        where there are few features (columns of gates times inputs) for the samples, up to 50,000
-        with a hard margin; else "interior-point" up to 3,000 samples, and "working-set" beyond.
-        With many classes the last two count pairs of samples and rivals, and all three take the
-        nuclear and spectral norms, l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms that are no sums
-        of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
-        pairs, and else to "clarabel", or to "scs" for large sums of matrix norms.
+        "active-set" with a start, which falls back on the others; without one "feature-space" where
+        there are few features (columns of gates times inputs) for the samples, up to 50,000 with a
+        hard margin; else "interior-point" up to 3,000 samples, and "working-set" beyond. With many
+        classes the last two count pairs of samples and rivals, and all three take the nuclear and
+        spectral norms, l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms
+        that are no sums of Euclidean norms go to "highs" where they are sums of maxima, as all such
+        do with few pairs, and else to "clarabel", or to "scs" for large sums of matrix norms.
 
     Examples
     --------
