@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -388,7 +388,11 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
     answered = rows[rows["outcome"] == ANSWERED]
     for device, there in answered.groupby("device"):
         for solver, points in there.groupby("solver"):
-            look = {"color": _colour(device, solver), "linestyle": "", "marker": "o"}
+            look: dict[str, Any] = {
+                "color": _colour(device, solver),
+                "linestyle": "",
+                "marker": "o",
+            }
             fitted = _fitted(points, quantity)
             ax.plot(fitted[axis], fitted[quantity], label=f"{solver}, {device}", **look)
             left = points.drop(fitted.index)
@@ -402,7 +406,11 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
             ax.plot(part[axis], law, color=colour, linewidth=1, label=f"{axis}^{slope:.2f}")
     stopped = rows[rows["outcome"] != ANSWERED]
     if len(stopped):  # they have no time and no memory: above the panel
-        above = {"transform": ax.get_xaxis_transform(), "clip_on": False, "linestyle": ""}
+        above: dict[str, Any] = {
+            "transform": ax.get_xaxis_transform(),
+            "clip_on": False,
+            "linestyle": "",
+        }
         place = np.full(len(stopped), 1.03)
         ax.plot(stopped[axis], place, marker="^", color=GREY, label="no answer", **above)
     if ax.has_data():

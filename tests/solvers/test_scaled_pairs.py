@@ -25,7 +25,7 @@ def gated(gates: str, *, apart: bool, C: float = np.inf) -> tuple[MarginProblem,
         Z = rng.normal(size=Z.shape) * (rng.random(Z.shape) < 0.7) + 1e-3
     groups = np.repeat([0, 1], width)
     norm = GroupNorm(groups, apart=apart)
-    problem = MarginProblem(X, np.arange(n) % 4.0, Z, groups, norm=norm, C=C)
+    problem = MarginProblem(X, (np.arange(n) % 4).astype(np.float64), Z, groups, norm=norm, C=C)
     samples, rivals = row_index(problem)
     kept = np.sort(rng.permutation(len(samples))[:23])
     return problem, grouped_rows(problem, (samples[kept], rivals[kept]))
