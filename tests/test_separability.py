@@ -224,7 +224,7 @@ def test_two_of_many_classes_that_conflict_are_enough(intercept: bool, gated: bo
 def test_contexts_of_many_classes_are_proven() -> None:
     """The contexts of a unit sum to 1: with classes, to the same signs for every unit."""
     given = build(random_labels(400, 6), gln(9))
-    y = np.arange(400) % 3.0
+    y = (np.arange(400) % 3).astype(np.float64)
     problem = MarginProblem(given.X, y, given.gates, given.groups)
     found = solve(problem, "interior-point", infeasibility_tol=1e-8)
     assert found.status is Status.NOT_SEPARABLE
