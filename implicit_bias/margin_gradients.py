@@ -223,16 +223,18 @@ class MarginGradients:
     def combine(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,), without J."""
         table = torch.tensor(weights, device=theta.device).reshape(len(self.combinations), -1)
-        parts = (self._transpose(rows, theta)(table[rows])[0] for rows in self._blocks())
-        return sum(parts, start=torch.zeros_like(theta))
+        with _differentiated(self.module):
+            parts = (self._transpose(rows, theta)(table[rows])[0] for rows in self._blocks())
+            return sum(parts, start=torch.zeros_like(theta))
 
     def slopes(self, theta: Tensor, direction: Tensor) -> Array:
         """J w, shape (n,), of a direction w (P,), without J: the transpose of the transpose."""
         zeros = torch.zeros(self.combinations.shape[:2], dtype=theta.dtype, device=theta.device)
-        parts = [
-            vjp(self._transpose(rows, theta), zeros[rows])[1]((direction,))[0]
-            for rows in self._blocks()
-        ]
+        with _differentiated(self.module):
+            parts = [
+                vjp(self._transpose(rows, theta), zeros[rows])[1]((direction,))[0]
+                for rows in self._blocks()
+            ]
         return torch.cat(parts).reshape(-1).cpu().numpy()
 
     def _transpose(self, rows: slice, theta: Tensor) -> Callable[[Tensor], tuple[Tensor]]:
@@ -317,7 +319,8 @@ class MarginGradients:
         arguments = (combinations, *self._inputs(samples))
         over_pairs = (None, *(0 for _ in arguments))
         point = {k: parameters[k] for k in names}
-        found = vmap(grad(margin), in_dims=over_pairs)(point, *arguments)
+        with _differentiated(self.module):
+            found = vmap(grad(margin), in_dims=over_pairs)(point, *arguments)
         return torch.cat([found[k].detach().reshape(len(places), -1) for k in names], dim=1)
 
     def _factors(self, theta: Tensor, places: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
@@ -426,6 +429,46 @@ class _LinearCalls(TorchFunctionMode):
             and previous.ndim == result.ndim == 2
             and len(previous) == len(result) == n_samples
         }
+
+
+@contextmanager
+def _differentiated(module: nn.Module) -> Iterator[None]:
+    """Say what keeps a module from being differentiated, and what to do.
+
+    Raises
+    ------
+    ValueError
+        torch raised an error, which is its cause.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        raise ValueError(
+            f"the module cannot be differentiated as is needed here: {_hindrance(module)} (torch "
+            f"says: {error})"
+        ) from error
+
+
+def _hindrance(module: nn.Module) -> str:
+    parts = list(module.named_modules())
+    # torch has no public list of a module's hooks.
+    hooked = [name for name, part in parts if part._backward_hooks or part._backward_pre_hooks]
+    if hooked:
+        return (
+            f"the part {hooked[0]!r} has a full backward hook, through which torch takes no second "
+            "derivative; remove it (handle.remove()) before measuring"
+        )
+    bags = [name for name, part in parts if isinstance(part, nn.EmbeddingBag)]
+    if bags:
+        return (
+            f"{bags[0]!r} is an EmbeddingBag, which has no second derivative in torch; take "
+            "nn.Embedding and sum (or average) its outputs over the tokens"
+        )
+    return (
+        "its forward pass branches on the data, has a function without second derivatives, or an "
+        "autograd.Function of your own without setup_context; write it in functions of torch that "
+        "have them"
+    )
 
 
 TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]

@@ -128,7 +128,8 @@ def best_multipliers(
     norm: ParameterNorm,
     *,
     seconds: float = SECONDS,
-    starts: Sequence[Array] = (),
+    starts: Sequence[Array] | None = None,
+    euclidean_start: bool = True,
 ) -> Multipliers:
     """Find the multipliers of least KKT gap.
 
@@ -145,8 +146,10 @@ def best_multipliers(
     seconds : float
         Limit on the time of the level method.
     starts : sequence of ndarray of shape (n,)
-        Weights from the best of which the level method goes on; where there are none, those of
-        the loss, of all temperatures, and the best ones in l2.
+        Weights from the best of which the level method goes on, so that what it finds is no worse
+        than any; by default those of the loss, of all temperatures.
+    euclidean_start : bool
+        Whether the best multipliers in l2 are one of the starts, too; to find them takes a while.
 
     Returns
     -------
@@ -161,10 +164,88 @@ def best_multipliers(
             return _on_working_sets(tangent, _program, most)
         except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
             pass
-    if not starts:
+    if starts is None:
+        starts = tempered_weights(tangent.margins, gradients.pairs.rivals)
+    if euclidean_start:
         near = _on_working_sets(replace(tangent, norm=PARAMETER_NORMS["l2"]), _least_squares)
-        starts = [*tempered_weights(tangent.margins, gradients.pairs.rivals), near.weights]
+        starts = [*starts, near.weights]
     return _by_levels(tangent, starts, seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A module at smallest margin 1, beside the best multipliers in a norm.
+
+    Attributes
+    ----------
+    theta : Tensor of shape (P,)
+        Its parameters at smallest margin 1.
+    margins : ndarray of shape (n,)
+        Their margins.
+    min_margin : float
+        The smallest margin of the module as it is.
+    size : float
+        ||theta||.
+    best : Multipliers
+        The best multipliers that were found.
+    """
+
+    theta: Tensor
+    margins: Array
+    min_margin: float
+    size: float
+    best: Multipliers
+
+    @property
+    def gap(self) -> float:
+        """Relative KKT gap of these multipliers, in [0, 1]."""
+        return kkt_gap(self.best.lower, self.size)
+
+    @property
+    def gap_lower(self) -> float:
+        """A lower bound on the gap of the best multipliers there are."""
+        if self.best.method == "exact":
+            return self.gap
+        return min(self.gap, kkt_gap(self.best.upper, self.size))
+
+
+def at_margin_1(gradients: MarginGradients, degree: float, min_margin: float) -> Tensor:
+    """Scale a module's parameters (P,) of smallest margin ``min_margin`` > 0 to smallest margin 1.
+
+    ``degree`` is L: margins of parameters scaled by c are c^L times as large.
+    """
+    return gradients.theta * min_margin ** (-1.0 / degree)
+
+
+def measure(
+    gradients: MarginGradients,
+    margins: Array,
+    degree: float,
+    norm: ParameterNorm,
+    *,
+    seconds: float = SECONDS,
+    starts: Sequence[Array] | None = None,
+) -> Measured:
+    """Scale a module that separates its samples to margin 1, and find its best multipliers.
+
+    Parameters
+    ----------
+    gradients : MarginGradients
+        Of the module as it is.
+    margins : ndarray of shape (n,)
+        Its margins, all positive.
+    degree, norm, seconds, starts
+        As in `best_multipliers`.
+    """
+    min_margin = float(margins.min())
+    theta = at_margin_1(gradients, degree, min_margin)
+    return Measured(
+        theta=theta,
+        margins=margins / min_margin,
+        min_margin=min_margin,
+        size=norm.value(gradients.parameters(theta)),
+        best=best_multipliers(gradients, theta, degree, norm, seconds=seconds, starts=starts),
+    )
 
 
 def kkt_gap(lower: float, size: float) -> float:

@@ -59,6 +59,11 @@ class OptimizerLimit(NamedTuple):
     sources: str
 
 
+# Geometries of a training towards the limit, and how it goes there (`training.LimitConfig`).
+NormName: TypeAlias = Literal["l2", "l1", "linf", "spectral", "nuclear"]
+NORM_NAMES: tuple[NormName, ...] = get_args(NormName)
+Method: TypeAlias = Literal["plain", "momentum", "accelerated", "prox-linear"]
+METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 OptimizerName: TypeAlias = Literal["sgd", "sign", "adam", "adamw", "muon"]
 OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
     "sgd": OptimizerLimit(

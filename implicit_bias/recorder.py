@@ -10,7 +10,6 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,12 +25,12 @@ from implicit_bias.diagnosis.traps import (
     evaluating,
 )
 from implicit_bias.margin_gradients import MarginGradients, labels_as_array
-from implicit_bias.multipliers import best_multipliers, kkt_gap
+from implicit_bias.multipliers import measure
 from implicit_bias.networks import Network
 from implicit_bias.norms import Norm
 from implicit_bias.parameter_norms import HasParameterNorm, ParameterNorm, as_parameter_norm
 from implicit_bias.training.trainee import Inputs
-from implicit_bias.validation import check_count, check_number
+from implicit_bias.validation import Array, check_count, check_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,22 +38,6 @@ if TYPE_CHECKING:
 
 # Seconds that the search for the multipliers of one point may take in one norm.
 SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A module at one step, in one norm.
-
-    Attributes
-    ----------
-    margin : float
-        min_margin / ||theta||^L, which training in this norm's geometry raises.
-    gap : float
-        Relative KKT gap, in [0, 1]; nan where a sample is on the wrong side.
-    """
-
-    margin: float
-    gap: float
 
 
 class Recorder:
@@ -173,35 +156,28 @@ class Recorder:
             error = float(wrong.mean()) if math.isfinite(smallest) else math.nan
             row = {"step": step, "min_margin": smallest, "error": error}
             for name, norm in self.norms.items():
-                measured = self._measured(gradients, norm, smallest, degree)
-                row[f"margin_{name}"] = measured.margin
+                row[f"margin_{name}"] = _normalised(gradients, norm, smallest, degree)
                 if self.gaps:
-                    row[f"gap_{name}"] = measured.gap
+                    row[f"gap_{name}"] = self._gap(gradients, norm, margins, degree)
         self.rows.append(row)
         self.last_seconds = time.perf_counter() - started
         return row
 
-    def _measured(
-        self, gradients: MarginGradients, norm: ParameterNorm, smallest: float, degree: float
-    ) -> Measured:
-        size = norm.value(gradients.parameters(gradients.theta))
-        if not (size > 0 and math.isfinite(smallest)) or math.isnan(degree):
-            return Measured(math.nan, math.nan)
-        margin = smallest / size**degree
-        if not self.gaps or smallest <= 0:
-            return Measured(margin, math.nan)
-        scale = smallest ** (-1.0 / degree)
-        best = best_multipliers(
-            gradients, scale * gradients.theta, degree, norm, seconds=self.seconds
-        )
-        return Measured(margin, kkt_gap(best.lower, scale * size))
+    def _gap(
+        self, gradients: MarginGradients, norm: ParameterNorm, margins: Array, degree: float
+    ) -> float:
+        """KKT gap; nan where a sample is on the wrong side, or margins (n,) are not finite."""
+        if not (margins.min() > 0 and np.isfinite(margins).all()):
+            return math.nan
+        return measure(gradients, margins, degree, norm, seconds=self.seconds).gap
 
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
 
         Columns are ``step``, ``min_margin``, ``error`` (share of the samples that are on the wrong
-        side), and for each norm ``margin_NAME`` and ``gap_NAME``, see `Measured`. Where the
-        outputs are not finite all but the step is nan.
+        side), and for each norm ``margin_NAME``, min_margin / ||theta||^L, which training in this
+        norm's geometry raises, and ``gap_NAME``, the relative KKT gap in [0, 1], nan where a sample
+        is on the wrong side. Where the outputs are not finite all but the step is nan.
         """
         import pandas as pd
 
@@ -225,3 +201,12 @@ class Recorder:
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(step) in the loop")
         return draw(self.frame(), tuple(self.norms), gaps=self.gaps)
+
+
+def _normalised(
+    gradients: MarginGradients, norm: ParameterNorm, smallest: float, degree: float
+) -> float:
+    """Margin over ||theta||^L; nan where that is not known."""
+    size = norm.value(gradients.parameters(gradients.theta))
+    known = size > 0 and math.isfinite(smallest) and not math.isnan(degree)
+    return smallest / size**degree if known else math.nan

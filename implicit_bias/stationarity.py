@@ -65,7 +65,7 @@ from torch import Tensor, nn
 from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.certificate import Certificate, certify
 from implicit_bias.margin_gradients import MarginGradients, Pairs, double
-from implicit_bias.multipliers import best_multipliers
+from implicit_bias.multipliers import measure
 from implicit_bias.networks import Network
 from implicit_bias.parameter_norms import as_parameter_norm
 from implicit_bias.problem import MarginProblem
@@ -323,17 +323,16 @@ def stationarity(
             f"(smallest margin {min_margin:.3g}), so no scaling of the network has margin 1: "
             "train until it separates its samples"
         )
-    theta = margins_of.theta * min_margin ** (-1.0 / degree)
-    norm = float(theta.norm())
-    best = best_multipliers(margins_of, theta, degree, as_parameter_norm("l2"))
+    found = measure(margins_of, margins, degree, as_parameter_norm("l2"))
+    norm = float(found.theta.norm())
     return Stationarity(
         degree=degree,
         min_margin=min_margin,
         normalised_margin=norm**-degree,
         norm=norm,
-        margins=margins / min_margin,
-        multipliers=best.weights,
-        epsilon=float((theta - best.combination).norm()),
+        margins=found.margins,
+        multipliers=found.best.weights,
+        epsilon=float((found.theta - found.best.combination).norm()),
     )
 
 

@@ -147,6 +147,27 @@ def test_picture(tmp_path: Path) -> None:
     assert len(Recorder(linear(), X, LABELS, gaps=False).norms) == 2
 
 
+@pytest.mark.parametrize("separated", [1, 0])
+def test_the_picture_says_which_points_are_not_separated(separated: int, tmp_path: Path) -> None:
+    """They are shaded in both panels, and counted; no share of a margin is drawn there."""
+    module = linear()
+    with torch.no_grad():
+        module.weight.neg_()
+    recorder = Recorder(module, X, LABELS)
+    for step in (0, 3, 10):
+        recorder.record(step)
+    if separated:
+        trained(module, Recorder(module, X, LABELS, gaps=False))
+        recorder.record(20)
+    figure = recorder.plot()
+    for ax in figure.axes:
+        (text,) = [text.get_text() for text in ax.texts]
+        assert f"not separated yet\n(3 of {3 + separated} points)" in text
+        assert len(ax.patches) == 3
+        assert [len(np.asarray(line.get_ydata())) for line in ax.lines] == [separated] * 2
+    figure.savefig(tmp_path / "picture.png")
+
+
 def test_bad_use_is_refused() -> None:
     with pytest.raises(ValueError, match="norms"):
         Recorder(linear(), X, LABELS, [])

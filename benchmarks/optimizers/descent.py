@@ -119,6 +119,11 @@ class Adam:
         root = np.sqrt(self.second / (1 - two**self.t)) + self.epsilon
         return -np.divide(mean, root, out=np.zeros_like(gradient), where=root > 0)
 
+    def rescale(self, factor: float) -> None:
+        """Take all gradients seen so far to have been this many times as large."""
+        self.first = factor * self.first
+        self.second = factor**2 * self.second
+
 
 STEEPEST = "linear, cross-entropy, all samples at each step"
 OPTIMIZERS = (

@@ -23,13 +23,17 @@ percent = partial(write_percent, decimals=2)
 # Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
 # What a table shows as percentages, and as unknown where it is 0 or infinite.
-SHARES = ("gap", "excess", "disagreement", "residual", "slackness", "kkt_gap", "balance")
+SHARES = (
+    *("gap", "excess", "disagreement", "residual", "slackness", "kkt_gap", "balance"),
+    "kkt_gap_in_its_norm",
+)
 BOUNDS = ("lower", "lower_by_multipliers", "upper", "gap", "excess")
 # The measures of stationarity, in a line below the table.
 LEGEND = {
     "residual": "share of the weights that no multipliers explain",
     "slackness": "share of the multipliers that is off the margin",
     "kkt_gap": "residual^2 + 2 slackness, 0 at stationary points only",
+    "kkt_gap_in_its_norm": "0 at the KKT points of the limit norm only, where such training ends",
     "epsilon": "residual, not as a share",
     "delta": "largest lambda_n (q_n - 1), with epsilon as in Lyu and Li (2020)",
 }

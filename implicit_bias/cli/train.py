@@ -1,23 +1,32 @@
 """`implicit-bias train`: train one network by gradient descent and save it."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from implicit_bias.cli.choices import NETWORK_NAMES, check_model, load_data
 from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
-from implicit_bias.cli.output import INTERRUPTED, print_json, print_values, show
+from implicit_bias.cli.output import INTERRUPTED, print_json, print_values, show, usage_errors
+from implicit_bias.options import METHOD_NAMES, NORM_NAMES, OPTIMIZER_LIMITS
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.storage import strict_json
 
-# Steps of a training with --until-excess alone.
+if TYPE_CHECKING:
+    from implicit_bias.datasets.dataset import Dataset
+    from implicit_bias.training.limit import LimitResult
+
+# Steps of a training towards the limit that names none.
 LIMIT_STEPS = 100_000
 # What the name of its model ends with.
 LIMIT_SUFFIX = "-limit"
+# What says so that a network is trained towards the limit.
+WAYS = "--to-limit, --limit-steps, --until-excess or --stop-at-gap"
 
 
 @takes_config("Data", "Architecture", "Training", "device")
@@ -31,12 +40,34 @@ def train(
             "optimum by at most this share (gd-gln)."
         ),
     ] = None,
+    to_limit: Annotated[
+        bool, typer.Option("--to-limit", help="Train towards infinite time.")
+    ] = False,
     limit_steps: Annotated[
         int | None,
+        typer.Option(help="Train towards infinite time, this many steps at most (else 100000)."),
+    ] = None,
+    stop_at_gap: Annotated[
+        float | None,
+        typer.Option(help="Train towards infinite time, until the KKT gap in --norm is this."),
+    ] = None,
+    norm: Annotated[
+        str,
         typer.Option(
-            help="Train towards infinite time, this many steps at most (with --until-excess: "
-            "100000)."
+            help=f"Geometry of a training to the limit: {', '.join(NORM_NAMES)}; l2 is "
+            "gradient descent's."
         ),
+    ] = "l2",
+    method: Annotated[
+        str,
+        typer.Option(
+            help=f"How it goes there: {', '.join(METHOD_NAMES)} (convex programs, for small "
+            "networks)."
+        ),
+    ] = "accelerated",
+    chunk: Annotated[
+        int | None,
+        typer.Option(help="Samples that one pass of it takes at a time, which bounds the memory."),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="File that keeps the state of a training to the limit.")
@@ -50,16 +81,38 @@ def train(
     """Train one network by gradient descent and save it.
 
     Towards infinite time it is trained in float64, without a bias, by accelerated full-batch
-    descent on the log of the loss. --steps, --batch-size, --learning-rate and --momentum
-    do not count then, and pictures of the way are written beside the model.
+    descent on the log of the loss, or by steepest descent in another norm. --steps, --batch-size,
+    --learning-rate and --momentum do not count then, and pictures of the way are written beside
+    the model.
     """
     check_model(model, NETWORK_NAMES, "fit")
     config = replace(config, models=(model,))
-    to_limit = until_excess is not None or limit_steps is not None
+    from implicit_bias.training.configuration import LimitConfig
+
+    goals = (until_excess, limit_steps, stop_at_gap)
+    to_limit = to_limit or any(goal is not None for goal in goals)
+    with usage_errors():
+        limit = LimitConfig(
+            steps=LIMIT_STEPS if limit_steps is None else max(limit_steps, 1),
+            norm=norm,  # type: ignore[arg-type]  # checked there
+            method=method,  # type: ignore[arg-type]
+            chunk=chunk,
+        )
+    plain = LimitConfig(steps=limit.steps)
     refusals = (
         (
             not to_limit and (checkpoint is not None or resume),
-            "--checkpoint and --resume need --until-excess or --limit-steps",
+            f"--checkpoint and --resume need {WAYS}",
+        ),
+        (not to_limit and limit != plain, f"--norm, --method and --chunk need {WAYS}"),
+        (
+            until_excess is not None and norm != "l2",
+            f"--until-excess is over the optimum of gradient descent's geometry, not of {norm}: "
+            "use --stop-at-gap",
+        ),
+        (
+            stop_at_gap is not None and not 0 < stop_at_gap <= 1,
+            "--stop-at-gap must be in (0, 1]",
         ),
         (limit_steps is not None and limit_steps < 1, "--limit-steps must be at least 1"),
         (
@@ -73,9 +126,9 @@ def train(
         ),
         (
             to_limit and config.optimizer != "sgd",
-            f"--until-excess and --limit-steps go to the limit of gradient descent, not of "
-            f"{config.optimizer}: leave --optimizer out, or train to its limit in Python by "
-            "train_to_limit(..., LimitConfig(norm=...))",
+            f"a training to the limit has steps of its own, not those of {config.optimizer}: leave "
+            f"--optimizer out, and name the norm of its limit by --norm "
+            f"{OPTIMIZER_LIMITS[config.optimizer].norm}",
         ),
         (resume and checkpoint is None, "--resume needs --checkpoint FILE"),
         (until_excess is not None and not until_excess > 0, "--until-excess must be positive"),
@@ -90,7 +143,7 @@ def train(
     if not to_limit:
         fit_and_save(config, file, as_json)
         return
-    config = replace(config, steps=limit_steps or LIMIT_STEPS, batch_size=None)
+    config = replace(config, steps=limit.steps, batch_size=None)
     data = load_data(config)
     from implicit_bias.certificate import norm_at_margin_1
     from implicit_bias.report.page import write_limit
@@ -98,16 +151,17 @@ def train(
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
     from implicit_bias.runs.models import ModelFactory
     from implicit_bias.saved_models import save_model
-    from implicit_bias.training.limit import LimitConfig, LimitResult
+    from implicit_bias.training.limit import LimitResult
 
     samples = data.parts.train
     classifier = ModelFactory(config, data).build_network(model, homogeneous=True)
     descend = partial(
         train_beside_svm,
-        config=LimitConfig(steps=config.steps),
+        config=limit,
         compare_on=data.parts.validation.X,
         solving=config.solving,
         until_excess=until_excess,
+        stop_at_gap=stop_at_gap,
         checkpoint=checkpoint,
         resume=resume,
         progress=True,
@@ -129,6 +183,7 @@ def train(
         "ending": result.ending.message,
         **strict_json.attributes(last, "evaluations", "log_loss", "min_margin"),
         "norm": norm_at_margin_1(last.norm, last.min_margin),
+        **({} if norm == "l2" else _in_norm(result, samples)),
         **strict_json.attributes(last, "excess", "disagreement", "balance"),
         **last.measures,
     }
@@ -140,3 +195,13 @@ def train(
             show(f"Picture: {picture}")
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _in_norm(result: LimitResult, samples: Dataset) -> dict[str, object]:
+    """Return the norm of a training's geometry, and the KKT gap in it at the end."""
+    from implicit_bias.parameter_norms import as_parameter_norm
+    from implicit_bias.training.trainee import as_trainee
+
+    norm = as_parameter_norm(result.config.norm)
+    trained = as_trainee(result.network, samples.X, samples.y, norm, result.config.chunk)
+    return {"limit_norm": norm.name, "kkt_gap_in_its_norm": trained.gap()}

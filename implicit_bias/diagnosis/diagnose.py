@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import time
 import warnings as python_warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -43,10 +42,11 @@ from implicit_bias.diagnosis.traps import (
 from implicit_bias.margin_gradients import MarginGradients, labels_as_array
 from implicit_bias.multipliers import (
     Multipliers,
-    best_multipliers,
+    at_margin_1,
     judge,
     kkt_gap,
     loss_weights,
+    measure,
     tempered_weights,
 )
 from implicit_bias.norms import Norm
@@ -175,23 +175,20 @@ def _measure(
     pairs = gradients.pairs
     raw = gradients.margins(gradients.theta)
     min_margin = _separating(gradients, raw)
-    scale = float(min_margin ** (-1.0 / L))
-    theta = scale * gradients.theta
-    margins = raw / min_margin
-    size = norm.value(gradients.parameters(theta))
-    tempered = tempered_weights(margins, pairs.rivals)
-    best = best_multipliers(gradients, theta, L, norm)
+    theta = at_margin_1(gradients, L, min_margin)
     free = judge(gradients, theta, L, norm, loss_weights(raw, pairs.rivals))
-    if free.lower > best.lower:  # a search that ran out of time
-        best = replace(best, weights=free.weights, combination=free.combination, lower=free.lower)
-    gap = kkt_gap(best.lower, size)
-    gaps = _gaps(gradients, theta, L, [*tempered, free.weights, best.weights])
-    gaps[norm.name] = gap
+    candidates = [*tempered_weights(raw / min_margin, pairs.rivals), free.weights]
+    norms = {**{name: PARAMETER_NORMS[name] for name in COMPARED}, norm.name: norm}
+    least = _least_gaps(gradients, theta, L, norms, candidates)
+    found = measure(gradients, raw, L, norm, starts=[least[norm.name][1]])
+    best, gap = found.best, found.gap
+    others = _least_gaps(gradients, theta, L, norms, [best.weights])
+    gaps = {name: min(least[name][0], others[name][0]) for name in norms} | {norm.name: gap}
     layers = layer_bounds(
         gradients,
         theta,
         norm,
-        1.0 / scale,
+        min_margin ** (1.0 / L),
         [best.weights],
         LAYER_SECONDS / len(gradients.shapes),
     )
@@ -199,13 +196,13 @@ def _measure(
         norm=norm.name,
         degree=L,
         min_margin=min_margin,
-        normalised_margin=size**-L,
-        parameter_norm=size,
+        normalised_margin=found.size**-L,
+        parameter_norm=found.size,
         gap=gap,
-        gap_lower=min(gap, kkt_gap(best.upper, size)) if best.method != "exact" else gap,
+        gap_lower=found.gap_lower,
         method=best.method,
-        gap_of_loss=kkt_gap(free.lower, size),
-        margins=pairs.table(margins, np.inf),
+        gap_of_loss=kkt_gap(free.lower, found.size),
+        margins=pairs.table(found.margins, np.inf),
         multipliers=pairs.table(best.weights),
         gaps=gaps,
         layers=layers,
@@ -236,20 +233,25 @@ def _separating(gradients: MarginGradients, margins: Array) -> float:
     return smallest
 
 
-def _gaps(
-    gradients: MarginGradients, theta: Tensor, degree: float, candidates: Sequence[Array]
-) -> dict[str, float]:
-    """Upper bounds on the gap in each geometry, of the best of some multipliers."""
-    lowest = dict.fromkeys(COMPARED, 1.0)
-    sizes = {name: PARAMETER_NORMS[name].value(gradients.parameters(theta)) for name in COMPARED}
+def _least_gaps(
+    gradients: MarginGradients,
+    theta: Tensor,
+    degree: float,
+    norms: Mapping[str, ParameterNorm],
+    candidates: Sequence[Array],
+) -> dict[str, tuple[float, Array]]:
+    """Gap of the best of some multipliers (n,) in each geometry, and which of them it is."""
+    least = {name: (1.0, candidates[0]) for name in norms}
+    sizes = {name: norm.value(gradients.parameters(theta)) for name, norm in norms.items()}
     for weights in candidates:
         v = gradients.parameters(gradients.combine(theta, weights))
         total = degree * float(weights.sum())
-        for name in COMPARED:
-            dual = PARAMETER_NORMS[name].dual(v)
-            if dual > 0:
-                lowest[name] = min(lowest[name], kkt_gap(total / dual, sizes[name]))
-    return lowest
+        for name, norm in norms.items():
+            dual = norm.dual(v)
+            gap = kkt_gap(total / dual, sizes[name]) if dual > 0 else 1.0
+            if gap < least[name][0]:
+                least[name] = gap, weights
+    return least
 
 
 def _escape(

@@ -103,7 +103,9 @@ def layer_bounds(
         if not is_linear(alone, margins):
             found.append(Layer(name, tuple(shape), size, math.nan, None, None))
             continue
-        best = best_multipliers(alone, alone.theta, 1.0, norm, seconds=seconds, starts=starts)
+        best = best_multipliers(
+            alone, alone.theta, 1.0, norm, seconds=seconds, starts=starts, euclidean_start=False
+        )
         change = scale * (best.direction - alone.theta).reshape(shape)
         found.append(
             Layer(

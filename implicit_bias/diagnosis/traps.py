@@ -203,7 +203,7 @@ def check(
         The module is not homogeneous; the message names the part that breaks it, with a cure.
     ValueError
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
-        samples of a batch, or are not finite.
+        samples of a batch, are not finite, or have no second derivatives in torch.
     """
     warnings = list[str]()
     for name, parameter in module.named_parameters():

@@ -3,7 +3,8 @@
 With fixed gates the network's margin problem does not change (and, unless it is `Network.relaxed`,
 tells the limit), so it is solved first: the certified lower bound is what the network's norm
 exceeds, and the SVM's decisions are what the network's are compared with. A network that trains its
-gates has no such program, and is measured by its KKT residual alone.
+gates has no such program, and is measured by its KKT residual alone. Nor has training in another
+geometry than gradient descent's: it is measured by the KKT gap in its own norm.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.networks import Network
 from implicit_bias.options import DEFAULTS, SolverOptions
+from implicit_bias.parameter_norms import PARAMETER_NORMS, as_parameter_norm
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.stationarity import FEW_SAMPLES, kkt_measure
 from implicit_bias.training.limit import (
@@ -37,7 +39,7 @@ class BesideSvm:
         Its training.
     solution : Solution or None
         The SVM of its gates; None where training changes them, where there are several hidden
-        layers, or where it is no limit of the network (`Network.relaxed`).
+        layers, or where it is no limit of the network (`Network.relaxed`, another norm than l2).
     """
 
     network: Network
@@ -59,6 +61,7 @@ def train_beside_svm(
     compare_on: Array | None = None,
     solving: SolverOptions = DEFAULTS,
     until_excess: float | None = None,
+    stop_at_gap: float | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
     progress: bool = False,
@@ -79,7 +82,7 @@ def train_beside_svm(
         Inputs on which the decisions of network and SVM are compared; by default X.
     solving : SolverOptions
         How to solve the SVM.
-    until_excess, checkpoint, resume, progress
+    until_excess, stop_at_gap, checkpoint, resume, progress
         As in `train_to_limit`.
 
     Returns
@@ -94,7 +97,8 @@ def train_beside_svm(
         See `train_to_limit`.
     """
     solution, optimum, reference = None, None, None
-    if network.fixed_gates and network.has_margin_structure and not network.relaxed:
+    euclidean = as_parameter_norm(config.norm) == PARAMETER_NORMS["l2"]
+    if euclidean and network.fixed_gates and network.has_margin_structure and not network.relaxed:
         architecture = network.architecture()
         solution = solve(architecture.problem(X, y, classes=network.classes), *solving)
         solution.raise_for_status()
@@ -108,8 +112,9 @@ def train_beside_svm(
         config,
         optimum=optimum,
         until_excess=until_excess,
+        stop_at_gap=stop_at_gap,
         reference=reference,
-        measure=kkt_measure(X, y) if len(y) <= FEW_SAMPLES else None,
+        measure=kkt_measure(X, y) if euclidean and len(y) <= FEW_SAMPLES else None,
         checkpoint=checkpoint,
         resume=resume,
         progress=progress,

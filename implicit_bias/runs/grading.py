@@ -145,6 +145,7 @@ def _grade_network(
     bounds = found.certificate
     values: dict[str, Any] = {
         "lower": bounds.lower,
+        "lower_from": _source(found, solution),
         "upper": bounds.upper,
         "excess": excess(bounds.upper, bounds.lower),
         "min_margin": bounds.min_margin,
@@ -165,6 +166,15 @@ def _grade_network(
     ]
     notes = _notes(network, found, model.training_.local, model.training_.config.limit_norm)
     return Grade(values, tuple(notes))
+
+
+def _source(found: NetworkCertificate, solution: Solution | None) -> str:
+    """Name what proves the lower bound: the network's multipliers alone prove less than the SVM."""
+    if found.certificate.lower <= 0:
+        return "nothing: no multipliers are known"
+    if solution is not None and found.certificate is found.given:
+        return "the SVM, solved"
+    return "the network's own multipliers"
 
 
 def _unit(network: Network, place: int) -> dict[str, int]:

@@ -50,7 +50,7 @@ import scipy.sparse as sp
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
-from implicit_bias.norms import GroupNorm, Norm
+from implicit_bias.norms import GroupNorm, HasAtom, Norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import rows_of
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
@@ -84,6 +84,8 @@ BACKENDS = {
 }
 # A primal-dual solver's own tolerance bounds the certified gap only up to a factor.
 SAFETY = 0.1
+# Tolerance of `proximal_margin`, below what Clarabel reaches.
+PROXIMAL_TOLERANCE = 1e-12
 # What the primal (infeasible) and the dual (unbounded) of inseparable data come back as.
 NO_SOLUTION = (
     cp.INFEASIBLE,
@@ -400,6 +402,43 @@ def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
         return Answer(alpha.reshape(shapes[0]), coef.reshape(shapes[1]), intercept)
 
     return Posed(program, read)
+
+
+def proximal_margin(
+    norm: HasAtom, rows: Array, least: Array, centre: Array, damping: float
+) -> Array | None:
+    """Minimise Omega(w) + damping / 2 ||w - centre||_2^2 subject to rows (w - centre) >= least.
+
+    Parameters
+    ----------
+    norm : HasAtom
+        Omega, of coefficients (P,), which can say itself in CVXPY.
+    rows : ndarray of shape (n, P)
+        Features.
+    least : ndarray of shape (n,)
+        Margins that the change of w must gain.
+    centre : ndarray of shape (P,)
+        What w should be near to.
+    damping : float
+        How much so, positive.
+
+    Returns
+    -------
+    ndarray of shape (P,) or None
+        w, to Clarabel's best accuracy; None where it fails.
+    """
+    w = cp.Variable(len(centre))
+    cost = norm.atom(w, centre.shape, cp) + 0.5 * damping * cp.sum_squares(w - centre)
+    program = cp.Problem(cp.Minimize(cost), [rows @ (w - centre) >= least])
+    backend = BACKENDS["clarabel"]
+    options = dict.fromkeys(backend.tolerance_options, PROXIMAL_TOLERANCE)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an inaccurate solution, which the caller measures
+            program.solve(backend.name, **options)
+    except cp.SolverError:
+        return None
+    return None if w.value is None else np.asarray(w.value)
 
 
 def _norm(u: Array) -> float:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from implicit_bias._deprecated import moved_classmethod
-from implicit_bias.options import OPTIMIZER_LIMITS, OPTIMIZER_NAMES, OptimizerName
+from implicit_bias.options import (
+    METHOD_NAMES,
+    NORM_NAMES,
+    OPTIMIZER_LIMITS,
+    OPTIMIZER_NAMES,
+    OptimizerName,
+)
+from implicit_bias.options import Method as Method
+from implicit_bias.options import NormName as NormName
 from implicit_bias.validation import check_choice, check_count, check_number
 
 if TYPE_CHECKING:
@@ -24,8 +32,6 @@ if TYPE_CHECKING:
 # "cross-entropy" is the logistic loss, as it is called where there are many classes.
 LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 Rule: TypeAlias = Literal["gradient", "local"]
-NormName: TypeAlias = Literal["l2", "l1", "linf", "spectral", "nuclear"]
-Method: TypeAlias = Literal["plain", "momentum", "accelerated", "prox-linear"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,9 +215,9 @@ class LimitConfig:
         for name in ("friction", "scale_friction"):
             check_number(getattr(self, name), name, "(0, inf)")
         check_number(self.momentum, "momentum", "[0, 1)")
-        check_choice(self.method, "method", get_args(Method))
+        check_choice(self.method, "method", METHOD_NAMES)
         if isinstance(self.norm, str):
-            check_choice(self.norm, "norm", get_args(NormName))
+            check_choice(self.norm, "norm", NORM_NAMES)
         if self.chunk is not None:
             check_count(self.chunk, "chunk")
         if self.loss not in get_args(LossName):

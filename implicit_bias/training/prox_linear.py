@@ -36,7 +36,6 @@ proximal methods", for the prox-linear method; Tsilivis et al. (2024) for KKT po
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from typing import final
 
@@ -65,8 +64,6 @@ TAKEN, LONGER, SHORTER = 0.1, 0.75, 0.25
 ROUNDING = 1e-13
 # No step size is smaller.
 LEAST_STEP = 1e-12
-# Accuracy that is asked of the conic solver.
-ACCURACIES, TOLERANCE = ("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-12
 
 
 @final
@@ -200,17 +197,9 @@ class ProxLinear(Objective):
         chosen: NDArray[np.int64],
     ) -> Tensor | None:
         """Solve the program of some pairs; None where the solver fails."""
-        import cvxpy as cp
+        from implicit_bias.solvers.cvxpy_solver import proximal_margin  # loads cvxpy
 
-        J, at = margins_of.rows(theta, chosen), theta.cpu().numpy()
-        w = cp.Variable(len(at))
-        size = FlatNorm(self.trainee.norm, margins_of).atom(w, at.shape, cp)
-        cost = size + 0.5 * mu * cp.sum_squares(w - at)
-        program = cp.Problem(cp.Minimize(cost), [J @ (w - at) >= 1.0 - q[chosen]])
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an inaccurate w is judged by the module itself
-                program.solve(cp.CLARABEL, **dict.fromkeys(ACCURACIES, TOLERANCE))
-        except cp.SolverError:
-            return None
-        return None if w.value is None else torch.tensor(w.value).to(theta)
+        rows, at = margins_of.rows(theta, chosen), theta.cpu().numpy()
+        norm = FlatNorm(self.trainee.norm, margins_of)
+        w = proximal_margin(norm, rows, 1.0 - q[chosen], at, mu)
+        return None if w is None else torch.tensor(w).to(theta)

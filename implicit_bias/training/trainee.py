@@ -27,7 +27,7 @@ from implicit_bias.margin_gradients import (
     labels_as_array,
 )
 from implicit_bias.margins import smallest_margins, soft_margins
-from implicit_bias.multipliers import best_multipliers, kkt_gap
+from implicit_bias.multipliers import measure
 from implicit_bias.networks import Network
 from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.stationarity import HomogeneityError, balance, measured_degree
@@ -159,12 +159,8 @@ class Trainee(ABC):
         """
         norm = self.norm if norm is None else norm
         gradients = MarginGradients(self.module, self.inputs, self.pairs, names=self.parameters)
-        min_margin = float(gradients.margins(gradients.theta).min())
-        if not min_margin > 0:
-            return math.nan
-        theta = gradients.theta * min_margin ** (-1.0 / self.degree)
-        best = best_multipliers(gradients, theta, self.degree, norm)
-        return kkt_gap(best.lower, norm.value(gradients.parameters(theta)))
+        margins = gradients.margins(gradients.theta)
+        return measure(gradients, margins, self.degree, norm).gap if margins.min() > 0 else math.nan
 
 
 def as_trainee(

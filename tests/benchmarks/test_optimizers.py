@@ -11,7 +11,16 @@ import torch
 
 from benchmarks import catalogue, harness, sizes
 from benchmarks.harness import Verdict
-from benchmarks.optimizers import boosting, descent, linear, mirror, speed, weight_decay
+from benchmarks.optimizers import (
+    boosting,
+    descent,
+    linear,
+    mirror,
+    rescaling,
+    single_samples,
+    speed,
+    weight_decay,
+)
 from implicit_bias import max_margin, solve
 from implicit_bias.norms import as_norm
 
@@ -155,3 +164,52 @@ def test_momentum_of_the_dual_is_faster_than_plain_steps() -> None:
         w = [step(t) for t in range(1, 1001)][-1]
         excess[name] = np.linalg.norm(w) / (Z @ w).min() / optimum - 1
     assert 0 <= excess["momentum"] < excess["normalised GD"] / 10
+
+
+def test_single_samples_come_in_cyclic_order() -> None:
+    """A first pass of Signum by hand: each sample's own slope, one after the other."""
+    signed = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, 4.0]])
+    sizes = single_samples.Sizes(passes=1, step_size=0.2, momentum=0.9)
+    ((_, found),) = single_samples.iterates(signed, "Signum, one sample", sizes)
+    weights, mean = np.zeros(2), np.zeros(2)
+    for t, z in enumerate(signed, start=1):
+        mean = 0.9 * mean - 0.1 * z / (1 + np.exp(z @ weights))
+        weights = weights - 0.2 / t**0.5 * np.sign(mean)
+    np.testing.assert_allclose(found, weights, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("claim", "shares", "holds"),
+    [
+        ("l2", {"l2": 0.98, "linf": 0.5}, True),
+        ("l2", {"l2": 0.9, "linf": 0.5}, False),
+        ("linf", {"l2": 0.99, "linf": 0.98}, False),
+        ("", {"l2": 0.96, "linf": 0.5}, True),
+        ("", {"l2": 0.98, "linf": 0.5}, False),
+    ],
+)
+def test_a_run_of_single_samples_is_judged_by_its_rule(
+    claim: str, shares: dict[str, float], holds: bool
+) -> None:
+    (data, optimizer) = next(key for key, norm in single_samples.CLAIMS.items() if norm == claim)
+    rows = [
+        {"data": d, "optimizer": o, "passes": 1, "norm": norm, "share": share}
+        for d, o in single_samples.CLAIMS
+        for norm, share in shares.items()
+    ]
+    table = single_samples.at_end(pd.DataFrame(rows)).set_index(["data", "optimizer"])
+    assert table["holds"][data, optimizer] == holds
+
+
+def test_rescaling_keeps_to_its_balls() -> None:
+    """The radius grows at its steps and at no other; between them the length is at most that."""
+    X, y = small()
+    labels = np.where(y == 0, 1.0, -1.0)
+    Z = labels[:, None] * X / np.linalg.norm(X, axis=1).max()
+    step = rescaling.progressive(1.5, 10)(Z)
+    sizes = np.array([np.linalg.norm(step(t)) for t in range(1, 60)])
+    radius = 1.5 * sizes[8]  # set before step 10
+    for start in range(9, 59, 10):
+        assert (sizes[start : start + 10] <= radius * (1 + 1e-12)).all()
+        assert sizes[start : start + 10].max() == pytest.approx(radius)
+        radius *= 1.5

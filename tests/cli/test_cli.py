@@ -577,6 +577,53 @@ def test_training_towards_the_limit_keeps_the_trained_model(tmp_path: Path) -> N
     assert "pass the file that `implicit-bias fit`" in done.err
 
 
+def test_training_towards_the_limit_of_a_norm(tmp_path: Path) -> None:
+    train = ["train", "gd-gln", "--dataset", "blobs", "--train-size", "40", "--units", "3"]
+    goal = ["--to-limit", "--norm", "linf", "--method", "prox-linear", "--chunk", "15"]
+    found = run_json(*train, *goal, folder=tmp_path)
+    assert found["limit_norm"] == "linf"
+    assert found["kkt_gap_in_its_norm"] < 1e-5
+    assert "residual" not in found  # that is of l2
+    assert found["planned_steps"] == 100_000 > found["steps"]
+    saved = load_model(tmp_path / "gd-gln-limit.safetensors").model
+    assert isinstance(saved, GLNClassifier)
+    assert saved.training_.config.limit_norm == "linf"
+    notes = run_json("certify", "gd-gln-limit.safetensors", folder=tmp_path)["notes"]
+    assert "linf" in notes[0]
+    stopped = run_json(*train, "--stop-at-gap", "0.5", "--norm", "spectral", folder=tmp_path)
+    assert stopped["kkt_gap_in_its_norm"] <= 0.5
+    assert "gap" in stopped["ending"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--norm", "linf"], "--to-limit"),
+        (["--chunk", "5"], "--to-limit"),
+        (["--to-limit", "--norm", "l7"], "norm"),
+        (["--to-limit", "--chunk", "0"], "chunk"),
+        (["--to-limit", "--method", "swift"], "method"),
+        (["--stop-at-gap", "2"], "--stop-at-gap"),
+        (["--until-excess", "0.1", "--norm", "l1"], "--stop-at-gap"),
+        (["--to-limit", "--optimizer", "sign"], "--norm linf"),
+    ],
+)
+def test_bad_goals_of_a_training(options: list[str], named: str, tmp_path: Path) -> None:
+    done = run_here("train", "gd-gln", *options, folder=tmp_path)
+    assert done.status == 2
+    assert named in done.err
+
+
+def test_a_lower_bound_says_what_proves_it(tmp_path: Path) -> None:
+    """Training prints that of the multipliers, `certify` that of the solved SVM: the larger."""
+    train = ["train", "gd-gln", "--dataset", "blobs", "--train-size", "40", "--units", "4"]
+    trained = run_json(*train, "--steps", "200", folder=tmp_path)
+    certified = run_json("certify", "gd-gln.safetensors", folder=tmp_path)
+    assert "multipliers" in trained["lower_from"]
+    assert "SVM" in certified["lower_from"]
+    assert certified["lower"] > trained["lower"] == certified["lower_by_multipliers"]
+
+
 @pytest.mark.parametrize("command", [[], ["train"]])
 def test_short_help(command: list[str], tmp_path: Path) -> None:
     short, long = (run_here(*command, option, folder=tmp_path) for option in ("-h", "--help"))

@@ -241,6 +241,8 @@ def trained_to_limit(module: nn.Module, inputs: Array, labels: NDArray[Any], nor
 
 def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
     """Modules with all their parameters trained, at random ones."""
+    inputs: Array
+    labels: NDArray[Any]
     inputs, labels = classes()
     if name == "gated":
         return GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2).eval(), X, Y

@@ -464,6 +464,59 @@ def test_weights_of_any_scale(scale: float) -> None:
     assert quiet(module).gap == pytest.approx(expected, abs=1e-9)
 
 
+class Bag(nn.Module):
+    """The sum of the tokens' vectors, by a function that torch differentiates once alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(10, 4, mode="sum")
+        self.last = nn.Linear(4, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        outputs: Tensor = self.last(self.bag(x))
+        return outputs
+
+
+class Branching(nn.Linear):
+    """Decides by the data which layer is used."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        return super().forward(x) if x.sum() > 0 else super().forward(x)
+
+
+def hooked() -> nn.Module:
+    module = relu()
+    module.get_submodule("2").register_full_backward_hook(lambda *_: None)
+    return module
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize(
+    ("build", "match"),
+    [(lambda: seeded(Bag()), "'bag' is an EmbeddingBag.*nn.Embedding"), (hooked, "'2'.*remove")],
+    ids=["bag", "hook"],
+)
+def test_derivatives_that_torch_does_not_have_are_named(
+    build: Callable[[], nn.Module], match: str, norm: str
+) -> None:
+    module = build()
+    tokens = torch.randint(10, (8, 3), generator=torch.Generator().manual_seed(0))
+    inputs = tokens if isinstance(module, Bag) else X
+    with pytest.raises(ValueError, match=match):
+        diagnose(module, inputs, own_labels(module, inputs), norm=norm)
+
+
+def test_a_module_that_branches_on_its_data_is_measured_without_single_gradients() -> None:
+    module, plain = (seeded(kind(D, 1, bias=False)) for kind in (Branching, nn.Linear))
+    found, expected = (quiet(each, norm="linf") for each in (module, plain))
+    assert (found.method, expected.method) == ("level method", "exact")
+    assert found.gap_lower - 1e-9 <= expected.gap <= found.gap + 1e-9
+    assert found.gap == pytest.approx(expected.gap, abs=1e-3)
+
+
 class Detached(nn.Linear):
     """Cuts its outputs off from its parameters."""
 

@@ -55,7 +55,7 @@ def test_the_norm_at_margin_1_falls_in_each_step() -> None:
     trainee = as_trainee(module, X, LABELS, norm)
     config = prox_linear(norm="linf")
     descent = ProxLinear(trainee, config, before=SteepestDescent(trainee, config))
-    state, sizes = descent.start(), []
+    state, sizes = descent.start(), list[float]()
     while len(sizes) < 10:
         following = descent.advance(state)
         assert following is not None
