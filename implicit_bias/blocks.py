@@ -247,7 +247,8 @@ def _of_memory_map(X: np.memmap[Any, Any], rows: int | None) -> tuple[list[Any],
 
     if X.ndim != 2:
         raise ValueError(f"X must have 2 dimensions, got shape {X.shape}")
-    if not (isinstance(X.base, mmap.mmap) and X.flags.c_contiguous and X.filename):
+    base: object = X.base  # numpy's types know of arrays only
+    if not (isinstance(base, mmap.mmap) and X.flags.c_contiguous and X.filename):
         raise ValueError(
             "X is a part of a memory map, or one in Fortran order, whose place in the file is not "
             "known: pass the whole map in C order, or a Dask array"

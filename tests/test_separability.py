@@ -17,6 +17,7 @@ from implicit_bias.separability import (
     prove_not_separable,
     scaling_advice,
 )
+from implicit_bias.solvers import solve
 from implicit_bias.validation import Array
 
 
@@ -192,3 +193,41 @@ def test_constants_are_recognised() -> None:
     assert lacks_constant(build((X[:, :-1], y), linear))
     without = MarginProblem(X[:, :-1], y, np.ones((30, 1)), np.zeros(1, dtype=int), intercept=True)
     assert not lacks_constant(without)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("gated", [False, True])
+def test_two_of_many_classes_that_conflict_are_enough(intercept: bool, gated: bool) -> None:
+    """The others, and their columns, have no part in the proof: no weight, or hardly any."""
+    given = build(random_labels(500, 8), gln(9)) if gated else build(random_labels(300, 70), linear)
+    two = MarginProblem(given.X, given.y, given.gates, given.groups, intercept=intercept)
+    rng = np.random.default_rng(1)
+    n, more = given.n_samples, 40
+    others = rng.normal(size=(more, given.X.shape[1]))
+    Z = given.plain_gates.toarray()
+    gates = np.vstack([Z, Z[:more]])
+    y = np.append((given.y > 0).astype(int), rng.integers(2, 4, more))
+    problem = MarginProblem(
+        np.vstack([given.X, others]), y, gates, given.groups, intercept=intercept
+    )
+    alpha = np.zeros(problem.alpha_shape)
+    alpha[np.arange(n), 1 - y[:n]] = best_alpha(two) + 1e-9 / n
+    for light in (0.0, 1e-12):
+        alpha[n:, 0] = light
+        proof = prove_not_separable(problem, alpha)
+        assert proof is not None
+        assert proof.method == "interval"
+        assert proof.correction < 1
+        assert certify(problem, alpha=alpha).lower == np.inf
+
+
+def test_contexts_of_many_classes_are_proven() -> None:
+    """The contexts of a unit sum to 1: with classes, to the same signs for every unit."""
+    given = build(random_labels(400, 6), gln(9))
+    y = (np.arange(400) % 3).astype(np.float64)
+    problem = MarginProblem(given.X, y, given.gates, given.groups)
+    found = solve(problem, "interior-point", infeasibility_tol=1e-8)
+    assert found.status is Status.NOT_SEPARABLE
+    proof = prove_not_separable(problem, found.alpha)
+    assert proof is not None
+    assert proof.method == "interval"

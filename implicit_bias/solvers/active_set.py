@@ -121,7 +121,7 @@ class _ActiveSetRun(Approach):
         if not self._has_room(0):
             return False
         scaled = ScaledProblem(self.problem, torch.device(self._solver.device))
-        gram = _Gram(scaled.rows)
+        gram = _Gram(scaled.samples)
         point = _Point.of(scaled, start)
         view = _View(scaled, point)
         if float(view.squares.max()) > FARTHEST**2:
@@ -260,7 +260,7 @@ class _Gram:
 
 def _newton(scaled: ScaledProblem, gram: _Gram, point: _Point, view: _View) -> _Point | None:
     """Newton's step for the sets of an iterate; None where rounding forbids it."""
-    everything, free, active = scaled.rows, view.free, view.active
+    everything, free, active = scaled.samples, view.free, view.active
     # What leaves its set goes to its bound, and moves V (dV) and so the equations of the rest.
     alpha = torch.where(view.at_C, scaled.C - point.alpha, -point.alpha)
     alpha = torch.where(free, 0.0, alpha)

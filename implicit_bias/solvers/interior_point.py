@@ -80,7 +80,8 @@ LEAST_WARM = 1e-3
 WARM_SHARE = 0.98
 # Down to this gap and violation, and to a doubt as large whether the data are separable, the steps
 # are computed in float32: far from the optimum half the digits steer as well, in half the time.
-COARSE_GAP = 0.01
+# A tolerance that float32 can hold is reached in it, and float64 has only to verify the bounds.
+COARSE_GAP, FLOAT32_GAP = 0.01, 1e-4
 COARSE_INFEASIBILITY = 1e-4
 # Below this gap, where all idle alpha together are a few percent, a sample becomes idle where its
 # margin exceeds 1 by CLEAR, and s/alpha the diagonal of Q(d) by STIFFNESS, once so large a share of
@@ -148,7 +149,7 @@ class _InteriorPointRun(Run):
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         fine = self._tolerances
         coarse = Tolerances(
-            gap=max(COARSE_GAP, fine.gap),
+            gap=fine.gap if fine.gap >= FLOAT32_GAP else COARSE_GAP,
             feasibility=max(COARSE_GAP, fine.feasibility),
             infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
         )

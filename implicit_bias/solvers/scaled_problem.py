@@ -220,7 +220,13 @@ class ScaledProblem:
         self.n_boxes = len(self.box_C) * self.soft
         self.n_pairs = self.n_samples + self.n_boxes + self.n_groups
         self._problem, self._source = problem, rows
-        self.rows = self._gates.scaled(rows, self._inputs, self)
+        self.rows: ScaledSamples | ScaledPairs = self._gates.scaled(rows, self._inputs, self)
+
+    @property
+    def samples(self) -> ScaledSamples:
+        """The rows, where they are samples of two classes."""
+        assert isinstance(self.rows, ScaledSamples)
+        return self.rows
 
     @property
     def balance_tolerance(self) -> float:
@@ -361,7 +367,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, rows: Rows) -> Layout:
-        """Find those of rows; those of pairs class by class, where all classes group gates alike."""
+        """Find those of rows; of pairs class by class, where all classes group gates alike."""
         gates = _ClassGates.of(rows) if rows.rivals is not None else None
         return cls(rows, MergedInputs(rows.X), gates or _Gates(rows.gates, rows.groups))
 

@@ -59,11 +59,14 @@ FIRST_SIZE, FIRST_PAIRS = 1000, 800
 # With fewer rows an interior point takes milliseconds, too.
 MANY_ROWS = 500
 # In one round S gains at most this share of its size, or that of the first one if that is more.
-GROWTH, GROWTH_OF_PAIRS = 1.0, 0.5
+GROWTH = 0.5
 # A row leaves S where its margin exceeds 1 by this much and its alpha is below this share of the
 # mean on S.
 CLEAR_MARGIN = 0.3
 CLEAR_ALPHA = 0.1
+# A working set has settled where the rows that violate are no more than this share of it. Then it
+# takes in all those whose margins exceed 1 by less than this, too.
+SETTLED, NEAR_MARGIN = 0.1, 0.1
 # The inner tolerance follows the global gap down to this share of the final tolerance.
 INNER_SHARE = 0.1
 
@@ -81,8 +84,8 @@ class WorkingSet(NativeSolver):
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
         if problem.classes is None:
-            return _Samples(self, problem, start, FIRST_SIZE, GROWTH)
-        return _Pairs(self, problem, start, FIRST_PAIRS, GROWTH_OF_PAIRS)
+            return _Samples(self, problem, start, FIRST_SIZE)
+        return _Pairs(self, problem, start, FIRST_PAIRS)
 
     def capacity(self, problem: MarginProblem, first: int) -> int:
         """Return the largest working set that the memory holds: at least the first one.
@@ -110,13 +113,13 @@ class _WorkingRows(Rounds):
         problem: MarginProblem,
         start: Start | None,
         first_size: int,
-        growth: float,
     ) -> None:
         super().__init__(problem)
         self.tolerances, self.device = solver.tolerances, solver.device
-        self.first_size, self.growth = first_size, growth
+        self.first_size = first_size
         self.capacity = solver.capacity(problem, first_size)
         self.warm = start
+        self.settled = False  # few rows violate, and S has those that soon may
         self.near: Answer | None = None  # the last round's, its margins scaled to 1
         self._has_left = np.zeros(len(self.samples), dtype=bool)
         self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
@@ -164,7 +167,9 @@ class _WorkingRows(Rounds):
                 return Status.MEMORY_LIMIT
             if not changed and inner_gap <= final:
                 return Status.NUMERICAL_TROUBLE
-            inner_gap = max(final, min(0.1 * self.gap, inner_gap * (1.0 if changed else 0.1)))
+            # A warm start begins at a gap of LEAST_WARM again: a set that has settled is solved to
+            # the end at once.
+            inner_gap = final if self.settled else max(final, min(0.1 * self.gap, inner_gap))
 
     def take_over(self, found: Candidate) -> None:
         """Take over what the solve on the working set has found."""
@@ -184,18 +189,21 @@ class _WorkingRows(Rounds):
         mean = float(values[old].mean() if len(old) else values.mean())
         clear = (self.margins[old] > 1 + CLEAR_MARGIN) & (values[old] <= CLEAR_ALPHA * mean)
         keep = old[~clear | self._stays[old]]
-        room = min(max(self.first_size, int(self.growth * len(old))), self.capacity - len(keep))
+        room = min(max(self.first_size, int(GROWTH * len(old))), self.capacity - len(keep))
         worst = self.violators(max(room, 0))
+        self.settled = len(worst) <= SETTLED * len(keep)
+        if self.settled:  # those that may violate in the next round, too
+            worst = self.violators(max(room, 0), 1.0 + NEAR_MARGIN)
         self.rows = self.completed(np.union1d(keep, worst))
         self._stays[worst] = self._has_left[worst]
         self._has_left[np.setdiff1d(old, keep)] = True
         return not np.array_equal(old, self.rows)
 
-    def violators(self, most: int) -> NDArray[np.int64]:
+    def violators(self, most: int, below: float = 1.0) -> NDArray[np.int64]:
         """Return the rows outside of the working set that violate most, at most this many."""
         margins = self.margins.copy()
         margins[self.rows] = np.inf
-        return worst_rows(margins, self.samples, 1.0, most)
+        return worst_rows(margins, self.samples, below, most)
 
     @abstractmethod
     def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

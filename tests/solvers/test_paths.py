@@ -397,7 +397,7 @@ def test_each_inner_product_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
     rng = np.random.default_rng(0)
     problem = build(cloud(40, 5), units(3))
     kernel = ScaledProblem(problem, torch.device("cpu"))
-    gram = active_set._Gram(kernel.rows)
+    gram = active_set._Gram(kernel.samples)
     d = kernel.tensor(rng.random(problem.n_groups))
     for size in (5, 12, 3, 40):
         free = np.zeros(40, dtype=bool)
@@ -405,7 +405,7 @@ def test_each_inner_product_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
         mask = torch.tensor(free)
         index = torch.nonzero(mask)[:, 0]
         seen = gram.size_with(mask)
-        rows = kernel.rows.subset(index)
+        rows = kernel.samples.subset(index)
         Q: Array = gram.curvature(index, rows, d).numpy()
         assert gram.size_with(mask) == seen >= size
         np.testing.assert_allclose(np.tril(Q), np.tril(rows.curvature(d)), atol=1e-12)

@@ -435,3 +435,18 @@ def test_float32_alone_claims_nothing_false(name: str) -> None:
     assert_optimal(loose, 0.05)
     assert loose.certificate.lower <= best.upper * (1 + 1e-9)
     assert loose.certificate.upper >= best.lower * (1 - 1e-9)
+
+
+def test_a_working_set_of_few_features_takes_any_scales() -> None:
+    """Offsets and ranges as of raw data, which inner products of samples do not hold."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 5))
+    scores = X @ np.array([1.0, -2.0, 0.5, 3.0, 1.0])
+    clear = np.abs(scores) > 0.5
+    raw = (X * np.logspace(0, 4, 5) + 2000.0 * np.arange(5))[clear]
+    ones, groups = np.ones((len(raw), 1)), np.zeros(1, dtype=int)
+    problem = MarginProblem(raw, np.sign(scores[clear]), ones, groups, intercept=True)
+    found = solve(problem, "working-set")
+    assert_optimal(found, 1e-6)
+    known = solve(problem, "feature-space").certificate
+    assert found.certificate.upper == pytest.approx(known.upper, rel=1e-6)

@@ -155,7 +155,7 @@ def test_curvature_is_the_weighted_gram(
     d = some_scales(problem)
     expected = sum(d[g] * gram(problem, g) for g in range(problem.n_groups))
     expected = expected / np.outer(kernel.nu, kernel.nu)
-    rows = kernel.rows.subset(torch.arange(problem.n_samples))  # with no K of another block size
+    rows = kernel.samples.subset(torch.arange(problem.n_samples))  # with no K of another block size
     for _ in range(2):  # the second call overwrites the first
         Q = rows.curvature(kernel.tensor(d))
         agree(np.tril(Q), np.tril(expected))
@@ -184,7 +184,7 @@ def test_coefficients_come_back_as_posed(name: str) -> None:
 
 def shape(problem: MarginProblem) -> tuple[int, int]:
     """Count the inputs and gates that the kernel keeps, the shared ones included."""
-    rows = ScaledProblem(problem, torch.device("cpu")).rows
+    rows = ScaledProblem(problem, torch.device("cpu")).samples
     return rows.yX.shape[1], rows.Z.shape[1]
 
 

@@ -57,6 +57,9 @@ def test_the_automatic_choice() -> None:
     few, many = rng.normal(size=(3001, 2)), rng.normal(size=(3001, 500))
     assert choose_solver(linear_problem(few)) == "feature-space"
     assert choose_solver(linear_problem(many)) == "working-set"
+    very_many = linear_problem(rng.normal(size=(50_001, 2)))
+    assert choose_solver(very_many) == "working-set"
+    assert choose_solver(replace(very_many, C=1.0)) == "feature-space"
     assert solve(PROBLEM).stats.solver == "interior-point"
 
 

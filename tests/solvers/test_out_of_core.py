@@ -1,0 +1,153 @@
+"""Data in blocks give the answers of data in memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
+from implicit_bias.solvers.base import BoundsAt
+from implicit_bias.validation import Array
+
+RTOL = 1e-6
+
+
+def clouds(n: int, d: int, K: int, *, separable: bool = True) -> tuple[Array, Array]:
+    """Classes by the largest of K linear functions, without what is near a boundary."""
+    rng = np.random.default_rng(0)
+    W, X = rng.normal(size=(K, d)), rng.normal(size=(n, d))
+    scores = X @ W.T
+    ranked = np.sort(scores, axis=1)
+    clear = ranked[:, -1] - ranked[:, -2] > 0.3
+    y = scores.argmax(axis=1) if separable else rng.integers(0, K, n)
+    labels: Array = (2.0 * y - 1.0 if K == 2 else y).astype(np.float64)
+    return X[clear], labels[clear]
+
+
+def agrees(X: Array, y: Array, norm: str, *, intercept: bool, chunk: int) -> None:
+    problem = max_margin(X, y, norm, intercept=intercept)
+    known = solve(problem).certificate
+    found = solve_out_of_core(da.from_array(X, chunks=(chunk, -1)), y, norm, intercept=intercept)
+    bounds = found.certificate
+    assert found.status is Status.OPTIMAL
+    assert bounds.gap <= 1e-6
+    assert bounds.upper == pytest.approx(known.upper, rel=RTOL)
+    # Both bounds are those of all samples at once.
+    offset = found.intercept if intercept else None
+    whole = certify(problem, coef=found.coef, intercept=offset)
+    assert whole.upper == pytest.approx(bounds.upper, rel=1e-12)
+    alpha = np.zeros(problem.alpha_shape)
+    alpha[found.index] = found.alpha
+    assert certify(problem, alpha=alpha).lower == pytest.approx(bounds.lower, rel=1e-12)
+    np.testing.assert_array_equal(found.working.X, X[found.index])
+    assert set(found.support) <= set(found.index)
+    margins = problem.margins(problem.decision(found.coef), found.intercept)
+    assert margins.min() == pytest.approx(1.0, rel=1e-9)
+    assert margins[found.support].max() < 1.01
+    scores = problem.decision(found.coef) + found.intercept
+    np.testing.assert_allclose(found.decision(X), scores, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("K", "norm", "intercept"),
+    [(2, "l2", False), (2, "l2", True), (2, "linf", True), (4, "l2", True), (4, "nuclear", False)],
+)
+def test_answers_are_those_in_memory(K: int, norm: str, intercept: bool) -> None:
+    agrees(*clouds(3000, 4, K), norm, intercept=intercept, chunk=900)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf", "spectral", "nuclear"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_answers_are_those_in_memory_under_every_norm(K: int, norm: str, intercept: bool) -> None:
+    agrees(*clouds(20_000, 6, K), norm, intercept=intercept, chunk=3000)
+
+
+@pytest.mark.parametrize("K", [2, 4])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_what_does_not_separate_is_proven(K: int, intercept: bool) -> None:
+    X, y = clouds(2500, 4, K, separable=False)
+    found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), y, intercept=intercept)
+    assert found.status is Status.NOT_SEPARABLE
+    assert found.certificate.lower == np.inf
+    assert not found.coef.any()
+    problem = max_margin(X, y, intercept=intercept)
+    alpha = np.zeros(problem.alpha_shape)
+    alpha[found.index] = found.alpha
+    assert certify(problem, alpha=alpha).lower == np.inf
+
+
+def test_a_conflict_far_from_the_first_samples_is_found() -> None:
+    X, y = clouds(6000, 4, 2)
+    X = np.vstack([X, X[77:78]])
+    y = np.append(y, -y[77])
+    found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), y)
+    assert found.status is Status.NOT_SEPARABLE
+
+
+def test_a_memory_map_in_single_precision(tmp_path: Path) -> None:
+    X, y = clouds(5000, 4, 2)
+    np.save(tmp_path / "X.npy", X.astype(np.float32))
+    stored = np.load(tmp_path / "X.npy", mmap_mode="r")
+    found = solve_out_of_core(stored, y.astype(np.int8), rows_a_block=700)
+    known = solve(max_margin(np.asarray(stored, np.float64), y))
+    assert found.certificate.upper == pytest.approx(known.certificate.upper, rel=RTOL)
+
+
+def test_limits_end_with_bounds_that_hold() -> None:
+    X, y = clouds(6000, 4, 2)
+    blocks = da.from_array(X, chunks=(900, -1))
+    optimum = solve(max_margin(X, y)).certificate
+    lines: list[BoundsAt] = []
+    first = solve_out_of_core(blocks, y, max_rounds=1, on_progress=lines.append)
+    assert first.status is Status.ITERATION_LIMIT
+    assert lines == list(first.history)
+    assert 0 < first.certificate.lower <= optimum.upper
+    assert first.certificate.upper >= optimum.lower
+    small = solve_out_of_core(blocks, y, most_rows=20)
+    assert small.status is Status.MEMORY_LIMIT
+    assert small.certificate.lower <= optimum.upper
+    assert "MEMORY_LIMIT" in repr(small)
+    assert "memory" in small.message
+
+
+def test_one_class_of_all_in_a_block() -> None:
+    X, y = clouds(3000, 4, 2)
+    order = np.argsort(y, kind="stable")
+    agrees(X[order], y[order], "l2", intercept=True, chunk=500)
+
+
+def test_labels_are_checked() -> None:
+    X, y = clouds(300, 4, 2)
+    blocks = da.from_array(X, chunks=(90, -1))
+    with pytest.raises(ValueError, match="labels"):
+        solve_out_of_core(blocks, y + 0.5)
+    with pytest.raises(ValueError, match="classes"):
+        solve_out_of_core(blocks, y, classes=3)
+    with pytest.raises(ValueError, match="tol"):
+        solve_out_of_core(blocks, y, tol=0.0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """Workers that are threads of this process, so that the test is quick."""
+    from distributed import Client, LocalCluster
+
+    local = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+    with local, Client(local):
+        yield
+
+
+def test_workers_of_a_cluster(cluster: None) -> None:
+    agrees(*clouds(4000, 4, 2), "l2", intercept=False, chunk=700)
+
+
+def test_a_problem_of_few_classes_named_so() -> None:
+    X, y = clouds(2000, 4, 2)
+    found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), (y + 1) / 2, classes=2)
+    assert isinstance(found.working, MarginProblem)
+    known = solve(max_margin(X, y)).certificate.upper
+    assert found.certificate.upper == pytest.approx(known / np.sqrt(2), rel=RTOL)
