@@ -541,8 +541,8 @@ EXPERIMENT = Experiment(
     how=(
         "Gradient descent in float32 on the half circle; theorem 4.6 and equation (3) with the "
         "spectrum of each network's own G at the start; the mean over labels and starts at "
-        "infinite width, up to 10^7 steps. The published width (n = 50: a tenth of it) runs for the "
-        "first steps; whole curves are narrower, and narrower than an hour for each activation "
+        "infinite width, up to 10^7 steps. The published width (n = 50: a tenth of it) runs for "
+        "the first steps; whole curves are narrower, and narrower than an hour for each activation "
         "would allow."
     ),
     measure=measure,
