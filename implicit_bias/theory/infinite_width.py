@@ -151,7 +151,9 @@ class InfiniteWidthSolution:
             if self.exact and self.status is Status.NUMERICAL_TROUBLE and self.rounding > 0
             else ""
         )
-        return f"The optimum is not known: it is at least {lower:.6g}, {below}, and {above}.{hidden}"
+        return (
+            f"The optimum is not known: it is at least {lower:.6g}, {below}, and {above}.{hidden}"
+        )
 
     @property
     def margin(self) -> float:
