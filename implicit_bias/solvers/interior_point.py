@@ -80,8 +80,9 @@ LEAST_WARM = 1e-3
 WARM_SHARE = 0.98
 # Down to this gap and violation, and to a doubt as large whether the data are separable, the steps
 # are computed in float32: far from the optimum half the digits steer as well, in half the time.
-# A tolerance that float32 can hold is reached in it, and float64 has only to verify the bounds.
-COARSE_GAP, FLOAT32_GAP = 0.01, 1e-4
+# Where this saves time, with many rows, a tolerance that float32 can hold is reached in it, and
+# float64 has only to verify the bounds.
+COARSE_GAP, FLOAT32_GAP, MANY_ROWS = 0.01, 1e-4, 1000
 COARSE_INFEASIBILITY = 1e-4
 # Below this gap, where all idle alpha together are a few percent, a sample becomes idle where its
 # margin exceeds 1 by CLEAR, and s/alpha the diagonal of Q(d) by STIFFNESS, once so large a share of
@@ -148,8 +149,9 @@ class _InteriorPointRun(Run):
     def steps(self) -> Steps:
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         fine = self._tolerances
+        enough = FLOAT32_GAP if len(self._rows) >= MANY_ROWS else COARSE_GAP
         coarse = Tolerances(
-            gap=fine.gap if fine.gap >= FLOAT32_GAP else COARSE_GAP,
+            gap=fine.gap if fine.gap >= enough else max(COARSE_GAP, fine.gap),
             feasibility=max(COARSE_GAP, fine.feasibility),
             infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
         )

@@ -39,7 +39,12 @@ from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, equal_alpha, grouped_rows, worst_rows
 from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
-from implicit_bias.solvers.feature_space import FEW_FEATURES, SAMPLES_A_FEATURE, FeatureSpace
+from implicit_bias.solvers.feature_space import (
+    FEW_FEATURES,
+    MANY_SAMPLES,
+    SAMPLES_A_FEATURE,
+    FeatureSpace,
+)
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps
 from implicit_bias.solvers.norm_path import (
@@ -169,7 +174,8 @@ class _WorkingRows(Rounds):
                 return Status.NUMERICAL_TROUBLE
             # A warm start begins at a gap of LEAST_WARM again: a set that has settled is solved to
             # the end at once.
-            inner_gap = final if self.settled else max(final, min(0.1 * self.gap, inner_gap))
+            next_gap = min(0.1 * self.gap, inner_gap * (1.0 if changed else 0.1))
+            inner_gap = final if self.settled else max(final, next_gap)
 
     def take_over(self, found: Candidate) -> None:
         """Take over what the solve on the working set has found."""
@@ -191,7 +197,7 @@ class _WorkingRows(Rounds):
         keep = old[~clear | self._stays[old]]
         room = min(max(self.first_size, int(GROWTH * len(old))), self.capacity - len(keep))
         worst = self.violators(max(room, 0))
-        self.settled = len(worst) <= SETTLED * len(keep)
+        self.settled = 0 < len(worst) <= SETTLED * len(keep)
         if self.settled:  # those that may violate in the next round, too
             worst = self.violators(max(room, 0), 1.0 + NEAR_MARGIN)
         self.rows = self.completed(np.union1d(keep, worst))
@@ -236,8 +242,8 @@ class _Samples(_WorkingRows):
 
     def _solve_subset(self, subset: MarginProblem, tolerances: Tolerances) -> Candidate:
         """Solve in the space of the features where they are few, which takes any scales of them."""
-        features = subset.plain_gates.shape[1] * subset.X.shape[1]
-        if features <= min(len(self.rows) // SAMPLES_A_FEATURE, FEW_FEATURES):
+        features, count = subset.plain_gates.shape[1] * subset.X.shape[1], len(self.rows)
+        if count >= MANY_SAMPLES and features <= min(count // SAMPLES_A_FEATURE, FEW_FEATURES):
             return FeatureSpace(tolerances=tolerances, device=self.device).run(subset)
         start = self.warm
         if start is not None:
