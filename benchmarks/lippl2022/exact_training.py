@@ -576,8 +576,8 @@ def agreement_summary(table: pd.DataFrame) -> pd.DataFrame:
             if part.empty:
                 continue
             found.append({"SVM": name, "the released one": kind} | _counted(part))
-            for setting, one in part[part["images"] > 0].groupby(CELL, dropna=False):
-                listed = _setting(Cell(*setting))
+            for _, one in part[part["images"] > 0].groupby(CELL, dropna=False):
+                listed = _setting(_cell(_records(one)[0]))
                 found.append({"SVM": name, "the released one": listed} | _counted(one))
     return pd.DataFrame(found)
 
