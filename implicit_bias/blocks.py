@@ -121,8 +121,8 @@ class Blocks:
         TypeError
             X is neither.
         ValueError
-            Shapes that do not fit, chunks across features or of unknown sizes, or a memory map
-            that is a part of another or not in C order.
+            Shapes that do not fit, no rows, chunks across features or of unknown sizes, or a memory
+            map that is a part of another, not in C order, or of mode "c".
         ImportError
             Dask is not installed.
         """
@@ -253,6 +253,11 @@ def _of_memory_map(X: np.memmap[Any, Any], rows: int | None) -> tuple[list[Any],
             "X is a part of a memory map, or one in Fortran order, whose place in the file is not "
             "known: pass the whole map in C order, or a Dask array"
         )
+    if X.mode == "c":
+        raise ValueError(
+            "X is a memory map of mode 'c', whose changes are not in its file, which blocks are "
+            "read from: map it with mode 'r', or write the changed inputs to a file"
+        )
     n, D = X.shape
     rows = rows or max(1, BLOCK_BYTES // (8 * max(D, 1)))
     starts = range(0, n, rows)
@@ -269,6 +274,8 @@ def _read(
 ) -> NDArray[np.generic]:
     """Read a block of a file: unlike a map of it, it leaves memory with the block."""
     values = np.fromfile(name, dtype, count=shape[0] * shape[1], offset=offset)
+    if len(values) < shape[0] * shape[1]:
+        raise ValueError(f"{name} ends before all rows of X: it was cut after it was mapped")
     return values.reshape(shape)  # C order
 
 
@@ -281,13 +288,14 @@ def _labels(y: Any, n_samples: int, sizes: tuple[int, ...], starts: list[int]) -
                 f"y must have one dimension of known size, got shape {y.shape}: pass y.ravel(), "
                 "and call y.compute_chunk_sizes() first"
             )
-        found = y.rechunk((sizes,)).to_delayed().ravel().tolist() if len(y) == n_samples else []
+        fits = 0 < len(y) == n_samples
+        found = y.rechunk((sizes,)).to_delayed().ravel().tolist() if fits else []
     else:
         whole = _compact(np.asarray(y))
         if whole.ndim != 1:
             raise ValueError(f"y must have one dimension, got shape {whole.shape}")
         found = [whole[a : a + size] for a, size in zip(starts, sizes, strict=False)]
-        found = _on_workers(found) if len(whole) == n_samples else []
+        found = _on_workers(found) if 0 < len(whole) == n_samples else []
     if not found:
         raise ValueError(
             f"X has {n_samples} rows and y has {len(y)} labels: pass one label a row, and at "

@@ -503,6 +503,8 @@ class GLN(Network):
     ValueError
         No gating, gatings of different input features, readout contexts of several units, or with
         classes.
+    TypeError
+        A gating that is no `HyperplaneContexts`.
     """
 
     fixed_gates = True
@@ -517,6 +519,12 @@ class GLN(Network):
         readout_gating: HyperplaneContexts | None = None,
         **options: Unpack[NetworkOptions],
     ) -> None:
+        for gating in (*gatings, *([] if readout_gating is None else [readout_gating])):
+            if not isinstance(gating, HyperplaneContexts):
+                raise TypeError(
+                    f"a GLN has HyperplaneContexts as gatings, got {type(gating).__name__}: draw "
+                    "some by HyperplaneContexts.random"
+                )
         n_features = {gating.n_features for gating in gatings}
         if len(n_features) != 1:
             raise ValueError(

@@ -94,9 +94,26 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
         Blocks.of(file[2:], y[2:])
     with pytest.raises(ValueError, match="rows_a_block"):
         Blocks.of(file, y, 0)
+    for labels in (y[:0], da.from_array(y[:0])):
+        with pytest.raises(ValueError, match="at least one row"):
+            Blocks.of(array[:0], labels)
     np.save(tmp_path / "F.npy", np.asfortranarray(X))
     with pytest.raises(ValueError, match="Fortran"):
         Blocks.of(np.load(tmp_path / "F.npy", mmap_mode="r"), y)
+
+
+def test_a_map_whose_file_has_other_values_is_refused(tmp_path: Path) -> None:
+    X, y = data()
+    file = on_disk(X, tmp_path)
+    private = np.load(tmp_path / "X.npy", mmap_mode="c")
+    private += 1.0  # in memory alone
+    with pytest.raises(ValueError, match="mode 'c'"):
+        Blocks.of(private, y)
+    blocks = Blocks.of(file, y, 10)
+    with (tmp_path / "X.npy").open("r+b") as opened:
+        opened.truncate(300)
+    with pytest.raises(ValueError, match="ends before"):
+        blocks.spread(5)
 
 
 def test_errors_of_a_block_name_its_rows() -> None:

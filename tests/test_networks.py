@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from implicit_bias import LimitConfig, certify_run, solve, train_to_limit
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.gating import HyperplaneContexts, NoGates
 from implicit_bias.margin_gradients import MarginGradients, Pairs
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
@@ -452,6 +453,14 @@ def test_a_gated_readout_is_bounded_by_its_relaxation() -> None:
 def test_impossible_networks_are_refused(build: Callable[[], Network], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize("gating", [[contexts(1)], NoGates(N_FEATURES)])
+def test_gatings_of_another_kind_are_refused(gating: Any) -> None:
+    with pytest.raises(TypeError, match="HyperplaneContexts"):
+        GLN([contexts(2)], readout_gating=gating)
+    with pytest.raises(TypeError, match="HyperplaneContexts"):
+        GLN([gating])
 
 
 def test_inputs_are_checked(network: Network) -> None:
