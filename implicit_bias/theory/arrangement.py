@@ -231,6 +231,15 @@ def row_space(vectors: Array) -> Array:
     return np.asarray(rows[:rank].T)
 
 
+def spread(points: Array, apart: float, count: int) -> Array:
+    """Choose the first of the points (k, r) that are apart from each other, at most this many."""
+    chosen: list[Array] = []
+    while len(points) and len(chosen) < count:
+        chosen.append(points[0])
+        points = points[np.linalg.norm(points - points[0], axis=1) > apart]
+    return np.array(chosen).reshape(len(chosen), points.shape[1])
+
+
 def cell_count(normals: Array) -> int:
     """Count the cells into which hyperplanes of distinct normals (L, r) cut the sphere."""
     powers = np.exp(1j * np.arange(len(normals)) ** 2)[:, None]  # a number for each sign pattern
