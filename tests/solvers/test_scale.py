@@ -366,7 +366,7 @@ def test_an_interrupted_cell_has_no_outcome(monkeypatch: pytest.MonkeyPatch) -> 
     def press(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    setting = RunConfig(train_size=40, models=("svm-linear",))
+    setting = RunConfig(train_size=40, models=("svm-linear",), solver="interior-point")
     assert compute(setting).status == "done"
     monkeypatch.setattr(interior_point._Newton, "direction", press)
     with pytest.raises(KeyboardInterrupt):

@@ -605,7 +605,7 @@ def test_train_so_many_steps_towards_the_limit(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gd-gln", "--resume"], "need --until-excess"),
+        (["gd-gln", "--resume"], "need --to-limit, --limit-steps, --until-excess"),
         (["gd-gln", "--until-excess", "0.1", "--resume"], "--checkpoint FILE"),
         (["gd-gln", "--until-excess", "0"], "must be positive"),
         (["gd-relu", "--until-excess", "0.1"], "does not change: gd-gln, not gd-relu"),
