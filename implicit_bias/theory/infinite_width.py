@@ -60,6 +60,7 @@ from implicit_bias.theory.variation_norm import (
     dual_bound,
     find_conflict,
     primal_bound,
+    progressed,
     without_multiplicities,
 )
 from implicit_bias.validation import Array, as_features, as_finite, check_count, check_number
@@ -476,7 +477,8 @@ class _Generation:
                 self.history.append(BoundsAt(round_, self.lower, self.upper))
                 if self.upper - self.lower <= tol * self.lower:
                     return Status.OPTIMAL
-                self.stalled = 0 if self._progressed(*before) else self.stalled + 1
+                now = (self.lower, self.upper)
+                self.stalled = 0 if progressed(before, now) else self.stalled + 1
                 if self.rounding > tol and self.stalled >= STALLED:
                     return Status.NUMERICAL_TROUBLE
                 if not any(len(points) for points, _ in new):
@@ -492,12 +494,6 @@ class _Generation:
         if self.upper - self.lower <= tol * self.lower:
             return Status.OPTIMAL
         return Status.NUMERICAL_TROUBLE if self.rounding > tol else Status.ITERATION_LIMIT
-
-    def _progressed(self, lower: float, upper: float) -> bool:
-        """Whether the bounds have closed a tenth of what was open between these."""
-        if np.isinf(self.upper):
-            return self.lower > 1.1 * lower
-        return self.upper - self.lower < 0.9 * (upper - lower)
 
     def raise_lower(self, rounds: int) -> None:
         """Improve the lower bound of an inexact oracle: dual variables that are best for it.

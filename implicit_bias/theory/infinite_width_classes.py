@@ -41,6 +41,7 @@ from implicit_bias.theory.variation_norm import (
     Activation,
     InfiniteWidthProblem,
     find_conflict,
+    progressed,
 )
 from implicit_bias.theory.vector_arrangement import KinkedVectors, maximise_length
 from implicit_bias.validation import (
@@ -347,16 +348,14 @@ class _Generation:
         stalled = 0
         try:
             for round_ in range(int(max_rounds)):
-                open_before, lower_before = self.upper - self.lower, self.lower
+                before = (self.lower, self.upper)
                 coef, alpha = self._solve_master(min(0.1 * tol, 1e-6), self.directions)
                 self._improve_upper(coef)
                 peaks = self._consult_oracle(alpha)
                 self.history.append(BoundsAt(round_, self.lower, self.upper))
                 if self.upper - self.lower <= tol * self.lower:
                     return Status.OPTIMAL
-                closed = self.upper - self.lower < 0.9 * open_before
-                rose = np.isinf(self.upper) and self.lower > 1.1 * lower_before
-                stalled = 0 if closed or rose else stalled + 1
+                stalled = 0 if progressed(before, (self.lower, self.upper)) else stalled + 1
                 if stalled >= STALLED:
                     nearly = np.isinf(self.upper) and self._gordan_ratio() > NEARLY
                     return Status.NEARLY_INSEPARABLE if nearly else Status.NUMERICAL_TROUBLE

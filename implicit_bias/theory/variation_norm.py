@@ -227,6 +227,16 @@ def primal_bound(
     return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
 
 
+def progressed(before: tuple[float, float], now: tuple[float, float]) -> bool:
+    """Whether bounds (lower, upper) have closed a tenth of what was open, or risen by a tenth.
+
+    Without a network that separates, the upper bound is inf, and the lower one has to rise.
+    """
+    if np.isinf(now[1]):
+        return now[0] > 1.1 * before[0]
+    return now[1] - now[0] < 0.9 * (before[1] - before[0])
+
+
 def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
     """Look for an exact proof that no network separates the data: Gordan's alpha with h = 0.
 
