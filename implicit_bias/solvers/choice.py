@@ -100,9 +100,8 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     if problem.hard_margin and n_pairs > MANY_PAIRS:
         if euclidean or problem.norm in BALLS:
             return "working-set"
-    if problem.norm == L2() and n_pairs > FEW_PAIRS:
-        if are_few_features(features, n_pairs):
-            return "feature-space"
+    if problem.norm == L2() and n_pairs > FEW_PAIRS and are_few_features(features, n_pairs):
+        return "feature-space"
     if euclidean and n_pairs <= FEW_PAIRS:
         one = problem.n_groups == 1 and problem.hard_margin
         return "one-group" if one else "interior-point"

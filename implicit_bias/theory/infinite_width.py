@@ -51,7 +51,7 @@ from scipy.optimize import linprog
 
 from implicit_bias.certificate import Certificate, Conflict, Status, relative_gap
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.theory.arrangement import TINY, Peaks, maximise, spread
+from implicit_bias.theory.arrangement import TINY, Peaks, maximise, scattered
 from implicit_bias.theory.sphere_search import ascend, flipped, relax, upper_bound
 from implicit_bias.theory.variation_norm import (
     LP_OPTIONS,
@@ -561,7 +561,7 @@ class _Generation:
             peaks = self.oracle.peaks(self.alpha, 1.0 - TOUCHES)
             points = peaks.points[peaks.values >= 1.0 - TOUCHES]
             for apart in np.geomspace(0.2, 1e-4, 12):
-                some = spread(points, apart, len(self.problem.y) + 1)
+                some = scattered(points, apart, len(self.problem.y) + 1)
                 found.append(without_multiplicities(self.problem, *self._network_of(some)))
         good = [
             network
@@ -609,7 +609,7 @@ class _Generation:
             # The exact oracle is expensive here, so it only speaks where a local search is mute.
             points = self.oracle.search(alpha, floor * (1.0 + 0.5 * tol))
             if len(points):
-                return [self._signed(alpha, spread(points, APART, NEW_DIRECTIONS))]
+                return [self._signed(alpha, scattered(points, APART, NEW_DIRECTIONS))]
             return [self.consult_oracle(alpha, floor)]
         found = [self.consult_oracle(alpha, floor)]
         if self.best_alpha.any():
@@ -623,7 +623,7 @@ class _Generation:
         if self._improve_lower(alpha, peaks.upper) and self.oracle.exact and peaks.upper > 0:
             self.rounding = 1.0 - float(peaks.values.max(initial=0.0)) / peaks.upper
         above = peaks.points[peaks.values > floor]
-        return self._signed(alpha, spread(above, APART, NEW_DIRECTIONS))
+        return self._signed(alpha, scattered(above, APART, NEW_DIRECTIONS))
 
     def _improve_lower(self, alpha: Array, largest: float) -> bool:
         """Keep dual variables whose max |h| is at most ``largest`` if their bound is better."""

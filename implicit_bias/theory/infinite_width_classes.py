@@ -36,7 +36,7 @@ from implicit_bias.certificate import Certificate, Conflict, Status, relative_ga
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve as solve_gated
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.theory.arrangement import EPS, Peaks, spread
+from implicit_bias.theory.arrangement import EPS, Peaks, scattered
 from implicit_bias.theory.variation_norm import (
     Activation,
     InfiniteWidthProblem,
@@ -382,7 +382,7 @@ class _Generation:
         distances = np.geomspace(0.3, 1e-4, 12).tolist()
         for tries in (
             (_means(inside, weights, apart) for apart in distances),
-            (spread(touching, apart, MOST_NEURONS) for apart in distances),
+            (scattered(touching, apart, MOST_NEURONS) for apart in distances),
         ):
             for some in tries:
                 if not len(some):
@@ -450,7 +450,7 @@ class _Generation:
         used = weights > NO_WEIGHT * weights.max(initial=0.0)
         self.idle = np.where(used, 0, self.idle + 1)
         kept = self.idle < PATIENCE
-        chosen = spread(peaks.points, max(APART * nearer, NEAREST), NEW_DIRECTIONS)
+        chosen = scattered(peaks.points, max(APART * nearer, NEAREST), NEW_DIRECTIONS)
         self.directions = np.vstack([self.directions[kept], chosen])
         self.idle = np.append(self.idle[kept], np.zeros(len(chosen), dtype=np.int64))
 

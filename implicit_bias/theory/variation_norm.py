@@ -174,7 +174,7 @@ class InfiniteWidthProblem:
         return self.activations(directions, as_features(X, self.X.shape[1])) @ coef
 
     def dual_function(self, alpha: Array) -> Kinked:
-        """H of dual variables (N,), in the basis of the row space."""
+        """Return h of dual variables (N,), in the basis of the row space."""
         a, b = self.slopes
         weights = alpha * self.sizes  # sigma is homogeneous, so only the objective sees the norms
         signed = weights * self.y
