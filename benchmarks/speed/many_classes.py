@@ -429,15 +429,19 @@ def unmeasured(frame: pd.DataFrame) -> list[str]:
     return [case.name for case in GRID if (case.data, case.N, case.norm) not in done]
 
 
+def with_known_gaps(frame: pd.DataFrame) -> pd.DataFrame:
+    """Measure gaps of answers that have no lower bound of their own from the native one."""
+    keys = ["data", "N", "norm"]
+    best = natives(frame).groupby(keys)["lower"].max().rename("best")
+    from_best = frame["upper"] / frame.join(best, on=keys)["best"] - 1.0
+    return frame.assign(gap=frame["gap"].where(np.isfinite(frame["gap"]), from_best))
+
+
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Write all rows in words, the native solver above its peers."""
-    keys = ["data", "N", "norm"]
-    best = natives(frame).set_index(keys)["lower"]
     cells = []
-    for _, row in frame.iterrows():
+    for _, row in with_known_gaps(frame).iterrows():
         gap = row["gap"]
-        if math.isinf(gap) and tuple(row[keys]) in best.index:
-            gap = row["upper"] / float(best[tuple(row[keys])]) - 1.0
         answered = row["outcome"] == ANSWERED
         proof = row["status"] == Status.NOT_SEPARABLE.name
         name = row["solver"]
@@ -497,7 +501,8 @@ def found(frame: pd.DataFrame) -> str:
     peers = [
         f"- {name}: {int(settled(rows).sum())} of {len(rows)} problems settled within "
         f"{rows['limit'].max():g} s and {rows['memory'].max():g} GiB."
-        for name, rows in frame[frame["solver"] != NATIVE].groupby("solver", sort=False)
+        for name, rows in with_known_gaps(frame).groupby("solver", sort=False)
+        if name != NATIVE
     ]
     return "\n\n".join([*lines, "\n".join(peers)]).strip()
 

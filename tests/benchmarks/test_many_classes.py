@@ -93,6 +93,9 @@ def test_a_peer_without_an_answer_is_an_entry() -> None:
     by_solver = table.set_index("solver")
     assert by_solver.loc["scs", "seconds"] == "no answer: time limit (10 s, 8 GiB)"
     assert by_solver.loc["linear svc", "gap"] == "0.01"
+    near = a_row("mnist", "l2", solver="linear svc", lower=0.0, upper=0.5000002, gap=math.inf)
+    for answer, words in ((svc, "linear svc: 0 of 1"), (near, "linear svc: 1 of 1")):
+        assert words in benchmark.found(pd.DataFrame([a_row("mnist", "l2"), answer]))
 
 
 @pytest.mark.slow
