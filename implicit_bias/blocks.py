@@ -130,7 +130,8 @@ class Blocks:
         if isinstance(X, da.Array):
             inputs, sizes = _chunks(X)
         elif isinstance(X, np.memmap):
-            check_count(1 if rows_a_block is None else rows_a_block, "rows_a_block")
+            if rows_a_block is not None:
+                check_count(rows_a_block, "rows_a_block")
             inputs, sizes = _of_memory_map(X, rows_a_block)
         else:
             raise TypeError(
@@ -324,7 +325,8 @@ def _compact(y: NDArray[Any]) -> NDArray[Any]:
             f"y must be numbers, got {y.dtype}: number the classes, as np.unique(y, "
             "return_inverse=True)[1] does"
         )
-    short = y.astype(np.int8) if y.size and np.abs(y).max() <= 100 else y
+    fits = y.size and np.abs(y).max() <= np.iinfo(np.int8).max
+    short = y.astype(np.int8) if fits else y
     return short if np.array_equal(short, y) else y
 
 

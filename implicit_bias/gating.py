@@ -362,6 +362,15 @@ class GatedReadout(Gating):
     ------
     ValueError
         Readout contexts of several units, or of other inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[-1.0], [1.0]])
+    >>> hidden = HyperplaneContexts.random(X, 3, 1, random_state=0)
+    >>> readout = HyperplaneContexts.random(X, 1, 1, random_state=1)
+    >>> GatedReadout(readout, hidden).gates(X).shape  # 3 units of 2 contexts, in 2 of the readout
+    (2, 12)
     """
 
     readout: HyperplaneContexts

@@ -209,12 +209,12 @@ class Measured:
         return min(self.gap, kkt_gap(self.best.upper, self.size))
 
 
-def at_margin_1(gradients: MarginGradients, degree: float, min_margin: float) -> Tensor:
-    """Scale a module's parameters (P,) of smallest margin ``min_margin`` > 0 to smallest margin 1.
+def at_margin_1(theta: Tensor, degree: float, min_margin: float) -> Tensor:
+    """Scale parameters theta (P,) of smallest margin ``min_margin`` > 0 to smallest margin 1.
 
     ``degree`` is L: margins of parameters scaled by c are c^L times as large.
     """
-    return gradients.theta * min_margin ** (-1.0 / degree)
+    return theta * min_margin ** (-1.0 / degree)
 
 
 def measure(
@@ -236,9 +236,14 @@ def measure(
         Its margins, all positive.
     degree, norm, seconds, starts
         As in `best_multipliers`.
+
+    Returns
+    -------
+    Measured
+        The module at margin 1, its norm and its multipliers; `Measured.gap` is its KKT gap.
     """
     min_margin = float(margins.min())
-    theta = at_margin_1(gradients, degree, min_margin)
+    theta = at_margin_1(gradients.theta, degree, min_margin)
     return Measured(
         theta=theta,
         margins=margins / min_margin,
@@ -411,7 +416,7 @@ class FlatNorm:
         return self.norm.dual(self._parameters(V))
 
     def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
-        """Say it in CVXPY."""
+        """Return the norm of an expression (P,) in CVXPY."""
         shapes, parts, start = self.gradients.shapes, {}, 0
         for name, size in shapes.items():
             parts[name] = zeta[start : start + size.numel()]

@@ -414,10 +414,9 @@ class Network(nn.Module, ABC):
 
         One hidden layer: sum_h ||zeta_h||, over all contexts of unit h, and over all classes or,
         where they share it or the readout has contexts, as a nuclear norm; in any case the norm of
-        `architecture`. Deeper
-        networks: (||theta||^2 / L)^(L/2) over all weights theta; with L = 2 this would be an upper
-        bound of the former, equal where ||w_h|| = ||W_1[h]|| for all h. The readout's bias is left
-        out.
+        `architecture`. Deeper networks: (||theta||^2 / L)^(L/2) over all weights theta; with L = 2
+        this would be an upper bound of the former, equal where ||w_h|| = ||W_1[h]|| for all h. The
+        readout's bias is left out.
         """
         with torch.no_grad():
             if self.has_margin_structure:

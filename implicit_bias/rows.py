@@ -203,9 +203,8 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
     smallest = np.full(int(samples.max(initial=-1)) + 1, np.inf)
     np.minimum.at(smallest, samples[index], margins[index])
     worst = smallest[smallest < np.inf]
-    if (
-        len(worst) > count > 0
-    ):  # only first ones, and only of the worst samples: the rest need no order
+    if len(worst) > count > 0:
+        # Only the worst row of each sample, and only of the worst samples: the rest need no order.
         limit = np.partition(worst, count - 1)[count - 1]
         index = index[margins[index] <= np.minimum(smallest[samples[index]], limit)]
     order = index[np.argsort(margins[index], kind="stable")]

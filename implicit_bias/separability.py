@@ -474,9 +474,7 @@ def _exact_features(
     return equations
 
 
-def _independent_columns(
-    rows: Rows,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _independent_columns(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs (gate, feature) of which all others are exact linear combinations, over all samples.
 
     Left out are inputs that are constant (but one of them); gates that are always 0; of each group
@@ -491,9 +489,8 @@ def _independent_columns(
     off = gates.count_nonzero(axis=0) == 0
     off_offsets = ~rows.offsets.any(axis=0)
     if rows.rivals is not None:
-        blocks = np.repeat(
-            np.arange(rows.alpha_shape[1] - 1), gates.shape[1] // (rows.alpha_shape[1] - 1)
-        )
+        with_columns = rows.alpha_shape[1] - 1  # all classes but the last
+        blocks = np.repeat(np.arange(with_columns), gates.shape[1] // with_columns)
         off |= np.isin(blocks, _redundant_classes(rows, blocks))
         classes = rows.offset_classes
         off_offsets |= np.isin(classes, _redundant_classes(rows, classes))

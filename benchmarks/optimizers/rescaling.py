@@ -17,7 +17,7 @@ A normalised step of constant size turns w the less, the larger it is: the margi
 goes on from there, and the error falls by a factor a rescaling.
 
 Source: Wang, Min, Wu (2024), "Achieving margin maximization exponentially fast via progressive norm
-rescaling", for the method and the claim. Growth and T are ours.
+rescaling", for the method and the claim. Growth and T are chosen here.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _measure(
     pairs = gradients.pairs
     raw = gradients.margins(gradients.theta)
     min_margin = _separating(gradients, raw)
-    theta = at_margin_1(gradients, L, min_margin)
+    theta = at_margin_1(gradients.theta, L, min_margin)
     free = judge(gradients, theta, L, norm, loss_weights(raw, pairs.rivals))
     candidates = [*tempered_weights(raw / min_margin, pairs.rivals), free.weights]
     norms = {**{name: PARAMETER_NORMS[name] for name in COMPARED}, norm.name: norm}

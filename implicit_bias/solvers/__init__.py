@@ -20,8 +20,8 @@ one_group.py        one group, up to a few thousand samples, on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 multiprecision.py   small problems that float64 cannot hold
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
-scaled_pairs.py     these products for pairs of samples and rivals, class by class
 scaled_problem.py   the scaled problem, and the products that the native methods need
+scaled_pairs.py     these products for pairs of samples and rivals, class by class
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
 paths.py            paths over C, growing data, gates
 ==================  ========================================================================

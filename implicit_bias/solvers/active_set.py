@@ -71,7 +71,7 @@ DECREASE = 0.2
 HALVINGS = 6
 # The solver aims a little below the tolerance, because the certificate rounds differently.
 AIM = 0.9
-# What `SolveStats.detail` says then.
+# What `SolveStats.detail` says where Newton's method makes no headway.
 FELL_BACK = "no headway from the start: the fall-back solved"
 
 
@@ -111,12 +111,12 @@ class _ActiveSetRun(Approach):
         """Newton steps until they converge or make no headway."""
         if self.start is None:
             return False
-        if (yield from self._approach(self.start)):
-            return True
-        self.detail = FELL_BACK
-        return False
+        converged = yield from self._newton_steps(self.start)
+        if not converged:
+            self.detail = FELL_BACK
+        return converged
 
-    def _approach(self, start: Start) -> Generator[tuple[float, float], None, bool]:
+    def _newton_steps(self, start: Start) -> Generator[tuple[float, float], None, bool]:
         """Newton's method; False where it makes no headway, or its system has no room."""
         if not self._has_room(0):
             return False

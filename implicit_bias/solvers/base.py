@@ -18,6 +18,10 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array, check_count, check_number
 from implicit_bias.wording import html_table, number
 
+# Factors of the features are cheaper than those of the samples with this many samples, this many of
+# them a feature, and up to this many features.
+MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerances:
@@ -43,6 +47,11 @@ class Tolerances:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             check_number(value, f"the {name} tolerance", "(0, 1)")
+
+
+def are_few_features(n_features: int, n_samples: int) -> bool:
+    """Whether so many features are few for so many samples, or pairs of samples and rivals."""
+    return n_features <= min(n_samples // SAMPLES_A_FEATURE, FEW_FEATURES)
 
 
 @dataclass(frozen=True)

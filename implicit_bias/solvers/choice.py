@@ -13,7 +13,13 @@ from implicit_bias.norms import BALLS, L2, InRows, Nuclear, Spectral, SumOverGro
 from implicit_bias.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
-from implicit_bias.solvers.base import Solver, Start, Tolerances
+from implicit_bias.solvers.base import (
+    MANY_SAMPLES,
+    Solver,
+    Start,
+    Tolerances,
+    are_few_features,
+)
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
 from implicit_bias.storage.strict_json import attributes
@@ -25,8 +31,6 @@ INTERIOR_POINT_LIMIT = 3000
 FEW_PAIRS = 1000
 # With this many and a hard margin, passes over all pairs are dear, and few of them matter.
 MANY_PAIRS = 50_000
-# With this many samples, and this many of them a feature, factors of the features are cheaper.
-MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
 # With many classes and a norm of `BALLS`, factors of the features are cheaper up to this many.
 CLASS_FEATURES = 1500
 # Where a method failed, others are tried up to this many features, and entries of the features.
@@ -72,14 +76,14 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
         return _choose_for_norm(problem)
     if start is not None:
         return "active-set"
-    most = min(problem.n_samples // SAMPLES_A_FEATURE, FEW_FEATURES)
-    if problem.n_samples >= MANY_SAMPLES and count_features(problem) <= most:
-        many = problem.hard_margin and problem.n_samples > MANY_PAIRS
+    n_samples = problem.n_samples
+    if n_samples >= MANY_SAMPLES and are_few_features(count_features(problem), n_samples):
+        many = problem.hard_margin and n_samples > MANY_PAIRS
         return "working-set" if many else "feature-space"
-    if problem.n_samples > INTERIOR_POINT_LIMIT:
+    if n_samples > INTERIOR_POINT_LIMIT:
         return "working-set"
     # With dependent samples a soft margin's active set changes too much from step to step.
-    steady = problem.hard_margin or count_features(problem) >= problem.n_samples
+    steady = problem.hard_margin or count_features(problem) >= n_samples
     return "one-group" if problem.n_groups == 1 and steady else "interior-point"
 
 
@@ -96,9 +100,8 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     if problem.hard_margin and n_pairs > MANY_PAIRS:
         if euclidean or problem.norm in BALLS:
             return "working-set"
-    if problem.norm == L2() and n_pairs > FEW_PAIRS:
-        if features <= min(n_pairs // SAMPLES_A_FEATURE, FEW_FEATURES):
-            return "feature-space"
+    if problem.norm == L2() and n_pairs > FEW_PAIRS and are_few_features(features, n_pairs):
+        return "feature-space"
     if euclidean and n_pairs <= FEW_PAIRS:
         one = problem.n_groups == 1 and problem.hard_margin
         return "one-group" if one else "interior-point"

@@ -70,9 +70,6 @@ from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs, lift
 from implicit_bias.validation import Array
 
-# With this many samples, this many of them a feature, and up to this many features, their factors
-# are cheaper than those of the samples (as in `choice`, which must not import torch).
-MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
 MAX_ITERATIONS = 150
 # Share of the way to the boundary that a step may go.
 BOUNDARY_SHARE = 0.99

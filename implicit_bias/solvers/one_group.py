@@ -78,7 +78,7 @@ AIM = 0.9
 SEED = 0
 # Share of e' a that rounding alone may leave.
 BALANCE = 1e-9
-# What `SolveStats.detail` says then.
+# What `SolveStats.detail` says where the exchanges do not end.
 FELL_BACK = "no headway on one Gram matrix: the fall-back solved"
 
 
@@ -125,7 +125,7 @@ class _OneGroupRun(Approach):
         solver, problem = self._solver, self.problem
         rows = grouped_rows(problem) if solver.rows is None else solver.rows
         shared = rows.rivals is not None and not problem.hard_margin
-        if rows.n_groups > 1 or shared or not solver.fits(memory(rows)):
+        if rows.n_groups > 1 or shared or not solver.fits(peak_memory(rows)):
             return False
         program = _Program(rows, problem.C, torch.device(solver.device))
         best = _Best(program)
@@ -188,7 +188,7 @@ class _OneGroupRun(Approach):
         return best.gap <= AIM * tolerances.gap and best.violation <= tolerances.feasibility
 
 
-def memory(rows: Rows) -> int:
+def peak_memory(rows: Rows) -> int:
     """Bytes that a solve with these rows may take: Q, and as much for Q_FF and its factor each."""
     return 8 * (3 * len(rows) ** 2 + rows.X.size + len(rows) * rows.gates.shape[1])
 
@@ -240,7 +240,7 @@ class _Program:
         self._gram = _Gram(rows, self.order, y / self.nu)
 
     def __len__(self) -> int:
-        """P."""
+        """Return P."""
         return len(self.order)
 
     def extend(self, size: int) -> None:

@@ -31,14 +31,11 @@ from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.rounding import up
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, no_report
 from implicit_bias.solvers.solve import solve
+from implicit_bias.solvers.working_set import CLEAR_ALPHA, CLEAR_MARGIN, MAX_ROUNDS
 from implicit_bias.validation import Array, as_class_labels, check_count, check_number
 
 FIRST_SIZE = 2000
-MAX_ROUNDS = 100
 MOST_ROWS = 100_000
-# A sample leaves S where its margin exceeds 1 by this much and its alpha is below this share of the
-# mean on S.
-CLEAR_MARGIN, CLEAR_ALPHA = 0.3, 0.1
 # S is solved to this share of the tolerance: a pass over the data costs more than a few steps.
 INNER_SHARE = 0.1
 
@@ -222,7 +219,7 @@ class _Run:
         self.alpha, self.dual_norms = np.zeros(self.problem.alpha_shape), np.zeros(0)
         self.support = first.index[:0]
         self._left: set[int] = set()
-        self._stays: set[int] = set()
+        self._stays: set[int] = set()  # left once, and had to come back
 
     def rounds(self, tol: float) -> Generator[tuple[float, float], None, Status]:
         """Solve on the working set, pass over all data, and choose the next one."""

@@ -38,13 +38,15 @@ from implicit_bias.certificate import Status, certify
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, equal_alpha, grouped_rows, worst_rows
-from implicit_bias.solvers.base import Candidate, Start, Tolerances, WarmStart
-from implicit_bias.solvers.feature_space import (
-    FEW_FEATURES,
+from implicit_bias.solvers.base import (
     MANY_SAMPLES,
-    SAMPLES_A_FEATURE,
-    FeatureSpace,
+    Candidate,
+    Start,
+    Tolerances,
+    WarmStart,
+    are_few_features,
 )
+from implicit_bias.solvers.feature_space import FeatureSpace
 from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
 from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps
 from implicit_bias.solvers.norm_path import (
@@ -243,7 +245,7 @@ class _Samples(_WorkingRows):
     def _solve_subset(self, subset: MarginProblem, tolerances: Tolerances) -> Candidate:
         """Solve in the space of the features where they are few, which takes any scales of them."""
         features, count = subset.plain_gates.shape[1] * subset.X.shape[1], len(self.rows)
-        if count >= MANY_SAMPLES and features <= min(count // SAMPLES_A_FEATURE, FEW_FEATURES):
+        if count >= MANY_SAMPLES and are_few_features(features, count):
             return FeatureSpace(tolerances=tolerances, device=self.device).run(subset)
         start = self.warm
         if start is not None:
@@ -306,7 +308,7 @@ class _Pairs(_WorkingRows):
             return self._proof
         few = class_features(problem) <= len(self.rows)
         if problem.norm == L2():  # where a system of the pairs is cheaper than with other norms
-            few = class_features(problem) <= min(len(self.rows) // SAMPLES_A_FEATURE, FEW_FEATURES)
+            few = are_few_features(class_features(problem), len(self.rows))
         if has_ball(problem) or (few and problem.norm == L2()):
             method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
             inside = method(tolerances=tolerances, device=self.device, pairs=pairs, near=self.near)

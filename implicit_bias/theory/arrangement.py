@@ -138,7 +138,7 @@ class Kinked:
 
     @property
     def rank(self) -> int:
-        """R."""
+        """Return r, the dimension of the points."""
         return len(self.offset)
 
     @property
@@ -151,7 +151,7 @@ class Kinked:
         return points @ self.offset, np.abs(points @ self.normals.T) @ self.kinks
 
     def values(self, points: Array) -> Array:
-        """H at points (k, r)."""
+        """Return h at points (k, r)."""
         linear, kinked = self.parts(points)
         return np.asarray(linear + kinked)
 
@@ -161,7 +161,7 @@ class Kinked:
         return Kinked(self.offset, self.normals[kept], self.kinks[kept], self.slack)
 
     def restricted(self, basis: Array, tolerance: float) -> Kinked:
-        """H on the span of the orthonormal columns of ``basis`` (r, k)."""
+        """Return h on the span of the orthonormal columns of ``basis`` (r, k)."""
         inside = self.normals @ basis
         lines = Lines.of(inside, tolerance, tolerance)
         kinks = lines.sums(self.kinks * np.abs(lines.lengths))
@@ -229,6 +229,15 @@ def row_space(vectors: Array) -> Array:
     if rank == vectors.shape[1] <= 3:
         return np.eye(rank)  # a change of variables would round
     return np.asarray(rows[:rank].T)
+
+
+def scattered(points: Array, apart: float, count: int) -> Array:
+    """Choose the first of the points (k, r) that are apart from each other, at most this many."""
+    chosen: list[Array] = []
+    while len(points) and len(chosen) < count:
+        chosen.append(points[0])
+        points = points[np.linalg.norm(points - points[0], axis=1) > apart]
+    return np.array(chosen).reshape(len(chosen), points.shape[1])
 
 
 def cell_count(normals: Array) -> int:

@@ -49,9 +49,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
-from implicit_bias.certificate import Certificate, Conflict, Status
+from implicit_bias.certificate import Certificate, Conflict, Status, relative_gap
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.theory.arrangement import TINY, Peaks, maximise
+from implicit_bias.theory.arrangement import TINY, Peaks, maximise, scattered
 from implicit_bias.theory.sphere_search import ascend, flipped, relax, upper_bound
 from implicit_bias.theory.variation_norm import (
     LP_OPTIONS,
@@ -60,6 +60,7 @@ from implicit_bias.theory.variation_norm import (
     dual_bound,
     find_conflict,
     primal_bound,
+    progressed,
     without_multiplicities,
 )
 from implicit_bias.validation import Array, as_features, as_finite, check_count, check_number
@@ -263,14 +264,15 @@ def solve(
     if np.isinf(problem.C) and min_margin > 0:
         coef, min_margin = coef / min_margin, 1.0
     lower = generation.lower
-    gap = max(upper - lower, 0.0) / lower if lower > 0 else np.inf
     return InfiniteWidthSolution(
         problem,
         directions,
         coef,
         generation.alpha,
         status,
-        Certificate(lower, upper, gap, min_margin, np.array([generation.largest])),
+        Certificate(
+            lower, upper, relative_gap(lower, upper), min_margin, np.array([generation.largest])
+        ),
         tuple(generation.history),
         exact=generation.oracle.exact,
         seconds=time.perf_counter() - began,
@@ -475,7 +477,8 @@ class _Generation:
                 self.history.append(BoundsAt(round_, self.lower, self.upper))
                 if self.upper - self.lower <= tol * self.lower:
                     return Status.OPTIMAL
-                self.stalled = 0 if self._progressed(*before) else self.stalled + 1
+                now = (self.lower, self.upper)
+                self.stalled = 0 if progressed(before, now) else self.stalled + 1
                 if self.rounding > tol and self.stalled >= STALLED:
                     return Status.NUMERICAL_TROUBLE
                 if not any(len(points) for points, _ in new):
@@ -491,12 +494,6 @@ class _Generation:
         if self.upper - self.lower <= tol * self.lower:
             return Status.OPTIMAL
         return Status.NUMERICAL_TROUBLE if self.rounding > tol else Status.ITERATION_LIMIT
-
-    def _progressed(self, lower: float, upper: float) -> bool:
-        """Whether the bounds have closed a tenth of what was open between these."""
-        if np.isinf(self.upper):
-            return self.lower > 1.1 * lower
-        return self.upper - self.lower < 0.9 * (upper - lower)
 
     def raise_lower(self, rounds: int) -> None:
         """Improve the lower bound of an inexact oracle: dual variables that are best for it.
@@ -564,7 +561,7 @@ class _Generation:
             peaks = self.oracle.peaks(self.alpha, 1.0 - TOUCHES)
             points = peaks.points[peaks.values >= 1.0 - TOUCHES]
             for apart in np.geomspace(0.2, 1e-4, 12):
-                some = _spread(points, apart, len(self.problem.y) + 1)
+                some = scattered(points, apart, len(self.problem.y) + 1)
                 found.append(without_multiplicities(self.problem, *self._network_of(some)))
         good = [
             network
@@ -612,7 +609,7 @@ class _Generation:
             # The exact oracle is expensive here, so it only speaks where a local search is mute.
             points = self.oracle.search(alpha, floor * (1.0 + 0.5 * tol))
             if len(points):
-                return [self._signed(alpha, _spread(points))]
+                return [self._signed(alpha, scattered(points, APART, NEW_DIRECTIONS))]
             return [self.consult_oracle(alpha, floor)]
         found = [self.consult_oracle(alpha, floor)]
         if self.best_alpha.any():
@@ -625,7 +622,8 @@ class _Generation:
         peaks = self.oracle.peaks(alpha, floor)
         if self._improve_lower(alpha, peaks.upper) and self.oracle.exact and peaks.upper > 0:
             self.rounding = 1.0 - float(peaks.values.max(initial=0.0)) / peaks.upper
-        return self._signed(alpha, _spread(peaks.points[peaks.values > floor]))
+        above = peaks.points[peaks.values > floor]
+        return self._signed(alpha, scattered(above, APART, NEW_DIRECTIONS))
 
     def _improve_lower(self, alpha: Array, largest: float) -> bool:
         """Keep dual variables whose max |h| is at most ``largest`` if their bound is better."""
@@ -649,15 +647,6 @@ class _Generation:
         self.signs = np.concatenate([self.signs[kept], *(signs for _, signs in new)])
         n_new = len(self.signs) - int(kept.sum())
         self.idle = np.concatenate([self.idle[kept], np.zeros(n_new, dtype=np.int64)])
-
-
-def _spread(points: Array, apart: float = APART, count: int = NEW_DIRECTIONS) -> Array:
-    """Choose the first of the points (k, r) that are apart from each other."""
-    chosen: list[Array] = []
-    while len(points) and len(chosen) < count:
-        chosen.append(points[0])
-        points = points[np.linalg.norm(points - points[0], axis=1) > apart]
-    return np.array(chosen).reshape(len(chosen), points.shape[1])
 
 
 def _solve_master(

@@ -32,15 +32,16 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.certificate import Certificate, Conflict, Status
+from implicit_bias.certificate import Certificate, Conflict, Status, relative_gap
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve as solve_gated
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.theory.arrangement import EPS, Peaks
+from implicit_bias.theory.arrangement import EPS, Peaks, scattered
 from implicit_bias.theory.variation_norm import (
     Activation,
     InfiniteWidthProblem,
     find_conflict,
+    progressed,
 )
 from implicit_bias.theory.vector_arrangement import KinkedVectors, maximise_length
 from implicit_bias.validation import (
@@ -98,7 +99,8 @@ class ClassesProblem:
 
     def __post_init__(self) -> None:
         X = as_finite(self.X, "X", 2)
-        # Labels 0 and 1 are classes here, too; what is no label at all is refused in either case.
+        # K is given, so that labels 0 and 1 are classes, too; text has no largest label, and is
+        # refused with all else that is no label.
         text = np.asarray(self.y).dtype.kind in "US"
         most = 0.0 if text else float(np.max(as_finite(self.y, "y", 1), initial=0.0))
         y, n_classes = as_class_labels(self.y, len(X), max(int(most) + 1, 2))
@@ -139,7 +141,7 @@ class ClassesProblem:
         return weights
 
     def dual_function(self, alpha: Array) -> KinkedVectors:
-        """H of dual variables (N, K), in the basis of the row space."""
+        """Return h of dual variables (N, K), in the basis of the row space."""
         units, (a, b) = self.units, self.units.slopes
         weights = self.weights(alpha) * units.sizes[:, None]
         lengths = np.abs(units.lines.lengths)[:, None]
@@ -260,14 +262,15 @@ def max_margin_of_classes(
     if np.isinf(problem.C) and min_margin > 0:
         coef, min_margin = coef / min_margin, 1.0
     lower = generation.lower
-    gap = max(upper - lower, 0.0) / lower if lower > 0 else np.inf
     return ClassesSolution(
         problem,
         directions,
         coef,
         generation.alpha,
         status,
-        Certificate(lower, upper, gap, min_margin, np.array([generation.largest])),
+        Certificate(
+            lower, upper, relative_gap(lower, upper), min_margin, np.array([generation.largest])
+        ),
         tuple(generation.history),
         seconds=time.perf_counter() - began,
     )
@@ -345,16 +348,14 @@ class _Generation:
         stalled = 0
         try:
             for round_ in range(int(max_rounds)):
-                open_before, lower_before = self.upper - self.lower, self.lower
+                before = (self.lower, self.upper)
                 coef, alpha = self._solve_master(min(0.1 * tol, 1e-6), self.directions)
                 self._improve_upper(coef)
                 peaks = self._consult_oracle(alpha)
                 self.history.append(BoundsAt(round_, self.lower, self.upper))
                 if self.upper - self.lower <= tol * self.lower:
                     return Status.OPTIMAL
-                closed = self.upper - self.lower < 0.9 * open_before
-                rose = np.isinf(self.upper) and self.lower > 1.1 * lower_before
-                stalled = 0 if closed or rose else stalled + 1
+                stalled = 0 if progressed(before, (self.lower, self.upper)) else stalled + 1
                 if stalled >= STALLED:
                     nearly = np.isinf(self.upper) and self._gordan_ratio() > NEARLY
                     return Status.NEARLY_INSEPARABLE if nearly else Status.NUMERICAL_TROUBLE
@@ -381,7 +382,7 @@ class _Generation:
         distances = np.geomspace(0.3, 1e-4, 12).tolist()
         for tries in (
             (_means(inside, weights, apart) for apart in distances),
-            (_spread(touching, apart, MOST_NEURONS) for apart in distances),
+            (scattered(touching, apart, MOST_NEURONS) for apart in distances),
         ):
             for some in tries:
                 if not len(some):
@@ -449,7 +450,7 @@ class _Generation:
         used = weights > NO_WEIGHT * weights.max(initial=0.0)
         self.idle = np.where(used, 0, self.idle + 1)
         kept = self.idle < PATIENCE
-        chosen = _spread(peaks.points, max(APART * nearer, NEAREST), NEW_DIRECTIONS)
+        chosen = scattered(peaks.points, max(APART * nearer, NEAREST), NEW_DIRECTIONS)
         self.directions = np.vstack([self.directions[kept], chosen])
         self.idle = np.append(self.idle[kept], np.zeros(len(chosen), dtype=np.int64))
 
@@ -464,15 +465,6 @@ class _Generation:
         self.lower = self.upper = problem.C * len(problem.y)
         self.alpha[np.arange(len(problem.y)), (problem.y + 1) % problem.n_classes] = problem.C
         self.largest = 0.0
-
-
-def _spread(points: Array, apart: float, count: int) -> Array:
-    """Choose the first of the points (k, r) that are apart from each other."""
-    chosen: list[Array] = []
-    while len(points) and len(chosen) < count:
-        chosen.append(points[0])
-        points = points[np.linalg.norm(points - points[0], axis=1) > apart]
-    return np.array(chosen).reshape(len(chosen), points.shape[1])
 
 
 def _means(points: Array, weights: Array, apart: float) -> Array:

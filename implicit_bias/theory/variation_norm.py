@@ -174,7 +174,7 @@ class InfiniteWidthProblem:
         return self.activations(directions, as_features(X, self.X.shape[1])) @ coef
 
     def dual_function(self, alpha: Array) -> Kinked:
-        """H of dual variables (N,), in the basis of the row space."""
+        """Return h of dual variables (N,), in the basis of the row space."""
         a, b = self.slopes
         weights = alpha * self.sizes  # sigma is homogeneous, so only the objective sees the norms
         signed = weights * self.y
@@ -225,6 +225,16 @@ def primal_bound(
     smallest = float((margins - rounding).min())
     norm *= 1.0 + EPS * (len(coef) + problem.X.shape[1] + 8)
     return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
+
+
+def progressed(before: tuple[float, float], now: tuple[float, float]) -> bool:
+    """Whether bounds (lower, upper) have closed a tenth of what was open, or risen by a tenth.
+
+    Without a network that separates, the upper bound is inf, and the lower one has to rise.
+    """
+    if np.isinf(now[1]):
+        return now[0] > 1.1 * before[0]
+    return now[1] - now[0] < 0.9 * (before[1] - before[0])
 
 
 def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:

@@ -65,7 +65,7 @@ class KinkedVectors:
 
     @property
     def rank(self) -> int:
-        """R."""
+        """Return r, the dimension of the points."""
         return self.offset.shape[1]
 
     @property
@@ -81,7 +81,7 @@ class KinkedVectors:
         return jumps.reshape(len(self.kinks), -1)
 
     def values(self, points: Array) -> Array:
-        """H at points (k, r): shape (k, K)."""
+        """Return h at points (k, r): shape (k, K)."""
         return np.asarray(points @ self.offset.T + np.abs(points @ self.normals.T) @ self.kinks)
 
     def lengths(self, points: Array) -> Array:

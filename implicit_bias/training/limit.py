@@ -103,8 +103,6 @@ METHODS: dict[Method, Callable[[LimitConfig, int], tuple[float, float]]] = {
     "momentum": lambda config, k: (config.momentum, config.momentum),
     "accelerated": lambda config, k: (k / (k + config.friction), k / (k + config.scale_friction)),
 }
-# The steps until the samples are separated.
-METHODS["prox-linear"] = METHODS["accelerated"]
 
 
 class CheckpointError(FileError):
@@ -313,7 +311,8 @@ def train_to_limit(
 def _objective(trainee: Trainee, config: LimitConfig) -> Objective:
     """Return what does the steps."""
     if config.method == "prox-linear":
-        return ProxLinear(trainee, config, before=_Descent(trainee, config))
+        until_separated = _Descent(trainee, replace(config, method="accelerated"))
+        return ProxLinear(trainee, config, before=until_separated)
     euclidean = trainee.norm == PARAMETER_NORMS["l2"]
     return (_Descent if euclidean else SteepestDescent)(trainee, config)
 

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.margin_gradients import MarginGradients
-from implicit_bias.multipliers import FlatNorm
+from implicit_bias.multipliers import FlatNorm, at_margin_1
 from implicit_bias.training.configuration import LimitConfig
 from implicit_bias.training.objective import FIRST_STEP_SIZE, Objective, State
 from implicit_bias.training.trainee import Trainee
@@ -92,11 +92,11 @@ class ProxLinear(Objective):
         trainee.check_homogeneous()
         self.before, self.pairs = before, trainee.pairs
         count = sum(weights.numel() for weights in self.parameters)
-        if count * min(len(self.pairs), FIRST_PAIRS) > MOST_ENTRIES:
+        first = min(len(self.pairs), FIRST_PAIRS)
+        if count * first > MOST_ENTRIES:
             raise ValueError(
-                f"the prox-linear method holds the gradients of {count} parameters at "
-                f"{min(len(self.pairs), FIRST_PAIRS)} pairs or more, which is too much: take "
-                "another method"
+                f"the prox-linear method holds the gradients of {count} parameters at {first} "
+                "pairs or more, which is too much: take another method"
             )
 
     def start(self) -> State:
@@ -113,7 +113,7 @@ class ProxLinear(Objective):
             self.trainee.module, self.trainee.inputs, self.pairs, names=self.trainee.parameters
         )
         theta, q = state.weights, margins_of.margins(state.weights)
-        size = self.trainee.norm.value(self.by_name(theta))
+        size = self._size(theta)
         s, evaluations = state.step_size, state.evaluations
         while s > LEAST_STEP:
             mu = size / (s * float(theta @ theta))
@@ -147,13 +147,14 @@ class ProxLinear(Objective):
         return None
 
     def _size(self, weights: Tensor) -> float:
+        """||theta|| of weights (P,)."""
         return self.trainee.norm.value(self.by_name(weights))
 
     def _scaled(self, weights: Tensor, min_margin: float) -> Tensor | None:
         """Return weights (P,) at smallest margin 1; None where it is not positive."""
         if not min_margin > 0:
             return None
-        return weights * min_margin ** (-1.0 / self.trainee.degree)
+        return at_margin_1(weights, self.trainee.degree, min_margin)
 
     def _at_margin_1(self, state: State) -> State:
         """Begin the method where a state separates the samples."""

@@ -37,10 +37,7 @@ CASES = {
     "intercept": wide(230, 300, intercept=True),
     "soft": wide(230, 300, C=0.05),
     "soft, intercept": wide(230, 300, C=0.05, intercept=True),
-    "few features": max_margin(
-        separable("linear").X,
-        separable("linear").y,  # fewer than samples
-    ),
+    "fewer features than samples": max_margin(separable("linear").X, separable("linear").y),
     "metric": separable("svm-l2"),
     "sparse contexts": sparse_contexts(),
     "three classes": wide(90, 200, 3),
@@ -102,5 +99,5 @@ def test_the_gram_matrix_keeps_to_the_memory() -> None:
 
 
 def test_it_is_chosen_for_one_group() -> None:
-    for name in ("hard", "soft", "metric", "few features", "three classes"):
+    for name in ("hard", "soft", "metric", "fewer features than samples", "three classes"):
         assert choose_solver(CASES[name]) == "one-group"
