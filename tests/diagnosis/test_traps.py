@@ -509,6 +509,7 @@ def test_derivatives_that_torch_does_not_have_are_named(
         diagnose(module, inputs, own_labels(module, inputs), norm=norm)
 
 
+@pytest.mark.slow
 def test_a_module_that_branches_on_its_data_is_measured_without_single_gradients() -> None:
     module, plain = (seeded(kind(D, 1, bias=False)) for kind in (Branching, nn.Linear))
     found, expected = (quiet(each, norm="linf") for each in (module, plain))

@@ -283,6 +283,7 @@ def test_five_hundred_samples() -> None:
     assert solution.seconds < 300
 
 
+@pytest.mark.slow
 def test_scaling_and_rotation() -> None:
     X, y = planar(25, 5)
     norm = max_margin(X, y).certificate.upper
@@ -310,6 +311,7 @@ def test_soft_margin(C: float) -> None:
         assert value == pytest.approx(hard.certificate.upper, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_rank_four() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(25, 4)), rng.choice([-1.0, 1.0], 25)

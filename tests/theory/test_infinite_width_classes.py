@@ -116,6 +116,7 @@ def test_rank_two_against_a_grid_of_directions(activation: str, C: float) -> Non
     assert solution.certificate.upper == pytest.approx(value.lower, rel=4e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [np.inf, 2.0])
 def test_two_classes_are_the_binary_problem(C: float) -> None:
     X, y = planar(8, 3, 2)
@@ -126,6 +127,7 @@ def test_two_classes_are_the_binary_problem(C: float) -> None:
     assert found.gap < GAP
 
 
+@pytest.mark.slow
 def test_solution_is_what_it_says() -> None:
     X, y = planar(15, 1, 3)
     solution = max_margin_of_classes(X, y)
