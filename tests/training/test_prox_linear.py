@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cases import mostly_slow
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.margin_gradients import MarginGradients
