@@ -38,6 +38,7 @@ from implicit_bias.certificate import Status, certify
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, equal_alpha, grouped_rows, worst_rows
+from implicit_bias.separability import prove_not_separable
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Candidate,
@@ -162,7 +163,9 @@ class _WorkingRows(Rounds):
             found = self.solve(replace(self.tolerances, gap=inner_gap, feasibility=feasibility))
             if found.status is Status.NOT_SEPARABLE:
                 self.best = replace(self.best, alpha=found.alpha)
-                return Status.NOT_SEPARABLE
+                if prove_not_separable(self.problem, found.alpha) or not self.doubled():
+                    return Status.NOT_SEPARABLE
+                continue
             self.take_over(found)
             yield self.lower, self.upper
             if found.status is Status.INTERRUPTED:
@@ -206,6 +209,13 @@ class _WorkingRows(Rounds):
         self._stays[worst] = self._has_left[worst]
         self._has_left[np.setdiff1d(old, keep)] = True
         return not np.array_equal(old, self.rows)
+
+    def doubled(self) -> bool:
+        """Take twice the rows, which may prove what few do not: whether there are more."""
+        room = min(max(self.first_size, len(self.rows)), self.capacity - len(self.rows))
+        more = self.violators(max(room, 0), np.inf)
+        self.rows, self.warm = np.union1d(self.rows, more), None
+        return len(more) > 0
 
     def violators(self, most: int, below: float = 1.0) -> NDArray[np.int64]:
         """Return the rows outside of the working set that violate most, at most this many."""
