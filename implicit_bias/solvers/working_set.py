@@ -318,7 +318,8 @@ class _Pairs(_WorkingRows):
             return self._proof
         few = class_features(problem) <= len(self.rows)
         if problem.norm == L2():  # where a system of the pairs is cheaper than with other norms
-            few = are_few_features(class_features(problem), len(self.rows))
+            many = len(self.rows) >= MANY_SAMPLES
+            few = many and are_few_features(class_features(problem), len(self.rows))
         if has_ball(problem) or (few and problem.norm == L2()):
             method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
             inside = method(tolerances=tolerances, device=self.device, pairs=pairs, near=self.near)
