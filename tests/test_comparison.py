@@ -1,6 +1,7 @@
 """Comparison: every number by hand on small cases."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sklearn.preprocessing import MaxAbsScaler
 
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
 from implicit_bias.certificate import excess
-from implicit_bias.comparison import first_svm
+from implicit_bias.comparison import Comparison, first_svm
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.gating import HyperplaneContexts
@@ -24,31 +25,39 @@ from implicit_bias.report.words import conclusions
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)
 TEST = make_toy("moons", 300, noise=0.2, random_state=1)
-MODELS = {
-    "svm": GLNSVC(n_units=4, random_state=0, tol=1e-9).fit(TRAIN.X, TRAIN.y),
-    "l2": GLNSVC(n_units=4, norm="l2", random_state=0).fit(TRAIN.X, TRAIN.y),
-    "network": GLNClassifier(4, random_state=0, steps=3000, learning_rate=0.3).fit(
-        TRAIN.X, TRAIN.y
-    ),
-    "logistic": LogisticRegression().fit(TRAIN.X, TRAIN.y),
-    "neighbours": KNeighborsClassifier(3).fit(TRAIN.X, TRAIN.y),
-}
-RESULT = compare(MODELS, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
+
+
+# Fitted when a test asks for them: each process of a run reads this file, few run its tests.
+@cache
+def fitted_models() -> dict[str, Any]:
+    unfitted: dict[str, Any] = {
+        "svm": GLNSVC(n_units=4, random_state=0, tol=1e-9),
+        "l2": GLNSVC(n_units=4, norm="l2", random_state=0),
+        "network": GLNClassifier(4, random_state=0, steps=3000, learning_rate=0.3),
+        "logistic": LogisticRegression(),
+        "neighbours": KNeighborsClassifier(3),
+    }
+    return {name: model.fit(TRAIN.X, TRAIN.y) for name, model in unfitted.items()}
+
+
+@cache
+def compared() -> Comparison:
+    return compare(fitted_models(), TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
 
 
 def test_errors_and_pairs_by_hand() -> None:
-    predicted = {name: model.predict(TEST.X) for name, model in MODELS.items()}
+    predicted = {name: model.predict(TEST.X) for name, model in fitted_models().items()}
     for name, labels in predicted.items():
-        assert RESULT.model(name).error == pytest.approx(np.mean(labels != TEST.y))
-    assert len(RESULT.pairs) == 10
-    for pair in RESULT.pairs:
+        assert compared().model(name).error == pytest.approx(np.mean(labels != TEST.y))
+    assert len(compared().pairs) == 10
+    for pair in compared().pairs:
         a, b = predicted[pair.first], predicted[pair.second]
         p, q = np.mean(a != TEST.y), np.mean(b != TEST.y)
         assert pair.disagreement == pytest.approx(np.mean(a != b))
         assert pair.by_chance == pytest.approx(p * (1 - q) + q * (1 - p))
         assert pair.ratio == pytest.approx(pair.disagreement / pair.by_chance)
         assert pair.kappa == pytest.approx(cohen_kappa_score(a, b))
-    assert RESULT.pair("network", "svm") is RESULT.pair("svm", "network")
+    assert compared().pair("network", "svm") is compared().pair("svm", "network")
 
 
 def test_chance_level_is_what_independent_models_show() -> None:
@@ -140,12 +149,12 @@ def test_a_tie_of_classes_counts_as_an_error() -> None:
 
 
 def test_margins_by_hand() -> None:
-    svm, network = RESULT.model("svm").margin, RESULT.model("network").margin
+    svm, network = compared().model("svm").margin, compared().model("network").margin
     assert svm is not None
     assert network is not None
     assert svm.optimum == network.optimum  # one program: same gates, groups and data
     assert svm.excess == pytest.approx(0.0, abs=1e-8)
-    trained = MODELS["network"].network_
+    trained = fitted_models()["network"].network_
     zeta = trained.coef().reshape(4, 2, -1)  # (H, C, D), row-major
     norm = sum(np.linalg.norm(unit) for unit in zeta)
     smallest = (TRAIN.y * trained.decision(TRAIN.X)).min()
@@ -156,11 +165,11 @@ def test_margins_by_hand() -> None:
     assert network.min_margin <= 1 / svm.optimum
     assert svm.margins.min() == pytest.approx(1 / svm.norm)
     np.testing.assert_allclose(network.unit_norms.sum(), 1.0)
-    assert svm.support_vectors == len(MODELS["svm"].support_)
-    l2 = RESULT.model("l2").margin
+    assert svm.support_vectors == len(fitted_models()["svm"].support_)
+    l2 = compared().model("l2").margin
     assert l2 is not None
     assert l2.optimum != svm.optimum
-    assert RESULT.model("logistic").margin is None
+    assert compared().model("logistic").margin is None
 
 
 def test_undecided_counts_as_an_error() -> None:
@@ -178,7 +187,7 @@ def test_undecided_counts_as_an_error() -> None:
 
 
 def test_without_training_samples_there_are_no_margins() -> None:
-    result = compare(MODELS, TEST.X, TEST.y)
+    result = compare(fitted_models(), TEST.X, TEST.y)
     assert result.n_train == 0
     assert all(model.margin is None for model in result.models)
     assert np.isnan(result.model("svm").train_error)
@@ -196,15 +205,15 @@ def test_two_linear_models_of_one_program() -> None:
 
 
 def test_frames_have_a_row_each() -> None:
-    assert list(RESULT.model_frame()["model"]) == list(MODELS)
-    assert len(RESULT.pair_frame()) == len(RESULT.pairs)
+    assert list(compared().model_frame()["model"]) == list(fitted_models())
+    assert len(compared().pair_frame()) == len(compared().pairs)
 
 
 def test_nothing_to_compare() -> None:
     with pytest.raises(ValueError, match="at least one fitted model"):
         compare({}, TEST.X, TEST.y)
     with pytest.raises(ValueError, match="at least one fitted model"):
-        compare(MODELS, TEST.X[:0], TEST.y[:0])
+        compare(fitted_models(), TEST.X[:0], TEST.y[:0])
 
 
 def test_an_svm_without_a_solution_has_no_error() -> None:
@@ -231,7 +240,7 @@ def test_a_reduced_solution_is_judged_on_the_samples_it_kept() -> None:
 
 def test_labels_that_a_model_does_not_know_are_refused() -> None:
     with pytest.raises(ValueError, match="labels must be among the fitted classes"):
-        compare(MODELS, TEST.X, np.where(TEST.y > 0, "a", "b"))
+        compare(fitted_models(), TEST.X, np.where(TEST.y > 0, "a", "b"))
 
 
 def test_excess_of_a_norm() -> None:
@@ -243,7 +252,7 @@ def test_excess_of_a_norm() -> None:
 
 def test_questions_to_a_comparison() -> None:
     soft = GLNSVC(n_units=4, random_state=0, C=2.0).fit(TRAIN.X, TRAIN.y)
-    models = {"soft": soft, **MODELS}
+    models = {"soft": soft, **fitted_models()}
     result = compare(models, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
     network = result.model("network")
     names = [[model.name for model in same] for same in result.programs()]
@@ -275,43 +284,43 @@ def test_what_an_svm_proves_inseparable_holds_for_its_program() -> None:
 
 
 def test_a_kept_solution_is_not_certified_again() -> None:
-    margin = RESULT.model("svm").known_margin
-    assert margin.certificate is MODELS["svm"].solution_.certificate
-    problem, solution = MODELS["svm"].solution_.problem, MODELS["svm"].solution_
+    margin = compared().model("svm").known_margin
+    assert margin.certificate is fitted_models()["svm"].solution_.certificate
+    problem, solution = fitted_models()["svm"].solution_.problem, fitted_models()["svm"].solution_
     again = certify(problem, coef=solution.coef, alpha=solution.alpha)
     assert (again.lower, again.upper) == (margin.certificate.lower, margin.certificate.upper)
 
 
 def test_a_comparison_prints_a_short_table() -> None:
-    lines = str(RESULT).splitlines()
-    table, said = lines[: 1 + len(MODELS)], lines[2 + len(MODELS) :]
-    assert [line.split()[0] for line in table] == ["model", *MODELS]
-    count = RESULT.model("svm").count
+    lines = str(compared()).splitlines()
+    table, said = lines[: 1 + len(fitted_models())], lines[2 + len(fitted_models()) :]
+    assert [line.split()[0] for line in table] == ["model", *fitted_models()]
+    count = compared().model("svm").count
     assert f"{count.count} of {count.total}" in lines[1]
-    (conclusion,) = conclusions(RESULT)  # of the only network
+    (conclusion,) = conclusions(compared())  # of the only network
     assert said == [conclusion.title]
-    page = RESULT._repr_html_()
-    assert page.count("<tr>") == 1 + len(MODELS)
+    page = compared()._repr_html_()
+    assert page.count("<tr>") == 1 + len(fitted_models())
     assert conclusion.title in page
-    named = compare({"<b>": MODELS["svm"]}, TEST.X, TEST.y)
+    named = compare({"<b>": fitted_models()["svm"]}, TEST.X, TEST.y)
     assert "&lt;b&gt;" in named._repr_html_()
-    assert "svm, l2, network" in repr(RESULT)
+    assert "svm, l2, network" in repr(compared())
 
 
 def test_counts_and_differences_by_hand() -> None:
-    wrong = {name: model.predict(TEST.X) != TEST.y for name, model in MODELS.items()}
+    wrong = {name: model.predict(TEST.X) != TEST.y for name, model in fitted_models().items()}
     for name, found in wrong.items():
-        assert RESULT.model(name).count.count == found.sum()
-        train_wrong = RESULT.model(name).train_wrong
+        assert compared().model(name).count.count == found.sum()
+        train_wrong = compared().model(name).train_wrong
         assert train_wrong is not None
-        assert train_wrong.count == np.sum(MODELS[name].predict(TRAIN.X) != TRAIN.y)
-    difference = RESULT.difference("logistic", "neighbours")
+        assert train_wrong.count == np.sum(fitted_models()[name].predict(TRAIN.X) != TRAIN.y)
+    difference = compared().difference("logistic", "neighbours")
     assert difference is not None
     assert difference.only_first == np.sum(wrong["logistic"] & ~wrong["neighbours"])
-    agreement = RESULT.agreement("svm", "network")
+    agreement = compared().agreement("svm", "network")
     assert agreement is not None
     assert agreement.count == np.sum(
-        MODELS["svm"].predict(TEST.X) == MODELS["network"].predict(TEST.X)
+        fitted_models()["svm"].predict(TEST.X) == fitted_models()["network"].predict(TEST.X)
     )
 
 
@@ -333,7 +342,7 @@ def test_lists_frames_and_names_of_classes(tmp_path: Path) -> None:
 
 
 def test_a_conclusion_says_what_is_known_of_the_samples() -> None:
-    models, train = {"svm": MODELS["svm"]}, (TRAIN.X, TRAIN.y)
+    models, train = {"svm": fitted_models()["svm"]}, (TRAIN.X, TRAIN.y)
     assert f"{len(TEST.y)} unseen" in str(compare(models, TEST.X, TEST.y, train=train))
     assert f"{len(TRAIN.y)} training" in str(compare(models, *train, train=train))
     assert f"{len(TRAIN.y)} samples" in str(compare(models, *train))
@@ -347,7 +356,7 @@ def test_a_pipeline_is_compared_by_its_last_step(tmp_path: Path) -> None:
     bare = GLNSVC(n_units=4, random_state=0).fit(scaler.transform(TRAIN.X), TRAIN.y)
     other = make_pipeline(MaxAbsScaler(), LogisticRegression()).fit(TRAIN.X, TRAIN.y)
     train = (TRAIN.X, TRAIN.y)
-    models = {"whole": whole, "other": other, "on the inputs": MODELS["svm"]}
+    models = {"whole": whole, "other": other, "on the inputs": fitted_models()["svm"]}
     result = compare(models, TEST.X, TEST.y, train=train)
     scaled = (scaler.transform(TRAIN.X), TRAIN.y)
     expected = compare({"bare": bare}, scaler.transform(TEST.X), TEST.y, train=scaled)
@@ -364,13 +373,21 @@ def test_a_pipeline_is_compared_by_its_last_step(tmp_path: Path) -> None:
 
 
 def test_a_plot_has_what_is_known() -> None:
-    assert len(RESULT.plot().axes) == 2
-    assert len(compare(MODELS, TEST.X, TEST.y).plot().axes) == 1
+    assert len(compared().plot().axes) == 2
+    assert len(compare(fitted_models(), TEST.X, TEST.y).plot().axes) == 1
 
 
 def test_a_report_needs_what_was_compared(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="kept"):
-        replace(RESULT, of=None).report(tmp_path)
+        replace(compared(), of=None).report(tmp_path)
+
+
+def test_a_report_needs_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    for place in ("file", "file/deeper"):
+        with pytest.raises(OSError, match="folder"):
+            compared().report(tmp_path / place)
+    assert (tmp_path / "file").read_text() == "kept"
 
 
 def test_a_report_takes_many_classes(tmp_path: Path) -> None:
@@ -381,7 +398,7 @@ def test_a_report_takes_many_classes(tmp_path: Path) -> None:
 
 
 def test_solutions_and_trainings_show_themselves() -> None:
-    solution, training = MODELS["svm"].solution_, MODELS["network"].training_
+    solution, training = fitted_models()["svm"].solution_, fitted_models()["network"].training_
     page = solution._repr_html_()
     assert solution.status.label in page
     assert f"{len(solution.support)} of {len(solution.alpha)}" in page

@@ -16,12 +16,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from io import BytesIO
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib import rcParams
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
@@ -34,7 +38,7 @@ from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
 from implicit_bias.report.words import chance_words, conclusions, data_facts
-from implicit_bias.storage.atomic import write_atomically, write_tables, write_text
+from implicit_bias.storage.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.training.limit import LimitResult
 from implicit_bias.validation import as_finite
 
@@ -42,8 +46,6 @@ __all__ = ["write_limit", "write_report", "write_trajectory"]
 
 # The question that every report answers, below its own title.
 QUESTION = "Where does gradient descent go?"
-# Neither states when it was made: the same numbers give the same bytes.
-METADATA = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -52,7 +54,7 @@ def write_report(
     comparison: Comparison,
     models: Mapping[str, Predicts],
     *,
-    train: Dataset,
+    train: Dataset | None,
     evaluation: Dataset,
     title: str | None = None,
     facts: Mapping[str, str] | None = None,
@@ -74,9 +76,10 @@ def write_report(
         What `compare` returned for these models and data.
     models : mapping from name to fitted classifier
         The models compared.
-    train, evaluation : Dataset
-        The samples they were fitted to and evaluated on; one and the same where it is not known
-        what they were fitted to.
+    train : Dataset or None
+        The samples they were fitted to; None where these are not known.
+    evaluation : Dataset
+        The samples they were evaluated on.
     title : str, optional
         Heading of the page; by default the models and the data.
     facts : mapping from name to value, optional
@@ -101,35 +104,37 @@ def write_report(
     ------
     ValueError
         The models are not those of the comparison.
+    OSError
+        The folder cannot be made or written to.
     """
     names = [model.name for model in comparison.models]
     if sorted(names) != sorted(models):
         raise ValueError(f"the comparison has the models {names}, not {list(models)}")
-    folder = Path(folder)
+    folder = make_folder(folder)
     _write_tables(folder, comparison)
+    # Without training samples the samples of the evaluation show what the models do.
+    described = evaluation if train is None else train
     with style():
-        drawn = sections(Subject(comparison, models, train, positive, columns))
+        drawn = sections(Subject(comparison, models, described, positive, columns))
         for old in (folder / "figures").glob("*.[ps][nv]g"):  # of an earlier report
             old.unlink()
         sources = {}
         for plot in (plot for section in drawn for plot in section.plots):
-            file = folder / "figures" / plot.name
-            image = _write_picture(file.with_suffix(".png"), plot.figure).read_bytes()
-            if not plot.raster:
-                image = _write_picture(file.with_suffix(".svg"), plot.figure, "svg").read_bytes()
-            sources[plot.name] = _source(plot, image)
-        shown = tables(comparison)
+            kinds = ("png",) if plot.raster else ("png", "svg")
+            *_, shown = _write_pictures(folder / "figures", plot.name, plot.figure, kinds)
+            sources[plot.name] = _source(plot, shown.read_bytes())
+        rows = tables(comparison)
         script = _resource("page.js")
-        held_out = None if train is evaluation else not np.array_equal(train.X, evaluation.X)
+        held_out = None if train is None else not np.array_equal(train.X, evaluation.X)
         page = _template().render(
-            title=title or f"{', '.join(names)} on {train.name}",
+            title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
             command=command,
             conclusions=conclusions(comparison, held_out=held_out, train_on=train_on),
             facts=data_facts(train, evaluation, facts or {}),
-            tables=shown,
-            definitions=definitions(shown),
+            tables=rows,
+            definitions=definitions(rows),
             sections=drawn,
             chance=chance_words(comparison),
             many_classes=comparison.many_classes,
@@ -174,7 +179,7 @@ def report_on(
         folder,
         comparison,
         of.models,
-        train=given if of.train is None else data(*of.train),
+        train=None if of.train is None else data(*of.train),
         evaluation=given,
         title=title,
         positive=classes[-1],
@@ -199,7 +204,8 @@ def write_trajectory(folder: str | Path, frame: pd.DataFrame) -> Path:
     """
     write_tables(folder, {"trajectory": frame})
     with style():
-        return _write_picture(Path(folder) / "trajectory.png", trajectory_figure(frame))
+        (file,) = _write_pictures(Path(folder), "trajectory", trajectory_figure(frame))
+    return file
 
 
 def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Path, ...]:
@@ -226,14 +232,42 @@ def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Pat
     with style():
         plots = [*limit_plots({name: result}, columns), *unit_weights_plots(result.network)]
         return tuple(
-            _write_picture(Path(folder) / f"{name}-{plot.name}.png", plot.figure) for plot in plots
+            file
+            for plot in plots
+            for file in _write_pictures(Path(folder), f"{name}-{plot.name}", plot.figure)
         )
 
 
-def _write_picture(path: Path, figure: Figure, kind: str = "png") -> Path:
-    image = _image(figure, kind)
-    write_atomically(path, lambda draft: draft.write_bytes(image))
-    return path
+def _write_pictures(
+    folder: Path, name: str, figure: Figure, kinds: Sequence[str] = ("png",)
+) -> list[Path]:
+    """Write a figure as NAME.KIND for each of the kinds, and return the files.
+
+    `Figure.savefig` would lay the figure out anew for each of them, which takes longer than to
+    draw it.
+    """
+    figure.dpi = rcParams["savefig.dpi"]
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    files = []
+    for kind in kinds:
+        image = BytesIO()
+        PRINT[kind](figure, image)
+        files.append(folder / f"{name}.{kind}")
+        write_atomically(files[-1], methodcaller("write_bytes", image.getvalue()))
+    return files
+
+
+# Neither image states when it was made: the same numbers give the same bytes.
+def _print_png(figure: Figure, image: BytesIO) -> None:
+    FigureCanvasAgg(figure).print_png(image, metadata={"Software": None})
+
+
+def _print_svg(figure: Figure, image: BytesIO) -> None:
+    FigureCanvasSVG(figure).print_svg(image, metadata={"Date": None, "Creator": None})
+
+
+PRINT = {"png": _print_png, "svg": _print_svg}
 
 
 # --- files ---------------------------------------------------------------------------------
@@ -250,12 +284,6 @@ def _write_tables(folder: Path, comparison: Comparison) -> None:
     for name in (name for name, frame in frames.items() if frame.empty):
         for kind in ("csv", "parquet"):  # nor must one remain of an earlier report
             (folder / f"{name}.{kind}").unlink(missing_ok=True)
-
-
-def _image(figure: Figure, kind: str) -> bytes:
-    buffer = BytesIO()
-    figure.savefig(buffer, format=kind, metadata=METADATA[kind])
-    return buffer.getvalue()
 
 
 def _source(plot: Plot, image: bytes) -> str:

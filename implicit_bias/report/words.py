@@ -81,23 +81,27 @@ def chance_words(comparison: Comparison) -> str:
     return "p (1 − q) + q (1 − p) + p q (K − 2) / (K − 1)"
 
 
-def data_facts(train: Dataset, evaluation: Dataset, given: Mapping[str, str]) -> dict[str, str]:
+def data_facts(
+    train: Dataset | None, evaluation: Dataset, given: Mapping[str, str]
+) -> dict[str, str]:
     """State what a page says of its data, and what else it is given to state."""
-    if train.classes is not None:
-        classes = {f"{train.classes} classes": ", ".join(train.class_names)}
-    elif has_class_names(train):
-        negative, positive = train.class_names
+    described = evaluation if train is None else train
+    if described.classes is not None:
+        classes = {f"{described.classes} classes": ", ".join(described.class_names)}
+    elif has_class_names(described):
+        negative, positive = described.class_names
         classes = {"class +1": positive, "class −1": negative}
     else:
-        n_positive = int(np.count_nonzero(train.y == 1))
-        which = "" if train is evaluation else " (training)"
-        classes = {"of class +1 / −1": f"{n_positive:,} / {len(train) - n_positive:,}{which}"}
+        n_positive = int(np.count_nonzero(described.y == 1))
+        which = "" if train is None else " (training)"
+        n_negative = len(described) - n_positive
+        classes = {"of class +1 / −1": f"{n_positive:,} / {n_negative:,}{which}"}
     return {
-        "data set": train.name,
-        **({} if train is evaluation else {"training samples": f"{len(train):,}"}),
+        "data set": described.name,
+        **({} if train is None else {"training samples": f"{len(train):,}"}),
         "evaluation samples": f"{len(evaluation):,}",
-        "inputs": f"{train.n_features - train.has_constant:,}"
-        + (" and the constant 1" if train.has_constant else ""),
+        "inputs": f"{described.n_features - described.has_constant:,}"
+        + (" and the constant 1" if described.has_constant else ""),
         **classes,
         "implicit_bias": implicit_bias.__version__,
         **given,

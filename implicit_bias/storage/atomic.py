@@ -28,13 +28,13 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     Raises
     ------
     OSError
-        No space left, no permission, or something there that is no file, such as a device; then
-        ``path`` is as it was.
+        No space left, no permission, a folder that cannot be made, or something there that is no
+        file, such as a device; then ``path`` is as it was.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
         raise OSError(f"{path} is there, and no regular file: write to another path")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(descriptor)
     draft = Path(name)
@@ -46,6 +46,24 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
         _flush(path.parent)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def make_folder(path: str | Path) -> Path:
+    """Make a folder and those above it where they are missing, and return its path.
+
+    Raises
+    ------
+    OSError
+        A file has its name or that of a folder above it, or the system refuses to make it.
+    """
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        files = [place for place in (path, *path.parents) if os.path.isfile(place)]
+        cause = f"{files[0]} is a file" if files else error.strerror
+        raise OSError(f"cannot make the folder {path} ({cause}): name another folder") from error
+    return path
 
 
 def write_text(path: str | Path, text: str) -> None:

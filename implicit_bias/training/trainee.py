@@ -345,6 +345,12 @@ class _Other(Trainee):
                 for name, w in self.parameters.items()
             }
             gradients = MarginGradients(self.module, inputs, pairs, names=self.parameters, at=drawn)
+            if not gradients.margins(gradients.theta).any():
+                raise ValueError(
+                    f"the module gives 0 for the first {len(inputs[0])} samples whatever its "
+                    "parameters: are the inputs all 0? Leave out samples that are, as no training "
+                    "gives them a margin"
+                )
         try:
             return measured_degree(gradients, None)
         except HomogeneityError as error:

@@ -43,6 +43,7 @@ from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.report.conclusion import Standing, Verdict, conclude
+from implicit_bias.report.figures.plane import distinct_rows
 from implicit_bias.report.figures.training import _log_ticks
 from implicit_bias.report.page import write_report
 from implicit_bias.report.words import conclusions, percent
@@ -360,6 +361,16 @@ def test_networks_have_a_status_and_curves_of_their_gates(moons: Report) -> None
     assert moved
     assert (moons.path.parent / "figures" / "training-gates.png").exists()
     assert "of class +1 / −1" in moons.page.text, "toy data have no names of classes"
+
+
+@pytest.mark.parametrize("n_gates", [1, 8, 11, 40])
+def test_distinct_rows_are_those_of_numpy(n_gates: int) -> None:
+    some = np.random.default_rng(0).integers(0, 2, (6, n_gates)).astype(np.float64)
+    rows = np.vstack([some, some[::-1], 0 * some, 0 * some + 1])
+    expected, inverse = np.unique(rows, axis=0, return_inverse=True)
+    found, index = distinct_rows(rows)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(index, inverse)
 
 
 @pytest.mark.parametrize("high", [1.3, 4.0, 30.0, 1e4, 1e12])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from implicit_bias.storage.atomic import write_text
+from implicit_bias.storage.atomic import make_folder, write_text
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
@@ -19,3 +19,18 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     write_text(tmp_path / "file", "one")
     write_text(tmp_path / "file", "two")
     assert (tmp_path / "file").read_text() == "two"
+
+
+@pytest.mark.parametrize("below", ["file", "file/deeper"])
+def test_a_folder_where_a_file_is_cannot_be_made(below: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(OSError, match=r"cannot make the folder .*file is a file"):
+        make_folder(tmp_path / below)
+    assert (tmp_path / "file").read_text() == "kept"
+    assert make_folder(tmp_path / "new" / "deeper").is_dir()
+    assert make_folder(tmp_path / "new").is_dir(), "what is there stays"
+
+
+def test_the_system_says_why_a_folder_cannot_be_made(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        make_folder(tmp_path / ("x" * 300))

@@ -437,8 +437,13 @@ def test_biases_of_one_layer_are_homogeneous() -> None:
         (lambda: linear(1, math.nan), X, SIGNS, "finite"),
         (lambda: nn.Sequential(linear(4), nn.Unflatten(1, (2, 2))), X, LABELS, "shape"),
         (lambda: linear().requires_grad_(False), X, SIGNS, "gradient"),
+        (lambda: linear(4), 0.0 * X, LABELS, "inputs all 0"),
+        (lambda: linear(4, 1.0), 0.0 * X, LABELS, "inputs all 0"),
     ],
-    ids=["float32", "signs", "classes", "length", "dropout", "batch", "nan", "shape", "frozen"],
+    ids=[
+        *("float32", "signs", "classes", "length", "dropout", "batch", "nan", "shape", "frozen"),
+        *("inputs of 0 and weights of 0", "inputs of 0"),
+    ],
 )
 def test_bad_use_is_refused(
     build: Callable[[], nn.Module], inputs: Inputs, labels: Array, message: str

@@ -146,10 +146,10 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
     figure, ax = _plane_panel(name)
     fitted = subject.fitted[name]
     gates = _gates(fitted, plane.points())
-    cells, cell = np.unique(gates, axis=0, return_inverse=True)
+    cells, cell = distinct_rows(gates)
     _tint(ax, plane, cell.reshape(GRID, GRID) % len(CONTEXT_TINTS), CONTEXT_TINTS)
     # A gate and its complement share their boundary.
-    for changed in np.unique(np.abs(gates - gates[0]), axis=1).T:
+    for changed in distinct_rows(np.abs(gates - gates[0]).T)[0]:
         edges = changed.reshape(GRID, GRID) > 0
         _boundary(ax, plane, edges, colors=GREY, linewidths=0.9, linestyles="dashed")
     _samples(ax, subject, name, faint=True)
@@ -164,6 +164,18 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
     ax.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
     legend(figure)
     return figure
+
+
+def distinct_rows(gates: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Distinct rows (k, M) of numbers 0 and 1 (n, M), in order, and which of them each row is.
+
+    As `numpy.unique` along the first axis, which takes ten times as long: it sorts rows of floats,
+    here they are sorted as strings of bits.
+    """
+    bits = np.packbits(gates > 0, axis=1)
+    strings = np.ascontiguousarray(bits).view(f"S{bits.shape[1]}")[:, 0]
+    _, first, index = np.unique(strings, return_index=True, return_inverse=True)
+    return gates[first], index
 
 
 def _gates(fitted: FittedMargin, X: Array) -> Array:
