@@ -427,17 +427,19 @@ def test_closed_form_of_one_sample() -> None:
     ("X", "activation", "norm", "statuses"),
     [
         # f = -1 on the middle input's ray and a kink there that adds 2 on both sides.
-        (
+        pytest.param(
             [[1e6, 1], [1e6 - 1, 1], [1e6 - 2, 1]],
             "relu",
             4 * hypot(1, 1e6 - 1) + 1e-6,
             {Status.OPTIMAL, Status.NUMERICAL_TROUBLE},
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             [[2.0**53 - k, 1] for k in range(3)],
             "relu",
             4 * (2.0**53 - 1) + 1,
             {Status.NEARLY_INSEPARABLE},
+            marks=pytest.mark.slow,
         ),
         ([[1, 1e-12], [1, 0]], "relu", 2e12, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
         ([[1e-14], [-1.0]], "relu", 1e14 + 1, {Status.OPTIMAL}),
