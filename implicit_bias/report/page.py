@@ -243,16 +243,15 @@ def _write_pictures(
 ) -> list[Path]:
     """Write a figure as NAME.KIND for each of the kinds, and return the files.
 
-    `Figure.savefig` would lay the figure out anew for each of them, which takes longer than to
-    draw it.
+    `Figure.savefig` would lay the figure out anew for each of them, and draw it once for that
+    alone, which together takes longer than to draw it.
     """
     figure.dpi = rcParams["savefig.dpi"]
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
     files = []
     for kind in kinds:
         image = BytesIO()
         PRINT[kind](figure, image)
+        figure.set_layout_engine("none")  # the first drawing has made the layout
         files.append(folder / f"{name}.{kind}")
         write_atomically(files[-1], methodcaller("write_bytes", image.getvalue()))
     return files
@@ -260,11 +259,13 @@ def _write_pictures(
 
 # Neither image states when it was made: the same numbers give the same bytes.
 def _print_png(figure: Figure, image: BytesIO) -> None:
-    FigureCanvasAgg(figure).print_png(image, metadata={"Software": None})
+    canvas: Any = FigureCanvasAgg(figure)  # its methods have no types
+    canvas.print_png(image, metadata={"Software": None})
 
 
 def _print_svg(figure: Figure, image: BytesIO) -> None:
-    FigureCanvasSVG(figure).print_svg(image, metadata={"Date": None, "Creator": None})
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(image, metadata={"Date": None, "Creator": None})
 
 
 PRINT = {"png": _print_png, "svg": _print_svg}
