@@ -71,6 +71,7 @@ def test_configurations_need_no_torch(module: str) -> None:
     assert result.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_native_solve_needs_no_cvxpy() -> None:
     code = (
         "import sys, numpy as np, implicit_bias as ib;"

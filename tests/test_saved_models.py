@@ -33,6 +33,12 @@ MOONS = make_toy("moons", 60, noise=0.05)
 LABELS = np.where(MOONS.y > 0, "up", "down")
 CONTEXTS = HyperplaneContexts.random(MOONS.X, 4, 1, random_state=0)
 READOUT = HyperplaneContexts.random(MOONS.X, 1, 1, random_state=1)
+
+
+def relu() -> ReLUClassifier:
+    return ReLUClassifier((12, 12), random_state=0, steps=300, dtype="float32")
+
+
 # Fitted by the tests: each process of a run reads this file, few run its tests.
 MODELS: dict[str, Callable[[], BinaryClassifier]] = {
     "svm-gln": lambda: GLNSVC(n_units=4, random_state=0),
@@ -40,7 +46,7 @@ MODELS: dict[str, Callable[[], BinaryClassifier]] = {
     "shallow": lambda: GLNSVC(n_units=1, n_hyperplanes=3, random_state=0),
     "gated-relu": lambda: GatedReLUSVC(n_units=6, random_state=0),
     "linear": lambda: GatedSVC(C=1.0),
-    "hidden-layer": lambda: HiddenLayerSVC(fitted_model("relu"), C=10.0),
+    "hidden-layer": lambda: HiddenLayerSVC(relu().fit(MOONS.X, LABELS), C=10.0),
     "hidden-layer-gated": lambda: HiddenLayerSVC(
         GLN([CONTEXTS], readout_gating=READOUT, seed=0), C=1.0
     ),
@@ -49,7 +55,7 @@ MODELS: dict[str, Callable[[], BinaryClassifier]] = {
     "biased-gln": lambda: GLNClassifier(
         4, random_state=0, steps=50, readout_bias=True, dtype="float32"
     ),
-    "relu": lambda: ReLUClassifier((12, 12), random_state=0, steps=300, dtype="float32"),
+    "relu": relu,
 }
 
 

@@ -19,7 +19,7 @@ def data(n: int = 60, d: int = 3, seed: int = 0) -> tuple[Array, Array]:
     "model",
     [
         GaLURegressor(20, ridge=1e-3, random_state=0),
-        GaLUClassifier(20, ridge=1e-3, random_state=0),
+        pytest.param(GaLUClassifier(20, ridge=1e-3, random_state=0), marks=pytest.mark.slow),
         GaLUClassifier(5, gates="sigmoid", threshold="median", always_on=True, random_state=0),
     ],
     ids=repr,

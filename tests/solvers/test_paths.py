@@ -112,7 +112,8 @@ def test_grid_of_C() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "descending"), [("gln", False), ("gln", True), ("gated-relu", False)]
+    ("name", "descending"),
+    [pytest.param("gln", False, marks=pytest.mark.slow), ("gln", True), ("gated-relu", False)],
 )
 def test_path_over_C(name: str, descending: bool) -> None:
     problem = separable(name)
@@ -125,7 +126,7 @@ def test_path_over_C(name: str, descending: bool) -> None:
     assert (np.diff(values) * (-1 if descending else 1) >= 0).all()  # the optimum rises with C
 
 
-@pytest.mark.parametrize("name", ["soft-not-separable", "soft-linear"])
+@pytest.mark.parametrize("name", mostly_slow(["soft-not-separable", "soft-linear"]))
 def test_path_over_C_where_no_margin_is_hard(name: str) -> None:
     problem = separable(name)
     Cs = smallest_C(problem) * np.geomspace(1, 300, 6)
