@@ -145,8 +145,8 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
 
     The feature space keeps digits that inner products of ill-conditioned features lose, multiple
     precision all digits of small problems. An interior point takes the margins of the coefficients
-    into account as they are rounded, which what sees one Gram matrix alone does not. CVXPY's solvers are the last resort for larger ones, if
-    they solve them in seconds.
+    into account as they are rounded, which what sees one Gram matrix alone does not. CVXPY's
+    solvers are the last resort for larger ones, if they solve them in seconds.
     """
     if not problem.is_binary_group_lasso:
         conic = _conic(problem)
