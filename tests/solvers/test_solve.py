@@ -10,11 +10,12 @@ from cases import cloud, separable
 from implicit_bias import solve
 from implicit_bias.certificate import Status, certify
 from implicit_bias.masked_gram import masked_gram
+from implicit_bias.options import SolverName
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet
 from implicit_bias.solvers.base import Solver
-from implicit_bias.solvers.choice import MOST_FEATURES, SolverName, alternatives
+from implicit_bias.solvers.choice import MOST_FEATURES, alternatives
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.one_group import OneGroup
