@@ -188,6 +188,17 @@ class Peaks:
     values: Array
     upper: float
 
+    @classmethod
+    def of(cls, points: Array, values: Array, floor: float, allowance: float) -> Peaks:
+        """Order points (k, r); those below the floor are left out, but for the best one.
+
+        ``allowance`` bounds what rounding may hide of the largest value.
+        """
+        order = np.argsort(-values)
+        order = order[values[order] >= min(floor, float(values.max()))]
+        points, values = points[order], values[order]
+        return cls(points, values, float(values[0]) + allowance)
+
 
 def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     """Find max |h| over the sphere, and other local maxima.
@@ -215,11 +226,7 @@ def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     if beyond is not None:
         points = _tilted(inner, points, span, beyond)
     points = np.vstack([points, -points])  # where c = 0, h is even
-    values = np.abs(function.values(points))
-    order = np.argsort(-values)
-    order = order[values[order] >= min(floor, float(values.max()))]
-    points, values = points[order], values[order]
-    return Peaks(points, values, float(values[0]) + allowance)
+    return Peaks.of(points, np.abs(function.values(points)), floor, allowance)
 
 
 def row_space(vectors: Array) -> Array:

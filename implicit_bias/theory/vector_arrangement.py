@@ -124,11 +124,7 @@ def maximise_length(function: KinkedVectors, *, floor: float = np.inf) -> Peaks:
     else:
         points = _in_rank_three(function, floor)
     points = np.vstack([points, -points])
-    values = function.lengths(points)
-    order = np.argsort(-values)
-    order = order[values[order] >= min(floor, float(values.max()))]
-    points, values = points[order], values[order]
-    return Peaks(points, values, float(values[0]) + allowance)
+    return Peaks.of(points, function.lengths(points), floor, allowance)
 
 
 def _in_rank_three(function: KinkedVectors, floor: float) -> Array:
