@@ -164,7 +164,7 @@ class Section:
 
     Attributes
     ----------
-    name, title, claim, how, found, rule, notes, alt : str
+    name, title, claim, how, found, brief, rule, notes, alt : str
         See `benchmarks.harness.Experiment`.
     verdict : Verdict
         By the rule.
@@ -181,6 +181,7 @@ class Section:
     claim: str
     how: str
     found: str
+    brief: str
     verdict: Verdict
     rule: str
     columns: tuple[str, ...]
@@ -220,6 +221,7 @@ def sections(names: Iterable[str], folder: Path = HOME) -> tuple[Section, ...]:
                 claim=experiment.claim,
                 how=experiment.how,
                 found=experiment.found(table),
+                brief=experiment.brief(table) if experiment.brief else "",
                 verdict=verdict,
                 rule=experiment.rule,
                 columns=tuple(shown.columns),
