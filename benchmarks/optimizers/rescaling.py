@@ -155,14 +155,13 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show the ends of all methods."""
     last = at_end(frame)
+    steps = last[["reached", "tenfold"]].map("{:,.0f}".format).replace("nan", "-")
     return pd.DataFrame(
         {
             "method": last["method"],
             "excess over the optimum": last["excess"].map("{:.1e}".format),
-            "steps to 1e-6": last["reached"].map(lambda t: "-" if np.isnan(t) else f"{t:,.0f}"),
-            "steps for a tenth, at the end": last["tenfold"].map(
-                lambda t: "-" if np.isnan(t) else f"{t:,.0f}"
-            ),
+            "steps to 1e-6": steps["reached"],
+            "steps for a tenth, at the end": steps["tenfold"],
             "theory": [
                 {"normalised GD": "1 / t", "momentum": "1 / t^2"}.get(name, "exponential")
                 for name in last["method"]

@@ -258,9 +258,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "steps": last["step"].map("{:,}".format),
             "seconds": last["seconds"].map("{:.2f}".format),
             "excess over the optimum": last["excess"].map(_excess),
-            "excess like steps to the": last["rate"].map(
-                lambda a: "-" if np.isnan(a) else f"{a:.2f}"
-            ),
+            "excess like steps to the": last["rate"].map("{:.2f}".format).replace("nan", "-"),
             "theory": last["method"].map(THEORY),
         }
     )
