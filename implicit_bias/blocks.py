@@ -127,17 +127,17 @@ class Blocks:
             Dask is not installed.
         """
         da = dask_array()
-        if isinstance(X, da.Array):
-            inputs, sizes = _chunks(X)
-        elif isinstance(X, np.memmap):
-            if rows_a_block is not None:
-                check_count(rows_a_block, "rows_a_block")
-            inputs, sizes = _of_memory_map(X, rows_a_block)
-        else:
+        if not isinstance(X, da.Array | np.memmap):
             raise TypeError(
                 f"X must be a Dask array or a memory map (numpy.memmap), not a "
                 f"{type(X).__name__}: data that are in memory go to max_margin and solve"
             )
+        if X.ndim != 2:
+            raise ValueError(f"X must have 2 dimensions, got shape {X.shape}")
+        if rows_a_block is not None:
+            check_count(rows_a_block, "rows_a_block")
+        in_a_file = isinstance(X, np.memmap)
+        inputs, sizes = _of_memory_map(X, rows_a_block) if in_a_file else _chunks(X)
         n_samples, n_features = X.shape
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int).tolist()
         labels = _labels(y, n_samples, tuple(sizes), starts)
@@ -230,8 +230,6 @@ def dask_array() -> ModuleType:
 
 def _chunks(X: Any) -> tuple[list[Any], tuple[int, ...]]:
     """Return the chunks of a Dask array (N, D) as delayed arrays, and their rows."""
-    if X.ndim != 2:
-        raise ValueError(f"X must have 2 dimensions, got shape {X.shape}")
     if any(np.isnan(size) for sizes in X.chunks for size in sizes):
         raise ValueError("the chunks of X have unknown sizes: call X.compute_chunk_sizes() first")
     if X.numblocks[1] != 1:
@@ -246,8 +244,6 @@ def _of_memory_map(X: np.memmap[Any, Any], rows: int | None) -> tuple[list[Any],
     """Return blocks of a memory map, which workers read from its file, and their rows."""
     import dask
 
-    if X.ndim != 2:
-        raise ValueError(f"X must have 2 dimensions, got shape {X.shape}")
     base: object = X.base  # numpy's types know of arrays only
     if not (isinstance(base, mmap.mmap) and X.flags.c_contiguous and X.filename):
         raise ValueError(

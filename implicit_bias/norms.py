@@ -1151,7 +1151,7 @@ class GroupNorm(_Sum):
         """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
         if self.metric is None:
             return sp.eye_array(len(self.groups), format="csr")
-        plain = np.flatnonzero(~np.isin(self.groups, list(self.metric)))
+        plain = self._without
         blocks: list[tuple[NDArray[np.int64], Array]] = [(plain, np.eye(len(plain)))]
         blocks += [(columns, root.matrix) for _, columns, root in self._roots]
         widths = [R.shape[1] for _, R in blocks]
@@ -1180,8 +1180,7 @@ class GroupNorm(_Sum):
         if self.metric is None:
             return coef
         plain = np.empty((*coef.shape[:-2], len(self.plain_groups), coef.shape[-1]))
-        without = np.flatnonzero(~np.isin(self.groups, list(self.metric)))
-        plain[..., : len(without), :] = coef[..., without, :]
+        plain[..., : len(self._without), :] = coef[..., self._without, :]
         for g, columns, root in self._roots:
             plain[..., self.plain_groups == g, :] = root.inverse @ coef[..., columns, :]
         return plain
@@ -1214,10 +1213,17 @@ class GroupNorm(_Sum):
 
     def _groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
         """Group of each row of coefficients (K, M', D), flattened: (K M',)."""
+        if n_classes == 1:
+            return self.plain_groups
         groups = np.tile(self.plain_groups, n_classes)
         if not self.apart:
             return groups
         return groups + self.n_groups * np.repeat(np.arange(n_classes), len(self.plain_groups))
+
+    @cached_property
+    def _without(self) -> NDArray[np.int64]:
+        """Columns of the groups that have no metric."""
+        return np.flatnonzero(~np.isin(self.groups, list(self.metric or {})))
 
     @cached_property
     def _roots(self) -> list[tuple[int, NDArray[np.int64], _Root]]:
@@ -1256,7 +1262,7 @@ class _Root:
         """R (m, r) of full column rank with P = R R'."""
         return np.asarray(self.vectors * np.sqrt(self.values))
 
-    @property
+    @cached_property
     def inverse(self) -> Array:
         """R^+, shape (r, m)."""
         return np.asarray((self.vectors / np.sqrt(self.values)).T)

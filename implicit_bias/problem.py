@@ -75,6 +75,8 @@ from implicit_bias.validation import (
 
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
+# Gates of at most this many entries (8 MiB) that are not few are kept dense beside the sparse ones.
+DENSE_ENTRIES = 2**20
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
 # Range of a finite C: beyond it the sum of C over samples and its square roots leave float64.
@@ -120,6 +122,12 @@ def are_few(gates: GateMatrix) -> bool:
     return bool(sp.issparse(gates) and sp.csr_array(gates).nnz < FEW * size)
 
 
+def quick(gates: GateMatrix) -> GateMatrix:
+    """Return gates as the kind of array with which products take less time, where that is small."""
+    small = gates.shape[0] * gates.shape[1] <= DENSE_ENTRIES
+    return dense(gates) if small and not are_few(gates) else gates
+
+
 def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
     """f(x_n), shape (n,) of coefficients (M, D), or f_k(x_n), shape (n, K) of (K, M, D)."""
     if coef.ndim == 2:
@@ -131,7 +139,8 @@ def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
 
 def feature_norms(gates: sp.csr_array, X: Array) -> Array:
     """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
-    gate_squares = np.asarray(gates.multiply(gates).sum(axis=1)).reshape(-1)
+    row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
+    gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
     return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
 
 
@@ -315,7 +324,7 @@ class MarginProblem:
 
     def decision(self, coef: Array) -> Array:
         """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
-        return decision(self.X, self.gates, coef)
+        return decision(self.X, self.quick_gates, coef)
 
     def margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
         """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
@@ -349,7 +358,7 @@ class MarginProblem:
         """
         if self.metric is not None:
             alpha = np.where(_over(self.zero_features, alpha), 0.0, alpha)
-        return self._dual_vectors(self.gates, alpha)
+        return self._dual_vectors(self.quick_gates, alpha)
 
     def group_norms(self, coef: Array) -> Array:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
@@ -374,9 +383,9 @@ class MarginProblem:
     def dual_norms(self, alpha: Array) -> Array:
         """||V_g(alpha)|| of each group, shape (G,)."""
         if self.metric is not None:
-            plain = self._dual_vectors(self.plain_gates, alpha)
+            plain = self._dual_vectors(self.quick_plain_gates, alpha)
             return self.gate_norm.plain_norms(plain)
-        V = self._dual_vectors(self.gates, alpha)
+        V = self._dual_vectors(self.quick_gates, alpha)
         return self.norm.dual_norms(V.reshape(self.norm_shape))
 
     @cached_property
@@ -415,6 +424,16 @@ class MarginProblem:
         """Gates Z R, shape (N, M'), of the equivalent problem without metric."""
         gates = sp.csr_array(self.gates)
         return gates if self.metric is None else self.gate_norm.plain_gates(gates)
+
+    @cached_property
+    def quick_gates(self) -> GateMatrix:
+        """The gates (N, M), dense where products with them take less time then."""
+        return quick(self.gates)
+
+    @cached_property
+    def quick_plain_gates(self) -> GateMatrix:
+        """Plain gates (N, M'), dense where products with them take less time then."""
+        return self.quick_gates if self.metric is None else quick(self.plain_gates)
 
     @property
     def plain_groups(self) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from multiprocessing.connection import Connection
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -50,6 +50,8 @@ from implicit_bias.runs.processes import Process, ProcessEnded
 from implicit_bias.solvers import Tolerances, solve
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, SAFETY, CvxpySolver, Formulation
+
+T = TypeVar("T")
 
 # A solve is repeated up to so many times while all of its runs take less than so many seconds.
 MAX_RUNS, RUN_SECONDS = 5, 5.0
@@ -242,7 +244,8 @@ def _stages(peer: Peer, problem: MarginProblem, tol: float) -> Iterator[Row]:
     before = _repeat(native)
     yield {"native_seconds": statistics.median(before), "threads": torch.get_num_threads()}
     first, answer = run()
-    certificate = certify(problem, coef=answer.coef, alpha=answer.alpha)
+    certifying = _timed(lambda: certify(problem, coef=answer.coef, alpha=answer.alpha))
+    certify_seconds, certificate = certifying()
     yield {
         "outcome": ANSWERED,
         "status": answer.status.name,
@@ -254,17 +257,19 @@ def _stages(peer: Peer, problem: MarginProblem, tol: float) -> Iterator[Row]:
     }
     runs = _repeat(run, first)
     seconds = statistics.median(runs)
+    certify_seconds = statistics.median(_repeat(certifying, certify_seconds))
     native_seconds = statistics.median(before + _repeat(native))
     yield {
         "seconds": seconds,
         "runs": len(runs),
         "native_seconds": native_seconds,
         "ratio": seconds / native_seconds,
+        "certify_seconds": certify_seconds,
     }
 
 
-def _timed(call: Callable[[], Candidate]) -> Callable[[], tuple[float, Candidate]]:
-    def run() -> tuple[float, Candidate]:
+def _timed(call: Callable[[], T]) -> Callable[[], tuple[float, T]]:
+    def run() -> tuple[float, T]:
         start = time.perf_counter()
         answer = call()
         return time.perf_counter() - start, answer
@@ -272,7 +277,7 @@ def _timed(call: Callable[[], Candidate]) -> Callable[[], tuple[float, Candidate
     return run
 
 
-def _repeat(run: Callable[[], tuple[float, Candidate]], *done: float) -> list[float]:
+def _repeat(run: Callable[[], tuple[float, Any]], *done: float) -> list[float]:
     """Seconds of the runs done and of more, as many as `MAX_RUNS` and `RUN_SECONDS` allow."""
     seconds = list(done)
     while not seconds or (len(seconds) < MAX_RUNS and sum(seconds) < RUN_SECONDS):
@@ -288,6 +293,7 @@ class SolverOptions(Options):
     """What one can ask of it."""
 
     only: str = option("", "cells whose name contains this")
+    solver: str = option("", "this solver alone")
     tol: float = option(1e-6, "certified gap asked of every solver")
     time_limit: float = option(120.0, "seconds of a solver on a cell")
     memory_limit: float = option(8.0, "GiB of a solver")
@@ -298,14 +304,16 @@ def measure(run: Run[SolverOptions]) -> Iterator[pd.DataFrame]:
     """Measure what is missing, cell by cell."""
     asked = run.options
     cells = [cell for cell in (QUICK if run.quick else GRID) if asked.only in f"{cell.name} "]
+    everyone = [peer for peer in peers() if asked.solver in ("", peer.solver)]
     if not cells:
         names = ", ".join(cell.name for cell in GRID)
         raise Misuse(f"no cell's name contains {asked.only!r}; there are {names}")
+    if not everyone:
+        raise Misuse(f"no solver is called {asked.solver!r}")
     if len(run.kept) and "outcome" not in run.kept:
         raise Misuse(f"{run.file} is not of this benchmark: use --fresh, or another --folder")
     limits = Limits(seconds=asked.time_limit, memory=asked.memory_limit)
     kept = [] if asked.fresh else rows_of(run.kept)
-    everyone = list(peers())
     missing = sum(
         peer.takes(cell) and not _is_done(kept, cell, peer, asked.tol, limits)
         for cell in cells
@@ -563,6 +571,13 @@ def found(frame: pd.DataFrame) -> str:
             f"{few_digits(1 / row['ratio'])} ({_peer_of(row).name} at {cell.name}), to gaps of "
             f"{min(gaps):.0e} to {max(gaps):.0e}. (SVC's kernel is in single precision.)"
         )
+    certified = _with_certificates(frame)
+    if certified:
+        lines.append(
+            "- A gap takes a certificate, which the native times include and those of the peers do "
+            f"not. SVC and `certify` take {span(certified)} times what the native solver takes on "
+            "the problems of one group."
+        )
     stopped = int(frame["outcome"].isin([TIME_LIMIT, NOT_TRIED]).sum())
     return (
         "Seconds of the native solver, and the time of each peer as a multiple of it, one thread "
@@ -570,6 +585,14 @@ def found(frame: pd.DataFrame) -> str:
         "formulation answered within it, here or on a smaller problem "
         f"({stopped} of {len(frame)} rows).\n\n" + "\n".join(lines)
     )
+
+
+def _with_certificates(frame: pd.DataFrame) -> list[float]:
+    """Return times of SVC and of certifying its answer, as multiples of the native ones."""
+    if "certify_seconds" not in frame:
+        return []
+    rows = frame[(frame["solver"] == "svc") & frame["certify_seconds"].notna()]
+    return list((rows["seconds"] + rows["certify_seconds"]) / rows["native_seconds"])
 
 
 def _small_formulations(frame: pd.DataFrame) -> dict[str, list[float]]:
@@ -595,7 +618,8 @@ Handwritten digits and binary MNIST (the published split and draws, D = 785), SV
 one linear SVM. Every solver is asked for a gap of 1e-6 and graded by `certify`; the native one \
 runs up to five times before and after each peer, in the same process, and the median of these is \
 the time beside it. Peers that take less than five seconds in all run five times, too. Times \
-include what a caller waits for: building the program, CVXPY's compilation, and the solve.
+include what a caller waits for: building the program, CVXPY's compilation, and the solve; the \
+native ones its certificate, too.
 
 | peer | what it is given |
 | --- | --- |

@@ -71,6 +71,13 @@ class CvxpyBackend:
     cones: bool = True
     quadratic_objectives: bool = True
 
+    def solve(self, program: cp.Problem, tolerance: float, **options: float) -> None:
+        """Solve, silent about an inaccurate solution: the accuracy is measured afterwards."""
+        options |= dict.fromkeys(self.tolerance_options, tolerance)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program.solve(solver=self.name, **options)
+
 
 BACKENDS = {
     "ecos": CvxpyBackend(
@@ -187,15 +194,10 @@ class CvxpySolver(Solver):
     def _solve(
         self, program: cp.Problem, backend: CvxpyBackend, tolerance: float
     ) -> tuple[str, int]:
-        options: dict[str, float] = {backend.iteration_option: self._limit(backend)}
-        options |= dict.fromkeys(backend.tolerance_options, tolerance)
-        with warnings.catch_warnings():
-            # The warning of an inaccurate solution is redundant: `certify` measures the accuracy.
-            warnings.simplefilter("ignore")
-            try:
-                program.solve(solver=backend.name, **options)
-            except cp.SolverError as error:
-                return f"solver error: {error}", 0
+        try:
+            backend.solve(program, tolerance, **{backend.iteration_option: self._limit(backend)})
+        except cp.SolverError as error:
+            return f"solver error: {error}", 0
         return program.status, int(program.solver_stats.num_iters or 0)
 
 
@@ -430,12 +432,8 @@ def proximal_margin(
     w = cp.Variable(len(centre))
     cost = norm.atom(w, centre.shape, cp) + 0.5 * damping * cp.sum_squares(w - centre)
     program = cp.Problem(cp.Minimize(cost), [rows @ (w - centre) >= least])
-    backend = BACKENDS["clarabel"]
-    options = dict.fromkeys(backend.tolerance_options, PROXIMAL_TOLERANCE)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an inaccurate solution, which the caller measures
-            program.solve(backend.name, **options)
+        BACKENDS["clarabel"].solve(program, PROXIMAL_TOLERANCE)
     except cp.SolverError:
         return None
     return None if w.value is None else np.asarray(w.value)

@@ -38,6 +38,7 @@ Judice and Pires (1994), exchanges of many indices at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -417,7 +418,7 @@ def _bordered(L: Tensor, e: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tenso
 
 def _largest(values: Tensor, chosen: Tensor, most: float) -> Tensor:
     """Return those of the chosen (n,) that have the largest values, at most about this many."""
-    if int(chosen.sum()) <= most:
+    if math.isinf(most) or int(chosen.sum()) <= most:
         return chosen
     limit = values[chosen].topk(max(int(most), 1)).values[-1]
     return chosen & (values >= limit)

@@ -31,7 +31,7 @@ from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.rounding import up
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, no_report
 from implicit_bias.solvers.solve import solve
-from implicit_bias.solvers.working_set import CLEAR_ALPHA, CLEAR_MARGIN, MAX_ROUNDS
+from implicit_bias.solvers.working_set import MAX_ROUNDS, clearly_no_support
 from implicit_bias.validation import Array, as_class_labels, check_count, check_number
 
 FIRST_SIZE = 2000
@@ -272,8 +272,7 @@ class _Run:
         """Return the rows of the working set that may be support vectors."""
         problem, totals = self.problem, self.problem.totals(found.alpha)
         margins = problem.margins(problem.decision(found.coef), found.intercept)
-        clear = (margins > 1.0 + CLEAR_MARGIN) & (totals <= CLEAR_ALPHA * totals.mean())
-        clear &= ~np.isin(self.rows.index, list(self._stays))
+        clear = clearly_no_support(margins, totals) & ~np.isin(self.rows.index, list(self._stays))
         if problem.intercept:  # which needs a sample of each class
             for label in np.unique(self.rows.y):
                 members = np.flatnonzero(self.rows.y == label)

@@ -196,9 +196,8 @@ class _WorkingRows(Rounds):
 
     def advance(self, alpha: Array) -> bool:
         """Choose the next working set, from dual variables: whether it is another one."""
-        old, values = self.rows, self.values(alpha)
-        mean = float(values[old].mean() if len(old) else values.mean())
-        clear = (self.margins[old] > 1 + CLEAR_MARGIN) & (values[old] <= CLEAR_ALPHA * mean)
+        old = self.rows
+        clear = clearly_no_support(self.margins[old], self.values(alpha)[old])
         keep = old[~clear | self._stays[old]]
         room = min(max(self.first_size, int(GROWTH * len(old))), self.capacity - len(keep))
         worst = self.violators(max(room, 0))
@@ -314,8 +313,9 @@ class _Pairs(_WorkingRows):
     def solve(self, tolerances: Tolerances) -> Candidate:
         """Solve with these pairs."""
         problem, pairs = self.problem, self.pairs
-        if self._proof is not None:
-            return self._proof
+        if self._proof is not None:  # once: if it does not hold, twice the rows are solved
+            proof, self._proof = self._proof, None
+            return proof
         few = class_features(problem) <= len(self.rows)
         if problem.norm == L2():  # where a system of the pairs is cheaper than with other norms
             many = len(self.rows) >= MANY_SAMPLES
@@ -337,6 +337,12 @@ class _Pairs(_WorkingRows):
     def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the pairs: no class needs to be there."""
         return rows
+
+
+def clearly_no_support(margins: Array, values: Array) -> NDArray[np.bool_]:
+    """Whether rows (n,) are far beyond the margin, with next to nothing of the dual variables."""
+    mean = values.mean() if len(values) else 0.0
+    return (margins > 1.0 + CLEAR_MARGIN) & (values <= CLEAR_ALPHA * mean)
 
 
 def _spread(problem: MarginProblem, size: int) -> NDArray[np.int64]:

@@ -33,7 +33,8 @@ def a_row(data: str, norm: str, **values: object) -> dict[str, object]:
         "lower": 0.5,
         "upper": 0.5,
         "gap": 0.0,
-        "seconds": 1.0,
+        "seconds": 2.0,
+        "wall_seconds": 1.0,
         "gib": 0.1,
     }
     return row | values

@@ -192,3 +192,12 @@ def test_cells_that_do_not_exist_are_refused(
 ) -> None:
     shown = refused(capsys, "--only", "N=123456", "--folder", str(tmp_path))
     assert "N=500 H=10 C=2" in shown
+    shown = refused(capsys, "--solver", "nobody", "--folder", str(tmp_path))
+    assert "nobody" in shown
+
+
+def test_times_of_svc_are_compared_with_its_certificate() -> None:
+    row = {**asdict(cell(model="svm-l2")), **asdict(peer("svc", "kernel")), "outcome": "answered"}
+    row |= {"tol": TOL, "limit": 9.0, "machine": "x86_64", "gap": 1e-6}
+    row |= {"seconds": 0.3, "native_seconds": 0.2, "ratio": 1.5, "certify_seconds": 0.1}
+    assert "SVC and `certify` take 2 times" in solvers.found(pd.DataFrame([row]))
