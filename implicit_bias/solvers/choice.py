@@ -144,8 +144,9 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     """Name the solvers that may succeed where one has failed, in the order to try them.
 
     The feature space keeps digits that inner products of ill-conditioned features lose, multiple
-    precision all digits of small problems. CVXPY's solvers are the last resort for larger ones, if
-    they solve them in seconds.
+    precision all digits of small problems. An interior point takes the margins of the coefficients
+    into account as they are rounded, which what sees one Gram matrix alone does not. CVXPY's
+    solvers are the last resort for larger ones, if they solve them in seconds.
     """
     if not problem.is_binary_group_lasso:
         conic = _conic(problem)
@@ -158,7 +159,7 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     names: list[SolverName] = []
     if failed != "feature-space" and features <= MOST_FEATURES:
         names.append("feature-space")
-    elif failed == "feature-space" and samples <= INTERIOR_POINT_LIMIT:
+    elif failed not in ("interior-point", "working-set") and samples <= INTERIOR_POINT_LIMIT:
         names.append("interior-point")
     if samples * features <= MOST_PRECISE_ENTRIES and min(samples, features) <= MOST_PRECISE_ORDER:
         names.append("multiprecision")

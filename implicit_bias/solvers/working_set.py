@@ -129,6 +129,7 @@ class _WorkingRows(Rounds):
         self.warm = start
         self.settled = False  # few rows violate, and S has those that soon may
         self.near: Answer | None = None  # the last round's, its margins scaled to 1
+        self.by_one_gram_matrix = problem.hard_margin and problem.n_groups == 1
         self._has_left = np.zeros(len(self.samples), dtype=bool)
         self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
         self.begin(start)
@@ -148,8 +149,7 @@ class _WorkingRows(Rounds):
     def method(self, tolerances: Tolerances, rows: Rows | None = None) -> NativeSolver:
         """Return what solves on the working set under sums of Euclidean norms."""
         inner = InteriorPoint(tolerances=tolerances, device=self.device, rows=rows)
-        one_group = self.problem.hard_margin and self.problem.n_groups == 1
-        if not one_group or len(self.rows) < MANY_ROWS:
+        if not self.by_one_gram_matrix or len(self.rows) < MANY_ROWS:
             return inner
         return OneGroup(tolerances=tolerances, device=self.device, rows=rows, fallback=inner)
 
@@ -176,7 +176,9 @@ class _WorkingRows(Rounds):
             if not changed and len(self.violators(1)):
                 return Status.MEMORY_LIMIT
             if not changed and inner_gap <= final:
-                return Status.NUMERICAL_TROUBLE
+                if not self.by_one_gram_matrix:
+                    return Status.NUMERICAL_TROUBLE
+                self.by_one_gram_matrix = False  # which may have lost the digits that matter
             # A warm start begins at a gap of LEAST_WARM again: a set that has settled is solved to
             # the end at once.
             next_gap = min(0.1 * self.gap, inner_gap * (1.0 if changed else 0.1))

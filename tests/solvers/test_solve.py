@@ -10,10 +10,12 @@ from cases import cloud, separable
 from implicit_bias import solve
 from implicit_bias.certificate import Status, certify
 from implicit_bias.masked_gram import masked_gram
+from implicit_bias.options import SolverName
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet
 from implicit_bias.solvers.base import Solver
+from implicit_bias.solvers.choice import MOST_FEATURES, alternatives
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.one_group import OneGroup
@@ -80,6 +82,16 @@ def test_where_one_solver_fails_another_is_tried_and_named() -> None:
     assert "one-group" in found.stats.detail
     # The margin is a half, between 1959 and 1960: w = 2 and b = -2 * 1959.5, both in the norm.
     assert found.certificate.upper == pytest.approx(2 * np.hypot(1, 1959.5), rel=1e-6)
+
+
+@pytest.mark.parametrize("failed", ["one-group", "active-set"])
+def test_an_interior_point_is_tried_after_one_gram_matrix(failed: SolverName) -> None:
+    """Which has lost digits where a metric has eigenvalues of many sizes."""
+    y = np.tile([1.0, -1.0], 10)
+    wide = max_margin(np.random.default_rng(0).normal(size=(20, MOST_FEATURES + 1)), y)
+    assert choose_solver(wide) == "one-group"
+    assert alternatives(wide, failed)[0] == "interior-point"
+    assert "interior-point" not in alternatives(wide, "interior-point")
 
 
 @pytest.mark.parametrize("solver", OBJECTS[:3], ids=lambda solver: solver.name)
