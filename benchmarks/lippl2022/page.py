@@ -32,7 +32,7 @@ from benchmarks.lippl2022.figures import (
     task_name,
 )
 from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS
-from benchmarks.lippl2022.study import EXACT, LEARNED, STUDY, THEORY
+from benchmarks.lippl2022.study import BY_ECOS, EXACT, LEARNED, STUDY, THEORY
 from benchmarks.lippl2022.values import Tables, all_values
 from implicit_bias.certificate import Status
 from implicit_bias.report.figures.base import Plot
@@ -288,7 +288,7 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "claims": claims,
         "classes": CLASSES,
         "words": {verdict: forms[0] for verdict, forms in WORDS.items()},
-        "exact": sections([*EXACT, LEARNED, "l2_optimality"], folder),
+        "exact": sections([*EXACT, BY_ECOS, LEARNED, "l2_optimality"], folder),
         "theory": sections(THEORY, folder),
         "deviations": DEVIATIONS,
         "errata": ERRATA,
