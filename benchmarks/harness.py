@@ -152,6 +152,8 @@ class Experiment:
         What the picture shows: alternative text.
     notes : str
         What is said beside it and rests on no table, in Markdown.
+    brief : callable or None
+        The core of what a table shows, for a summary of many experiments.
     options : type
         What one can ask of it.
     tables : Tables
@@ -168,6 +170,7 @@ class Experiment:
     draw: Callable[[pd.DataFrame], Figure] | None = None
     alt: str = ""
     notes: str = ""
+    brief: Callable[[pd.DataFrame], str] | None = None
     options: type[Options] = Options
     tables: Tables = OneFile()
 

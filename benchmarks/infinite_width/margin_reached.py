@@ -7,20 +7,18 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.harness import Experiment, Verdict, common_legend
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import at_sizes, margin_share, with_sizes
 from implicit_bias.certificate import Certificate
-from implicit_bias.report.style import COLOURS, GREY
+from implicit_bias.report.style import COLOURS, GREY, MARKERS
 from implicit_bias.report.words import percent
 from implicit_bias.theory.infinite_width import max_margin
-from implicit_bias.validation import Array
 
 # Of the certified maximum: the rule of the verdict.
 REACHED = 0.95
@@ -87,78 +85,50 @@ def optimum(k: int, samples: int, draw: int) -> tuple[Certificate, int]:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Share of the maximum against steps by width, and at the end against width by samples."""
+    """Shares by samples: of the widest networks against steps, of all at the end against width."""
     grids = list(frame.groupby("k"))
-    figure = Figure(figsize=(3.6 * 2 * len(grids), 3.7), layout="constrained")
+    figure = Figure(figsize=(3.6 * 2 * len(grids), 3.9), layout="constrained")
     panels = figure.subplots(1, 2 * len(grids), sharey=True)
-    most = frame["step"].max()
-    for ax, (k, of_grid) in zip(panels[: len(grids)], grids, strict=True):
-        samples = most_samples(of_grid)
-        _over_steps(ax, of_grid[of_grid["samples"] == samples])
-        ax.set_title(f"{k} × {k} clusters, {samples} samples")
+    last, widest = frame["step"].max(), frame["width"].max()
+    decades, widths = [10**power for power in range(2, 7)], sorted(frame["width"].unique())
+    for place, (k, of_grid) in enumerate(grids):
+        ax = panels[2 * place]
+        _by_samples(ax, of_grid[of_grid["width"] == widest], "step")
+        ax.set_xticks(decades, labels=[f"{step:,}" for step in decades])
+        ax.set(xlabel="steps", xlim=(0.02 * last, 1.1 * last))
+        ax.set_title(f"{k} × {k} clusters, {widest:,} hidden units")
+        ax = panels[2 * place + 1]
+        _by_samples(ax, of_grid[of_grid["step"] == last], "width", ranges=True)
+        ax.set_xticks(widths, labels=[f"{width:,}" for width in widths], rotation=45)
+        ax.set(xlabel="hidden units", title=f"{k} × {k} clusters, {last:,} steps")
     panels[0].set_ylabel("margin / certified maximum")
-    panels[len(grids) - 1].legend(title="hidden units (medians)", ncols=2, loc="upper left")
-    for ax, (k, of_grid) in zip(panels[len(grids) :], grids, strict=True):
-        _over_widths(ax, of_grid[of_grid["step"] == most])
-        ax.set_title(f"{k} × {k} clusters, {most:,} steps")
-    panels[len(grids)].legend(title="samples (median, range)", loc="lower right", ncols=2)
-    return figure
+    return common_legend(figure, panels, frame["samples"].nunique())
 
 
-def most_samples(frame: pd.DataFrame) -> int:
-    """Return the largest number of samples with which the widest network is trained."""
-    return int(frame.loc[frame["width"] == frame["width"].max(), "samples"].max())
-
-
-def _over_steps(ax: Axes, rows: pd.DataFrame) -> None:
-    """Median share against steps, a line a width."""
-    most = rows["step"].max()
-    by_width = rows.groupby("width")
-    for colour, (units, of_width) in zip(_shades(by_width.ngroups), by_width, strict=True):
-        median = of_width.groupby("step")["share"].median()
-        ax.plot(median.index, median, color=colour, label=f"{units:,}")
-    ticks = [10**power for power in range(2, 7) if 10**power <= most]
-    ax.set(xscale="log", xlabel="steps")
-    ax.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
-    ax.set_xlim(min(1000, 0.1 * most), most)
-    _reference(ax)
-
-
-def _over_widths(ax: Axes, last: pd.DataFrame) -> None:
-    """Median and range of the shares against width, a line a number of samples."""
-    by_samples = list(last.groupby("samples"))
-    for i, (samples, rows) in enumerate(by_samples):
-        shares = rows.groupby("width")["share"]
+def _by_samples(ax: Axes, rows: pd.DataFrame, along: str, *, ranges: bool = False) -> None:
+    """Median shares against steps or width, with their ranges if wanted, a line a sample size."""
+    by_samples = list(rows.groupby("samples"))
+    for i, (samples, of_samples) in enumerate(by_samples):
+        shares = of_samples.groupby(along)["share"]
         middle, low, high = (shares.quantile(q) for q in (0.5, 0.0, 1.0))
-        aside = 1.06 ** (i - 0.5 * (len(by_samples) - 1))  # so that the bars stand side by side
+        # Bars stand side by side.
+        aside = 1.06 ** (i - 0.5 * (len(by_samples) - 1)) if ranges else 1.0
         ax.errorbar(
             middle.index.to_numpy() * aside,
             middle,
-            yerr=[middle - low, high - middle],
+            yerr=[middle - low, high - middle] if ranges else None,
             color=COLOURS[i],
-            marker="o^sD"[i % 4],
+            marker=MARKERS[i],
             markersize=3.5,
             capsize=1.5,
             linewidth=1.1,
             elinewidth=0.7,
-            label=str(samples),
+            label=f"{samples} samples (medians, bars: range)",
         )
-    places = sorted(last["width"].unique())
-    ax.set(xscale="log", xlabel="hidden units")
-    ax.set_xticks(places, labels=[f"{place:,}" for place in places], rotation=45)
-    _reference(ax)
-
-
-def _reference(ax: Axes) -> None:
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
-    ax.set_ylim(0.0, 1.06)
+    ax.set(xscale="log", ylim=(0.0, 1.06))
     ax.set_xticks([], minor=True)
     ax.grid(axis="y")
-
-
-def _shades(count: int) -> Array:
-    """Colours (count, 4) from dark to light."""
-    return np.asarray(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, count)))
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -167,7 +137,7 @@ def found(frame: pd.DataFrame) -> str:
     for k, of_grid in frame.groupby("k"):
         medians = at_end(of_grid)["median"].loc[k]
         few, many = of_grid["neurons"].min(), of_grid["neurons"].max()
-        samples = most_samples(of_grid)
+        samples = of_grid["samples"].max()
         shares = medians.loc[samples]
         narrow, wide = shares.index.min(), shares.index.max()
         widest = of_grid[(of_grid["samples"] == samples) & (of_grid["width"] == wide)]
@@ -239,7 +209,7 @@ EXPERIMENT = Experiment(
     "reaches more than the narrowest.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Share of the certified maximum margin against steps by width, and at the end against "
-    "width by number of samples; negative shares, of networks that do not separate the samples, "
-    "are cut off",
+    alt="Share of the certified maximum margin by number of samples: of the widest networks "
+    "against steps, and of all at the end against width; negative shares, of networks that do not "
+    "separate the samples, are cut off",
 )

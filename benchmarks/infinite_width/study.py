@@ -20,12 +20,12 @@ a share of a known number.
 
 The data are the published ones, clusters with random labels, but in the plane, d = 3 with the
 constant, where the exact maximum exists for every draw. Margins are measured at the published
-steps, draws and widths (50,000, 20, and 8 to 1,024 units), but for the widest networks of many
-samples; the published illustration at its 300,000 steps. Each command takes minutes of one free
-core, and keeps every setting as it is finished; `--quick` takes seconds. The rules of the verdicts
-were written before the tables of these sizes, but for those of narrow networks, of the missing unit
-and of convex reformulations. This page is written by `python -m benchmarks infinite_width page`
-from the tables in `benchmarks/results/infinite_width`."""
+steps, draws and widths (50,000, 20, and 8 to 1,024 units), the published illustration at its
+300,000 steps. Each command takes minutes of one free core, and keeps every setting as it is
+finished; `--quick` takes seconds. The rules of the verdicts were written before the tables of these
+sizes, but for those of narrow networks, of the missing unit and of convex reformulations. This page
+is written by `python -m benchmarks infinite_width page` from the tables in
+`benchmarks/results/infinite_width`."""
 
 STUDY = Study(
     name="infinite_width",

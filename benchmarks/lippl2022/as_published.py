@@ -46,9 +46,10 @@ Source: Lippl, Abbott, Chung (2022) [L], eqs. (23) to (25), and their published 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Self
+from types import ModuleType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,7 +60,7 @@ from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating, HiddenLayerSVC
 from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts, dense
 from implicit_bias.networks import GLN
-from implicit_bias.problem import Architecture, HasHiddenLayer
+from implicit_bias.problem import Architecture, HasHiddenLayer, MarginProblem
 from implicit_bias.runs.cell import Fitted
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.validation import Array
@@ -231,19 +232,48 @@ def by_osqp(X: Array, y: Array, gates: GateMatrix, A: Array | None = None) -> Ar
     RuntimeError
         OSQP gave no coefficients.
     """
+    return _solved_by("OSQP", X, y, gates, lambda cp, zeta: cp.sum_squares(_times(A, zeta)))[0]
+
+
+def by_ecos(problem: MarginProblem) -> tuple[Array, str]:
+    """Solve a hard margin of group norms by ECOS, with its and CVXPY's defaults.
+
+    Returns
+    -------
+    ndarray of shape (M, D), str
+        Coefficients zeta, and how ECOS ended.
+
+    Raises
+    ------
+    RuntimeError
+        ECOS gave no coefficients.
+    """
+    columns = [np.flatnonzero(problem.groups == g) for g in range(problem.n_groups)]
+
+    def norm(cp: ModuleType, zeta: Any) -> Any:
+        return sum(cp.norm(zeta[of_group], "fro") for of_group in columns)
+
+    return _solved_by("ECOS", problem.X, problem.y, problem.gates, norm)
+
+
+def _times(A: Array | None, zeta: Any) -> Any:
+    return zeta if A is None else A @ zeta
+
+
+def _solved_by(
+    solver: str, X: Array, y: Array, gates: GateMatrix, cost: Callable[[ModuleType, Any], Any]
+) -> tuple[Array, str]:
+    """Minimise a cost of zeta (M, D), said in CVXPY, with margins of at least 1."""
     import cvxpy as cp
 
     Z = dense(gates)
     zeta = cp.Variable((Z.shape[1], X.shape[1]))
     outputs = cp.sum(cp.multiply(Z @ zeta, X), axis=1)
-    program = cp.Problem(
-        cp.Minimize(cp.sum_squares(zeta if A is None else A @ zeta)),
-        [cp.multiply(y, outputs) >= 1],
-    )
-    program.solve(solver="OSQP")
+    program = cp.Problem(cp.Minimize(cost(cp, zeta)), [cp.multiply(y, outputs) >= 1])
+    program.solve(solver=solver)
     if zeta.value is None:
-        raise RuntimeError(f"OSQP ended {program.status} and gave no coefficients")
-    return np.asarray(zeta.value, dtype=np.float64)
+        raise RuntimeError(f"{solver} ended {program.status} and gave no coefficients")
+    return np.asarray(zeta.value, dtype=np.float64), str(program.status)
 
 
 class Moved(GivenCoefficients):

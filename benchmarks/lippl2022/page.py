@@ -32,7 +32,7 @@ from benchmarks.lippl2022.figures import (
     task_name,
 )
 from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS
-from benchmarks.lippl2022.study import EXACT, LEARNED, STUDY, THEORY
+from benchmarks.lippl2022.study import BY_ECOS, EXACT, LEARNED, STUDY, THEORY
 from benchmarks.lippl2022.values import Tables, all_values
 from implicit_bias.certificate import Status
 from implicit_bias.report.figures.base import Plot
@@ -164,7 +164,7 @@ class Section:
 
     Attributes
     ----------
-    name, title, claim, how, found, rule, notes, alt : str
+    name, title, claim, how, found, brief, rule, notes, alt : str
         See `benchmarks.harness.Experiment`.
     verdict : Verdict
         By the rule.
@@ -181,6 +181,7 @@ class Section:
     claim: str
     how: str
     found: str
+    brief: str
     verdict: Verdict
     rule: str
     columns: tuple[str, ...]
@@ -220,6 +221,7 @@ def sections(names: Iterable[str], folder: Path = HOME) -> tuple[Section, ...]:
                 claim=experiment.claim,
                 how=experiment.how,
                 found=experiment.found(table),
+                brief=experiment.brief(table) if experiment.brief else "",
                 verdict=verdict,
                 rule=experiment.rule,
                 columns=tuple(shown.columns),
@@ -286,7 +288,7 @@ def findings(tables: Tables, folder: Path = HOME) -> dict[str, Any]:
         "claims": claims,
         "classes": CLASSES,
         "words": {verdict: forms[0] for verdict, forms in WORDS.items()},
-        "exact": sections([*EXACT, LEARNED, "l2_optimality"], folder),
+        "exact": sections([*EXACT, BY_ECOS, LEARNED, "l2_optimality"], folder),
         "theory": sections(THEORY, folder),
         "deviations": DEVIATIONS,
         "errata": ERRATA,

@@ -29,7 +29,7 @@ EXACT = {
     "exact_explained": ("Why a network is not the released one", "an hour"),
     "exact_agreements": ("The SVMs beside networks trained exactly as released", "hours"),
 }
-LEARNED = "learned_contexts"
+LEARNED, BY_ECOS = "learned_contexts", "solved_by_ecos"
 THEORY = {
     "unequal_degrees": ("Theorem 3.1 and contexts of different degrees", "seconds"),
     "assumptions": ("The assumptions of theorem 3.1 along a training", "seconds"),
@@ -51,6 +51,11 @@ STUDY = Study(
             for name, (title, cost) in THEORY.items()
         ),
         Entry(name=LEARNED, title="SVM-LC and the last bit of the network", cost="half an hour"),
+        Entry(
+            name=BY_ECOS,
+            title="SVM-GLN and SVM-RC by ECOS, as released",
+            cost="an hour",
+        ),
         Entry(
             name="l2_optimality",
             title="Was the released SVM-L2 solved to its end?",

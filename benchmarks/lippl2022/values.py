@@ -54,7 +54,7 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 import pandas as pd
 
-from benchmarks.lippl2022.published import other_draws
+from benchmarks.lippl2022.published import NAMES, NETWORKS, NOT_MOVED, other_draws
 from implicit_bias.datasets.files import DataError
 
 Side: TypeAlias = Literal["published", "corrected"]
@@ -71,22 +71,13 @@ OPERATORS: dict[Side, dict[str, str]] = {
     "corrected": {"svm-gln": "SVM-GLN", "svm-l2": "SVM-L2", "svm-l2-formula": "SVM-L2 formula"},
 }
 SHARED = {
-    "gd-gln": "GD-GLN",
-    "gd-shallow": "GD-shallow",
-    "svm-shallow": "SVM-shallow",
-    "gd-relu": "GD-ReLU",
-    "svm-rc": "SVM-RC",
-    "svm-lc": "SVM-LC",
-    "svm-hl": "SVM-HL",
-    "svm-gates": "SVM-gates",
+    name: title for name, title in NAMES.items() if title not in OPERATORS["published"].values()
 }
 # Networks that disagreements are with, of those in a cell the first.
 TRAINED: dict[Side, tuple[str, ...]] = {
-    "published": ("gd-gln-redrawn", "gd-gln", "gd-shallow", "gd-relu"),
+    "published": NETWORKS,
     "corrected": ("gd-gln", "gd-shallow", "gd-relu"),
 }
-# At median thresholds the published disagreements are not with these.
-NOT_MOVED = ("gd-gln", "gd-shallow")
 # Network that an SVM is compared with.
 NETWORK = {
     "SVM-GLN": "GD-GLN",

@@ -93,6 +93,10 @@ class Momentum:
         self.mean = self.decay * self.mean + gradient
         return self.norm.maximiser(-self.mean)
 
+    def rescale(self, factor: float) -> None:
+        """Take all gradients seen so far to have been this many times as large."""
+        self.mean = factor * self.mean
+
 
 class Adam:
     """Adam: running means of gradients over the root of those of their squares.

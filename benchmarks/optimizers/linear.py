@@ -173,9 +173,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "set": runs["data"],
             "margin / maximum": runs["share"].map(margin_share),
             "its best in another norm": runs["elsewhere"].map(margin_share),
-            "shortfall like t to the": runs["rate"].map(
-                lambda a: "-" if np.isnan(a) else f"{a:.2f}"
-            ),
+            "shortfall like t to the": runs["rate"].map("{:.2f}".format).replace("nan", "-"),
             "theory": runs["optimizer"].map(lambda name: BY_NAME[name].rate),
         }
     ).astype(str)

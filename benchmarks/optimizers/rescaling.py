@@ -32,8 +32,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.optimizers import mirror
-from benchmarks.optimizers.speed import Step, ascent, momentum, normalised
-from benchmarks.sizes import at_sizes, log_spaced, with_sizes
+from benchmarks.optimizers.speed import Step, ascent, excess, momentum, normalised, taken
+from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.report.style import COLOURS, LINES, panel
 from implicit_bias.validation import Array
@@ -97,18 +97,13 @@ def rows(sizes: Sizes, method: str) -> Iterator[dict[str, Any]]:
     X, y = mirror.two_classes()
     signed = y[:, None] * X / np.linalg.norm(X, axis=1).max()
     optimum = solve(max_margin(signed, np.ones(len(y))), tol=1e-12).certificate
-    step, kept = methods(sizes)[method](signed), set(log_spaced(sizes.steps, POINTS))
-    for t in range(1, sizes.steps + 1):
-        w = step(t)
-        if t in kept:
-            least = float((signed @ w).min())
-            size = float(np.linalg.norm(w))
-            yield {
-                "method": method,
-                "step": t,
-                "excess": size / least / optimum.lower - 1 if least > 0 else np.inf,
-                "gap": optimum.gap,
-            }
+    for step, _, w in taken(methods(sizes)[method](signed), sizes.steps, POINTS):
+        yield {
+            "method": method,
+            "step": step,
+            "excess": excess(w, signed @ w, optimum.lower),
+            "gap": optimum.gap,
+        }
 
 
 def at_end(frame: pd.DataFrame) -> pd.DataFrame:
@@ -160,14 +155,13 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show the ends of all methods."""
     last = at_end(frame)
+    steps = last[["reached", "tenfold"]].map("{:,.0f}".format).replace("nan", "-")
     return pd.DataFrame(
         {
             "method": last["method"],
             "excess over the optimum": last["excess"].map("{:.1e}".format),
-            "steps to 1e-6": last["reached"].map(lambda t: "-" if np.isnan(t) else f"{t:,.0f}"),
-            "steps for a tenth, at the end": last["tenfold"].map(
-                lambda t: "-" if np.isnan(t) else f"{t:,.0f}"
-            ),
+            "steps to 1e-6": steps["reached"],
+            "steps for a tenth, at the end": steps["tenfold"],
             "theory": [
                 {"normalised GD": "1 / t", "momentum": "1 / t^2"}.get(name, "exponential")
                 for name in last["method"]

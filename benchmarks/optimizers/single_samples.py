@@ -21,7 +21,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, common_legend, rows_of
-from benchmarks.optimizers.descent import Adam
+from benchmarks.optimizers.descent import Adam, Momentum
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.norms import as_norm
@@ -79,23 +79,6 @@ def drawn(sizes: Sizes, data: str) -> Array:
     return np.sign(normal) if data == "Rademacher" else normal
 
 
-class Signum:
-    """The sign of a running mean of the gradients."""
-
-    def __init__(self, decay: float) -> None:
-        self.decay = decay
-        self.mean: Array | float = 0.0
-
-    def __call__(self, gradient: Array) -> Array:
-        """Return minus the sign of the mean with this gradient in it."""
-        self.mean = self.decay * self.mean + (1 - self.decay) * gradient
-        return -np.sign(self.mean)
-
-    def rescale(self, factor: float) -> None:
-        """Take all gradients seen so far to have been this many times as large."""
-        self.mean = factor * self.mean
-
-
 def iterates(signed: Array, optimizer: str, sizes: Sizes) -> Iterator[tuple[int, Array]]:
     """Train from zero on the logistic loss, and yield passes and weights (D,) at some of them.
 
@@ -104,7 +87,8 @@ def iterates(signed: Array, optimizer: str, sizes: Sizes) -> Iterator[tuple[int,
     those of the samples at the margin do not underflow. Neither method has a scale of its own.
     """
     one = optimizer.endswith("one sample")
-    direction = Signum(sizes.momentum) if optimizer.startswith("Signum") else Adam(0.0)
+    signum = optimizer.startswith("Signum")
+    direction = Momentum("linf", sizes.momentum) if signum else Adam(0.0)
     weights, kept, t, least = np.zeros(signed.shape[1]), set(log_spaced(sizes.passes, POINTS)), 0, 0
     for done in range(1, sizes.passes + 1):
         for row in signed:

@@ -162,25 +162,29 @@ def rows(sizes: Sizes, method: str) -> Iterator[dict[str, Any]]:
     X, y, Z = posed(sizes)
     optimum = solve(max_margin(X, y), tol=1e-10).certificate
     measured = {"train_to_limit": _network, "SVM": _svm}.get(method)
-    points = measured(X, y, sizes) if measured else _steps(METHODS[method](Z), sizes)
+    points = measured(X, y, sizes) if measured else taken(METHODS[method](Z), sizes.steps, POINTS)
     for step, seconds, w in points:
-        smallest = float((y * (X @ w)).min())
-        excess = np.linalg.norm(w) / smallest / optimum.lower - 1 if smallest > 0 else np.inf
         yield {
             "method": method,
             "step": step,
             "seconds": seconds,
-            "excess": float(excess),
+            "excess": excess(w, y * (X @ w), optimum.lower),
             "optimum": optimum.lower,
             "gap": optimum.gap,
         }
 
 
-def _steps(step: Step, sizes: Sizes) -> Iterator[tuple[int, float, Array]]:
-    """Take steps, and time them without their grading."""
-    kept = set(log_spaced(sizes.steps, POINTS))
+def excess(w: Array, margins: Array, optimum: float) -> float:
+    """Excess of the norm of w at margin 1 over the optimum; inf where w does not separate."""
+    smallest = float(margins.min())
+    return float(np.linalg.norm(w) / smallest / optimum - 1) if smallest > 0 else np.inf
+
+
+def taken(step: Step, steps: int, points: int) -> Iterator[tuple[int, float, Array]]:
+    """Take steps, and yield some with their seconds, without those of the grading."""
+    kept = set(log_spaced(steps, points))
     seconds = 0.0
-    for t in range(1, sizes.steps + 1):
+    for t in range(1, steps + 1):
         started = time.perf_counter()
         w = step(t)
         seconds += time.perf_counter() - started
@@ -254,9 +258,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "steps": last["step"].map("{:,}".format),
             "seconds": last["seconds"].map("{:.2f}".format),
             "excess over the optimum": last["excess"].map(_excess),
-            "excess like steps to the": last["rate"].map(
-                lambda a: "-" if np.isnan(a) else f"{a:.2f}"
-            ),
+            "excess like steps to the": last["rate"].map("{:.2f}".format).replace("nan", "-"),
             "theory": last["method"].map(THEORY),
         }
     )

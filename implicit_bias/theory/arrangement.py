@@ -188,6 +188,17 @@ class Peaks:
     values: Array
     upper: float
 
+    @classmethod
+    def of(cls, points: Array, values: Array, floor: float, allowance: float) -> Peaks:
+        """Order points (k, r); those below the floor are left out, but for the best one.
+
+        ``allowance`` bounds what rounding may hide of the largest value.
+        """
+        order = np.argsort(-values)
+        order = order[values[order] >= min(floor, float(values.max()))]
+        points, values = points[order], values[order]
+        return cls(points, values, float(values[0]) + allowance)
+
 
 def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     """Find max |h| over the sphere, and other local maxima.
@@ -215,11 +226,7 @@ def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     if beyond is not None:
         points = _tilted(inner, points, span, beyond)
     points = np.vstack([points, -points])  # where c = 0, h is even
-    values = np.abs(function.values(points))
-    order = np.argsort(-values)
-    order = order[values[order] >= min(floor, float(values.max()))]
-    points, values = points[order], values[order]
-    return Peaks(points, values, float(values[0]) + allowance)
+    return Peaks.of(points, np.abs(function.values(points)), floor, allowance)
 
 
 def row_space(vectors: Array) -> Array:
@@ -410,15 +417,8 @@ def _circle_candidates(
         gradient = sign * inside + offset
         sizes = np.linalg.norm(gradient, axis=2)
         turn = np.mod(np.arctan2(gradient[..., 1], gradient[..., 0]), np.pi)
-        # Angles of lines: pi is 0 again.
-        on_arc = np.zeros(turn.shape, dtype=bool)
-        for whole in (-np.pi, 0.0, np.pi):
-            shifted = turn + whole
-            on_arc |= (shifted >= angles[:, :-1] - ANGLE_SLACK) & (
-                shifted <= angles[:, 1:] + ANGLE_SLACK
-            )
         points = gradient / np.where(sizes > 0, sizes, 1.0)[..., None]
-        peaks.append((points, np.where(on_arc, sizes, -np.inf)))
+        peaks.append((points, np.where(on_arcs(turn, angles), sizes, -np.inf)))
     floor = min(floor, max(float(values.max()) for _, values in peaks))
     found = []
     for points, values in peaks:
@@ -467,6 +467,13 @@ def swept(
     angles[:, 0], angles[:, -1] = 0.0, np.pi
     angles[:, 1:-1] = np.take_along_axis(turn, order, axis=1)
     return angles, sums
+
+
+def on_arcs(turn: Array, angles: Array) -> NDArray[np.bool_]:
+    """Whether lines at angles (K, L + 1) are on the arcs that `swept` returns, one by one."""
+    low, high = angles[:, :-1] - ANGLE_SLACK, angles[:, 1:] + ANGLE_SLACK
+    turns = (turn - np.pi, turn, turn + np.pi)  # of lines: pi is 0 again
+    return np.any([(low <= each) & (each <= high) for each in turns], axis=0)
 
 
 def cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:

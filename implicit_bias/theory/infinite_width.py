@@ -59,6 +59,8 @@ from implicit_bias.theory.variation_norm import (
     InfiniteWidthProblem,
     dual_bound,
     find_conflict,
+    first_directions,
+    gordan_ratio,
     primal_bound,
     progressed,
     without_multiplicities,
@@ -86,8 +88,6 @@ RAISING_ROUNDS = 20
 STALLED = 10
 # Rounds after which a direction without weight leaves the linear program.
 PATIENCE = 8
-# Directions of the data with which a solve starts.
-FIRST_DIRECTIONS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +257,7 @@ def solve(
     status = generation.run(tol, max_rounds)
     if not generation.oracle.exact and status is not Status.INTERRUPTED:
         generation.raise_lower(RAISING_ROUNDS)
-    if np.isinf(generation.upper) and generation.gordan_ratio() > NEARLY:
+    if np.isinf(generation.upper) and gordan_ratio(problem, generation.alpha) > NEARLY:
         status = Status.NEARLY_INSEPARABLE if status is not Status.INTERRUPTED else status
     directions, coef = generation.fewest_neurons(tol)
     upper, min_margin = primal_bound(problem, directions, coef)
@@ -450,7 +450,9 @@ class _Generation:
     def __init__(self, problem: InfiniteWidthProblem, oracle: _Oracle, start: Array | None) -> None:
         self.problem = problem
         self.oracle = oracle
-        given = self._first_directions() if start is None else self._given_directions(start)
+        given = first_directions(problem)
+        if start is not None:
+            given = np.vstack([given, self._given_directions(start)])
         self.directions = np.vstack([given, given])
         self.signs = np.repeat([1.0, -1.0], len(given))
         self.idle = np.zeros(len(self.directions), dtype=np.int64)
@@ -540,11 +542,6 @@ class _Generation:
             slopes.append(sign * problem.y * problem.sizes * values)
         return largest + function.slack, np.array(slopes)
 
-    def gordan_ratio(self) -> float:
-        """Lower bound on the norm of a separator of the inputs scaled to norm 1."""
-        weights = float(self.alpha @ self.problem.sizes)  # of an alpha with max |h| <= 1
-        return weights * max(map(abs, self.problem.slopes))
-
     def _norm(self) -> float:
         """Guess the optimum: the best network's norm, or else the lower bound."""
         return self.upper if np.isfinite(self.upper) else max(self.lower, 0.0)
@@ -580,19 +577,11 @@ class _Generation:
         used = weights > 0
         return points[used] @ self.problem.basis.T, (signs * weights)[used]
 
-    def _first_directions(self) -> Array:
-        """Take some of the data's own lines, in both directions."""
-        normals = self.problem.lines.normals
-        count = min(len(normals), FIRST_DIRECTIONS)
-        some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
-        some = np.vstack([some, np.eye(self.problem.rank)])
-        return np.vstack([some, -some])
-
     def _given_directions(self, start: Array) -> Array:
         given = start / max(float(np.abs(start).max(initial=0.0)), TINY) @ self.problem.basis
         lengths = np.linalg.norm(given, axis=1, keepdims=True)
         kept = lengths[:, 0] > 0
-        return np.vstack([self._first_directions(), given[kept] / lengths[kept]])
+        return np.asarray(given[kept] / lengths[kept])
 
     def _improve_upper(self) -> None:
         used = self.weights > 0
@@ -668,18 +657,16 @@ def _solve_master(
     floor : float
         max |h| of alpha over these directions.
     """
-    a, b = problem.slopes
     if np.isinf(problem.C):
         sizes = np.minimum(problem.sizes, WIDEST * problem.sizes.min())
-        slope = max(abs(a), abs(b))
-        least = 1.0 / (slope * float(sizes.min()))
-        most = LARGEST_ENTRY / (slope * float(sizes.max()))
+        least = 1.0 / (problem.slope * float(sizes.min()))
+        most = LARGEST_ENTRY / (problem.slope * float(sizes.max()))
         guess = min(max(norm if np.isfinite(norm) else 0.0, least), most)
         lengths = sizes * guess
     else:
         lengths = problem.sizes / problem.scale
-    products = (problem.inputs * lengths[:, None]) @ directions.T
-    columns = problem.y[:, None] * np.where(products > 0, b * products, a * products) * signs
+    outputs = problem.sigma((problem.inputs * lengths[:, None]) @ directions.T)
+    columns = problem.y[:, None] * outputs * signs
     n, width = columns.shape
     if np.isinf(problem.C):  # variables: weights, m
         cost = np.append(np.zeros(width), -1.0)

@@ -40,7 +40,10 @@ from implicit_bias.theory.arrangement import EPS, Peaks, scattered
 from implicit_bias.theory.variation_norm import (
     Activation,
     InfiniteWidthProblem,
+    dual_bound,
     find_conflict,
+    first_directions,
+    gordan_ratio,
     progressed,
 )
 from implicit_bias.theory.vector_arrangement import KinkedVectors, maximise_length
@@ -52,8 +55,8 @@ from implicit_bias.validation import (
     check_number,
 )
 
-# Directions of the data's own lines with which a solve starts, and most new ones of a round.
-FIRST_DIRECTIONS, NEW_DIRECTIONS = 64, 40
+# Most new directions of a round.
+NEW_DIRECTIONS = 40
 # Most neurons among which the fewest are looked for.
 MOST_NEURONS = 400
 # Angle in radians between the new directions of a round, at first and at least.
@@ -123,31 +126,28 @@ class ClassesProblem:
         """Inputs, their lines and the activation. Its labels, all 1, play no part."""
         return InfiniteWidthProblem(self.X, np.ones(len(self.X)), self.activation, self.C)
 
+    @cached_property
+    def labelled(self) -> MarginProblem:
+        """The labels, for what inputs and gates, here all 1, play no part in."""
+        ones, y = np.ones((len(self.y), 1)), self.y.astype(np.float64)
+        return MarginProblem(ones, y, ones, np.arange(1), classes=self.n_classes)
+
     def decision(self, X: ArrayLike, directions: Array, coef: Array) -> Array:
         """f(x) of inputs X (n, D): shape (n, K)."""
         return self.units.decision(X, directions, coef)
 
     def margins(self, outputs: Array) -> Array:
         """Smallest f_{y_n} - f_k of outputs (N, K): shape (N,)."""
-        rows = np.arange(len(self.y))
-        margins = outputs[rows, self.y][:, None] - outputs
-        margins[rows, self.y] = np.inf
-        return np.asarray(margins.min(axis=1))
-
-    def weights(self, alpha: Array) -> Array:
-        """Return a_n = sum_k alpha_nk (e_{y_n} - e_k) of dual variables (N, K): shape (N, K)."""
-        weights = -alpha
-        weights[np.arange(len(self.y)), self.y] += alpha.sum(axis=1)
-        return weights
+        return self.labelled.margins(outputs)
 
     def dual_function(self, alpha: Array) -> KinkedVectors:
         """Return h of dual variables (N, K), in the basis of the row space."""
         units, (a, b) = self.units, self.units.slopes
-        weights = self.weights(alpha) * units.sizes[:, None]
+        weights = self.labelled.weights(alpha) * units.sizes[:, None]
         lengths = np.abs(units.lines.lengths)[:, None]
         kinks = 0.5 * (b - a) * units.lines.sums(weights * lengths)
         total = float(np.linalg.norm(weights, axis=1).sum())
-        slack = max(abs(a), abs(b)) * (units.unresolved + EPS * len(alpha)) * total
+        slack = units.slope * (units.unresolved + EPS * len(alpha)) * total
         return KinkedVectors(
             0.5 * (a + b) * (weights.T @ units.inputs), units.lines.normals, kinks, slack
         )
@@ -310,9 +310,8 @@ def primal_bound(problem: ClassesProblem, directions: Array, coef: Array) -> tup
     """
     units, terms = problem.units, len(coef) + problem.X.shape[1] + problem.n_classes
     norm = float(np.linalg.norm(coef, axis=1) @ np.linalg.norm(directions, axis=1))
-    slope = max(map(abs, units.slopes))
     # A difference of two outputs, each rounded by its number of terms.
-    rounding = 2.0 * EPS * (terms + 8) * slope * norm * units.sizes
+    rounding = 2.0 * EPS * (terms + 8) * units.slope * norm * units.sizes
     margins = problem.margins(units.activations(directions) @ coef)
     norm *= 1.0 + EPS * (terms + 8)
     if np.isfinite(problem.C):
@@ -328,11 +327,7 @@ class _Generation:
 
     def __init__(self, problem: ClassesProblem) -> None:
         self.problem = problem
-        normals = problem.units.lines.normals
-        count = min(len(normals), FIRST_DIRECTIONS)
-        some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
-        some = np.vstack([some, np.eye(problem.units.rank)])
-        self.directions = np.vstack([some, -some])
+        self.directions = first_directions(problem.units)
         self.idle = np.zeros(len(self.directions), dtype=np.int64)
         self.history: list[BoundsAt] = []
         self.lower, self.upper = 0.0, np.inf
@@ -357,7 +352,8 @@ class _Generation:
                     return Status.OPTIMAL
                 stalled = 0 if progressed(before, (self.lower, self.upper)) else stalled + 1
                 if stalled >= STALLED:
-                    nearly = np.isinf(self.upper) and self._gordan_ratio() > NEARLY
+                    ratio = gordan_ratio(self.problem.units, self.alpha.sum(axis=1))
+                    nearly = np.isinf(self.upper) and ratio > NEARLY
                     return Status.NEARLY_INSEPARABLE if nearly else Status.NUMERICAL_TROUBLE
                 self._join(coef, peaks, 0.5**stalled)
         except KeyboardInterrupt:
@@ -406,12 +402,11 @@ class _Generation:
     def _solve_master(self, tol: float, directions: Array) -> tuple[Array, Array]:
         """Solve over unit directions (J, r): readouts (J, K) and dual variables (N, K)."""
         problem, units = self.problem, self.problem.units
-        products = (units.inputs * (units.sizes / units.scale)[:, None]) @ directions.T
-        a, b = units.slopes
+        inputs = units.inputs * (units.sizes / units.scale)[:, None]
         master = MarginProblem(
-            np.ones((len(problem.y), 1)),
-            problem.y.astype(np.float64),
-            np.where(products > 0, b * products, a * products),
+            problem.labelled.X,
+            problem.labelled.y,
+            units.sigma(inputs @ directions.T),
             np.arange(len(directions)),
             C=problem.C * units.scale,
             classes=problem.n_classes,
@@ -434,14 +429,11 @@ class _Generation:
         lengths = function.lengths(self.directions)
         floor = float(lengths.max()) * (1.0 + 1e-12)
         peaks = maximise_length(function, floor=floor)
-        total, row = float(alpha.sum()), float(alpha.sum(axis=1).max())
-        if total > 0:
-            scale = min(1.0 / peaks.upper, self.problem.C / row)
-            rounding = EPS * (alpha.size + self.problem.X.shape[1] + 8)
-            lower = total * scale * (1.0 - rounding)
-            if lower > self.lower:
-                self.lower, self.alpha = lower, alpha * (lower / total)
-                self.largest = peaks.upper * lower / total
+        lower = dual_bound(self.problem.units, alpha, peaks.upper)
+        if lower > self.lower:
+            total = float(alpha.sum())
+            self.lower, self.alpha = lower, alpha * (lower / total)
+            self.largest = peaks.upper * lower / total
         return peaks
 
     def _join(self, coef: Array, peaks: Peaks, nearer: float) -> None:
@@ -453,11 +445,6 @@ class _Generation:
         chosen = scattered(peaks.points, max(APART * nearer, NEAREST), NEW_DIRECTIONS)
         self.directions = np.vstack([self.directions[kept], chosen])
         self.idle = np.append(self.idle[kept], np.zeros(len(chosen), dtype=np.int64))
-
-    def _gordan_ratio(self) -> float:
-        """Lower bound on the norm of a separator of the inputs scaled to norm 1."""
-        units = self.problem.units
-        return float(self.alpha.sum(axis=1) @ units.sizes) * max(map(abs, units.slopes))
 
     def _without_inputs(self) -> None:
         """Where all inputs are 0 every network is 0, and C N is the optimum."""

@@ -50,6 +50,8 @@ NEAR_LINE = 1e-12
 # Norms between which squares neither overflow nor lose digits.
 SMALLEST, LARGEST = 1e-100, 1e100
 FLATTEST, STEEPEST = 1e-50, 1e50
+# Directions of the data's own lines with which a solve starts.
+FIRST_DIRECTIONS = 64
 # Tolerance of HiGHS; the certificate does not trust it.
 LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 # Two weights of one sign in one closed cell act as one; |<w, x>| below this share is the face.
@@ -109,7 +111,7 @@ class InfiniteWidthProblem:
                 check_number(slope, "a slope of the activation")
         else:
             check_choice(self.activation, "activation", SLOPES, "its two slopes")
-        if not FLATTEST <= max(map(abs, self.slopes)) <= STEEPEST:
+        if not FLATTEST <= self.slope <= STEEPEST:
             raise ValueError(
                 f"the activation's slopes must be finite, not both 0, and the larger one between "
                 f"{FLATTEST} and {STEEPEST}, got {self.slopes}: scale it to about 1"
@@ -120,6 +122,11 @@ class InfiniteWidthProblem:
         """Slopes (a, b) of sigma below and above 0."""
         a, b = SLOPES[self.activation] if isinstance(self.activation, str) else self.activation
         return float(a), float(b)
+
+    @property
+    def slope(self) -> float:
+        """The steeper one: |sigma(t)| is at most this times |t|."""
+        return max(map(abs, self.slopes))
 
     @cached_property
     def basis(self) -> Array:
@@ -165,8 +172,11 @@ class InfiniteWidthProblem:
 
     def activations(self, directions: Array, X: Array | None = None) -> Array:
         """sigma(<w_j, x_n>) of directions (J, D) at X (n, D), by default the data: (n, J)."""
+        return self.sigma((self.X if X is None else X) @ directions.T)
+
+    def sigma(self, products: Array) -> Array:
+        """Return the activation of each entry."""
         a, b = self.slopes
-        products = (self.X if X is None else X) @ directions.T
         return np.where(products > 0, b * products, a * products)
 
     def decision(self, X: ArrayLike, directions: Array, coef: Array) -> Array:
@@ -179,8 +189,7 @@ class InfiniteWidthProblem:
         weights = alpha * self.sizes  # sigma is homogeneous, so only the objective sees the norms
         signed = weights * self.y
         kinks = 0.5 * (b - a) * self.lines.sums(signed * np.abs(self.lines.lengths))
-        slope = max(abs(a), abs(b))
-        slack = slope * (self.unresolved + EPS * len(alpha)) * float(weights.sum())
+        slack = self.slope * (self.unresolved + EPS * len(alpha)) * float(weights.sum())
         return Kinked(0.5 * (a + b) * (signed @ self.inputs), self.lines.normals, kinks, slack)
 
     def dual_values(self, alpha: Array, directions: Array) -> Array:
@@ -188,14 +197,34 @@ class InfiniteWidthProblem:
         return (alpha * self.y) @ self.activations(directions)
 
 
+def first_directions(problem: InfiniteWidthProblem) -> Array:
+    """Return some of the data's own lines and the axes, in both directions: unit vectors (J, r)."""
+    normals = problem.lines.normals
+    count = min(len(normals), FIRST_DIRECTIONS)
+    some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
+    some = np.vstack([some, np.eye(problem.rank)])
+    return np.vstack([some, -some])
+
+
 def dual_bound(problem: InfiniteWidthProblem, alpha: Array, largest: float) -> float:
-    """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max |h|."""
-    total, top = float(alpha.sum()), float(alpha.max())
+    """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max |h|.
+
+    With several classes alpha has shape (N, K), and C bounds the sum of each row.
+    """
+    total, top = float(alpha.sum()), float(alpha.reshape(len(alpha), -1).sum(axis=1).max())
     if total <= 0:
         return 0.0
     scale = 1.0 / largest if largest > 0 else np.inf
-    rounding = EPS * (len(alpha) + problem.X.shape[1] + 8)
+    rounding = EPS * (alpha.size + problem.X.shape[1] + 8)
     return total * min(scale, problem.C / top) * (1.0 - rounding)
+
+
+def gordan_ratio(problem: InfiniteWidthProblem, totals: Array) -> float:
+    """Lower bound on the norm of a separator of the inputs scaled to norm 1.
+
+    ``totals`` (N,) is alpha, or with several classes the sums of its rows, where max |h| <= 1.
+    """
+    return float(totals @ problem.sizes) * problem.slope
 
 
 def primal_bound(
@@ -214,8 +243,7 @@ def primal_bound(
     """
     lengths = np.linalg.norm(directions, axis=1)
     norm = float(np.abs(coef) @ lengths)
-    slope = max(map(abs, problem.slopes))
-    rounding = EPS * (len(coef) + problem.X.shape[1] + 4) * slope * norm * problem.sizes
+    rounding = EPS * (len(coef) + problem.X.shape[1] + 4) * problem.slope * norm * problem.sizes
     margins = problem.y * (problem.activations(directions) @ coef)
     if np.isfinite(problem.C):
         hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())

@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.theory.arrangement import (
-    ANGLE_SLACK,
     BLOCK,
     EPS,
     Peaks,
     cell_sums,
     circles,
+    on_arcs,
     swept,
 )
 from implicit_bias.validation import Array
@@ -124,11 +124,7 @@ def maximise_length(function: KinkedVectors, *, floor: float = np.inf) -> Peaks:
     else:
         points = _in_rank_three(function, floor)
     points = np.vstack([points, -points])
-    values = function.lengths(points)
-    order = np.argsort(-values)
-    order = order[values[order] >= min(floor, float(values.max()))]
-    points, values = points[order], values[order]
-    return Peaks(points, values, float(values[0]) + allowance)
+    return Peaks.of(points, function.lengths(points), floor, allowance)
 
 
 def _in_rank_three(function: KinkedVectors, floor: float) -> Array:
@@ -180,7 +176,7 @@ def _on_circles(
     sums = sums.reshape(*sums.shape[:2], K, rank)
     inside = np.einsum("cakr,crd->cakd", sums, bases)
     offset = np.einsum("kr,crd->ckd", function.offset, bases)[:, None]
-    starts, ends = angles[:, :-1], angles[:, 1:]
+    starts = angles[:, :-1]
     tries: list[tuple[Array, Array]] = []  # angles, and ||h|| there or at the antipode
     for sign in (1.0, -1.0):
         matrices = sign * inside + offset
@@ -191,12 +187,7 @@ def _on_circles(
         tries.append((starts, np.sqrt(np.maximum(at_start, 0.0))))
         turn = np.mod(0.5 * np.arctan2(2.0 * ab, aa - bb), np.pi)
         largest = np.sqrt(0.5 * (aa + bb + np.hypot(aa - bb, 2.0 * ab)))
-        # Angles of lines: pi is 0 again.
-        on_arc = np.zeros(turn.shape, dtype=bool)
-        for whole in (-np.pi, 0.0, np.pi):
-            shifted = turn + whole
-            on_arc |= (shifted >= starts - ANGLE_SLACK) & (shifted <= ends + ANGLE_SLACK)
-        tries.append((turn, np.where(on_arc, largest, -np.inf)))
+        tries.append((turn, np.where(on_arcs(turn, angles), largest, -np.inf)))
     enough = min(floor, max(float(lengths.max()) for _, lengths in tries))
     found = []
     for turns, lengths in tries:

@@ -1,13 +1,12 @@
-"""The study of infinite width: every experiment measures, draws and says on small sizes."""
+"""The study of infinite width: data, training and what each experiment measures."""
 
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import catalogue, harness, sizes
+from benchmarks import catalogue, harness
 from benchmarks.infinite_width import (
     certified,
     convex_reformulations,
@@ -21,26 +20,6 @@ from implicit_bias.theory.infinite_width import certify, max_margin
 from implicit_bias.validation import Array
 
 STUDY = catalogue.study("infinite_width")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [entry.name for entry in STUDY.experiments])
-def test_quick_version(name: str, tmp_path: Path) -> None:
-    entry = STUDY.entry(name)
-    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
-    assert len(frame)
-    assert STUDY.picture(entry, tmp_path).is_file()
-    text = harness.findings(entry, harness.load(STUDY, entry), frame)
-    assert "%" in text or "times" in text
-    assert "Sizes: " in text
-
-
-def test_kept_tables_are_of_the_default_sizes() -> None:
-    for entry in STUDY.experiments:
-        attrs = harness.read(STUDY, entry).attrs
-        module = import_module(f"benchmarks.infinite_width.{entry.name}")
-        assert attrs["sizes"] == sizes.in_words(module.WHOLE)
-        assert attrs["done"] == attrs["settings"] == len(module.settings(module.WHOLE))
 
 
 @pytest.mark.slow
@@ -62,13 +41,6 @@ def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     assert again.attrs["done"] == 2
     assert next(experiment.measure(run(first, quick=False))).attrs["done"] == 1
     assert "so far: 1 of 4" in harness.findings(entry, experiment, first)
-
-
-def test_every_experiment_is_listed() -> None:
-    files = (catalogue.HOME / "infinite_width").glob("*.py")
-    assert {entry.name for entry in STUDY.experiments} == {
-        file.stem for file in files if "EXPERIMENT = " in file.read_text("utf-8")
-    }
 
 
 def test_clusters_as_published() -> None:

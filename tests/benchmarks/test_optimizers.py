@@ -1,15 +1,12 @@
-"""The study of optimizers: every experiment measures, draws and says on small sizes."""
+"""The study of optimizers: each method is what it is said to be, and judged by its rule."""
 
-from importlib import import_module
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from benchmarks import catalogue, harness, sizes
 from benchmarks.harness import Verdict
 from benchmarks.optimizers import (
     boosting,
@@ -23,26 +20,6 @@ from benchmarks.optimizers import (
 )
 from implicit_bias import max_margin, solve
 from implicit_bias.norms import as_norm
-
-STUDY = catalogue.study("optimizers")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [entry.name for entry in STUDY.experiments])
-def test_quick_version(name: str, tmp_path: Path) -> None:
-    entry = STUDY.entry(name)
-    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
-    assert len(frame)
-    assert STUDY.picture(entry, tmp_path).is_file()
-    assert "Sizes: " in harness.findings(entry, harness.load(STUDY, entry), frame)
-
-
-def test_kept_tables_are_of_the_default_sizes() -> None:
-    for entry in STUDY.experiments:
-        attrs = harness.read(STUDY, entry).attrs
-        module = import_module(f"benchmarks.optimizers.{entry.name}")
-        assert attrs["sizes"] == sizes.in_words(module.WHOLE)
-        assert attrs["done"] == attrs["settings"] == len(module.settings(module.WHOLE))
 
 
 def small() -> tuple[np.ndarray, np.ndarray]:
