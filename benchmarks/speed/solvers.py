@@ -534,7 +534,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say who is faster, and by how much."""
     answered = _published(frame)
     lines = []
-    limit = frame["limit"].max()
+    limit = frame["limit"].min()  # within which those did not answer that are shown so
     if answered:
         cell, _, last = answered[-1]
         lines.append(
