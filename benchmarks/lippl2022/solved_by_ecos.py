@@ -105,8 +105,9 @@ def solved_again(cell: Cell, released: ReleasedAgreement, images: Images) -> dic
     validation = images.split(cell.train_size).validation
     classifier, network = svm(cell, images), trained(cell, images).network
     assert isinstance(network, (GLN, ReLUNetwork))
-    solution = classifier.solution_
-    coef, status = by_ecos(solution.problem)
+    solution, problem = classifier.solution_, classifier.solution_.problem
+    assert problem is not None
+    coef, status = by_ecos(problem)
     gates = classifier.architecture_.gating.gates(validation.X)
     decisions = {
         "ours": classifier.decision_function(validation.X),
@@ -115,7 +116,7 @@ def solved_again(cell: Cell, released: ReleasedAgreement, images: Images) -> dic
     signs = np.sign(outputs(network, validation.X))
     found = {
         "status": status,
-        "excess": certify(solution.problem, coef=coef).upper / solution.certificate.lower - 1.0,
+        "excess": certify(problem, coef=coef).upper / solution.certificate.lower - 1.0,
         "apart": int((np.sign(decisions["ours"]) != np.sign(decisions["theirs"])).sum()),
     }
     agreed = round(released.agreement * len(validation))
