@@ -1022,6 +1022,13 @@ NAMES: dict[str, Norm] = {
 BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
 
 
+def nuclear_groups(norm: Norm) -> NDArray[np.int64] | None:
+    """Return the group of each gate column, if a norm is the sum of the groups' nuclear norms."""
+    if isinstance(norm, SumOverGroups) and norm.norm == Nuclear() and norm.axis == -2:
+        return np.asarray(norm.groups)
+    return None
+
+
 # --- groups of gate columns, with a metric ---------------------------------------------------
 
 

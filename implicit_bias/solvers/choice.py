@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_bias.norms import BALLS, L2, InRows, Nuclear, Spectral, SumOverGroups
+from implicit_bias.norms import BALLS, L2, InRows, Nuclear, Spectral, SumOverGroups, nuclear_groups
 from implicit_bias.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
@@ -107,6 +107,8 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
         return "one-group" if one else "interior-point"
     if euclidean:
         return "working-set"
+    if nuclear_groups(problem.norm) is not None:
+        return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
     if problem.norm not in BALLS:
         return _conic(problem) if groups is None else "highs"
     if groups is not None and n_pairs <= FEW_PAIRS:
@@ -151,6 +153,8 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     if not problem.is_binary_group_lasso:
         conic = _conic(problem)
         others: list[SolverName] = ["clarabel", "scs"] if conic == "clarabel" else [conic]
+        if problem.classes is not None and nuclear_groups(problem.norm) is not None:
+            others = ["working-set", *others]
         if problem.classes is not None and problem.norm in (*BALLS, L2()):
             few = _coefficients(problem) <= CLASS_FEATURES
             others = [*(("feature-space",) if few else ()), "working-set", *others]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.certificate import balanced_flow
-from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.iteration import Answer
 from implicit_bias.solvers.scaled_problem import Boxes
@@ -60,10 +60,16 @@ class ClassPairs:
         self._own = self.place * self.K + self.owners[self.place]
         self._rival = self.place * self.K + self.rivals
         self.free_t = problem.norm in (Spectral(), LInf())
-        self.norm, self.dual_norm = norms_of(problem)
         r, F = self.basis.shape[1], X.shape[1]
         self.shape = (r, F)
-        self.ball_shape = (1, r * F) if problem.norm == L2() else self.shape
+        groups = nuclear_groups(problem.norm)
+        self.columns = [] if groups is None else _columns(groups, problem.X.shape[1])
+        self.n_balls = max(len(self.columns), 1)
+        self.ball_shape = (1, r * F) if problem.norm == L2() else (self.n_balls * r, F)
+        self.norm, self.dual_norm = norms_of(problem)
+        if self.columns:
+            self.norm = self._over_balls(_nuclear, sum)
+            self.dual_norm = self._over_balls(_spectral, max)
         # One class's offset is 0, since only differences count; one without samples has none.
         present = np.unique(problem.owners)[: -1 if problem.intercept else 0]
         self._offset_classes = present
@@ -75,6 +81,7 @@ class ClassPairs:
         self.boxes = Boxes() if problem.hard_margin else Boxes(self.place)
         self.n_boxes = 0 if problem.hard_margin else len(used)
         self._gram: Tensor | None = None
+        self._grams: list[Tensor] = []  # of the samples, one a ball
         self._touching: list[tuple[Tensor, Tensor, Tensor, Tensor]] | None = None
         self._members = [torch.nonzero(self.owners == k)[:, 0] for k in range(self.K)]
 
@@ -84,6 +91,15 @@ class ClassPairs:
         if self._gram is None:
             self._gram = (self.X @ self.X.T)[self.place[:, None], self.place]
         return self._gram
+
+    def gram_of(self, ball: int) -> Tensor:
+        """Inner products of the pairs' features in one ball, (P, P)."""
+        if not self.columns:
+            return self.gram
+        if not self._grams:
+            parts = [self.X[:, columns] for columns in self.columns]
+            self._grams = [part @ part.T for part in parts]
+        return self._grams[ball][self.place[:, None], self.place]
 
     @property
     def a(self) -> Tensor:
@@ -97,12 +113,42 @@ class ClassPairs:
         weights = weights.view(-1, self.K)
         total = weights.sum(1, keepdim=True)
         weights = (-weights).scatter_add_(1, self.owners[:, None], total)
-        return ((weights @ self.basis).T @ self.X).reshape(self.ball_shape)
+        return self._in_balls((weights @ self.basis).T @ self.X)
 
     def margins(self, zeta: Tensor) -> Tensor:
         """Phi zeta, (P,)."""
-        scores = (self.X @ (self.basis @ zeta.reshape(self.shape)).T).reshape(-1)
+        scores = (self.X @ (self.basis @ self._whole(zeta)).T).reshape(-1)
         return scores[self._own] - scores[self._rival]
+
+    def _in_balls(self, V: Tensor) -> Tensor:
+        """Coefficients (r, F) in the shape of the ball; of several balls one below the other.
+
+        Then each has its own columns, and 0 in those of the others: singular values of all are
+        those of the whole matrix, and its products with itself are block diagonal.
+        """
+        if not self.columns:
+            return V.reshape(self.ball_shape)
+        r, found = len(V), V.new_zeros(self.ball_shape)
+        for ball, columns in enumerate(self.columns):
+            found[ball * r : (ball + 1) * r, columns] = V[:, columns]
+        return found
+
+    def _whole(self, zeta: Tensor) -> Tensor:
+        """Coefficients (r, F) of those in the shape of the ball."""
+        return (
+            zeta.reshape(self.n_balls, *self.shape).sum(0)
+            if self.columns
+            else zeta.reshape(self.shape)
+        )
+
+    def _over_balls(self, norm: NormOf, total: Callable[[list[float]], float]) -> NormOf:
+        """Return the sum, or the maximum, of a norm of each ball."""
+
+        def value(A: Tensor) -> float:
+            whole = self._whole(A)
+            return total([norm(whole[:, columns]) for columns in self.columns])
+
+        return value
 
     def masked(self, k: Tensor) -> Tensor:
         """Phi diag(k) Phi', (P, P), of k (K, F): class by class, of the pairs that touch it."""
@@ -164,7 +210,7 @@ class ClassPairs:
 
     def coef(self, zeta: Tensor) -> Array:
         """Coefficients (K, M, D) of zeta."""
-        plain = (self.basis @ zeta.reshape(self.shape)).cpu().numpy() / self.scale
+        plain = (self.basis @ self._whole(zeta)).cpu().numpy() / self.scale
         by_class = plain.reshape(self.K, -1, self._problem.X.shape[1])
         return np.stack([np.asarray(self._problem.root @ part) for part in by_class])
 
@@ -173,7 +219,7 @@ class ClassPairs:
         device = self.X.device
         alpha = torch.tensor(near.alpha[self._pairs] * self.scale, device=device)
         plain = self._problem.plain_coef(near.coef).reshape(self.K, -1) * self.scale
-        zeta = (self.basis.T @ torch.tensor(plain, device=device)).reshape(self.ball_shape)
+        zeta = self._in_balls(self.basis.T @ torch.tensor(plain, device=device))
         b = torch.tensor(np.asarray(near.intercept)[self._offset_classes], device=device)
         return alpha, zeta, b
 
@@ -182,6 +228,12 @@ class ClassPairs:
         found = np.zeros(self.K)
         found[self._offset_classes] = b.cpu().numpy()
         return found
+
+
+def _columns(groups: Integers, n_features: int) -> list[Tensor]:
+    """Columns of the features z(x) (x) x that belong to each group of gates."""
+    of_columns = np.repeat(groups, n_features)
+    return [torch.tensor(np.flatnonzero(of_columns == g)) for g in range(int(groups.max()) + 1)]
 
 
 def norms_of(problem: MarginProblem) -> tuple[NormOf, NormOf]:
@@ -193,7 +245,7 @@ def norms_of(problem: MarginProblem) -> tuple[NormOf, NormOf]:
         Nuclear(): (_nuclear, _spectral),
         Spectral(): (_spectral, _nuclear),
     }
-    return kinds[problem.norm]
+    return kinds[Nuclear() if nuclear_groups(problem.norm) is not None else problem.norm]
 
 
 def _total(A: Tensor) -> float:

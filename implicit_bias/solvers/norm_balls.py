@@ -219,12 +219,9 @@ class MatrixBall(Ball):
         """Return what pairs see of K, or of K^-1."""
         a = data.a
         if not data.free_t:
-            g, turned = torch.linalg.eigh(self.G)
-            i, j = torch.triu_indices(len(g), len(g)).to(g.device)
-            twice = torch.where(i == j, 1.0, 2.0**0.5).to(g)
-            b, v = a @ turned, data.products(self.Y) @ turned
-            border = (b[:, i] * v[:, j] + b[:, j] * v[:, i]) * twice  # (P, r (r + 1) / 2)
-            return data.gram * (a @ self.R @ a.T), border, 2.0 / (g[i] * g[j])
+            parts = [self._block(data, a, ball) for ball in range(data.n_balls)]
+            curvatures, borders, slacks = zip(*parts, strict=True)
+            return sum(curvatures[1:], curvatures[0]), torch.hstack(borders), torch.cat(slacks)
         self.W = torch.linalg.svd(self.Y, full_matrices=False)[2].T  # (F, q): its row space
         small = MatrixBall(replace(self.point, X=self.X @ self.W))
         self.inner = cholesky(small.matrix())
@@ -235,6 +232,17 @@ class MatrixBall(Ball):
         A = (data.gram - x @ x.T) * (a @ self.outer @ a.T) + half.T @ half
         eps = self.tau - float((self.pull * self.compliance(self.pull)).sum())
         return A, a[:, :0], A.new_full((1,), max(eps, 0.0))
+
+    def _block(self, data: ClassPairs, a: Tensor, ball: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what pairs see of one ball, whose rows R, G and Y have below each other."""
+        r = a.shape[1] if data.n_balls > 1 else len(self.R)
+        rows = slice(ball * r, (ball + 1) * r)
+        g, turned = torch.linalg.eigh(self.G[rows, rows])
+        i, j = torch.triu_indices(len(g), len(g)).to(g.device)
+        twice = torch.where(i == j, 1.0, 2.0**0.5).to(g)
+        b, v = a @ turned, data.products(self.Y[rows]) @ turned
+        border = (b[:, i] * v[:, j] + b[:, j] * v[:, i]) * twice  # (P, r (r + 1) / 2)
+        return data.gram_of(ball) * (a @ self.R[rows, rows] @ a.T), border, 2.0 / (g[i] * g[j])
 
     def compliance(self, pull: Tensor) -> Tensor:
         """K^-1 of (r, F), after `in_pairs`."""

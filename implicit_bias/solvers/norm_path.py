@@ -56,7 +56,7 @@ from torch import Tensor
 
 from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
-from implicit_bias.norms import BALLS, L2
+from implicit_bias.norms import BALLS, L2, nuclear_groups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import grouped_rows, row_index
 from implicit_bias.solvers.base import Start
@@ -97,7 +97,13 @@ REFINEMENTS = 3
 
 def has_ball(problem: MarginProblem) -> bool:
     """Whether the space of the pairs takes a problem: many classes, and a norm other than l2."""
-    return problem.classes is not None and problem.norm in BALLS
+    one = problem.norm in BALLS
+    return problem.classes is not None and (one or nuclear_groups(problem.norm) is not None)
+
+
+def has_features(problem: MarginProblem) -> bool:
+    """Whether the space of the features takes a problem: many classes, and one ball, or l2."""
+    return problem.classes is not None and problem.norm in (*BALLS, L2())
 
 
 def class_features(problem: MarginProblem) -> int:
@@ -141,8 +147,8 @@ class NormInteriorPoint(_NormPath):
         """
         if not has_ball(problem):
             raise ValueError(
-                "this method takes the nuclear and spectral norms, l1 and l_inf of many classes: "
-                "choose solver='auto'"
+                "this method takes the nuclear norm (of all, or of groups of gates), the spectral "
+                "one, l1 and l_inf of many classes: choose solver='auto'"
             )
         pairs = row_index(problem) if self.pairs is None else self.pairs
         self.check_memory(peak_memory(len(pairs[0]), problem))
@@ -166,8 +172,7 @@ class NormFeatureSpace(_NormPath):
         ValueError
             Another norm, or two classes.
         """
-        euclidean = problem.classes is not None and problem.norm == L2()
-        if not (euclidean or has_ball(problem)):
+        if not has_features(problem):
             raise ValueError(
                 "this method takes many classes under the nuclear or spectral norm, l1, l2 or "
                 f"linf, not {problem.norm!r}: choose solver='auto'"

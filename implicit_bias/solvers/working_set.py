@@ -55,6 +55,7 @@ from implicit_bias.solvers.norm_path import (
     NormInteriorPoint,
     class_features,
     has_ball,
+    has_features,
 )
 from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Rounds
@@ -318,7 +319,7 @@ class _Pairs(_WorkingRows):
         if self._proof is not None:  # once: if it does not hold, twice the rows are solved
             proof, self._proof = self._proof, None
             return proof
-        few = class_features(problem) <= len(self.rows)
+        few = has_features(problem) and class_features(problem) <= len(self.rows)
         if problem.norm == L2():  # where a system of the pairs is cheaper than with other norms
             many = len(self.rows) >= MANY_SAMPLES
             few = many and are_few_features(class_features(problem), len(self.rows))
