@@ -413,5 +413,5 @@ def test_indices_of_gates_are_its_own() -> None:
 
 
 def test_gates_that_overflow_are_refused_without_a_warning() -> None:
-    with pytest.raises(ValueError, match="overflow"):
+    with pytest.raises(ValueError, match="underflow"):
         MarginProblem(np.eye(2), [1, -1], 1e200 * np.eye(2), [0, 1])
