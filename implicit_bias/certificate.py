@@ -295,7 +295,7 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     scaled = unit_weights(size, problem.feature_norms)
     exponent = int(np.frexp(size.max())[1] - np.frexp(scaled.max())[1])
     signed = np.copysign(scaled, weights) * problem.y  # V takes alpha_n y_n
-    gates = problem.quick_plain_gates
+    gates = problem.plain_gates_for_products
     rows = dual_vector_norms(gates, problem.X, _weights(problem, signed), are_few(gates))
     dual = _Dual(problem, signed, problem.gate_norm.of_rows(rows))
     if (dual.norms.radius > REFINE * dual.norms.value).any():
@@ -315,7 +315,7 @@ def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Arra
     offsets : float or ndarray of shape (K,)
         Added to the predictions.
     """
-    plain, gates = problem.plain_coef(coef), problem.quick_plain_gates
+    plain, gates = problem.plain_coef(coef), problem.plain_gates_for_products
     if problem.classes is None:
         f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
         value = np.asarray(problem.y * (f.value + offsets))
@@ -565,7 +565,7 @@ class _Dual:
         if (_of_rivals(problem, alpha) != alpha).any():
             raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
         alpha = _unit(problem, alpha)
-        gates, weights = problem.quick_plain_gates, _weights(problem, alpha)
+        gates, weights = problem.plain_gates_for_products, _weights(problem, alpha)
         if not problem.norm.by_rows:
             parts = [
                 dual_vectors(gates, problem.X, column, problem.classes or 0)
@@ -585,7 +585,7 @@ class _Dual:
         if not problem.norm.by_rows:
             parts = [self._precise(k) for k in range(problem.classes or 1)]
             return replace(self, norms=_norms_of(problem, parts))
-        gates, weights = problem.quick_plain_gates, _weights(problem, self.alpha)
+        gates, weights = problem.plain_gates_for_products, _weights(problem, self.alpha)
         if problem.classes is not None:
             rows = [_row_norms(self._precise(k)) for k in range(problem.classes)]
             return replace(self, norms=problem.gate_norm.of_rows(_joined(rows)))
@@ -602,7 +602,7 @@ class _Dual:
 
         The weights of a class's own samples are sums over their rivals, as high + low.
         """
-        problem, gates = self.problem, self.problem.quick_plain_gates
+        problem, gates = self.problem, self.problem.plain_gates_for_products
         weights = _columns(_weights(problem, self.alpha))[k]
         low = np.zeros_like(weights)
         if problem.classes is not None:
@@ -797,7 +797,7 @@ class _Primal:
         offsets = None if offsets is None else np.ldexp(offsets, -exponent)
         plain = problem.plain_coef(coef)
         norm = problem.norm.value_bound(coef.reshape(problem.norm_shape))
-        gates = problem.quick_plain_gates
+        gates = problem.plain_gates_for_products
         if problem.classes is None:
             f = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
             one = None if offsets is None else float(offsets)
@@ -813,7 +813,7 @@ class _Primal:
     def refined(self) -> _Primal:
         """Evaluate with more digits the predictions that decide."""
         plain = self.problem.plain_coef(self.coef)
-        gates = self.problem.quick_plain_gates
+        gates = self.problem.plain_gates_for_products
         found, done = self, np.zeros(len(self.f.value), dtype=bool)
         for _ in range(MOST_REFINEMENTS):
             rows = np.flatnonzero(found._decisive & ~done)

@@ -44,9 +44,9 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -122,10 +122,13 @@ def are_few(gates: GateMatrix) -> bool:
     return bool(sp.issparse(gates) and sp.csr_array(gates).nnz < FEW * size)
 
 
-def quick(gates: GateMatrix) -> GateMatrix:
-    """Return gates as the kind of array with which products take less time, where that is small."""
-    small = gates.shape[0] * gates.shape[1] <= DENSE_ENTRIES
-    return dense(gates) if small and not are_few(gates) else gates
+def for_products(gates: GateMatrix) -> GateMatrix:
+    """Return gates dense where they are small and not few: products take less time then."""
+    if gates.shape[0] * gates.shape[1] > DENSE_ENTRIES or are_few(gates):
+        return gates
+    found = dense(gates)
+    found.setflags(write=False)
+    return found
 
 
 def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
@@ -140,8 +143,9 @@ def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
 def feature_norms(gates: sp.csr_array, X: Array) -> Array:
     """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
     row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
-    gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
-    return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
+    with np.errstate(over="ignore"):  # which `MarginProblem` refuses
+        gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
+        return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
 
 
 def zero_features(gates: sp.csr_array, X: Array) -> NDArray[np.bool_]:
@@ -262,6 +266,17 @@ class MarginProblem:
         self._check_range()
         self.norm.dual_norms(np.zeros(self.norm_shape))  # refuses groups that do not fit
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: what else is known is computed anew, from what they are then."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the fields over, and let nobody write to their arrays."""
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        for array in (self.X, self.y, *_arrays_of(self.gates)):
+            array.setflags(write=False)
+
     def _check_range(self) -> None:
         """Refuse data whose squares leave the range of float64."""
         norms = self.feature_norms
@@ -324,7 +339,7 @@ class MarginProblem:
 
     def decision(self, coef: Array) -> Array:
         """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
-        return decision(self.X, self.quick_gates, coef)
+        return decision(self.X, self.gates_for_products, coef)
 
     def margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
         """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
@@ -358,7 +373,7 @@ class MarginProblem:
         """
         if self.metric is not None:
             alpha = np.where(_over(self.zero_features, alpha), 0.0, alpha)
-        return self._dual_vectors(self.quick_gates, alpha)
+        return self._dual_vectors(self.gates_for_products, alpha)
 
     def group_norms(self, coef: Array) -> Array:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
@@ -383,9 +398,9 @@ class MarginProblem:
     def dual_norms(self, alpha: Array) -> Array:
         """||V_g(alpha)|| of each group, shape (G,)."""
         if self.metric is not None:
-            plain = self._dual_vectors(self.quick_plain_gates, alpha)
+            plain = self._dual_vectors(self.plain_gates_for_products, alpha)
             return self.gate_norm.plain_norms(plain)
-        V = self._dual_vectors(self.quick_gates, alpha)
+        V = self._dual_vectors(self.gates_for_products, alpha)
         return self.norm.dual_norms(V.reshape(self.norm_shape))
 
     @cached_property
@@ -426,14 +441,14 @@ class MarginProblem:
         return gates if self.metric is None else self.gate_norm.plain_gates(gates)
 
     @cached_property
-    def quick_gates(self) -> GateMatrix:
+    def gates_for_products(self) -> GateMatrix:
         """The gates (N, M), dense where products with them take less time then."""
-        return quick(self.gates)
+        return for_products(self.gates)
 
     @cached_property
-    def quick_plain_gates(self) -> GateMatrix:
+    def plain_gates_for_products(self) -> GateMatrix:
         """Plain gates (N, M'), dense where products with them take less time then."""
-        return self.quick_gates if self.metric is None else quick(self.plain_gates)
+        return self.gates_for_products if self.metric is None else for_products(self.plain_gates)
 
     @property
     def plain_groups(self) -> NDArray[np.int64]:
@@ -655,11 +670,21 @@ def _as_gates(gates: object) -> GateMatrix:
         return owned(as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
     as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
-    if not (is_frozen(matrix.data) and matrix.has_canonical_format):  # those of a problem are
+    frozen = all(is_frozen(array) for array in _arrays_of(matrix))
+    if not (frozen and matrix.has_canonical_format):  # those of a problem are
         matrix = matrix.copy()
         matrix.sum_duplicates()  # which nothing can do later
-        matrix.data.setflags(write=False)
+    for array in _arrays_of(matrix):
+        array.setflags(write=False)
     return matrix
+
+
+def _arrays_of(gates: GateMatrix) -> tuple[NDArray[Any], ...]:
+    """Return the arrays that gates are stored in."""
+    if not sp.issparse(gates):
+        return (cast(Array, gates),)
+    matrix = cast(sp.csr_array, gates)
+    return matrix.data, matrix.indices, matrix.indptr
 
 
 __getattr__ = renamed(__name__, Structure="Architecture")

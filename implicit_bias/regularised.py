@@ -224,7 +224,7 @@ def certify_regularised(
         raise ValueError(f"targets of the {loss} loss must be -1 or +1; the squared takes any")
 
     plain = problem.plain_coef(zeta)
-    gates = problem.quick_plain_gates
+    gates = problem.plain_gates_for_products
     with np.errstate(over="ignore"):  # a bound that overflows is inf
         found = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
         losses = _total(terms.values(t, found.value))

@@ -1,6 +1,8 @@
 """The margin problem: its products against loops, SVM-L2's metric, and errors of input."""
 
+import copy
 import itertools
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -382,3 +384,34 @@ def test_arrays_that_nobody_can_change_are_shared() -> None:
 def test_bad_input_names_cause_and_cure(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MarginProblem(**{**GOOD, **changes})
+
+
+@pytest.mark.parametrize("stored", [np.asarray, sp.csr_array])
+def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> None:
+    X, y = cloud(20, 3, shift=3.0)
+    gates = (np.random.default_rng(0).random((20, 4)) < 0.6) * 1.0
+    problem = MarginProblem(X, y, stored(gates), [0, 0, 1, 1])
+    coef = np.ones(problem.coef_shape)
+    expected = problem.decision(coef)
+    for other in (copy.deepcopy(problem), pickle.loads(pickle.dumps(problem))):
+        np.testing.assert_array_equal(other.decision(coef), expected)
+        np.testing.assert_array_equal(other.feature_norms, problem.feature_norms)
+        held = other.gates
+        arrays = (held.data, held.indices, held.indptr) if sp.issparse(held) else (held,)
+        for array in (other.X, other.y, *arrays):
+            assert not array.flags.writeable
+    assert "gates_for_products" in vars(problem)
+    assert "gates_for_products" not in vars(copy.deepcopy(problem))
+
+
+def test_indices_of_gates_are_its_own() -> None:
+    gates = sp.csr_array(np.eye(2))
+    gates.data.setflags(write=False)
+    problem = MarginProblem(np.eye(2), [1, -1], gates, [0, 1])
+    gates.indices[:] = [1, 0]
+    np.testing.assert_array_equal(dense(problem.gates), np.eye(2))
+
+
+def test_gates_that_overflow_are_refused_without_a_warning() -> None:
+    with pytest.raises(ValueError, match="underflow"):
+        MarginProblem(np.eye(2), [1, -1], 1e200 * np.eye(2), [0, 1])

@@ -232,11 +232,17 @@ def by_osqp(X: Array, y: Array, gates: GateMatrix, A: Array | None = None) -> Ar
     RuntimeError
         OSQP gave no coefficients.
     """
-    return _solved_by("OSQP", X, y, gates, lambda cp, zeta: cp.sum_squares(_times(A, zeta)))[0]
+
+    def squares(cp: ModuleType, zeta: Any) -> Any:
+        return cp.sum_squares(zeta if A is None else A @ zeta)
+
+    return _solved_by("OSQP", X, y, gates, squares)[0]
 
 
 def by_ecos(problem: MarginProblem) -> tuple[Array, str]:
-    """Solve a hard margin of group norms by ECOS, with its and CVXPY's defaults.
+    """Solve a hard margin of two classes under groups of l2, no metric, no intercept, by ECOS.
+
+    With its and CVXPY's defaults.
 
     Returns
     -------
@@ -256,10 +262,6 @@ def by_ecos(problem: MarginProblem) -> tuple[Array, str]:
     return _solved_by("ECOS", problem.X, problem.y, problem.gates, norm)
 
 
-def _times(A: Array | None, zeta: Any) -> Any:
-    return zeta if A is None else A @ zeta
-
-
 def _solved_by(
     solver: str, X: Array, y: Array, gates: GateMatrix, cost: Callable[[ModuleType, Any], Any]
 ) -> tuple[Array, str]:
@@ -270,7 +272,10 @@ def _solved_by(
     zeta = cp.Variable((Z.shape[1], X.shape[1]))
     outputs = cp.sum(cp.multiply(Z @ zeta, X), axis=1)
     program = cp.Problem(cp.Minimize(cost(cp, zeta)), [cp.multiply(y, outputs) >= 1])
-    program.solve(solver=solver)
+    try:
+        program.solve(solver=solver)
+    except cp.SolverError as error:
+        raise RuntimeError(f"{solver} gave no coefficients: {error}") from error
     if zeta.value is None:
         raise RuntimeError(f"{solver} ended {program.status} and gave no coefficients")
     return np.asarray(zeta.value, dtype=np.float64), str(program.status)

@@ -9,7 +9,8 @@ many validation images they decide otherwise than the certified ones. Cells whos
 released values are the control: there ECOS should end at the optimum.
 
 ECOS takes minutes where the program has tens of thousands of coefficients, and hours beyond. So the
-cells are those of N = 500 with at most `MOST_COEFFICIENTS`: all that miss, and as many that do not.
+cells are those of N = 500 with at most `MOST_COEFFICIENTS`: all that miss, and at most as many that
+do not.
 
 Columns: the cell, and
 
@@ -149,7 +150,7 @@ def _found(table: pd.DataFrame) -> str:
         if len(part):
             short = int((part["excess"] > EXCESS).sum())
             sentences.append(
-                f"Of {len(part)} cells {words}, ECOS ends more than {EXCESS:g} above the "
+                f"Of the cells {words} ({len(part)}), ECOS ends more than {EXCESS:g} above the "
                 f"optimum in {short} (excess {part['excess'].min():.1g} to "
                 f"{part['excess'].max():.1g}), and decides otherwise than the certified solution "
                 f"on {part['apart'].min()} to "
@@ -161,11 +162,13 @@ def _found(table: pd.DataFrame) -> str:
 
 
 def _verdict(table: pd.DataFrame) -> Verdict:
-    missed, controls = table[table["ours"] != 0], table[table["ours"] == 0]
-    short = (missed["excess"] > EXCESS) & (missed["apart"] > 0)
-    still = (controls["excess"] <= EXCESS) & (controls["apart"] == 0)
-    whole = len(table) == table.attrs["wanted"] and bool(short.all() and still.all())
-    return Verdict.of(whole and bool((missed["theirs"] == 0).all()), short.mean() >= 0.5)
+    missed = table["ours"] != 0
+    short = (table["excess"] > EXCESS) & (table["apart"] > 0)
+    explained = short[missed] & (table["theirs"][missed] == 0)
+    if not len(explained):
+        return Verdict.OPEN
+    whole = len(table) == table.attrs["wanted"] and not short[~missed].any()
+    return Verdict.of(whole and bool(explained.all()), explained.mean() >= 0.5)
 
 
 def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
@@ -194,9 +197,9 @@ EXPERIMENT = Experiment(
     claim="Where the certified SVM-GLN and SVM-RC do not have the released agreement, ECOS with "
     "its defaults ends short of the optimum, at the released values.",
     how=f"N = {TRAIN_SIZE}, at most {MOST_COEFFICIENTS:,} coefficients, thresholds as drawn, "
-    "networks with the released accuracy and loss: all cells that miss, and as many controls that "
-    "do not. The program of each goes to ECOS through CVXPY with the defaults of both (versions "
-    "of today). Agreement and accuracy are in images of 12,000, less the released ones.",
+    "networks with the released accuracy and loss: all cells that miss, and at most as many "
+    "controls that do not. Each program goes to ECOS through CVXPY with the defaults of both "
+    "(versions of today). Agreement and accuracy are in images of 12,000, less the released ones.",
     measure=_measure,
     found=_found,
     rule=f"It stands if in every cell that misses ECOS ends more than {EXCESS:g} above the "

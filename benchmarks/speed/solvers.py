@@ -309,7 +309,8 @@ def measure(run: Run[SolverOptions]) -> Iterator[pd.DataFrame]:
         names = ", ".join(cell.name for cell in GRID)
         raise Misuse(f"no cell's name contains {asked.only!r}; there are {names}")
     if not everyone:
-        raise Misuse(f"no solver is called {asked.solver!r}")
+        names = ", ".join(sorted({peer.solver for peer in peers()}))
+        raise Misuse(f"no solver is called {asked.solver!r}; there are {names}")
     if len(run.kept) and "outcome" not in run.kept:
         raise Misuse(f"{run.file} is not of this benchmark: use --fresh, or another --folder")
     limits = Limits(seconds=asked.time_limit, memory=asked.memory_limit)
@@ -534,7 +535,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say who is faster, and by how much."""
     answered = _published(frame)
     lines = []
-    limit = frame["limit"].min()  # within which those did not answer that are shown so
+    limit = frame["limit"].min()
     if answered:
         cell, _, last = answered[-1]
         lines.append(

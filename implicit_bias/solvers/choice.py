@@ -60,7 +60,8 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
         group (linear, shallow, SVM-L2; with a soft margin only where there are as many features as
         samples) and "interior-point" elsewhere, and "working-set" beyond. With many classes these
         count pairs of samples and rivals, and all but "one-group" take the nuclear and spectral
-        norms, l1 and l_inf, too ("feature-space" no norm but these and l2). Other norms that are no
+        norms, l1 and l_inf, too ("feature-space" no norm but these and l2; sums of nuclear norms
+        over gates go to "interior-point" and "working-set"). Other norms that are no
         sums of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
         pairs, and else to "clarabel", or to "scs" for large sums of matrix norms.
 
@@ -146,9 +147,9 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     """Name the solvers that may succeed where one has failed, in the order to try them.
 
     The feature space keeps digits that inner products of ill-conditioned features lose, multiple
-    precision all digits of small problems. An interior point takes the margins of the coefficients
-    into account as they are rounded, which what sees one Gram matrix alone does not. CVXPY's
-    solvers are the last resort for larger ones, if they solve them in seconds.
+    precision all digits of small problems. An interior point sees the margins of the coefficients
+    as they are rounded, and "one-group" the Gram matrix alone. CVXPY's solvers are the last resort
+    for larger ones, if they solve them in seconds.
     """
     if not problem.is_binary_group_lasso:
         conic = _conic(problem)

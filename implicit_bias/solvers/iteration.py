@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
-import torch
 
 from implicit_bias.certificate import Status
 from implicit_bias.exact import ExactAnswer
@@ -134,7 +134,13 @@ class Approach(Run):
         return self.found()
 
 
-def drive(run: Run, limit: int, on_progress: OnProgress, first_iteration: int = 1) -> Candidate:
+def drive(
+    run: Run,
+    limit: int,
+    on_progress: OnProgress,
+    first_iteration: int = 1,
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Candidate:
     """Run the steps of a method up to a limit, or to Ctrl-C, and return its answer.
 
     Parameters
@@ -147,18 +153,22 @@ def drive(run: Run, limit: int, on_progress: OnProgress, first_iteration: int = 
         Called with the bounds of each iteration.
     first_iteration : int
         The number of the first one.
+    around : callable
+        Returns the context of a step; ``on_progress`` is called outside of it.
     """
     history: list[BoundsAt] = []
     status = Status.ITERATION_LIMIT
     steps = run.steps()
     try:
         while len(history) < limit:
-            with torch.inference_mode():  # small steps take a tenth less time
-                lower, upper = next(steps)
+            try:
+                with around():
+                    lower, upper = next(steps)
+            except StopIteration as end:
+                status = end.value
+                break
             history.append(BoundsAt(first_iteration + len(history), lower, upper))
             on_progress(history[-1])
-    except StopIteration as end:
-        status = end.value
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     return Candidate(
@@ -226,8 +236,16 @@ class NativeSolver(Solver):
             raise ValueError(
                 f"{self.name} takes two classes only: choose solver='auto' for {problem.classes}"
             )
+        import torch  # here: solvers that do not compute with it need not load it
+
         posed = problem if problem.classes is not None else group_form(problem)
-        found = drive(self.prepare(posed, start), self.limit, on_progress, self.first_iteration)
+        found = drive(
+            self.prepare(posed, start),
+            self.limit,
+            on_progress,
+            self.first_iteration,
+            around=torch.inference_mode,  # small steps take a tenth less time
+        )
         if not (np.isfinite(found.coef).all() and np.isfinite(found.alpha).all()):
             nothing = vars(nothing_yet(problem))
             return replace(found, status=Status.NUMERICAL_TROUBLE, **nothing)

@@ -190,11 +190,13 @@ def solve_out_of_core(
     rounds = run.rounds(tol)
     try:
         for number in range(1, max_rounds + 1):
-            lower, upper = next(rounds)
+            try:
+                lower, upper = next(rounds)
+            except StopIteration as end:
+                status = end.value
+                break
             history.append(BoundsAt(number, lower, upper))
             on_progress(history[-1])
-    except StopIteration as end:
-        status = end.value
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     return run.solution(status, tuple(history))

@@ -312,6 +312,11 @@ def _check_start(problem: MarginProblem, start: Start | None) -> None:
             f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
             "a similar problem"
         ) from error
+    if start.alpha.shape[1:] != problem.alpha_shape[1:]:
+        raise ValueError(
+            f"start has dual variables of shape {start.alpha.shape}, the problem of "
+            f"{problem.alpha_shape}: it needs the same classes"
+        )
     if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
         raise ValueError(
             f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "

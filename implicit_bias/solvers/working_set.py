@@ -130,7 +130,9 @@ class _WorkingRows(Rounds):
         self.warm = start
         self.settled = False  # few rows violate, and S has those that soon may
         self.near: Answer | None = None  # the last round's, its margins scaled to 1
-        self.by_one_gram_matrix = problem.hard_margin and problem.n_groups == 1
+        # Whether one Gram matrix may solve, and whether it did so in the last round.
+        self.one_group = problem.hard_margin and problem.n_groups == 1
+        self.by_one_group = False
         self._has_left = np.zeros(len(self.samples), dtype=bool)
         self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
         self.begin(start)
@@ -150,7 +152,8 @@ class _WorkingRows(Rounds):
     def method(self, tolerances: Tolerances, rows: Rows | None = None) -> NativeSolver:
         """Return what solves on the working set under sums of Euclidean norms."""
         inner = InteriorPoint(tolerances=tolerances, device=self.device, rows=rows)
-        if not self.by_one_gram_matrix or len(self.rows) < MANY_ROWS:
+        self.by_one_group = self.one_group and len(self.rows) >= MANY_ROWS
+        if not self.by_one_group:
             return inner
         return OneGroup(tolerances=tolerances, device=self.device, rows=rows, fallback=inner)
 
@@ -177,9 +180,9 @@ class _WorkingRows(Rounds):
             if not changed and len(self.violators(1)):
                 return Status.MEMORY_LIMIT
             if not changed and inner_gap <= final:
-                if not self.by_one_gram_matrix:
+                if not self.by_one_group:
                     return Status.NUMERICAL_TROUBLE
-                self.by_one_gram_matrix = False  # which may have lost the digits that matter
+                self.one_group = self.by_one_group = False  # it may have lost digits that matter
             # A warm start begins at a gap of LEAST_WARM again: a set that has settled is solved to
             # the end at once.
             next_gap = min(0.1 * self.gap, inner_gap * (1.0 if changed else 0.1))
@@ -301,7 +304,7 @@ class _Pairs(_WorkingRows):
         inner = WorkingSet(tolerances=tolerances, device=self.device)
         found = inner.run(replace(self.problem, norm=L2()))
         if found.status is Status.NOT_SEPARABLE:
-            return found
+            return found if prove_not_separable(self.problem, found.alpha) else None
         margins = self.margins_of(found.coef, found.intercept)
         smallest = float(margins.min())
         if self.problem.hard_margin and smallest <= 0:
@@ -316,9 +319,8 @@ class _Pairs(_WorkingRows):
     def solve(self, tolerances: Tolerances) -> Candidate:
         """Solve with these pairs."""
         problem, pairs = self.problem, self.pairs
-        if self._proof is not None:  # once: if it does not hold, twice the rows are solved
-            proof, self._proof = self._proof, None
-            return proof
+        if self._proof is not None:
+            return self._proof
         few = has_features(problem) and class_features(problem) <= len(self.rows)
         if problem.norm == L2():  # where a system of the pairs is cheaper than with other norms
             many = len(self.rows) >= MANY_SAMPLES

@@ -347,9 +347,10 @@ class _Other(Trainee):
             gradients = MarginGradients(self.module, inputs, pairs, names=self.parameters, at=drawn)
             if not gradients.margins(gradients.theta).any():
                 raise ValueError(
-                    f"the module gives 0 for the first {len(inputs[0])} samples whatever its "
-                    "parameters: are the inputs all 0? Leave out samples that are, as no training "
-                    "gives them a margin"
+                    f"the module gives 0 for the first {len(inputs[0])} samples, with the "
+                    "parameters that it has and with random ones: are the inputs all 0, or the "
+                    "units all off? Leave out samples that are 0, as no training gives them a "
+                    "margin"
                 )
         try:
             return measured_degree(gradients, None)

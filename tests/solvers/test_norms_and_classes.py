@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import case_table
+from cases import case_table, dense
 from implicit_bias import Status, max_margin, solve
 from implicit_bias.norms import L1, L2, GroupNorm, LInf, Lp, Norm, Nuclear, Spectral, SumOverGroups
 from implicit_bias.problem import MarginProblem
@@ -89,6 +89,13 @@ BALLS: dict[str, MarginProblem] = {
     "linf": linear(LInf()),
     "linf-soft": linear(LInf(), SOFT, intercept=True),
 }
+PER_GATE = SumOverGroups(Nuclear(), GATES)
+# One ball for each group of gates.
+BALLS_OF_GROUPS: dict[str, MarginProblem] = {
+    "hard": replace(gated(), norm=PER_GATE),
+    "intercept": replace(gated(), norm=PER_GATE, intercept=True),
+    "soft": replace(gated(SOFT), norm=PER_GATE, intercept=True),
+}
 CONIC: dict[str, MarginProblem] = {
     "l3": linear(Lp(3.0)),
     "l3-two": linear(Lp(3.0), k=2),
@@ -161,6 +168,34 @@ def test_norms_with_a_ball(name: str, solver: str, monkeypatch: pytest.MonkeyPat
     agrees(BALLS[name], solver, 1e-6 if solver == "feature-space" else 1e-7)
 
 
+@pytest.mark.parametrize("solver", ["interior-point", "working-set"])
+@pytest.mark.parametrize("name", BALLS_OF_GROUPS)
+def test_nuclear_norms_of_groups(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
+    agrees(BALLS_OF_GROUPS[name], solver)
+
+
+def test_one_group_of_gates_has_one_nuclear_norm() -> None:
+    problem = BALLS["nuclear-gated"]
+    one = replace(problem, norm=SumOverGroups(Nuclear(), np.zeros(3, dtype=int)))
+    first, second = (solve(posed, "interior-point", 1e-9).certificate for posed in (problem, one))
+    assert first.upper == pytest.approx(second.upper, rel=1e-8)
+
+
+def test_groups_of_gates_that_separate_nothing() -> None:
+    problem = BALLS_OF_GROUPS["hard"]
+    X = problem.X.copy()
+    X[3], gates = X[0], dense(problem.gates)
+    gates[3] = gates[0]
+    y = np.asarray(problem.y).copy()
+    y[3] = (y[0] + 1) % 3
+    twins = replace(problem, X=X, y=y, gates=gates)
+    X[3] *= 2.0  # not the same features, and not separable either
+    scaled = replace(twins, X=X)
+    for posed in (twins, scaled):
+        assert solve(posed).status is Status.NOT_SEPARABLE
+
+
 @pytest.mark.parametrize("name", ["l2", "l2-intercept", "l2-soft", "l2-soft-intercept"])
 def test_euclidean_norm_in_the_space_of_the_features(name: str) -> None:
     agrees(NATIVE[name], "feature-space", 1e-7)
@@ -226,6 +261,35 @@ def test_balls_of_random_problems(
     assert found.certificate.upper >= known.certificate.lower * (1 - 1e-12)
 
 
+@pytest.mark.slow
+@given(
+    solver=st.sampled_from(["interior-point", "working-set", "auto"]),
+    K=st.integers(3, 5),
+    groups=st.lists(st.integers(0, 2), min_size=3, max_size=5).filter(
+        lambda g: set(g) == {0, 1, 2}
+    ),
+    soft=st.booleans(),
+    intercept=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=30, deadline=None)
+def test_groups_of_random_problems(
+    solver: str, K: int, groups: list[int], soft: bool, intercept: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    y: Any = np.arange(20) % K
+    X = 3.0 * rng.normal(size=(K, 3))[y] + rng.normal(size=(20, 3))
+    gates = rng.normal(size=(20, len(groups))) * (rng.random((20, len(groups))) < 0.8)
+    norm = SumOverGroups(Nuclear(), groups)
+    C = 10.0 ** rng.uniform(-2, 1) if soft else HARD
+    problem = MarginProblem(X, y, gates, groups, C=C, norm=norm, intercept=intercept)
+    found, known = solve(problem, solver), solve(problem, "clarabel")
+    if solver == "auto" or known.status is Status.OPTIMAL:
+        assert found.status in (Status.OPTIMAL, Status.NOT_SEPARABLE), found.message
+    assert found.certificate.lower <= known.certificate.upper * (1 + 1e-12)
+    assert found.certificate.upper >= known.certificate.lower * (1 - 1e-12)
+
+
 def test_parts_of_the_normal_matrix_against_loops() -> None:
     """Phi' D^-1 Phi and Phi diag(k) Phi', of Phi formed row by row."""
     for problem in (BALLS["spectral-soft"], BALLS["l1-soft"]):
@@ -261,6 +325,7 @@ def test_choices() -> None:
     assert choose_solver(BALLS["nuclear-soft"]) == "feature-space"
     assert choose_solver(replace(BALLS["nuclear"], X=np.ones((45, 600)))) == "working-set"
     assert choose_solver(NATIVE["l2"]) == "one-group"
+    assert choose_solver(BALLS_OF_GROUPS["hard"]) == "interior-point"
     assert choose_solver(max_margin(*clusters(600))) == "feature-space"
     assert choose_solver(max_margin(*clusters(600, d=100))) == "working-set"
     for norm in ("l1", "linf"):
@@ -271,7 +336,7 @@ def test_choices() -> None:
 
 
 def test_the_space_of_the_features_refuses_other_norms() -> None:
-    for problem in (CONIC["l3"], NATIVE["gated"]):
+    for problem in (CONIC["l3"], NATIVE["gated"], BALLS_OF_GROUPS["hard"]):
         with pytest.raises(ValueError, match="norm"):
             solve(problem, "feature-space")
 

@@ -111,6 +111,19 @@ def test_the_driver_counts_reports_and_stops(solver: Solver) -> None:
     assert stopped.stats.iterations == 1
 
 
+def test_an_iterator_that_ends_in_on_progress_is_not_the_end_of_the_solver() -> None:
+    shown = iter(range(1))
+    with pytest.raises(StopIteration):
+        solve(separable("gln"), "interior-point", on_progress=lambda bounds: next(shown))
+
+
+def test_a_start_of_other_classes_is_refused() -> None:
+    X, y = cloud(12, 3, shift=3.0)
+    start = solve(max_margin(X, np.arange(12) % 3))
+    with pytest.raises(ValueError, match="classes"):
+        solve(max_margin(X, y), start=start)
+
+
 def test_the_old_name_of_on_progress() -> None:
     told: list[BoundsAt] = []
     with pytest.warns(DeprecationWarning, match="on_progress"):
