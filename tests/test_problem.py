@@ -390,13 +390,13 @@ def test_bad_input_names_cause_and_cure(changes: dict[str, Any], message: str) -
 def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> None:
     X, y = cloud(20, 3, shift=3.0)
     gates = (np.random.default_rng(0).random((20, 4)) < 0.6) * 1.0
-    problem = MarginProblem(X, y, stored(gates), [0, 0, 1, 1])
+    problem = MarginProblem(X, y, stored(gates), np.array([0, 0, 1, 1]))
     coef = np.ones(problem.coef_shape)
     expected = problem.decision(coef)
     for other in (copy.deepcopy(problem), pickle.loads(pickle.dumps(problem))):
         np.testing.assert_array_equal(other.decision(coef), expected)
         np.testing.assert_array_equal(other.feature_norms, problem.feature_norms)
-        held = other.gates
+        held: Any = other.gates
         arrays = (held.data, held.indices, held.indptr) if sp.issparse(held) else (held,)
         for array in (other.X, other.y, *arrays):
             assert not array.flags.writeable
@@ -404,14 +404,17 @@ def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> Non
     assert "gates_for_products" not in vars(copy.deepcopy(problem))
 
 
+PLUS_MINUS = np.array([1.0, -1.0])
+
+
 def test_indices_of_gates_are_its_own() -> None:
     gates = sp.csr_array(np.eye(2))
     gates.data.setflags(write=False)
-    problem = MarginProblem(np.eye(2), [1, -1], gates, [0, 1])
+    problem = MarginProblem(np.eye(2), PLUS_MINUS, gates, np.arange(2))
     gates.indices[:] = [1, 0]
     np.testing.assert_array_equal(dense(problem.gates), np.eye(2))
 
 
 def test_gates_that_overflow_are_refused_without_a_warning() -> None:
     with pytest.raises(ValueError, match="underflow"):
-        MarginProblem(np.eye(2), [1, -1], 1e200 * np.eye(2), [0, 1])
+        MarginProblem(np.eye(2), PLUS_MINUS, 1e200 * np.eye(2), np.arange(2))

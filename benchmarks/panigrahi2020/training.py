@@ -70,8 +70,8 @@ PLANS = (
     Plan("relu", 10, 16384, 10**4, 1, ("relu",)),
     Plan("relu", 50, 8192, 10**4, 1, ("relu",)),
     Plan("relu", 10, 32768, 10**4, 1, ("relu",)),
-    Plan("wide", 10, PUBLISHED_WIDTH, 1000, 5),
-    Plan("wide", 50, PUBLISHED_WIDTH, 1000, 1),
+    Plan("wide", 10, PUBLISHED_WIDTH, 1000, 1),
+    Plan("wide", 50, 10**5, 100, 1),
     Plan("wide", 10, 10**5, 1000, 1),
     Plan("wide", 50, 2 * 10**4, 1000, 1),
 )

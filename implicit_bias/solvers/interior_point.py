@@ -99,6 +99,8 @@ AIM = 0.9
 PATIENCE = 10
 CAUTIOUS_PATIENCE = 30
 LEAST_PROGRESS = 1e-3
+# Below this a gap changes by rounding alone.
+NOISE = 1e-12
 TINY = float(np.finfo(np.float64).tiny)
 # Gaps below this one are of rounding.
 ROUNDING = 1e-14
@@ -499,7 +501,7 @@ class _Best:
         if view.upper <= self.upper:
             self.upper, self.V, self.d, self.beta = view.upper, view.V, point.d, point.beta
         gap = max((self.upper - self.lower) / self.lower, ROUNDING) if self.lower > 0 else np.inf
-        better = better or gap < (1.0 - LEAST_PROGRESS) * self.gap
+        better = better or (self.gap > NOISE and gap < (1.0 - LEAST_PROGRESS) * self.gap)
         self.waited = 0 if better else self.waited + 1
         self.gap = min(gap, self.gap)
 

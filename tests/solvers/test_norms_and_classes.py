@@ -280,9 +280,10 @@ def test_groups_of_random_problems(
     y: Any = np.arange(20) % K
     X = 3.0 * rng.normal(size=(K, 3))[y] + rng.normal(size=(20, 3))
     gates = rng.normal(size=(20, len(groups))) * (rng.random((20, len(groups))) < 0.8)
-    norm = SumOverGroups(Nuclear(), groups)
+    of_gates = np.array(groups)
+    norm = SumOverGroups(Nuclear(), of_gates)
     C = 10.0 ** rng.uniform(-2, 1) if soft else HARD
-    problem = MarginProblem(X, y, gates, groups, C=C, norm=norm, intercept=intercept)
+    problem = MarginProblem(X, y, gates, of_gates, C=C, norm=norm, intercept=intercept)
     found, known = solve(problem, solver), solve(problem, "clarabel")
     if solver == "auto" or known.status is Status.OPTIMAL:
         assert found.status in (Status.OPTIMAL, Status.NOT_SEPARABLE), found.message

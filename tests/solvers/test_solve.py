@@ -113,8 +113,12 @@ def test_the_driver_counts_reports_and_stops(solver: Solver) -> None:
 
 def test_an_iterator_that_ends_in_on_progress_is_not_the_end_of_the_solver() -> None:
     shown = iter(range(1))
+
+    def show(bounds: BoundsAt) -> None:
+        next(shown)
+
     with pytest.raises(StopIteration):
-        solve(separable("gln"), "interior-point", on_progress=lambda bounds: next(shown))
+        solve(separable("gln"), "interior-point", on_progress=show)
 
 
 def test_a_start_of_other_classes_is_refused() -> None:
