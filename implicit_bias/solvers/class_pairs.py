@@ -66,10 +66,11 @@ class ClassPairs:
         self.columns = [] if groups is None else _columns(groups, problem.X.shape[1])
         self.n_balls = max(len(self.columns), 1)
         self.ball_shape = (1, r * F) if problem.norm == L2() else (self.n_balls * r, F)
-        self.norm, self.dual_norm = norms_of(problem)
         if self.columns:
             self.norm = self._over_balls(_nuclear, sum)
             self.dual_norm = self._over_balls(_spectral, max)
+        else:
+            self.norm, self.dual_norm = norms_of(problem)
         # One class's offset is 0, since only differences count; one without samples has none.
         present = np.unique(problem.owners)[: -1 if problem.intercept else 0]
         self._offset_classes = present
@@ -135,11 +136,9 @@ class ClassPairs:
 
     def _whole(self, zeta: Tensor) -> Tensor:
         """Coefficients (r, F) of those in the shape of the ball."""
-        return (
-            zeta.reshape(self.n_balls, *self.shape).sum(0)
-            if self.columns
-            else zeta.reshape(self.shape)
-        )
+        if not self.columns:
+            return zeta.reshape(self.shape)
+        return zeta.reshape(self.n_balls, *self.shape).sum(0)
 
     def _over_balls(self, norm: NormOf, total: Callable[[list[float]], float]) -> NormOf:
         """Return the sum, or the maximum, of a norm of each ball."""
@@ -230,6 +229,15 @@ class ClassPairs:
         return found
 
 
+def memory_of_balls(problem: MarginProblem, pairs: tuple[Integers, Integers]) -> int:
+    """Bytes that the balls of several groups take beside what one ball does."""
+    groups = nuclear_groups(problem.norm)
+    if groups is None:
+        return 0
+    samples, features = len(np.unique(pairs[0])), len(groups) * problem.X.shape[1]
+    return 8 * int(groups.max() + 1) * (samples**2 + 8 * (problem.classes or 2) * features)
+
+
 def _columns(groups: Integers, n_features: int) -> list[Tensor]:
     """Columns of the features z(x) (x) x that belong to each group of gates."""
     of_columns = np.repeat(groups, n_features)
@@ -245,7 +253,7 @@ def norms_of(problem: MarginProblem) -> tuple[NormOf, NormOf]:
         Nuclear(): (_nuclear, _spectral),
         Spectral(): (_spectral, _nuclear),
     }
-    return kinds[Nuclear() if nuclear_groups(problem.norm) is not None else problem.norm]
+    return kinds[problem.norm]
 
 
 def _total(A: Tensor) -> float:

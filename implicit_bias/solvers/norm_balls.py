@@ -235,7 +235,7 @@ class MatrixBall(Ball):
 
     def _block(self, data: ClassPairs, a: Tensor, ball: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return what pairs see of one ball, whose rows R, G and Y have below each other."""
-        r = a.shape[1] if data.n_balls > 1 else len(self.R)
+        r = len(self.R) // data.n_balls
         rows = slice(ball * r, (ball + 1) * r)
         g, turned = torch.linalg.eigh(self.G[rows, rows])
         i, j = torch.triu_indices(len(g), len(g)).to(g.device)

@@ -30,6 +30,10 @@ Phi     (P, r F)   the pairs' features, never formed
 E       (P, J)     offsets; b (J,), with an intercept
 ======  =========  =========================================================================
 
+A sum of nuclear norms over G groups of gates has a ball for each group. Their X are put below each
+other, (G r, F), each with 0 in the columns of the others: X X', R, T and G are block diagonal then,
+(G r, G r), and all below holds as it stands; Phi K Phi' is a sum of masks, one a group.
+
 With U = dX - Y dt the other matrix changes by
 
         K U - G (I - Y Y') G Y dt,      K U = R U / t + G (U Y' + Y U') G Y
@@ -60,7 +64,7 @@ from implicit_bias.norms import BALLS, L2, nuclear_groups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import grouped_rows, row_index
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.class_pairs import ClassPairs, Integers
+from implicit_bias.solvers.class_pairs import ClassPairs, Integers, memory_of_balls
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.norm_balls import (
@@ -151,7 +155,7 @@ class NormInteriorPoint(_NormPath):
                 "one, l1 and l_inf of many classes: choose solver='auto'"
             )
         pairs = row_index(problem) if self.pairs is None else self.pairs
-        self.check_memory(peak_memory(len(pairs[0]), problem))
+        self.check_memory(peak_memory(len(pairs[0]), problem) + memory_of_balls(problem, pairs))
         return _CentralPath(self, problem, pairs, _PairNewton)
 
 
