@@ -568,7 +568,7 @@ def found(frame: pd.DataFrame) -> str:
         names = ", ".join(sorted({_peer_of(row).solver for _, row in faster}))
         lines.append(
             "- One group (SVM-L2) is a quadratic program in N variables, and others are good at "
-            f"those: {names} are faster somewhere, by a factor of up to "
+            f"those. Faster somewhere: {names}, by a factor of up to "
             f"{few_digits(1 / row['ratio'])} ({_peer_of(row).name} at {cell.name}), to gaps of "
             f"{min(gaps):.0e} to {max(gaps):.0e}. (SVC's kernel is in single precision.)"
         )
