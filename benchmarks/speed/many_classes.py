@@ -532,9 +532,9 @@ CLASSES = Experiment(
     "classes in a file of 1.6 GB, on a local Dask cluster of 2 workers of 2 GiB (GiB: the larger "
     "worker's; of the processor: of both and of this process). Gap as asked; seconds by the clock, "
     "for the native solver two threads on two cores, at a higher priority than the other work "
-    "there, and those of the processor. Peers get the whole problem and one thread, within limits of memory and of the "
-    "processor's time, beside other work; where these were less than 10 minutes, the table says "
-    "so. "
+    "there, and those of the processor. Peers get the whole problem and one thread, within limits "
+    "of memory and of the processor's time, beside other work; where these were less than 10 "
+    "minutes, the table says so. "
     "LinearSVC has no certificate: its gap in the table is that to the native lower bound.",
     measure=measure,
     found=found,
