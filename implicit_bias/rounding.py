@@ -169,11 +169,9 @@ def predictions(gates: Array | sp.csr_array, X: Array, coef: Array, values: Arra
     """F (N,): its values as they were computed in float64, with the bound on their errors."""
     norms = row_norms(coef)
     few = sp.csr_array(gates) if sp.issparse(gates) else None
-    if few is not None:
-        terms = int(np.diff(few.indptr).max())
-    else:
-        terms = int(np.count_nonzero(gates, axis=1).max())  # products with 0 are exact
-    reach = gamma(X.shape[1] + terms + 3) * norms + UNDERFLOW
+    # Of each sample; products with 0 are exact.
+    terms = np.count_nonzero(gates, axis=1) if few is None else np.diff(few.indptr)
+    reach = gamma(X.shape[1] + int(terms.max()) + 3) * norms + UNDERFLOW
     if few is not None:
         size = np.asarray(abs(few) @ reach)
     else:

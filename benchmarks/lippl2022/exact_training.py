@@ -656,10 +656,7 @@ def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
 
     ``epoch`` is the last one with the released loss and accuracy, 0 where there is none.
     """
-    networks, folder = STUDY.entry("exact_networks"), run.file.parents[2]
-    if not STUDY.table(networks, folder).exists():  # a quick run has a folder of its own
-        folder = HOME
-    table = harness.read(STUDY, networks, folder)
+    table = measured_before(run, "exact_networks")
     differs = (table["images"] != 0) | ~_same_loss(table)
     rows, images = _records(table[differs]), Images()
     released = {_cell(row): (row["released"], row["released_loss"]) for row in rows}
@@ -675,6 +672,14 @@ def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
         return asdict(cell) | {"released": released[cell][0]} | found
 
     yield from grown(run, list(released), row)
+
+
+def measured_before(run: Run[Any], name: str) -> pd.DataFrame:
+    """Read the table of another experiment, on which a run rests."""
+    entry, folder = STUDY.entry(name), run.file.parents[2]
+    if not STUDY.table(entry, folder).exists():  # a quick run has a folder of its own
+        folder = HOME
+    return harness.read(STUDY, entry, folder)
 
 
 def grown(

@@ -38,8 +38,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks import harness
-from benchmarks.catalogue import HOME
 from benchmarks.harness import Experiment, Run, Verdict, rows_of
 from benchmarks.lippl2022.as_published import by_ecos
 from benchmarks.lippl2022.exact_training import (
@@ -57,6 +55,7 @@ from benchmarks.lippl2022.exact_training import (
     exact_kind,
     grown,
     last_apart,
+    measured_before,
     outputs,
     released_agreements,
     right_images,
@@ -64,7 +63,6 @@ from benchmarks.lippl2022.exact_training import (
     trained,
 )
 from benchmarks.lippl2022.published import published_values
-from benchmarks.lippl2022.study import STUDY
 from implicit_bias.certificate import certify
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem import gated_linear
@@ -86,11 +84,10 @@ def chosen(table: pd.DataFrame) -> list[Cell]:
     Only those without released medians: their networks are compared in the contexts in which they
     were trained. Smaller programs come first, a control after each miss.
     """
-    drawn = table["median_init"].isin([False, None]) | table["median_init"].isna()
     wanted = table[
         table["model"].isin([GLN_MODEL, RELU])
         & (table["train_size"] == TRAIN_SIZE)
-        & drawn
+        & table["median_init"].ne(True)
         & (exact_kind(table) != NEITHER)
     ]
     small = wanted[[size(cell) <= MOST_COEFFICIENTS for cell in cells(wanted)]]
@@ -128,10 +125,7 @@ def solved_again(cell: Cell, released: ReleasedAgreement, images: Images) -> dic
 
 
 def _measure(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
-    entry, folder = STUDY.entry("exact_agreements"), run.file.parents[2]
-    if not STUDY.table(entry, folder).exists():  # a quick run has a folder of its own
-        folder = HOME
-    table = harness.read(STUDY, entry, folder)
+    table = measured_before(run, "exact_agreements")
     images, released = Images(), released_agreements(published_values(run.options.published))
 
     def row(cell: Cell) -> dict[str, Any]:

@@ -442,8 +442,9 @@ def with_known_gaps(frame: pd.DataFrame) -> pd.DataFrame:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Write all rows in words, the native solver above its peers."""
     cells = []
-    above = frame["solver"] != NATIVE
-    for _, row in with_known_gaps(frame).loc[above.sort_values(kind="stable").index].iterrows():
+    rows = with_known_gaps(frame)
+    rows = rows.sort_values("solver", key=lambda names: names != NATIVE, kind="stable")
+    for _, row in rows.iterrows():
         gap = row["gap"]
         answered = row["outcome"] == ANSWERED
         proof = row["status"] == Status.NOT_SEPARABLE.name

@@ -154,10 +154,9 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     if not problem.is_binary_group_lasso:
         conic = _conic(problem)
         others: list[SolverName] = ["clarabel", "scs"] if conic == "clarabel" else [conic]
-        if problem.classes is not None and nuclear_groups(problem.norm) is not None:
-            others = ["working-set", *others]
-        if problem.classes is not None and problem.norm in (*BALLS, L2()):
-            few = _coefficients(problem) <= CLASS_FEATURES
+        one_ball = problem.norm in (*BALLS, L2())
+        if problem.classes is not None and (one_ball or nuclear_groups(problem.norm) is not None):
+            few = one_ball and _coefficients(problem) <= CLASS_FEATURES
             others = [*(("feature-space",) if few else ()), "working-set", *others]
         return tuple(name for name in others if name != failed)
     features, samples = count_features(problem), problem.n_samples

@@ -156,9 +156,26 @@ def drive(
     around : callable
         Returns the context of a step; ``on_progress`` is called outside of it.
     """
+    status, history = follow(run.steps(), limit, on_progress, first_iteration, around)
+    return Candidate(
+        **vars(run.answer()),
+        status=status,
+        iterations=len(history),
+        history=history,
+        detail=run.detail,
+    )
+
+
+def follow(
+    steps: Steps,
+    limit: int,
+    on_progress: OnProgress,
+    first_iteration: int = 1,
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> tuple[Status, tuple[BoundsAt, ...]]:
+    """Take steps as `drive` does: how they ended, and the bounds of each."""
     history: list[BoundsAt] = []
     status = Status.ITERATION_LIMIT
-    steps = run.steps()
     try:
         while len(history) < limit:
             try:
@@ -171,13 +188,7 @@ def drive(
             on_progress(history[-1])
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    return Candidate(
-        **vars(run.answer()),
-        status=status,
-        iterations=len(history),
-        history=tuple(history),
-        detail=run.detail,
-    )
+    return status, tuple(history)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ The bounds are those of `certify` on all samples at once, as real numbers of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.rounding import up
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, no_report
+from implicit_bias.solvers.iteration import Steps, follow
 from implicit_bias.solvers.solve import solve
 from implicit_bias.solvers.working_set import MAX_ROUNDS, clearly_no_support
 from implicit_bias.validation import Array, as_class_labels, check_count, check_number
@@ -186,20 +187,7 @@ def solve_out_of_core(
         return model.problem(rows.X, y, np.inf, intercept, count)
 
     run = _Run(blocks, posed, first, most_rows)
-    status, history = Status.ITERATION_LIMIT, []
-    rounds = run.rounds(tol)
-    try:
-        for number in range(1, max_rounds + 1):
-            try:
-                lower, upper = next(rounds)
-            except StopIteration as end:
-                status = end.value
-                break
-            history.append(BoundsAt(number, lower, upper))
-            on_progress(history[-1])
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    return run.solution(status, tuple(history))
+    return run.solution(*follow(run.rounds(tol), max_rounds, on_progress))
 
 
 class _Run:
@@ -223,7 +211,7 @@ class _Run:
         self._left: set[int] = set()
         self._stays: set[int] = set()  # left once, and had to come back
 
-    def rounds(self, tol: float) -> Generator[tuple[float, float], None, Status]:
+    def rounds(self, tol: float) -> Steps:
         """Solve on the working set, pass over all data, and choose the next one."""
         while True:
             self.problem = self.posed(self.rows)
