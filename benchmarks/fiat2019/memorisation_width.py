@@ -32,7 +32,7 @@ from implicit_bias.theory.gated_least_squares import least_squares
 from implicit_bias.validation import Array
 
 MEMORISED = 0.01
-REPEATS, PUBLISHED_REPEATS = 5, 5
+REPEATS = 5
 SIZES, INPUTS = (64, 128, 256), 16
 
 
@@ -181,8 +181,7 @@ def found(frame: pd.DataFrame) -> str:
     )
     off = means[["GaLU", "ReLU"]].sub(means["closed"], axis=0).to_numpy()
     return (
-        f"d = {frame['d'].iloc[0]}, mean of {frame['seed'].nunique()} repeats "
-        f"({PUBLISHED_REPEATS} published).\n\n"
+        f"d = {frame['d'].iloc[0]}, mean of {frame['seed'].nunique()} repeats, as published.\n\n"
         f"- Widths over m/d: {words}.\n"
         "- A closed form needs m/d, as kd coefficients fit no more than kd labels, but where so "
         "few hard gates (on average a share 2^-k of the samples has all closed) ask for k = "

@@ -36,7 +36,7 @@ NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}
 COLOURS = {"GaLU": BLUE, "ReLU": VERMILION}
 LARGEST_CUBE = 12
 MARGIN = 0.01
-REPEATS, PUBLISHED_REPEATS = 3, 3
+REPEATS = 3
 WIDTHS = (16, 64)
 
 
@@ -143,12 +143,17 @@ def found(frame: pd.DataFrame) -> str:
         f"ReLU {means['separable', 'ReLU', width]:.2f} %"
         for width in sorted(errors["width"].astype(int).unique())
     )
+    ahead = [
+        f"k = {width}"
+        for width in sorted(errors["width"].astype(int).unique())
+        if means["separable", "ReLU", width] < means["separable", "GaLU", width]
+    ]
+    better = " and ".join(ahead) if ahead else "none"
     return (
         f"d = {errors['d'].iloc[0]:.0f}, m = {errors['m'].iloc[0]:,.0f}, "
-        f"{errors['steps'].iloc[0]:,.0f} steps of {STEPS:,}, "
-        f"{errors['seed'].nunique()} repeat(s) of {PUBLISHED_REPEATS}.\n\n"
-        f"- Separable data: test errors {lines}: very high accuracy of both, and an advantage of "
-        "ReLU, as published.\n"
+        f"{errors['steps'].iloc[0]:,.0f} steps, mean of {errors['seed'].nunique()} repeats.\n\n"
+        f"- Separable data: test errors {lines}: very high accuracy of both. Published is a "
+        f"visible advantage of ReLU at widths that are not said; ours is at {better}.\n"
         f"- Parity: all test errors lie between {parity.min():.3f} and {parity.max():.3f}, at "
         "chance as published, while the training error falls to "
         f"{train['GaLU']:.3f} (GaLU) and {train['ReLU']:.3f} (ReLU).\n"
