@@ -48,12 +48,13 @@ class Sizes:
     training: Training
 
 
-# 60,000 training strips, as many as MNIST has images; for the network half as many of the longer
-# strips, too, as the source does not say how many it has.
+# 60,000 training strips, as many as MNIST has images; for the network half, twice and four times as
+# many of the longer strips, too, as the source does not say how many it has.
 FULL = Sizes(
     jobs=(
         *(Job(k, 60000, model, seed=0) for k in (3, 1) for model in HIDDEN),
-        Job(3, 30000, NETWORK, seed=0),
+        *(Job(3, strips, NETWORK, seed=0) for strips in (30000, 120000, 240000)),
+        *(Job(k, 60000, model, seed) for seed in (1, 2) for k in (3, 1) for model in HIDDEN),
     ),
     test_strips=10000,
     training=Training(),
@@ -126,8 +127,9 @@ def accuracies(frame: pd.DataFrame, k: int, strips: int | None = None) -> dict[s
 
 
 def main_strips(frame: pd.DataFrame) -> int:
-    """Return the number of training strips with which all models are trained: the largest."""
-    return int(frame["strips"].max())
+    """Return the number of training strips with which all models are trained."""
+    models = frame.groupby("strips")["model"].nunique()
+    return int(models.index[models == models.max()].max())
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:

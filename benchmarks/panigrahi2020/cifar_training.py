@@ -34,19 +34,25 @@ class Plan:
     n: int = 10**4
 
 
-PLANS = (Plan(256, 10), Plan(512, 5))
+PLANS = (Plan(256, 150), Plan(1024, 20))
 QUICK = (Plan(32, 2, 300), Plan(64, 1, 300))
 
 
 def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
     """Train every network that is not kept."""
-    frame = run.kept
-    keys = ["width", "activation"]
-    done = set() if frame.empty else set(frame[keys].itertuples(index=False, name=None))
-    for plan in QUICK if run.quick else PLANS:
+    frame, plans = run.kept, QUICK if run.quick else PLANS
+    keys = ["width", "epochs", "activation"]
+    done = set()
+    if "epochs" in frame:
+        asked = {(plan.width, plan.epochs) for plan in plans}
+        frame = frame[[pair in asked for pair in zip(frame["width"], frame["epochs"], strict=True)]]
+        done = set(frame[keys].itertuples(index=False, name=None))
+    else:
+        frame = pd.DataFrame()
+    for plan in plans:
         X, labels = images(plan.n)
         for activation in FIGURE_2:
-            if (plan.width, activation) not in done:
+            if (plan.width, plan.epochs, activation) not in done:
                 run.say(f"m = {plan.width:,}, {activation}")
                 curve = train(activation, torch.tensor(X).float(), torch.tensor(labels), plan)
                 frame = pd.concat([frame, curve], ignore_index=True)
@@ -77,6 +83,7 @@ def train(activation: str, X: Tensor, labels: Tensor, plan: Plan) -> pd.DataFram
     after = gram(activation, X, weights, readouts)
     return pd.DataFrame(rows).assign(
         width=plan.width,
+        epochs=plan.epochs,
         activation=activation,
         n=len(X),
         turned=float(np.linalg.norm(after - before) / np.linalg.norm(before)),
