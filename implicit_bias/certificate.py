@@ -156,7 +156,7 @@ class Status(Enum):
         return f"{self.message}; {certificate.statement}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certificate:
     """Certified bounds on the optimal value of a margin problem.
 
@@ -456,7 +456,7 @@ def balanced_flow(alpha: Array, y: NDArray[np.int64]) -> Array:
     return np.ldexp(units, exponent)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graded:
     """A candidate, scaled to be feasible, with the status that its bounds earn.
 
@@ -547,7 +547,7 @@ def grade(
 # --- the lower bound -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Dual:
     """Dual variables, the largest alpha_n ||phi_n|| about 1, and the norms of their V_g."""
 
@@ -761,7 +761,7 @@ def _joined(parts: list[Enclosure]) -> Enclosure:
 # --- the upper bound -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Primal:
     """Coefficients times 2^-exponent, the largest about 1, and their predictions.
 
@@ -1019,7 +1019,7 @@ class _Primal:
         return up(up(up(c * self.norm) * up(1.0 + by)) + up(self.problem.C * total))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Classes:
     """Predictions of many classes, and their offsets, in the units of the coefficients."""
 

@@ -46,7 +46,7 @@ KINK = 1e-3
 MOST_REPAIRS = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RegularisedCertificate:
     """Certified bounds on the optimum of a regularised problem.
 

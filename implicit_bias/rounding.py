@@ -101,7 +101,7 @@ def root_sums(norms: Array, groups: NDArray[np.int64]) -> Array:
     return np.asarray(unit * np.sqrt(np.bincount(groups, weights=np.square(norms / unit))))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Enclosure:
     """Numbers and how far they may be from the real ones: arrays of one shape."""
 
@@ -255,7 +255,7 @@ def _any_lost(product: Array, weights: Array, inputs: Array) -> bool:
     return bool((small & (weights[:, None] != 0) & (inputs != 0)).any())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Slices:
     """A (k, m) as a sum of slices, each exact; ``top`` (m,) bounds the columns' entries."""
 

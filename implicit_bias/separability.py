@@ -72,7 +72,7 @@ NARROW = 1e-3
 SMALLEST_EXPONENT = -960
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Conflict:
     """A plain reason why no coefficients can separate the data.
 
@@ -91,7 +91,7 @@ class Conflict:
     alpha: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Proof:
     """No coefficients separate: within rounding of ``alpha`` some alpha has V exactly 0.
 

@@ -152,7 +152,7 @@ class _ActiveSetRun(Approach):
         return feasible and best.upper <= (1 + AIM * tolerances.gap) * best.lower
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Point(Point):
     """An iterate, or a direction."""
 

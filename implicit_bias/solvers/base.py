@@ -94,7 +94,7 @@ class SolveStats:
     advice: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Solution:
     """A solved margin problem.
 
@@ -217,7 +217,7 @@ class SolveError(RuntimeError):
         return SolveError, (self.solution, self.advice)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """What a solver hands to the certificate, which grades it.
 

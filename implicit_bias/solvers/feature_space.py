@@ -176,7 +176,7 @@ class _Breakdown(ArithmeticError):
     """Rounding has made the Newton system singular."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Pairs:
     """The complementary pairs of numbers, of an iterate (positive) or a direction."""
 
@@ -192,7 +192,7 @@ class _Pairs:
         return (self.s, self.alpha), (self.xi, self.beta), (self.tau, self.kappa)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Point(_Pairs):
     """An iterate. xi and beta have length 0 with the hard margin; tau and kappa have length 1."""
 
@@ -202,7 +202,7 @@ class _Point(_Pairs):
     f: Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Step(_Pairs):
     """A direction; ``ds`` and ``dz`` are those of the cones' (t, w) and (tau, -V)."""
 
@@ -377,7 +377,7 @@ class _Polish:
         return v
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Split:
     """A vector (x_0, x_1) of each cone, x_1 split along the cone's axis and across it.
 

@@ -243,7 +243,7 @@ class _Breakdown(ArithmeticError):
     """Rounding has made the Newton system indefinite."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Point:
     """An iterate, or a direction.
 

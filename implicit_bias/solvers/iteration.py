@@ -37,7 +37,7 @@ GIB = 2**30
 Steps: TypeAlias = Generator[tuple[float, float], None, Status]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Answer:
     """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes.
 

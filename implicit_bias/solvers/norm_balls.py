@@ -32,7 +32,7 @@ class Breakdown(ArithmeticError):
     """Rounding has made a matrix indefinite."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Point:
     """An iterate, or a direction; w and xi have length 0 with the hard margin."""
 
@@ -88,7 +88,7 @@ class Point:
         return Point(*(getattr(self, x) + length * getattr(step, x) for x in names))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Direction:
     """A direction; ``U`` is what X changes by beside the change of t."""
 
@@ -96,7 +96,7 @@ class Direction:
     U: Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Terms:
     """Right-hand sides of a ball: what the other matrix and t's equation change by without U, t."""
 

@@ -17,7 +17,7 @@ from implicit_bias.validation import check_number
 DEFAULT_SOFT_C = 100.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relaxed:
     """A solution, and what had to be given up for it.
 

@@ -62,7 +62,7 @@ EPS = float(np.finfo(np.float64).eps)
 TINY = 1e-300
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lines:
     """Vectors grouped by the line through 0 on which they lie.
 
@@ -115,7 +115,7 @@ class Lines:
         return totals
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kinked:
     """h(w) = <offset, w> + sum_l kinks_l |<normals_l, w>|.
 
@@ -170,7 +170,7 @@ class Kinked:
         return Kinked(basis.T @ self.offset, lines.normals, kinks, slack)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Peaks:
     """Points of large |h| and an upper bound of |h| on the whole sphere.
 

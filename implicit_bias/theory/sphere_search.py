@@ -52,7 +52,7 @@ def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
     return best, best_values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relaxed:
     """Where the relaxation of h is largest, nearly.
 

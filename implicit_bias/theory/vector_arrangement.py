@@ -42,7 +42,7 @@ from implicit_bias.validation import Array
 NEARLY_BEST = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KinkedVectors:
     """h(w) = offset w + sum_l kinks_l |<normals_l, w>|.
 
