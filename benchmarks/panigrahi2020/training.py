@@ -594,8 +594,8 @@ EXPERIMENT = Experiment(
         "Gradient descent in float32 on the half circle; theorem 4.6 and equation (3) with the "
         "spectrum of each network's own G at the start; the mean over labels and starts at "
         "infinite width, up to 10^7 steps. The published width runs for the first 1,000 steps, and "
-        "is predicted by theorem 4.6 for 10^6; whole curves are narrower, and narrower than an hour "
-        "for each activation would allow."
+        "is predicted by theorem 4.6 for 10^6; whole curves are narrower, and narrower than an "
+        "hour for each activation would allow."
     ),
     measure=measure,
     draw=draw,
