@@ -267,6 +267,12 @@ def test_strips_go_on_from_what_is_kept() -> None:
     assert accuracies == pytest.approx((1 - last).to_dict())
 
 
+def test_the_main_number_of_strips_is_one_that_all_models_have() -> None:
+    sizes = {1000: list(models.HIDDEN), 4000: [strips_experiment.NETWORK]}
+    rows = [{"strips": strips, "model": name} for strips in sizes for name in sizes[strips]]
+    assert strips_experiment.main_strips(pd.DataFrame(rows)) == 1000
+
+
 def test_strips_make_inputs_of_the_rows_that_are_asked_for() -> None:
     strips = draw_strips(load_digits(append_constant=False), 2, 9, seed=1)
     rows = torch.tensor([3, 7])

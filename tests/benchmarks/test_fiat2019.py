@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -278,3 +279,34 @@ def test_principal_components() -> None:
     np.testing.assert_allclose(test, train[:7])
     spanned = np.linalg.lstsq(train, X[:, [0, 2]] - X[:, [0, 2]].mean(axis=0), rcond=None)[1]
     assert (spanned / 400 < 0.1).all()
+
+
+def test_images_are_trained_at_every_published_setting() -> None:
+    settings = image_width.settings()
+    assert len(set(settings)) == len(settings) == 2 * 6 * 3 * (1 + 1 + 6)
+
+
+def test_the_chosen_setting_is_the_one_of_least_test_error() -> None:
+    errors = {(0.001, 16): 0.4, (0.001, 32): 0.1, (0.0001, 16): 0.3, (0.0001, 32): 0.3}
+    rows = [
+        {"dataset": "MNIST", "network": "ReLU", "width": width, "rate": rate, "alpha": 0.0}
+        | {"test_error": error}
+        for (rate, width), error in errors.items()
+    ]
+    frame = pd.DataFrame(rows)
+    chosen = image_width.chosen(frame).set_index("width")
+    assert chosen["test_error"].to_dict() == {16: 0.3, 32: 0.1}
+    assert chosen["published"].to_dict() == {16: 0.0408, 32: 0.0353}
+    # The rate 0.001 has the smaller mean over both widths.
+    assert list(image_width.with_one_setting(frame)) == [0.4, 0.1]
+
+
+def test_means_of_sizes_are_not_weighted_by_their_draws() -> None:
+    rows = [
+        {"seed": seed, "m": m, "d": 8, "k": k, "share": 0.125, "network": "ReLU", "theory": 0.9}
+        | {"loss": loss, "variance": 1.0}
+        for m, k, losses in ((512, 8, (0.8,)), (1024, 16, (0.5, 0.6, 0.7)))
+        for seed, loss in enumerate(losses)
+    ]
+    means = too_few_parameters.by_share(pd.DataFrame(rows))
+    assert means.loc[(0.125, "ReLU"), "loss"] == pytest.approx(0.7)

@@ -169,6 +169,15 @@ def test_networks_trained_side_by_side_are_those_trained_alone() -> None:
     pd.testing.assert_frame_equal(both, alone.reset_index(drop=True), rtol=1e-4)
 
 
+def test_predicted_curves_are_the_theorem_of_trained_ones() -> None:
+    trained = training.training_curves(training.Plan("wide", 10, 64, 30, 2), "elu", [0, 1])
+    predicted = training.predicted_curves(training.Plan("predicted", 10, 64, 30, 2), "elu", [0, 1])
+    both = trained.merge(predicted, on=["run", "step"], suffixes=("", "_predicted"))
+    assert both.groupby("run").size().to_list() == [23, 23]
+    for column in ("theorem", "lambda_max", "lambda_min"):
+        np.testing.assert_allclose(both[f"{column}_predicted"], both[column], rtol=1e-6)
+
+
 def test_shorter_curves_are_not_kept() -> None:
     short = training.training_curves(training.Plan("long", 10, 64, 30, 1), "tanh", [0])
     long = training.training_curves(training.Plan("long", 10, 64, 40, 1), "tanh", [1])
