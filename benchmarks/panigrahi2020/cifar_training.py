@@ -134,20 +134,20 @@ def found(frame: pd.DataFrame) -> str:
     long = frame[frame["width"] == width]
     end = long[long["epoch"] == long["epoch"].max()].set_index("activation")
     apart = float((both[wide] / both[narrow] - 1).abs().max())
+    accuracy = 100 * end["accuracy"]
     return (
         f"{int(frame['n'].iloc[0]):,} images, W and ten readouts a neuron N(0, 1) and trained, "
         "gradients summed over the batch as in the paper's loss. Training loss after "
         f"{int(end['epoch'].iloc[0])} epochs at m = {width:,}: "
         + ", ".join(f"{name} {row.loss:.3f}" for name, row in end.iterrows())
-        + f". With twice the width no loss is off by more than {100 * apart:.1f} % at the last "
-        "epoch of both; but these widths are about "
-        f"{PUBLISHED_WIDTH // wide} and {PUBLISHED_WIDTH // narrow} times smaller than the "
-        "published 100,000. In the narrower networks G, on "
-        f"{WATCHED} images, moves by "
+        + f"; accuracy {accuracy.min():.0f} to {accuracy.max():.0f} %, {accuracy.idxmax()} first. "
+        f"With {wide // narrow} times the width no loss is off by more than {100 * apart:.1f} % at "
+        "the last epoch of both; both widths are smaller than the published 100,000, "
+        f"{PUBLISHED_WIDTH // wide} and {PUBLISHED_WIDTH // narrow} times. In the narrower "
+        f"networks G, on {WATCHED} images, moves by "
         + ", ".join(f"{100 * row.turned:.0f} % ({name})" for name, row in end.iterrows())
-        + " of its norm. ReLU is ahead, but in this time no network has learned much, and the "
-        "considerable change of the spectrum that the paper reports is seen for ReLU at most. How "
-        "long the published runs were, and in which units of the rate, is not in the text."
+        + " of its norm; the wider a network, the less. How long the published runs were, and in "
+        "which units of the rate, is not in the text."
     )
 
 
@@ -185,7 +185,7 @@ EXPERIMENT = Experiment(
     "eigenvectors change considerably. (No table of numbers.)",
     how=(
         "The published images, batch, loss and rate, in the units of the paper: F with the factor "
-        "1/sqrt m, all entries N(0, 1). Narrower networks, and fewer epochs at twice the width."
+        "1/sqrt m, all entries N(0, 1). Narrower networks, and fewer epochs of the wider ones."
     ),
     measure=measure,
     draw=draw,
