@@ -17,15 +17,14 @@ published; figure 3 of arXiv:1906.05032 (2019), whose sizes are not said.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from benchmarks.fiat2019.published_training import (
     STEPS,
@@ -63,34 +62,10 @@ PUBLISHED = {
     ("Fashion-MNIST", "GaLU0"): (0.149, 0.136, 0.130, 0.128, 0.123, 0.123),
     ("Fashion-MNIST", "linear"): (0.168,) * 6,
 }
+# Ten classes, and bias units in place of a constant.
+ALL: Any = {"classes": ("all",), "append_constant": False}
 LOADERS = {"MNIST": load_mnist, "Fashion-MNIST": load_fashion_mnist}
 CELL = ["dataset", "network", "width"]
-
-
-@dataclass(frozen=True, eq=False)
-class Classes:
-    """Images X (n, D) and their classes y (n,), 0 to 9."""
-
-    X: Array
-    y: NDArray[np.int64]
-
-    @classmethod
-    def load(cls, loader: Callable[..., Dataset], **options: object) -> Classes:
-        """Load images by the four two-class problems that the bits of their class are."""
-        data = None
-        y = np.zeros(0, dtype=np.int64)
-        for bit in range(4):
-            ones = [c for c in range(10) if c >> bit & 1]
-            zeros = [c for c in range(10) if not c >> bit & 1]
-            data = loader(positive=ones, negative=zeros, append_constant=False, **options)
-            ours = (data.y > 0).astype(np.int64) << bit
-            y = ours if bit == 0 else y + ours
-        assert data is not None
-        return cls(data.X, y)
-
-    def rows(self, rows: slice) -> Classes:
-        """Return some of them."""
-        return Classes(self.X[rows], self.y[rows])
 
 
 def reduced(train_X: Array, test_X: Array, components: int) -> tuple[Array, Array]:
@@ -100,6 +75,12 @@ def reduced(train_X: Array, test_X: Array, components: int) -> tuple[Array, Arra
     values, vectors = np.linalg.eigh(centred.T @ centred / len(train_X))
     directions = vectors[:, -components:] / np.sqrt(values[-components:])
     return centred @ directions, (test_X - mean) @ directions
+
+
+def both_reduced(first: Dataset, last: Dataset, components: int) -> tuple[Dataset, Dataset]:
+    """Return training and test images by their components, those of the training images."""
+    X, test_X = reduced(first.X, last.X, components)
+    return replace(first, X=X, image_shape=None), replace(last, X=test_X, image_shape=None)
 
 
 def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
@@ -140,30 +121,28 @@ def settings() -> list[tuple[str, str, int, float, float]]:
     ]
 
 
-def images(dataset: str) -> tuple[Classes, Classes]:
+def images(dataset: str) -> tuple[Dataset, Dataset]:
     """Return training and test images, reduced."""
-    first, last = (Classes.load(LOADERS[dataset], subset=part) for part in ("train", "test"))
-    X, test_X = reduced(first.X, last.X, COMPONENTS)
-    return Classes(X, first.y), Classes(test_X, last.y)
+    first, last = (LOADERS[dataset](subset=part, **ALL) for part in ("train", "test"))
+    return both_reduced(first, last, COMPONENTS)
 
 
 def on_digits(steps: int) -> pd.DataFrame:
     """Errors of one hidden layer on the digits, by the published training."""
-    digits = Classes.load(load_digits)
-    first, last = digits.rows(slice(0, 1200)), digits.rows(slice(1200, None))
-    X, test_X = reduced(first.X, last.X, 16)
-    first, last = Classes(X, first.y), Classes(test_X, last.y)
+    digits = load_digits(**ALL)
+    rows_of = np.arange(len(digits))
+    first, last = both_reduced(digits.take(rows_of[:1200]), digits.take(rows_of[1200:]), 16)
     rows: list[dict[str, Any]] = []
     for (name, (kind, readout_only)), width in itertools.product(SMALL.items(), SMALL_WIDTHS):
         network = GatedLayers([16, width, 10], kind, bias=True, readout_only=readout_only, seed=0)
-        train_as_published(network, X, np.eye(10)[first.y], "cross-entropy", steps=steps)
+        train_as_published(network, first.X, np.eye(10)[first.y], "cross-entropy", steps=steps)
         row = {"dataset": "digits", "network": name, "width": width, "steps": steps}
         row |= {"train_error": error(network, first), "test_error": error(network, last)}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def error(network: GatedLayers, data: Classes) -> float:
+def error(network: GatedLayers, data: Dataset) -> float:
     """Share of the samples that are misclassified."""
     return float(np.mean(outputs_of(network, data.X).argmax(axis=1) != data.y))
 

@@ -260,15 +260,6 @@ def test_slope_of_the_gap() -> None:
     assert found == pytest.approx(expected)
 
 
-def test_classes_of_images() -> None:
-    from sklearn.datasets import load_digits as sklearn_digits
-
-    from implicit_bias.datasets.images import load_digits
-
-    digits = image_width.Classes.load(load_digits)
-    np.testing.assert_array_equal(digits.y, sklearn_digits().target)
-
-
 def test_principal_components() -> None:
     """Of variance 1, uncorrelated, and the first ones: they keep the most variance."""
     rng = np.random.default_rng(0)
