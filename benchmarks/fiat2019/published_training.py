@@ -120,23 +120,21 @@ def train_as_published(
     while taken < steps:
         if start >= len(samples):
             order, start = rng.permutation(len(samples)), 0
-            mixed, targets = samples[order], labels[order]
-            mixed_gates = None if gates is None else [gate[order] for gate in gates]
-        rows = slice(start, start + batch_size)
+        rows = order[start : start + batch_size]
         start += batch_size
         # Forward: what each layer gets, and its gates.
-        inputs, masks = [mixed[rows]], []
+        inputs, masks = [samples.take(rows, axis=0)], []
         for i, (weight, offset) in enumerate(zip(weights, offsets, strict=True)):
             outputs = inputs[-1] @ weight.T
             if offset is not None:
                 outputs += offset
             if i < len(weights) - 1:
-                mask = outputs > 0 if mixed_gates is None else mixed_gates[i][rows]
+                mask = outputs > 0 if gates is None else gates[i].take(rows, axis=0)
                 outputs *= mask
                 masks.append(mask)
                 inputs.append(outputs)
         # Backward, down to the lowest layer that is trained.
-        back = slope_of(outputs, targets[rows])
+        back = slope_of(outputs, labels.take(rows, axis=0))
         for i in range(len(weights) - 1, lowest - 1, -1):
             target = into[i]
             if target is not None:
