@@ -71,7 +71,7 @@ def option(default: Any, what: str) -> Any:
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Run(Generic[OptionsT]):
     """What an experiment is asked to measure.
 
@@ -273,6 +273,12 @@ def redraw(study: Study, entry: Entry, folder: Path = HOME) -> None:
         figure = draw(frame)
         picture = study.picture(entry, folder)
         write_atomically(picture, lambda path: figure.savefig(path, format="png"))
+
+
+def least_to_most(counts: pd.Series[int]) -> str:
+    """Say how many there are of each: "5", or "2 to 5" where not all have the same."""
+    least, most = counts.min(), counts.max()
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 # --- what is said ------------------------------------------------------------------------------

@@ -172,8 +172,8 @@ class MarginProblem:
     gates : array_like or scipy sparse array of shape (N, M)
         Gate of each column at each sample, any real numbers.
     groups, metric
-        Those of the group norm, see `GroupNorm`; bounds are those of the metric without what it
-        cuts off as rounding.
+        Those of the group norm, see `GroupNorm`; bounds hold for the metric after its directions
+        at rounding level are cut off.
     C : float
         Weight of the hinge loss in (0, inf]; inf is the hard margin.
     norm : Norm or str, optional

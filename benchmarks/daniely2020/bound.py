@@ -52,7 +52,7 @@ FULL = Sizes(n_bits=15, k=5, units=64, train_size=1000, seeds=3)
 QUICK = Sizes(n_bits=9, k=3, units=16, train_size=200, seeds=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Linear:
     """A linear method on all inputs of the cube: f(x) = sum_m z_m(x) <zeta_m, x>.
 

@@ -66,6 +66,7 @@ PUBLISHED = {
 ALL: Any = {"classes": ("all",), "append_constant": False}
 LOADERS = {"MNIST": load_mnist, "Fashion-MNIST": load_fashion_mnist}
 CELL = ["dataset", "network", "width"]
+SETTING = [*CELL, "rate", "alpha"]
 
 
 def reduced(train_X: Array, test_X: Array, components: int) -> tuple[Array, Array]:
@@ -91,8 +92,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         yield frame
     if run.quick:
         return
-    names = [*CELL, "rate", "alpha"]
-    done = set(frame[names].itertuples(index=False, name=None))
+    done = set(frame[SETTING].itertuples(index=False, name=None))
     data = cache(images)
     for setting in settings():
         if setting in done:
@@ -102,7 +102,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         network = GatedLayers(sizes, NETWORKS[name], bias=True, sharpness=sharpness, seed=0)
         first, last = data(dataset)
         train_as_published(network, first.X, np.eye(10)[first.y], "cross-entropy", rate=rate)
-        row = dict(zip(names, setting, strict=True)) | {"steps": STEPS}
+        row = dict(zip(SETTING, setting, strict=True)) | {"steps": STEPS}
         row |= {"train_error": error(network, first), "test_error": error(network, last)}
         frame = pd.concat([frame, pd.DataFrame([row])], ignore_index=True)
         run.say(f"{dataset}, {name}, k = {width}, {rate}, {alpha}: {row['test_error']:.4f}")
@@ -130,8 +130,8 @@ def images(dataset: str) -> tuple[Dataset, Dataset]:
 def on_digits(steps: int) -> pd.DataFrame:
     """Errors of one hidden layer on the digits, by the published training."""
     digits = load_digits(**ALL)
-    rows_of = np.arange(len(digits))
-    first, last = both_reduced(digits.take(rows_of[:1200]), digits.take(rows_of[1200:]), 16)
+    train_part, test_part = np.split(np.arange(len(digits)), [1200])
+    first, last = both_reduced(digits.take(train_part), digits.take(test_part), 16)
     rows: list[dict[str, Any]] = []
     for (name, (kind, readout_only)), width in itertools.product(SMALL.items(), SMALL_WIDTHS):
         network = GatedLayers([16, width, 10], kind, bias=True, readout_only=readout_only, seed=0)
@@ -151,11 +151,24 @@ def chosen(frame: pd.DataFrame) -> pd.DataFrame:
     """Of each cell the training with the least test error, beside the published error."""
     images_first = frame.sort_values("dataset", key=lambda names: names == "digits", kind="stable")
     best = frame.loc[images_first.groupby(CELL, sort=False)["test_error"].idxmin()]
-    published = [
-        dict(zip(WIDTHS, PUBLISHED.get((dataset, network), ()), strict=False)).get(width, np.nan)
-        for dataset, network, width in best[CELL].itertuples(index=False)
+    published = {
+        (*cell, width): error
+        for cell, errors in PUBLISHED.items()
+        for width, error in zip(WIDTHS, errors, strict=True)
+    }
+    cells = best[CELL].itertuples(index=False, name=None)
+    return best.assign(published=[published.get(cell, np.nan) for cell in cells])
+
+
+def whole_rates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Digits, and images at the rates all of whose settings are there."""
+    trained = set(frame[SETTING].itertuples(index=False, name=None))
+    whole = [
+        rate
+        for rate, wanted in itertools.groupby(settings(), key=lambda setting: setting[3])
+        if trained.issuperset(wanted)
     ]
-    return best.assign(published=published)
+    return frame[(frame["dataset"] == "digits") | frame["rate"].isin(whole)]
 
 
 def with_one_setting(frame: pd.DataFrame) -> pd.Series[float]:
@@ -164,7 +177,8 @@ def with_one_setting(frame: pd.DataFrame) -> pd.Series[float]:
         index=["network", "dataset", "width"], columns=["rate", "alpha"], values="test_error"
     )
     networks = errors.groupby(["network", "dataset"])
-    return pd.concat([cells[cells.mean().idxmin()] for _, cells in networks])
+    kept = [cells.dropna(axis="columns") for _, cells in networks]
+    return pd.concat([cells[cells.mean().idxmin()] for cells in kept])
 
 
 COLOURS = {
@@ -178,7 +192,7 @@ COLOURS = {
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the test error against the width; crosses are the published values."""
-    panels_of = chosen(frame).groupby("dataset", sort=False)
+    panels_of = chosen(whole_rates(frame)).groupby("dataset", sort=False)
     figure = Figure(figsize=(3.9 * len(panels_of), 3.8), layout="constrained")
     panels = figure.subplots(1, len(panels_of), squeeze=False)[0]
     for ax, (dataset, rows) in zip(panels, panels_of, strict=True):
@@ -207,10 +221,10 @@ def found(frame: pd.DataFrame) -> str:
     readout = (small[READOUT] - small["ReLU"]).min()
     digits = (
         f"- Digits, one hidden layer, hard gates: {lines}. ReLU with the readout "
-        f"alone trained is at least {readout:.1f} points worse than ReLU: poorer, as the paper "
-        "says without a drawing."
+        f"alone trained is worse than ReLU by {readout:.1f} points or more (the paper says much "
+        "poorer, without a drawing)."
     )
-    trained = frame[frame["dataset"] != "digits"]
+    trained = whole_rates(frame[frame["dataset"] != "digits"])
     if trained.empty:
         return digits
     best = chosen(trained).set_index(["network", "dataset", "width"])
@@ -220,12 +234,13 @@ def found(frame: pd.DataFrame) -> str:
     off = errors - theirs
     one = 100 * with_one_setting(trained)
     dearer = (one - errors).groupby("network").max()
-    count = trained.groupby("network")["test_error"].count() / len(errors["ReLU"])
+    rates = ", ".join(f"{rate:g}" for rate in trained["rate"].unique())
     return (
-        f"One training of {trained['steps'].iloc[0]:,} steps a cell and setting on images: "
-        f"{count['ReLU']:.0f} rates, {count['GaLU0']:.0f} pairs of rate and slope. Each cell has "
-        "the setting with the least test error, as published; in brackets the published value, a "
-        "mean of 4 repeats.\n\n"
+        f"One training of {trained['steps'].iloc[0]:,} steps a cell and setting on images; rates "
+        f"{rates} of the published {', '.join(f'{rate:g}' for rate in RATES)}, for GaLU0 at each "
+        f"{len(ALPHAS)} slopes. Each cell has the setting with the least test error, as published "
+        "(but of single trainings, where the paper has means of 4, so that ours is flattered "
+        "more); in brackets the published value.\n\n"
         f"- GaLU0 is {apart.min():.1f} to {apart.max():.1f} points above ReLU (published "
         f"{published.min():.1f} to {published.max():.1f}), and {linear.min():.1f} to "
         f"{linear.max():.1f} below the linear network.\n"
@@ -239,7 +254,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Test errors, and the published ones in brackets."""
-    cells = chosen(frame)
+    cells = chosen(whole_rates(frame))
     published = (100 * cells["published"]).map(" ({:.1f})".format)
     cells["cell"] = (100 * cells["test_error"]).map("{:.1f}".format)
     cells["cell"] += published.where(cells["published"].notna(), "")
@@ -254,14 +269,14 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     small = frame[frame["dataset"] == "digits"].groupby(["network", "width"])["test_error"].mean()
     poorer = bool((small[READOUT] > small["ReLU"] + 0.01).all())
-    trained = frame[frame["dataset"] != "digits"]
+    trained = whole_rates(frame[frame["dataset"] != "digits"])
     if trained.empty:
         return Verdict.OPEN
     errors = chosen(trained).set_index(["network", "dataset", "width"])["test_error"]
     cells = errors.unstack("network")
     better = bool((cells[["ReLU", "GaLU0"]].max(axis=1) < cells["linear"]).all())
     widest = errors.xs(trained["width"].max(), level="width").unstack("network")
-    near = (widest["GaLU0"] - widest["ReLU"]) < (widest["linear"] - widest["ReLU"]) / 4
+    near = (widest["GaLU0"] - widest["ReLU"]).abs() < (widest["linear"] - widest["ReLU"]) / 4
     return Verdict.of(better and bool(near.all()) and poorer, better)
 
 

@@ -24,7 +24,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
-from benchmarks.harness import Experiment, Run, Verdict, middle_of, rows_of
+from benchmarks.harness import (
+    Experiment,
+    Run,
+    Verdict,
+    least_to_most,
+    middle_of,
+    rows_of,
+)
 from implicit_bias.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.theory.galu_networks import GatedLayers, Kind
@@ -179,9 +186,11 @@ def found(frame: pd.DataFrame) -> str:
         f"{LABELS[name]} {ratios[name].min():.2f} to {ratios[name].max():.2f}"
         for name in ("closed", "GaLU", "ReLU")
     )
+    repeats = frame.groupby(["m", "network"])["seed"].nunique()
     off = means[["GaLU", "ReLU"]].sub(means["closed"], axis=0).to_numpy()
     return (
-        f"d = {frame['d'].iloc[0]}, mean of {frame['seed'].nunique()} repeats, as published.\n\n"
+        f"d = {frame['d'].iloc[0]}, mean of {least_to_most(repeats)} repeats ({REPEATS} "
+        "published).\n\n"
         f"- Widths over m/d: {words}.\n"
         "- A closed form needs m/d, as kd coefficients fit no more than kd labels, but where so "
         "few hard gates (on average a share 2^-k of the samples has all closed) ask for k = "

@@ -114,13 +114,14 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     """Train both networks at each noise; a repeat more at a time."""
     m, tests, steps = (100, 500, 2000) if run.quick else (1000, 9000, STEPS)
     frame = run.kept if "squared_norm" in run.kept else pd.DataFrame()
+    if len(frame):
+        # A repeat has all noises.
+        frame = frame[frame.groupby("seed")["noise"].transform("nunique") == len(NOISE)]
     done = set() if frame.empty else set(frame["seed"])
     for seed in sorted(set(range(1 if run.quick else REPEATS)) - done):
         rows: list[dict[str, Any]] = []
-        for task, (i, noise), (name, kind) in itertools.product(
-            TASKS, enumerate(NOISE), NETWORKS.items()
-        ):
-            rng = np.random.default_rng([seed, i])
+        for task, noise, (name, kind) in itertools.product(TASKS, NOISE, NETWORKS.items()):
+            rng = np.random.default_rng([seed, round(10 * noise)])
             X, y = clusters(m + tests, 30, 30, noise, task, rng)
             network = GatedLayers([30, 30, 1], kind, bias=False, seed=seed)
             best = noise**2 if task == "regression" else noise / 2
@@ -182,10 +183,8 @@ def ratios(frame: pd.DataFrame) -> pd.DataFrame:
 def found(frame: pd.DataFrame) -> str:
     """Compare errors with the published ones."""
     ratio = ratios(frame)
-    regression, classes = (ratio.xs(task, level="task") for task in TASKS)
     values = of_noise(with_published(frame))
     off = (values["error"] / values["published"] - 1).xs("test", level="part").abs()
-    first = frame.iloc[0]
     steps = sorted(frame["steps"].unique())
     noisiest = frame[(frame["part"] == "test") & (frame["task"] == "regression")]
     noisiest = noisiest[noisiest["noise"] == NOISE[-1]]
@@ -204,23 +203,35 @@ def found(frame: pd.DataFrame) -> str:
         for name in NETWORKS
     )
     gap = norms(frame)
+    shares = ", ".join(f"{noise / 2:.2f}" for noise in PUBLISHED_NOISE[1:])
     return (
-        f"{first['m']} training samples, {steps[-1]:,} steps, mean of "
+        f"{frame['m'].iloc[0]} training samples, {steps[-1]:,} steps, mean of "
         f"{frame['seed'].nunique()} repeats; in brackets the published value.\n\n"
-        "- Regression: the published advantage of ReLU appears. Test errors of GaLU over ReLU are "
-        f"{regression['error'].min():.2f} to {regression['error'].max():.2f} "
-        f"({regression['published'].min():.2f} to {regression['published'].max():.2f}).\n"
-        f"- Classification: {classes['error'].min():.2f} to {classes['error'].max():.2f} "
-        f"({classes['published'].min():.2f} to {classes['published'].max():.2f}) of the 0-1 error. "
-        f"Hinge loss on test samples at p = 0.15, 0.30, 0.50: {words}.\n"
+        "- Test errors of GaLU over those of ReLU. Regression: "
+        f"{_ranges(ratio, 'regression')}. Classification, 0-1 error: "
+        f"{_ranges(ratio, 'classification')}. "
+        f"Hinge loss on test samples at p = {shares}: {words}.\n"
         f"- Test errors are within {100 * off.max():.0f} % of the published ones.\n"
-        f"- More steps mean more test error: at s = 1, after {', '.join(f'{s:,}' for s in steps)} "
-        f"steps, {later}. The difference of the two is one of how far the same optimiser has come: "
-        "the paper, too, says that it may be an artefact of optimisation.\n"
+        f"- Test errors of regression at s = {NOISE[-1]:g}, after "
+        f"{', '.join(f'{s:,}' for s in steps)} steps: {later}. The paper, too, has more test error "
+        "after more steps, and says that the difference of the two networks may be an artefact of "
+        "optimisation.\n"
         "- The paper says that the gap is not linear in the squared norm of the coefficients when "
         "both layers are trained, but not which norm it means. With the readout absorbed (a_j w_j) "
         f"gap / ||w||^2 of GaLU varies by a factor of {gap.max() / gap.min():.2f} over these "
         "noises."
+    )
+
+
+def _ranges(ratios: pd.DataFrame, task: str) -> str:
+    """Range of ours and of the published ratios, and ours over all noises."""
+    ratio = ratios.query("task == @task")
+    known = ratio.dropna()
+    return (
+        f"{known['error'].min():.2f} to {known['error'].max():.2f} "
+        f"({known['published'].min():.2f} to {known['published'].max():.2f}), and over all noises, "
+        f"those without a published value at hand, too, {ratio['error'].min():.2f} to "
+        f"{ratio['error'].max():.2f}"
     )
 
 
@@ -258,8 +269,8 @@ def name_of(task: str, noise: float) -> str:
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
-    ratio = ratios(frame)
-    regression, classes = (ratio["error"].xs(task, level="task") for task in TASKS)
+    known = ratios(frame).dropna()
+    regression, classes = (known["error"].xs(task, level="task") for task in TASKS)
     worse = bool((regression > 1.2).all())
     alike = bool(classes.between(0.9, 1.1).all())
     last = frame[(frame["steps"] == frame["steps"].max()) & (frame["part"] == "test")]
@@ -280,8 +291,10 @@ EXPERIMENT = Experiment(
     draw=draw,
     found=found,
     rule=(
-        "It stands if test errors grow with the noise, those of GaLU are within a tenth of those "
-        "of ReLU in classification, and more than a fifth above them in regression."
+        "It stands if test errors grow with the noise, and those of GaLU, at the three noises "
+        "whose published values are at hand, are within a tenth of those of ReLU in "
+        "classification, and more than a fifth above them in regression. (The rule was set when "
+        "these noises alone had been measured.)"
     ),
     verdict=verdict,
     tabulate=tabulate,

@@ -10,8 +10,10 @@ sufficient  1 - kd/(pm) by one that reserves k/p units for each output; 1 - k/m 
 parameters  1 - k (d + p - 1) / (m p): each unit's scale may move between A and B. Not a bound: A
             and B are both fitted, and a product of fitted factors captures more than its share.
 
-Published: figure 5, m = 1,024 and d = 32, both networks by 100,000 steps of Adam with bias units;
-p is drawn here as p/d, and k as k/m, as sizes with the same m/d^2 compare.
+Published: figure 5, m = 1,024 and d = 32, both networks by 100,000 steps of Adam with bias units,
+mean of 8 repeats; p is drawn here as p/d, and k as k/m, as sizes with the same m/d^2 compare. At
+that size the published widths themselves are trained as published: the mean error should be just
+below 0.3. The search for the smallest width is not repeated there.
 
 Source: Fiat, Malach, Shalev-Shwartz (2019); the published values are those of their figure's file.
 """
@@ -83,9 +85,12 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     if frame.empty:
         frame = searched(run.quick)
         yield frame
+    steps, repeats, most = (100, 1, 1) if run.quick else (STEPS, REPEATS, max(PUBLISHED["p"]))
+    # Other trainings are done again.
+    frame = frame if "steps" in frame else frame.assign(steps=np.nan)
+    frame = frame[(frame["part"] == "search") | (frame["steps"] == steps)]
     trained = frame[frame["part"] == "published"]
     done = set(zip(trained["seed"], trained["p"], strict=True))
-    steps, repeats, most = (100, 1, 1) if run.quick else (STEPS, REPEATS, max(PUBLISHED["p"]))
     published = zip(PUBLISHED["p"], PUBLISHED["ReLU"], PUBLISHED["GaLU"], strict=True)
     trainings = itertools.product(range(repeats), published)
     # One of each, and then what takes least time.
@@ -100,11 +105,16 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
             network = GatedLayers([PUBLISHED_INPUTS, width, p], kind, bias=True, seed=seed)
             train_as_published(network, X, Y, "squared", steps=steps, seed=seed)
             row = {"part": "published", "m": PUBLISHED_SIZE, "d": PUBLISHED_INPUTS, "p": p}
-            row |= {"seed": seed, "network": name, "width": width}
+            row |= {"seed": seed, "network": name, "width": width, "steps": steps}
             rows.append(row | {"loss": squared_error(network, X, Y)})
         frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
         run.say(f"repeat {seed}, p = {p}: {[row['loss'] for row in rows]}")
         yield frame
+
+
+def counted(m: int, d: int, p: Any) -> Any:
+    """Width that a count of parameters asks for, for one number of outputs or an array of them."""
+    return (1 - ERROR) * m * p / (d + p - 1)
 
 
 def searched(quick: bool) -> pd.DataFrame:
@@ -118,7 +128,7 @@ def searched(quick: bool) -> pd.DataFrame:
         theory = {
             "needed": share * m / d,
             "sufficient": share * min(p * m / d, m),
-            "parameters": share * m * p / (d + p - 1),
+            "parameters": counted(m, d, p),
         }
         most = math.ceil(1.5 * theory["sufficient"])
         for seed in range(seeds):
@@ -195,7 +205,9 @@ def found(frame: pd.DataFrame) -> str:
     ratio = several["GaLU"] / several["ReLU"]
     count = several["GaLU"] / several["parameters"]
     low, high = several["GaLU"] / several["needed"], several["GaLU"] / several["sufficient"]
-    wide = pd.DataFrame(PUBLISHED).set_index("p").iloc[-1]
+    published_widths = pd.DataFrame(PUBLISHED).set_index("p")
+    wide, p = published_widths.iloc[-1], published_widths.index[1:].to_numpy()
+    theirs = published_widths["GaLU"].iloc[1:] / counted(PUBLISHED_SIZE, PUBLISHED_INPUTS, p)
     first = frame.iloc[0]
     published = "; ".join(
         f"p = {p}: {relu}, {gated}"
@@ -210,8 +222,9 @@ def found(frame: pd.DataFrame) -> str:
         f"- All GaLU widths for several outputs lie between {low.min():.1f} times the needed and "
         f"{high.max():.2f} times the sufficient one, and at {count.min():.2f} to {count.max():.2f} "
         "of what a count of parameters asks for: the two layers are fitted to each other.\n"
-        "- The published networks lie further below that count. Theirs are larger, trained for "
-        "100,000 steps, and have bias units; our search stops after its rounds, not at a minimum.\n"
+        f"- The published widths for several outputs are {theirs.min():.2f} to {theirs.max():.2f} "
+        "of that count at their size. Theirs are larger, trained for 100,000 steps, and have bias "
+        "units; our search stops after its rounds, not at a minimum.\n"
         f"- Published smallest widths, ReLU and GaLU (crosses): {published}.\n"
         f"- At the published size and widths (m = {PUBLISHED_SIZE}, d = {PUBLISHED_INPUTS}, bias "
         f"units, the published training), where the mean of {REPEATS} repeats is to be just below "
@@ -266,8 +279,9 @@ EXPERIMENT = Experiment(
         "error of 0.3. GaLU with hard gates by alternating convex search; ReLU networks of the "
         "same shape, without bias units, by Adam. Needed: 1 - kd/m is left by a network that has "
         "kd coefficients for each output. Sufficient: k/p units reserved for each output, or the "
-        "best readout of random hidden units. Published: figure 5, m = 1,024 and d = 32, 100,000 "
-        "steps of Adam with bias units."
+        "best readout of random hidden units. At the published size (figure 5, m = 1,024 and d = "
+        "32) the published widths are trained as published, 100,000 steps of Adam with bias units; "
+        "the search for the smallest width is not repeated there."
     ),
     measure=measure,
     draw=draw,
@@ -279,5 +293,6 @@ EXPERIMENT = Experiment(
     ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Smallest width against the number of outputs for GaLU and ReLU networks",
+    alt="Smallest width against the number of outputs, and the error that the published widths "
+    "leave, for GaLU and ReLU networks",
 )

@@ -42,7 +42,7 @@ def clusters(k: int, n: int, seed: int, *, n_features: int = 3) -> tuple[Array, 
     return np.column_stack([np.ones(n), centre + spread, noise]), labels[cluster]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trained:
     """Networks f(x) = mean_j a_j relu(<w_j, x>) and their margins on the way.
 

@@ -62,7 +62,7 @@ class Setting:
     share: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Answer:
     """What a method has after some work."""
 

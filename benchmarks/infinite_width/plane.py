@@ -52,7 +52,7 @@ WHOLE = Sizes()
 QUICK = Sizes(k=2, samples=24, features=200, gates=30, width=64, steps=300, draws=2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Predictor:
     """A function of inputs (n, 3), a word on it, and its neurons."""
 

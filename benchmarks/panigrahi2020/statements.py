@@ -447,7 +447,8 @@ STATEMENTS = (
         "figure 1 (a, b)",
         "squared loss against epochs, n = 10 and 50, m = 10^6, rate 10^-3, 5 runs: ReLU reaches 0 "
         "much faster than all others, ELU is faster than tanh and swish",
-        "5 runs; 1,000 steps at the published width, 10^6 of it by theorem 4.6, 10^5 of less width",
+        "5 runs; at the published width 1,000 steps are trained, and 10^6 predicted by theorem "
+        "4.6; 10^5 are trained in narrower networks",
         experiment="training",
     ),
     Statement(

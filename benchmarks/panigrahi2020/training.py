@@ -222,6 +222,7 @@ def predicted_curves(plan: Plan, activation: str, seeds: Sequence[int]) -> pd.Da
         X, labels, weights, readouts = starts(plan, [seed])
         start = train(activation, X, labels, weights, readouts, np.array([0]))[0][0, 0]
         gram = finite_gram(X, phi, [weights[0]], readouts=readouts[0])
+        values = eigenvalues(gram)
         curve = {
             "part": plan.part,
             "n": plan.n,
@@ -230,8 +231,8 @@ def predicted_curves(plan: Plan, activation: str, seeds: Sequence[int]) -> pd.Da
             "activation": activation,
             "step": steps,
             "theorem": predicted_losses(gram, start, step_size=RATE, steps=steps),
-            "lambda_max": eigenvalues(gram)[0],
-            "lambda_min": eigenvalues(gram)[-1],
+            "lambda_max": values[0],
+            "lambda_min": values[-1],
         }
         curves.append(pd.DataFrame(curve))
     return pd.concat(curves, ignore_index=True)
@@ -439,13 +440,14 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.set_title(f"n = {n}: m = {width:,}, mean of the runs")
         ax.grid(axis="y")
     axes[0].set_ylabel("||y - u||^2 / n")
+    width = int(frame.loc[frame["part"] == "predicted", "width"].max())
     handles = [
         *(
             Line2D([], [], color=COLOUR[name], marker=MARKER[name], linestyle="", label=name)
             for name in FIGURE_1
         ),
         Line2D([], [], color=GREY, label="theorem 4.6, own G"),
-        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="the same, m = 1,000,000"),
+        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label=f"the same, m = {width:,}"),
         Line2D([], [], color=BLACK, linestyle=":", label="infinite width, mean"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
@@ -459,8 +461,7 @@ def found(frame: pd.DataFrame) -> str:
     curves = runs.groupby(["n", "activation"])[["drift", "turned"]].max()
     ends = {n: order(frame, n, "limit", 10**6) for n in (10, 50)}
     early = {n: order(frame, n, "long") for n in (10, 50)}
-    crossed = {n: crossing(frame, n, "long") for n in (10, 50)}
-    reported = [f"n = {n}" for n, names in early.items() if names[:2] == ["relu", "elu"]]
+    own = {n: order(frame, n, "predicted", 10**6) for n in (10, 50)}
     widths = runs["width"].unique()
     wide = frame[(frame["part"] == "wide") & (frame["width"] == frame["width"].max())]
     long = error.xs("long", level="part")["theorem"].groupby("activation", sort=False).max()
@@ -472,8 +473,8 @@ def found(frame: pd.DataFrame) -> str:
         + ". (5 runs, of 10^6 neurons, are published, and no number of steps.)\n\n"
         "- Order, by the mean loss of the runs at their last step: "
         + "; ".join(f"n = {n}: {', '.join(names)}" for n, names in early.items())
-        + ". At the published width, where the networks are trained for their first 1,000 steps, "
-        "by theorem 4.6 with their own G at the start: "
+        + f". At m = {wide['width'].iloc[0]:,}, where the networks are trained for their first "
+        f"{wide['step'].max():,} steps, by theorem 4.6 with their own G at the start: "
         + "; ".join(
             f"n = {n}, after 10^{power} steps: {', '.join(order(frame, n, 'predicted', 10**power))}"
             for n, power in itertools.product((10, 50), (5, 6))
@@ -482,16 +483,15 @@ def found(frame: pd.DataFrame) -> str:
         + "; ".join(f"n = {n}: {', '.join(names)}" for n, names in ends.items())
         + ". ELU passes tanh "
         + "; ".join(
-            f"for n = {n} "
-            + (f"at step {at:,} of the runs" if at else "in no run")
-            + f", at step {crossing(frame, n, 'predicted') or math.nan:,} of that prediction, and "
-            f"at infinite width at step {crossing(frame, n, 'limit'):,}"
-            for n, at in crossed.items()
+            f"for n = {n} at {_step(crossing(frame, n, 'long'))} of the trained runs, at "
+            f"{_step(crossing(frame, n, 'predicted'))} of that prediction, and at infinite width "
+            f"at {_step(crossing(frame, n, 'limit'))}"
+            for n in (10, 50)
         )
-        + ". So the reported order appears at infinite width, and in the whole runs "
-        + (f"for {' and '.join(reported)}" if reported else "for neither n")
-        + "; ELU is before tanh only late. The quadratic's loss ends at a floor: its G has rank "
-        "3.\n"
+        + ". So the reported order, ReLU and then ELU first, appears at infinite width after 10^6 "
+        f"steps for {_reported(ends)}, in that prediction for {_reported(own)}, and at the last "
+        f"step of the trained runs for {_reported(early)}; ELU is before tanh only late. The "
+        "quadratic's loss ends at a floor: its G has rank 3.\n"
         "- Theorem 4.6 with the spectrum of the network's own G at the start, largest error of "
         "||y - u|| over its start: "
         + "; ".join(
@@ -509,16 +509,26 @@ def found(frame: pd.DataFrame) -> str:
         f"Later the long runs of m = {' and '.join(f'{m:,}' for m in widths)} leave the theorem: "
         "it is off by up to "
         + ", ".join(f"{value:.3f} ({name})" for name, value in long.items())
-        + ", so that their last steps, ReLU's above all, are those of narrow networks and not of "
-        "the published ones.\n"
+        + f", so that their last steps, those of {long.idxmax()} above all, are those of narrow "
+        "networks and not of the published ones.\n"
         "- Reported: eigenvalues and eigenvectors stay essentially constant. In the runs the "
         f"largest change of an eigenvalue is {100 * curves['drift'].max():.1f} % of the largest "
-        f"one, and of G {100 * curves['turned'].max():.0f} % of its norm, at these widths; in the "
-        f"first 1,000 steps at the published one {100 * wide['drift'].max():.2f} % and "
-        f"{100 * wide['turned'].max():.2f} %.\n"
+        f"one, and of G {100 * curves['turned'].max():.0f} % of its norm, at these widths; at m = "
+        f"{wide['width'].iloc[0]:,}, in {wide['step'].max():,} steps, "
+        f"{100 * wide['drift'].max():.2f} % and {100 * wide['turned'].max():.2f} %.\n"
         "- Widths that theorems 3.1 and 4.6 ask for, constants 1, kappa = 0.1, eps = 0.1, for "
         f"ReLU and n = 10: {_width(frame, descent=True)} and {_width(frame, descent=False)}."
     )
+
+
+def _step(at: int | None) -> str:
+    return "no step" if at is None else f"step {at:,}"
+
+
+def _reported(orders: dict[int, list[str]]) -> str:
+    """Sizes at which ReLU is first and ELU second."""
+    sizes = [f"n = {n}" for n, names in orders.items() if names[:2] == ["relu", "elu"]]
+    return " and ".join(sizes) if sizes else "neither n"
 
 
 def _by_curve(error: pd.DataFrame) -> Iterator[tuple[int, int, dict[str, float]]]:
@@ -594,8 +604,7 @@ EXPERIMENT = Experiment(
         "Gradient descent in float32 on the half circle; theorem 4.6 and equation (3) with the "
         "spectrum of each network's own G at the start; the mean over labels and starts at "
         "infinite width, up to 10^7 steps. The published width runs for the first 1,000 steps, and "
-        "is predicted by theorem 4.6 for 10^6; whole curves are narrower, and narrower than an "
-        "hour for each activation would allow."
+        "is predicted by theorem 4.6 for 10^6; whole curves are of narrower networks."
     ),
     measure=measure,
     draw=draw,

@@ -46,7 +46,7 @@ PRIME = 2**31 - 1
 SHARES = (0.0, 1e-14, 1e-9, 1e-6, 1e-3)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exact:
     """Real numbers: integers (of type object) times 2^exponent."""
 

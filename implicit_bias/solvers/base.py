@@ -136,7 +136,7 @@ class Solution:
     optimal [1] [[1.]]
     """
 
-    problem: MarginProblem | None = field(default=None, compare=False, metadata={"saved": False})
+    problem: MarginProblem | None = field(default=None, metadata={"saved": False})
     alpha: Array
     group_norms: Array
     coef: Array
@@ -146,7 +146,7 @@ class Solution:
     status: Status
     certificate: Certificate
     stats: SolveStats
-    exact: ExactAnswer | None = field(default=None, compare=False, metadata={"saved": False})
+    exact: ExactAnswer | None = field(default=None, metadata={"saved": False})
 
     group_scale = OldAttribute("group_norms")
 

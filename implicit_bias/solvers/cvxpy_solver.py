@@ -212,7 +212,7 @@ def _status(status: str, iterations: int, limit: int) -> Status:
 # --- factors of a group's Gram matrix --------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factor:
     """One group: B (N, r) with B B' = Q_g / scale^2, and what coordinates u stand for.
 

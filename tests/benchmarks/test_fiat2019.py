@@ -292,6 +292,17 @@ def test_the_chosen_setting_is_the_one_of_least_test_error() -> None:
     assert list(image_width.with_one_setting(frame)) == [0.4, 0.1]
 
 
+def test_rates_that_are_not_finished_are_not_shown() -> None:
+    rows = [
+        dict(zip(image_width.SETTING, setting, strict=True)) for setting in image_width.settings()
+    ]
+    digits = {"dataset": "digits", "network": "ReLU", "width": 16, "rate": 0.001, "alpha": 0.0}
+    frame = pd.DataFrame([digits, *rows[:-1]])
+    shown = image_width.whole_rates(frame)
+    assert set(shown["rate"]) == {0.001, 0.0005}
+    assert len(shown) == 1 + 2 * len(rows) / 3
+
+
 def test_means_of_sizes_are_not_weighted_by_their_draws() -> None:
     rows = [
         {"seed": seed, "m": m, "d": 8, "k": k, "share": 0.125, "network": "ReLU", "theory": 0.9}
