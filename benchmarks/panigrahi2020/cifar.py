@@ -119,9 +119,12 @@ def draw(frame: pd.DataFrame) -> Figure:
     b.set(title="(b) cumulative squares", xlabel="singular values", xscale="log")
     b.set_ylabel("share of the sum")
     for activation, rows in parts(frame[frame["part"] == "infinite"], "activation"):
-        c.plot(rows["x"], rows["y"], color=COLOUR[activation], label=activation)
+        c.plot(
+            rows["x"], rows["y"], color=COLOUR[activation], label=f"{activation}, n = {len(rows):,}"
+        )
     for activation, rows in parts(frame[frame["part"] == "finite"], "activation"):
-        c.plot(rows["x"], rows["y"], ":", color=COLOUR[activation], label=f"{activation}, finite")
+        label = f"{activation}, m = {rows['width'].iloc[0]:,.0f}, n = {len(rows):,}"
+        c.plot(rows["x"], rows["y"], ":", color=COLOUR[activation], label=label)
     c.set(xscale="log", yscale="log", title="(c) eigenvalues of G", xlabel="index")
     c.legend(fontsize=7)
     return figure
