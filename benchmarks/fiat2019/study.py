@@ -44,24 +44,28 @@ STUDY = Study(
         ),
         Entry(name="clustered", title="Clusters: exact predictions", cost="seconds"),
         Entry(name="generalisation", title="Test loss of the interpolant", cost="seconds"),
-        Entry(name="memorisation_width", title="The smallest width that memorises", cost="minutes"),
+        Entry(
+            name="memorisation_width",
+            title="The smallest width that memorises",
+            cost="10 minutes",
+        ),
         Entry(
             name="too_few_parameters",
             title="Too few parameters, and better filters",
-            cost="minutes",
+            cost="an hour",
         ),
-        Entry(name="noisy_clusters", title="Clusters with noisy labels", cost="7 minutes"),
+        Entry(name="noisy_clusters", title="Clusters with noisy labels", cost="an hour"),
         Entry(name="norms_and_gap", title="Generalization gap against the norms", cost="a minute"),
         Entry(
             name="several_outputs",
             title="Several outputs, by alternating convex search",
-            cost="minutes",
+            cost="an hour",
         ),
         Entry(
             name="separable_and_parity",
             title="Where both succeed and where both fail: separable data and full parity, d = 100",
             cost="minutes",
         ),
-        Entry(name="image_width", title="Width against accuracy on images", cost="minutes"),
+        Entry(name="image_width", title="Width against accuracy on images", cost="2 hours"),
     ),
 )

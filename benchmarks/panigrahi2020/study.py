@@ -39,7 +39,7 @@ STUDY = Study(
         Entry(name="depth", title="Depth", cost="seconds"),
         Entry(name="extensions", title="Readouts, classes and starts", cost="seconds"),
         Entry(name="training", title="Training curves", cost="minutes"),
-        Entry(name="cifar", title="CIFAR-10: distances and spectra", cost="a minute"),
-        Entry(name="cifar_training", title="CIFAR-10: training", cost="minutes"),
+        Entry(name="cifar", title="CIFAR-10: distances and spectra", cost="10 minutes"),
+        Entry(name="cifar_training", title="CIFAR-10: training", cost="10 minutes"),
     ),
 )
