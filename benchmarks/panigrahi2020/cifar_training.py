@@ -140,9 +140,11 @@ def found(frame: pd.DataFrame) -> str:
         "gradients summed over the batch as in the paper's loss. Training loss in epoch "
         f"{int(end['epoch'].iloc[0])} at m = {narrow:,}: "
         + ", ".join(f"{name} {row.loss:.3f}" for name, row in end.iterrows())
-        + f"; accuracy {accuracy.min():.0f} to {accuracy.max():.0f} %, {accuracy.idxmax()} first. "
-        f"With {wide // narrow} times the width no loss is off by more than {100 * apart:.1f} % at "
-        "the last epoch of both; both widths are smaller than the published 100,000, "
+        + f"; accuracy {accuracy.min():.0f} to {accuracy.max():.0f} %. "
+        f"The smallest loss has {end['loss'].idxmin()}; at the last epoch of both widths "
+        + ", ".join(f"{both[width].idxmin()} (m = {width:,})" for width in (narrow, wide))
+        + f". With {wide // narrow} times the width no loss is off by more than "
+        f"{100 * apart:.1f} % at the last epoch of both; both widths are smaller than the published 100,000, "
         f"{PUBLISHED_WIDTH // wide} and {PUBLISHED_WIDTH // narrow} times. In the narrower "
         f"networks G, on {WATCHED} images, moves by "
         + ", ".join(f"{100 * row.turned:.0f} % ({name})" for name, row in end.iterrows())
