@@ -134,6 +134,7 @@ def found(frame: pd.DataFrame) -> str:
     long = frame[frame["width"] == narrow]
     end = long[long["epoch"] == long["epoch"].max()].set_index("activation")
     apart = float((both[wide] / both[narrow] - 1).abs().max())
+    smaller = " and ".join(f"{PUBLISHED_WIDTH // width}" for width in (wide, narrow))
     accuracy = 100 * end["accuracy"]
     return (
         f"{int(frame['n'].iloc[0]):,} images, W and ten readouts a neuron N(0, 1) and trained, "
@@ -145,8 +146,7 @@ def found(frame: pd.DataFrame) -> str:
         + ", ".join(f"{both[width].idxmin()} (m = {width:,})" for width in (narrow, wide))
         + f". With {wide // narrow} times the width no loss is off by more than "
         f"{100 * apart:.1f} % at the last epoch of both; both widths are smaller than the "
-        f"published {PUBLISHED_WIDTH:,}, {PUBLISHED_WIDTH // wide} and {PUBLISHED_WIDTH // narrow} times. In the narrower "
-        f"networks G, on {WATCHED} images, moves by "
+        f"published {PUBLISHED_WIDTH:,}, {smaller} times. In the narrower networks G, on {WATCHED} images, moves by "
         + ", ".join(f"{100 * row.turned:.0f} % ({name})" for name, row in end.iterrows())
         + f" of its norm; at the last epoch of both by {turned[narrow].min():.1f} to "
         f"{turned[narrow].max():.1f} %, and with {wide // narrow} times the width by "
