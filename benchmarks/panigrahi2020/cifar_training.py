@@ -146,7 +146,8 @@ def found(frame: pd.DataFrame) -> str:
         + ", ".join(f"{both[width].idxmin()} (m = {width:,})" for width in (narrow, wide))
         + f". With {wide // narrow} times the width no loss is off by more than "
         f"{100 * apart:.1f} % at the last epoch of both; both widths are smaller than the "
-        f"published {PUBLISHED_WIDTH:,}, {smaller} times. In the narrower networks G, on {WATCHED} images, moves by "
+        f"published {PUBLISHED_WIDTH:,}, {smaller} times. In the narrower networks G, on "
+        f"{WATCHED} images, moves by "
         + ", ".join(f"{100 * row.turned:.0f} % ({name})" for name, row in end.iterrows())
         + f" of its norm; at the last epoch of both by {turned[narrow].min():.1f} to "
         f"{turned[narrow].max():.1f} %, and with {wide // narrow} times the width by "
