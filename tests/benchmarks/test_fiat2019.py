@@ -299,8 +299,12 @@ def test_rates_that_are_not_finished_are_not_shown() -> None:
     digits = {"dataset": "digits", "network": "ReLU", "width": 16, "rate": 0.001, "alpha": 0.0}
     frame = pd.DataFrame([digits, *rows[:-1]])
     shown = image_width.whole_rates(frame)
-    assert set(shown["rate"]) == {0.001, 0.0005}
-    assert len(shown) == 1 + 2 * len(rows) / 3
+    rates = shown.groupby(["dataset", "network"])["rate"].nunique()
+    # The last setting is one of GaLU0 on Fashion-MNIST; its 36 at the last rate are left out.
+    assert rates.pop(("digits", "ReLU")) == 1
+    assert rates.pop(("Fashion-MNIST", "GaLU0")) == 2
+    assert (rates == 3).all()
+    assert len(frame) - len(shown) == 35
 
 
 def test_means_of_sizes_are_not_weighted_by_their_draws() -> None:
