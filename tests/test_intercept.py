@@ -50,7 +50,8 @@ def test_bounds_bracket_the_optimum(C: float, given: bool) -> None:
     assert (graded.alpha <= C).all()
     assert sum(map(Fraction, (graded.alpha * problem.y).tolist())) == 0
     again = certify(problem, graded.coef, graded.alpha, graded.intercept)
-    assert again == replace(graded.certificate, dual_norms=again.dual_norms)
+    for name in ("lower", "upper", "gap", "min_margin"):
+        assert getattr(again, name) == getattr(graded.certificate, name)
     margins = problem.y * (problem.decision(graded.coef) + graded.intercept)
     if problem.hard_margin:
         assert margins.min() == pytest.approx(1)
