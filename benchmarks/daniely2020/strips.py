@@ -204,7 +204,8 @@ def draw(frame: pd.DataFrame) -> Figure:
             whole = strips == main
             label = model if whole else f"{model}, {strips} strips"
             look = {} if whole else {"fillstyle": "none", "linestyle": line_of[strips]}
-            ax.plot(curve.index, curve, mark, color=colour, label=label, **look)
+            (line,) = ax.plot(curve.index, curve, mark, color=colour, label=label)
+            line.set(**look)
         ax.axhline(50, color=GREY, linestyle="--", linewidth=1, label="chance")
         if k == frame["k"].max():
             label = "paper, ReLU network, k = 3: almost 80 %"
