@@ -93,7 +93,7 @@ def found(frame: pd.DataFrame) -> str:
         f"At sizes that run the bound is {runs['bound'].min():.2g} or more, and the loss of g = 0 "
         f"is 1: it says nothing. (The six terms of its proof at n = {one['n_bits']:.0f}, k = "
         f"{one['k']}, q = {one['pairs']:.0f}, T = {one['steps']:.0f}, constants 1: {terms}.) For a "
-        f"bound of {EPS[0]:g} it takes q = {least[3]['pairs']:.1e} pairs and n = "
+        f"bound of at most {EPS[0]:g} there suffice q = {least[3]['pairs']:.1e} pairs and n = "
         f"{least[3]['n_bits']:.0e} bits with k = 3, and q = {least[7]['pairs']:.0e} and n "
         f"= {least[7]['n_bits']:.0e} with k = 7, the least k of the theorem. At the sizes of "
         f"corollary 4 as printed the bound is {over.min():.2g} to {over.max():.3g} times eps, and "

@@ -12,7 +12,8 @@ HEAD = """\
 
 Daniely and Malach, "Learning Parities with Neural Networks" (2020). The label is the parity of k of
 n bits, k odd; half of the inputs are uniform, in the other half the k relevant bits are equal (the
-distribution D_A). No linear method of fixed features and bounded norm learns it (theorem 2);
+distribution D_A). No linear method of fixed features learns it for every choice of the k bits,
+unless the number of features or the norm is exponential in k (theorem 2, for k <= n/16);
 gradient descent on a network of two layers does, for widths, steps and numbers of bits that are
 large enough (theorem 3). On strips of digits of MNIST, labelled with the parity of their sum, the
 same shows (section 6).

@@ -259,7 +259,8 @@ STATEMENTS = (
         text="several outputs: biconvex; alternate convex search, each half in closed form; beats "
         "SGD "
         "for small enough samples",
-        place="`search_procedures.alternating_search` (beside this page)",
+        place="`search_procedures.alternating_search` (beside this page); the last half stated "
+        "only: no sizes are given",
         experiments=("several_outputs",),
     ),
     Statement(

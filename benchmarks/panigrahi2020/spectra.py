@@ -127,6 +127,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the spectra show."""
     ends, first = smallest_shares(frame), frame.iloc[0]
     half = [name for name in ends if name.startswith("half")][-1]
+    few = next(name for name in ends if name.startswith("half"))
     circle = half.removeprefix("half ")
     lost = {
         activation: int((values["infinite"] <= ROUNDING * values["infinite"].max()).sum())
@@ -146,6 +147,7 @@ def found(frame: pd.DataFrame) -> str:
         f"As reported, on the {half}: the smallest eigenvalue is {number(ends[half]['relu'])} of "
         f"the largest for ReLU, {number(ends[half]['elu'])} for ELU, {number(ends[half]['tanh'])} "
         f"for tanh and {number(ends[half]['swish'])} for swish. "
+        f"On the {few} ELU has {number(ends[few]['elu'])} and tanh {number(ends[few]['tanh'])}. "
         "Whether the paper's points lie on the whole or on half of a circle is not said; an even "
         "number of them on the whole circle are opposite pairs, whose separation is 0, and on the "
         f"{circle} {lost['relu']} eigenvalues of ReLU and {lost['tanh']} of tanh vanish. After the "

@@ -110,9 +110,8 @@ def test_the_tables_carry_what_the_page_says() -> None:
     one, three = (strips_experiment.accuracies(digits, k) for k in (1, 3))
     assert one["ReLU network"] == max(one.values())
     assert three["ReLU network"] == max(three.values())
-    # "It fits those that it is trained on, and has more the more they are."
+    # Of the network more strips make more.
     last = strips_experiment.last_epochs(digits).query("k == 3 and model == 'ReLU network'")
-    assert (last["train_error"] < 0.05).all()
     assert last.sort_values("strips")["test_error"].is_monotonic_decreasing
     assert last["strips"].nunique() > 1
 
