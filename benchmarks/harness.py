@@ -275,13 +275,13 @@ def redraw(study: Study, entry: Entry, folder: Path = HOME) -> None:
         write_atomically(picture, lambda path: figure.savefig(path, format="png"))
 
 
+# --- what is said ------------------------------------------------------------------------------
+
+
 def least_to_most(counts: pd.Series[int]) -> str:
     """Say how many there are of each: "5", or "2 to 5" where not all have the same."""
     least, most = counts.min(), counts.max()
     return f"{least}" if least == most else f"{least} to {most}"
-
-
-# --- what is said ------------------------------------------------------------------------------
 
 
 def findings(entry: Entry, experiment: Experiment, frame: pd.DataFrame) -> str:

@@ -193,18 +193,10 @@ def training_curves(plan: Plan, activation: str, seeds: Sequence[int]) -> pd.Dat
         after = finite_gram(X, phi, [weights[run] + moved[run]], readouts=readouts[run])
         start, values, last = residuals[0, run], eigenvalues(before), eigenvalues(after)
         curve = {
-            "part": plan.part,
-            "n": plan.n,
-            "width": plan.width,
-            "run": seed,
-            "activation": activation,
-            "step": recorded,
+            **predicted(plan, activation, seed, before, start, recorded),
             "loss": (residuals[:, run] ** 2).sum(axis=1) / plan.n,
-            "theorem": predicted_losses(before, start, step_size=RATE, steps=recorded),
             "flow": flow_losses(before, start, times=RATE * recorded),
             "limit": predicted_losses(limit, start, step_size=RATE, steps=recorded),
-            "lambda_max": values[0],
-            "lambda_min": values[-1],
             "drift": float(np.abs(last - values).max() / values[0]),
             "turned": float(np.linalg.norm(after - before) / np.linalg.norm(before)),
             "moved": float(torch.linalg.norm(moved[run], dim=1).max()),
@@ -222,20 +214,31 @@ def predicted_curves(plan: Plan, activation: str, seeds: Sequence[int]) -> pd.Da
         X, labels, weights, readouts = starts(plan, [seed])
         start = train(activation, X, labels, weights, readouts, np.array([0]))[0][0, 0]
         gram = finite_gram(X, phi, [weights[0]], readouts=readouts[0])
-        values = eigenvalues(gram)
-        curve = {
-            "part": plan.part,
-            "n": plan.n,
-            "width": plan.width,
-            "run": seed,
-            "activation": activation,
-            "step": steps,
-            "theorem": predicted_losses(gram, start, step_size=RATE, steps=steps),
-            "lambda_max": values[0],
-            "lambda_min": values[-1],
-        }
-        curves.append(pd.DataFrame(curve))
+        curves.append(pd.DataFrame(predicted(plan, activation, seed, gram, start, steps)))
     return pd.concat(curves, ignore_index=True)
+
+
+def predicted(
+    plan: Plan,
+    activation: str,
+    seed: int,
+    gram: Array,
+    residual: Array,
+    steps: NDArray[np.int64],
+) -> dict[str, Any]:
+    """Name a curve, and predict it by theorem 4.6 with G and u - y at its start."""
+    values = eigenvalues(gram)
+    return {
+        "part": plan.part,
+        "n": plan.n,
+        "width": plan.width,
+        "run": seed,
+        "activation": activation,
+        "step": steps,
+        "theorem": predicted_losses(gram, residual, step_size=RATE, steps=steps),
+        "lambda_max": values[0],
+        "lambda_min": values[-1],
+    }
 
 
 def train(
