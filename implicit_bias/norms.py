@@ -59,7 +59,17 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.rounding import SAFETY, Enclosure, gamma, root_sums, row_norms
+from implicit_bias.rounding import (
+    SAFETY,
+    SMALLEST_NORMAL,
+    UNDERFLOW,
+    Enclosure,
+    gamma,
+    ldexp_up,
+    root_sums,
+    row_norms,
+    sum_up,
+)
 from implicit_bias.validation import (
     Array,
     as_finite,
@@ -266,7 +276,26 @@ class _Sum(Norm):
 # --- norms that know their conjugate ---------------------------------------------------------
 
 
-class _Conjugated(_OneGroup):
+class _Bounded(Norm):
+    """A norm with an upper bound over an enclosure."""
+
+    @abstractmethod
+    def _bound(self, A: Enclosure) -> float:
+        """Return an upper bound on the norm of all arrays in an enclosure of numbers up to 1."""
+
+    @final
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound on the norm of all arrays in an enclosure."""
+        scaled, exponent = A.scaled()
+        return float(ldexp_up(self._bound(scaled), exponent))
+
+    @final
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+        return self.bound(_exact(coef))
+
+
+class _Conjugated(_OneGroup, _Bounded):
     """A norm whose dual is another norm of this module, in one group."""
 
     @property
@@ -274,19 +303,10 @@ class _Conjugated(_OneGroup):
     def conjugate(self) -> _Conjugated:
         """The dual norm."""
 
-    @abstractmethod
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound on the norm of all arrays in an enclosure."""
-
     @final
     def dual(self, V: Array) -> float:
         """Omega_* of V."""
         return self.conjugate.value(V)
-
-    @final
-    def value_bound(self, coef: Array) -> float:
-        """Return an upper bound on Omega, as a real number."""
-        return self.bound(_exact(coef))
 
     @final
     def dual_bounds(self, V: Enclosure) -> Array:
@@ -342,8 +362,7 @@ class L1(_Entrywise):
         """Sum of absolute values."""
         return float(np.abs(coef).sum())
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound over an enclosure."""
+    def _bound(self, A: Enclosure) -> float:
         return self.value(A.magnitude) * (1.0 + SAFETY * gamma(A.value.size + 2))
 
     def maximiser(self, V: Array) -> Array:
@@ -377,8 +396,7 @@ class LInf(_Entrywise):
         """Largest absolute value."""
         return float(np.abs(coef).max(initial=0.0))
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound over an enclosure."""
+    def _bound(self, A: Enclosure) -> float:
         return self.value(A.magnitude)
 
     def maximiser(self, V: Array) -> Array:
@@ -410,8 +428,7 @@ class L2(_Entrywise):
         largest = float(np.abs(coef).max(initial=0.0))
         return largest * float(np.linalg.norm(coef / largest)) if largest > 0 else 0.0
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound over an enclosure."""
+    def _bound(self, A: Enclosure) -> float:
         return self.value(A.magnitude) * (1.0 + SAFETY * gamma(A.value.size + 8))
 
     def maximiser(self, V: Array) -> Array:
@@ -476,9 +493,8 @@ class Lp(_Power):
             return LInf()
         return L1() if math.isinf(self.p) else _ConjugateLp(self.p)
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound over an enclosure."""
-        return self.value(A.magnitude) * (1.0 + _power_rounding(A.value.size, self.p))
+    def _bound(self, A: Enclosure) -> float:
+        return self.value(A.magnitude) * (1.0 + _power_rounding(A.value.size))
 
 
 @dataclass(frozen=True)
@@ -495,11 +511,9 @@ class _ConjugateLp(_Power):
     def conjugate(self) -> Lp:
         return Lp(self.p)
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound: with entries at most 1, x^q changes by x^q |log x| dq <= dq."""
-        wrong = gamma(4) * self.exponent * (1.0 + math.log(max(A.value.size, 2)))
-        rounding = _power_rounding(A.value.size, self.exponent) + A.value.size * wrong
-        return self.value(A.magnitude) * (1.0 + SAFETY * rounding)
+    def _bound(self, A: Enclosure) -> float:
+        # The norm falls with the exponent, so one that is a little too small bounds it.
+        return Lp(max(1.0, self.exponent * (1.0 - gamma(4)))).bound(A)
 
 
 def _power_norm(values: Array, p: float) -> float:
@@ -510,11 +524,12 @@ def _power_norm(values: Array, p: float) -> float:
     return largest * float((np.abs(values / largest) ** p).sum()) ** (1.0 / p)
 
 
-def _power_rounding(size: int, p: float) -> float:
-    """Relative error of `_power_norm`: p of the division, then of powers, sum, root and 1/p."""
-    if math.isinf(p):
-        return 0.0
-    terms = math.ceil(p) + POWER_ROUNDINGS + size
+def _power_rounding(size: int) -> float:
+    """Relative error of `_power_norm`: of the powers and their sum, then of 1 / p and the root.
+
+    The p roundings that a power makes of the division's are one again after the root.
+    """
+    terms = POWER_ROUNDINGS + size + 4
     return SAFETY * (gamma(terms) + gamma(POWER_ROUNDINGS + 4) * (1.0 + math.log(max(size, 2))))
 
 
@@ -540,8 +555,7 @@ class Spectral(_Conjugated):
         """Largest singular value."""
         return float(_singular_values(coef).max(initial=0.0))
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound over an enclosure."""
+    def _bound(self, A: Enclosure) -> float:
         return _Decomposition.of(A).largest
 
     def maximiser(self, V: Array) -> Array:
@@ -581,8 +595,7 @@ class Nuclear(_Conjugated):
         """Sum of singular values."""
         return float(_singular_values(coef).sum())
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound over an enclosure."""
+    def _bound(self, A: Enclosure) -> float:
         return _Decomposition.of(A).total
 
     def maximiser(self, V: Array) -> Array:
@@ -614,7 +627,7 @@ def _singular_values(coef: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Decomposition:
-    """Upper bounds on the largest singular value and on their sum, over an enclosure."""
+    """Upper bounds on the largest singular value and on their sum, of numbers up to 1."""
 
     largest: float
     total: float
@@ -627,22 +640,23 @@ class _Decomposition:
         # Exactly 0 is no rounding: it proves that samples are not separable (Gordan).
         if not matrix.any() and not radius.any():
             return cls(0.0, 0.0)
-        # A power of two brings the entries to about 1, so that no square underflows.
-        exponent = int(np.frexp(np.abs(matrix).max(initial=0.0))[1])
-        matrix = np.ldexp(matrix, -exponent)
-        U, s, Vt = np.linalg.svd(matrix, full_matrices=False)
-        rank = len(s)
+        rank = min(matrix.shape)
+        try:
+            U, s, Vt = np.linalg.svd(matrix, full_matrices=False)
+        except np.linalg.LinAlgError:  # no convergence
+            size = L2().bound(A)
+            return cls(size, math.sqrt(rank) * size * (1.0 + gamma(4)))
         total = float(s.sum()) * (1.0 + gamma(rank + 2))
         stretch = _norm_of_orthonormal(U) * _norm_of_orthonormal(Vt.T)
         residual = matrix - (U * s) @ Vt
         size = float(np.linalg.norm(residual))
         rest = size * (1.0 + gamma(residual.size + 4)) + gamma(rank + 5) * total * stretch
-        rest += float(np.linalg.norm(np.ldexp(radius, -exponent))) * (1.0 + gamma(radius.size + 4))
-        rest = SAFETY * rest + math.ldexp(1.0, -500)  # for what underflows
+        rest += float(np.linalg.norm(radius)) * (1.0 + gamma(radius.size + 4))
+        rest = SAFETY * rest + UNDERFLOW
         slack = 1.0 + 8 * gamma(8)
         largest = (float(s.max(initial=0.0)) * stretch + rest) * slack
         whole = (total * stretch + math.sqrt(rank) * rest) * slack
-        return cls(math.ldexp(largest, exponent), math.ldexp(whole, exponent))
+        return cls(largest, whole)
 
 
 def _norm_of_orthonormal(U: Array) -> float:
@@ -695,7 +709,7 @@ class _OverGroups(Norm):
 
 
 @dataclass(frozen=True, eq=False)
-class SumOverGroups(_OverGroups, _Sum):
+class SumOverGroups(_OverGroups, _Sum, _Bounded):
     """A sum of one norm over groups of gate columns, or of features.
 
     Parameters
@@ -725,13 +739,8 @@ class SumOverGroups(_OverGroups, _Sum):
         """Dual norm of each group, shape (G,)."""
         return np.array([self.norm.dual(part) for part in self._parts(V)])
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound on the sum, over an enclosure."""
-        return math.fsum(self._bounds(self.norm, A)) * (1.0 + gamma(4))
-
-    def value_bound(self, coef: Array) -> float:
-        """Return an upper bound on the sum, as a real number."""
-        return self.bound(_exact(coef))
+    def _bound(self, A: Enclosure) -> float:
+        return sum_up(self._bounds(self.norm, A))
 
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return upper bounds on the groups' dual norms, shape (G,)."""
@@ -787,8 +796,7 @@ class MaxOverGroups(_OverGroups, _Conjugated):
         """Maximum of the groups' norms."""
         return max(self.norm.value(part) for part in self._parts(coef))
 
-    def bound(self, A: Enclosure) -> float:
-        """Return an upper bound over an enclosure."""
+    def _bound(self, A: Enclosure) -> float:
         return max(self._bounds(self.norm, A))
 
     def maximiser(self, V: Array) -> Array:
@@ -824,7 +832,7 @@ class _SumInOne(_Conjugated):
     def value(self, coef: Array) -> float:
         return self.whole.value(coef)
 
-    def bound(self, A: Enclosure) -> float:
+    def _bound(self, A: Enclosure) -> float:
         return self.whole.bound(A)
 
     def maximiser(self, V: Array) -> Array:
@@ -1080,13 +1088,7 @@ class GroupNorm(_Sum):
 
     def group_norms(self, coef: Array) -> Array:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
-        norms = self.plain_norms(self.plain_coef(coef))
-        by_class = norms.reshape(-1, self.n_groups)  # a view
-        for g, columns, root in self._roots:
-            parts = coef[..., columns, :].reshape(-1, len(columns), coef.shape[-1])
-            outside = np.array([root.excludes(part) for part in parts])
-            by_class[outside if self.apart else outside.any(keepdims=True), g] = np.inf
-        return norms
+        return self._where_in_range(coef, self.plain_norms(self.plain_coef(coef)))
 
     def dual_norms(self, V: Array) -> Array:
         """||V_g|| of each group, shape (G,)."""
@@ -1094,24 +1096,25 @@ class GroupNorm(_Sum):
 
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on Omega, as a real number."""
-        norms = self.group_norms(coef)
-        return float(norms.sum()) * (
-            1.0 + SAFETY * gamma(coef.size // self.n_groups + coef.shape[-2] + 8)
-        )
+        bounds = self.dual_bounds(_exact(self.plain_coef(coef)))
+        return sum_up(self._where_in_range(coef, bounds).tolist())
 
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return upper bounds on ||V_g||, shape (G,), of V of the plain gates."""
-        norms = row_norms(V.value.reshape(-1, V.value.shape[-1]))
-        radius = row_norms(V.radius.reshape(-1, V.value.shape[-1]))
+        scaled, exponent = V.scaled()
+        norms = row_norms(scaled.value.reshape(-1, V.value.shape[-1]))
+        radius = row_norms(scaled.radius.reshape(-1, V.value.shape[-1]))
         rounding = gamma(V.value.shape[-1] + 4) * (norms + radius)
-        return self.of_rows(Enclosure(norms, SAFETY * (radius + rounding))).magnitude
+        found = self.of_rows(Enclosure(norms, SAFETY * (radius + rounding)))
+        return ldexp_up(found.magnitude, exponent)
 
     def of_rows(self, rows: Enclosure) -> Enclosure:
         """Return ||V_g|| (G,) from the norms of the rows of V (M', D), or of (K, M', D)."""
         groups = self._groups_of_rows(len(rows.value) // len(self.plain_groups))
         rounding = gamma(int(np.bincount(groups).max()) + 4)
         value, radius = root_sums(rows.value, groups), root_sums(rows.radius, groups)
-        return Enclosure(value, SAFETY * (radius + rounding * value))
+        lost = SMALLEST_NORMAL * ((value > 0) | (radius > 0))
+        return Enclosure(value, SAFETY * (radius + rounding * value) + lost)
 
     def maximiser(self, V: Array) -> Array:
         """Return P_g V_g over its norm, of the group with the largest dual norm."""
@@ -1194,10 +1197,8 @@ class GroupNorm(_Sum):
 
     def plain_norms(self, coef: Array) -> Array:
         """||u_g|| of each group, shape (G,), of u (M', D): primal and dual are the same here."""
-        squares = np.einsum("...md,...md->...m", coef, coef).reshape(-1)
-        groups = self._groups_of_rows(len(squares) // len(self.plain_groups))
-        sums = np.bincount(groups, weights=squares, minlength=self.n_groups)
-        return np.asarray(np.sqrt(sums), dtype=np.float64)
+        norms = row_norms(coef.reshape(-1, coef.shape[-1]))
+        return root_sums(norms, self._groups_of_rows(len(norms) // len(self.plain_groups)))
 
     def plain_gates(self, gates: sp.csr_array) -> sp.csr_array:
         """Gates Z R, shape (N, M'), of u.
@@ -1217,6 +1218,15 @@ class GroupNorm(_Sum):
         seen = sp.csr_array(abs(plain) > RANK_TOLERANCE * terms) @ membership  # (N, G)
         seen = sp.csr_array((seen > 0) @ membership.T)
         return sp.csr_array(plain.multiply(seen))
+
+    def _where_in_range(self, coef: Array, norms: Array) -> Array:
+        """Return norms (G,) of the groups, in place, but inf where zeta_g leaves P_g's range."""
+        by_class = norms.reshape(-1, self.n_groups)  # a view
+        for g, columns, root in self._roots:
+            parts = coef[..., columns, :].reshape(-1, len(columns), coef.shape[-1])
+            outside = np.array([root.excludes(part) for part in parts])
+            by_class[outside if self.apart else outside.any(keepdims=True), g] = np.inf
+        return norms
 
     def _groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
         """Group of each row of coefficients (K, M', D), flattened: (K M',)."""
@@ -1276,8 +1286,9 @@ class _Root:
 
     def excludes(self, coef: Array) -> bool:
         """Whether coefficients (m, D) leave the range of P."""
-        outside = np.linalg.norm(self.null.T @ coef)
-        return bool(outside > RANGE_TOLERANCE * np.linalg.norm(coef))
+        unit = coef / (np.abs(coef).max(initial=0.0) or 1.0)
+        outside = np.linalg.norm(self.null.T @ unit)
+        return bool(outside > RANGE_TOLERANCE * np.linalg.norm(unit))
 
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:

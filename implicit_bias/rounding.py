@@ -40,6 +40,8 @@ from implicit_bias.validation import Array
 UNIT = 2.0**-53
 # Above all that underflows in a product of scaled factors, below all that matters.
 UNDERFLOW = 2.0**-400
+# Products below this are rounded to a multiple of 2^-1074.
+SMALLEST_NORMAL = 2.0**-1022
 # Products of smaller numbers, or the slices of their last bits, may underflow.
 TINY = 2.0**-850
 # Relative size of what rounds in the computation of an error bound itself.
@@ -67,6 +69,22 @@ def up(value: float) -> float:
 def down(value: float) -> float:
     """Return the next smaller float64, but not below 0 for what is at least 0."""
     return value if value == 0 else math.nextafter(value, -math.inf)
+
+
+def ldexp_up(value: float | Array, exponent: int) -> Array:
+    """Return numbers from 0 on times 2^exponent, rounded up; inf where that overflows."""
+    with np.errstate(over="ignore"):
+        found = np.ldexp(value, exponent)
+    return np.where(np.ldexp(found, -exponent) < value, np.nextafter(found, np.inf), found)
+
+
+def sum_up(terms: list[float]) -> float:
+    """Return the sum of numbers from 0 on, rounded up; inf where that overflows."""
+    try:
+        total = math.fsum(terms)
+    except OverflowError:
+        return math.inf
+    return up(total) if total > 0 else total
 
 
 def unit_weights(alpha: Array, norms: Array) -> Array:
@@ -97,8 +115,11 @@ def row_norms(A: Array) -> Array:
 
 def root_sums(norms: Array, groups: NDArray[np.int64]) -> Array:
     """Root of the sum of squares of each group's norms, shape (G,), whatever their size."""
-    unit = float(norms.max()) or 1.0
-    return np.asarray(unit * np.sqrt(np.bincount(groups, weights=np.square(norms / unit))))
+    unit = np.zeros(int(groups.max()) + 1)
+    np.maximum.at(unit, groups, norms)
+    shares = norms / np.where(unit > 0, unit, 1.0)[groups]
+    # At least the largest one, also where that is infinite and its share is not a number.
+    return np.fmax(unit * np.sqrt(np.bincount(groups, weights=np.square(shares))), unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +133,16 @@ class Enclosure:
     def magnitude(self) -> Array:
         """Upper bounds on the absolute values."""
         return np.asarray((np.abs(self.value) + self.radius) * (1.0 + 4 * UNIT))
+
+    def scaled(self) -> tuple[Enclosure, int]:
+        """Return them over a power of two, so that none exceeds 1, and its exponent."""
+        sizes = [float(np.abs(part).max(initial=0.0)) for part in (self.value, self.radius)]
+        exponent = math.frexp(max(sizes))[1] + 1
+        value, radius = np.ldexp(self.value, -exponent), np.ldexp(self.radius, -exponent)
+        # The smallest ones may lose their last bits.
+        lost = np.ldexp(value, exponent) != self.value
+        lost |= np.ldexp(radius, exponent) != self.radius
+        return Enclosure(value, radius + SMALLEST_NORMAL * lost), exponent
 
 
 # --- in plain float64 ------------------------------------------------------------------------
