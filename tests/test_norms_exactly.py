@@ -12,6 +12,7 @@ import pytest
 from gmpy2 import mpfr, mpq
 
 from cases import random_metric
+from implicit_bias.certificate import certify
 from implicit_bias.norms import (
     L1,
     L2,
@@ -26,6 +27,7 @@ from implicit_bias.norms import (
     Spectral,
     SumOverGroups,
 )
+from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.rounding import Enclosure
 from implicit_bias.validation import Array
 
