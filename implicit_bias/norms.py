@@ -333,7 +333,7 @@ class _Entrywise(_Conjugated):
     @final
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Say it in CVXPY."""
-        return cp.pnorm(zeta, self.exponent)
+        return cp.pnorm(zeta, self.exponent, approx=False)
 
 
 INNER: Mapping[float, InnerNorm] = {2.0: "l2", math.inf: "linf"}

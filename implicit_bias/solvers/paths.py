@@ -6,14 +6,16 @@ any other. Over C a path has two ends, both exact:
 
 smallest  Up to C_0 = 1 / max_g ||V_g(1)||, zeta = 0 is a solution: alpha = C 1 is feasible for
           the dual, and both values are C N. (The alpha_max of the group lasso, upside down.)
-largest   From C_1 = max_n alpha_n of a hard-margin solution on, the soft margin is the hard one:
-          its zeta has no hinge loss, and its alpha is within the box.
+          With many classes any sum_k alpha_nk = C will do, and C_0 is that of rivals alike.
+largest   From C_1 = max_n sum_k alpha_nk of a hard-margin solution on, the soft margin is the hard
+          one: its zeta has no hinge loss, and its alpha is within the box.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, dual_scale
 from implicit_bias.problem import MarginProblem
@@ -99,15 +101,42 @@ def path_over_C(
 def smallest_C(problem: MarginProblem) -> float:
     """Return the largest C for which zeta = 0 is a solution; inf if it always is.
 
-    With an intercept and classes of different sizes a smaller one: the larger class then shares the
-    weight of the other evenly, as the equation of the intercept asks.
+    With many classes, or with an intercept and classes of different sizes, a smaller one: the
+    samples of a class then share its weight evenly, and its rivals share that of each sample.
     """
-    weights = np.ones(problem.n_samples)
-    if problem.intercept:
-        positive = problem.y > 0
-        counts = np.where(positive, positive.sum(), (~positive).sum())
-        weights = counts.min() / counts
-    return dual_scale(replace(problem, C=np.inf), weights)
+    return dual_scale(replace(problem, C=np.inf), _alpha_of_zero(problem))
+
+
+def _alpha_of_zero(problem: MarginProblem) -> Array:
+    """Return dual variables of the value of zeta = 0 at C = 1, (N,) or (N, K)."""
+    if not problem.intercept:
+        alpha = np.full(problem.alpha_shape, 1.0 / max((problem.classes or 2) - 1, 1))
+        if problem.classes is not None:
+            alpha[np.arange(problem.n_samples), problem.owners] = 0.0
+        return alpha
+    present, own, counts = np.unique(problem.y, return_inverse=True, return_counts=True)
+    shares = (_even_flow(counts) / counts[:, None])[own]
+    if problem.classes is None:
+        return np.asarray(shares.sum(axis=1))
+    alpha = np.zeros(problem.alpha_shape)
+    alpha[:, present] = shares
+    return alpha
+
+
+def _even_flow(counts: NDArray[np.int64]) -> Array:
+    """Weights that classes send to each other, (J, J), each as much as it receives.
+
+    That is as much as it has samples, or as all others have. The classes are arcs of a circle:
+    turned by half of it, none lies on itself.
+    """
+    arcs = np.minimum(counts, counts.sum() - counts)
+    ends = np.cumsum(arcs)
+    starts, half = ends - arcs, ends[-1] / 2
+    flow = np.zeros((len(arcs), len(arcs)))
+    for turn in (half, -half):
+        last = np.minimum(ends[:, None] + turn, ends)
+        flow += np.maximum(last - np.maximum(starts[:, None] + turn, starts), 0.0)
+    return flow
 
 
 def largest_C(solution: Solution) -> float:
@@ -128,7 +157,7 @@ def largest_C(solution: Solution) -> float:
             f"no C is known to be the hard margin ({solution.message}): choose the largest C "
             "yourself"
         )
-    return float(solution.alpha.max())
+    return float(solution.problem.totals(solution.alpha).max())
 
 
 def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Array:

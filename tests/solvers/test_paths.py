@@ -28,8 +28,8 @@ from cases import (
     units,
     xor,
 )
-from implicit_bias.certificate import Status
-from implicit_bias.problem import MarginProblem
+from implicit_bias.certificate import Status, certify
+from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import BoundsAt, Solution, active_set, solve
 from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
 from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
@@ -93,6 +93,24 @@ def test_the_smallest_C_of_features_that_cancel() -> None:
 def test_no_largest_C_without_a_hard_margin() -> None:
     with pytest.raises(ValueError, match="not separable.*choose the largest C yourself"):
         largest_C(solve(build(xor(), linear)))
+
+
+@pytest.mark.parametrize("norm", ["l2", "nuclear", "l1"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("counts", [(5, 5, 5), (1, 3, 8), (2, 2, 3, 0, 4)])
+def test_ends_of_many_classes(norm: str, intercept: bool, counts: tuple[int, ...]) -> None:
+    """Up to the first C, zeta = 0 is as good as any; from the last one on no margin is below 1."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    X = np.random.default_rng(4).normal(size=(len(y), 20))
+    problem = max_margin(X, y, norm, intercept=intercept)
+    problem = replace(problem, classes=len(counts))
+    first = replace(problem, C=0.999 * smallest_C(problem))
+    found = solve(first)
+    assert found.certificate.lower == pytest.approx(certify(first).upper, rel=1e-5)
+    margin = solve(problem)
+    last = solve(replace(problem, C=largest_C(margin)))
+    assert last.certificate.upper == pytest.approx(margin.certificate.upper, rel=1e-5)
+    assert (np.diff(C_grid(problem, margin, 3)) > 0).all()
 
 
 def test_grid_of_C() -> None:
