@@ -130,6 +130,7 @@ class Status(Enum):
         "choose a finite C)"
     )
     ITERATION_LIMIT = "the iteration limit came first"
+    TIME_LIMIT = "the time limit came first"
     INTERRUPTED = "Ctrl-C came first"
     MEMORY_LIMIT = "the memory limit came first"
     NUMERICAL_TROUBLE = "rounding errors stopped the solver"

@@ -72,6 +72,7 @@ from implicit_bias.rounding import (
 )
 from implicit_bias.validation import (
     Array,
+    UnsuitableError,
     as_finite,
     check_choice,
     check_not_masked,
@@ -923,7 +924,7 @@ class OwnNorm(_OneGroup):
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Say it in CVXPY, where it can."""
         if not isinstance(self.given, HasAtom):
-            raise ValueError(
+            raise UnsuitableError(
                 f"{self.given!r} cannot say itself in CVXPY, so no solver takes it: give it a "
                 "method atom(zeta, shape, cp), or certify coefficients of your own"
             )

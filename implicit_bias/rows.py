@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem import MarginProblem, feature_norms, zero_features
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, UnsuitableError
 
 Integers = NDArray[np.int64]
 
@@ -281,7 +281,7 @@ def group_form(problem: MarginProblem) -> MarginProblem:
 def _euclidean_groups(norm: Norm, shape: tuple[int, ...]) -> Integers:
     found = norm.partition(shape)
     if found is None or found.inner != "l2":
-        raise ValueError(
+        raise UnsuitableError(
             f"this solver takes norms that are sums of Euclidean norms over groups, not {norm!r}: "
             "choose solver='auto'"
         )

@@ -98,6 +98,10 @@ def is_frozen(array: NDArray[np.generic]) -> bool:
     return part is None
 
 
+class UnsuitableError(ValueError):
+    """A problem that a solver does not take, said before it solves anything."""
+
+
 def check_number(value: object, name: str, within: str = "") -> None:
     """Refuse what is no real number, or none of an interval: truth values and text are no numbers.
 

@@ -167,7 +167,9 @@ def compute(config: RunConfig, more: MoreModels = no_more) -> Outcome:
         start = time.perf_counter()
         try:
             models, pairs = _results(config, more)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # a Rust panic is no Exception
             described = f"{type(error).__name__}: {error}"
             outcome = failure(described, time.perf_counter() - start)
             outcome = replace(outcome, traceback=traceback.format_exc())

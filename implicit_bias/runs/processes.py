@@ -160,9 +160,9 @@ def _run(
             function(pipe, *arguments)
         except MemoryError:
             pipe.send(ProcessEnded(Reason.OUT_OF_MEMORY, f"more than {memory:g} GiB"))
-        except BrokenPipeError:
+        except (BrokenPipeError, SystemExit):
             raise
-        except Exception as error:
+        except BaseException as error:  # a Rust panic is no Exception
             pipe.send(ProcessEnded(Reason.RAISED, f"{type(error).__name__}: {error}"))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.options import TOLERANCE
 from implicit_bias.problem import MarginProblem
-from implicit_bias.validation import Array, check_count, check_number
+from implicit_bias.validation import Array, UnsuitableError, check_count, check_number
 from implicit_bias.wording import html_table, number
 
 # Factors of the features are cheaper than those of the samples with this many samples, this many of
@@ -47,6 +48,53 @@ class Tolerances:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             check_number(value, f"the {name} tolerance", "(0, 1)")
+
+
+# What goes through a solve: the user's wish to stop, and what the user can mend. All else that a
+# method or a foreign library raises is numerical trouble, whose bounds so far are kept.
+RAISED_ON = (
+    KeyboardInterrupt,
+    SystemExit,
+    GeneratorExit,
+    MemoryError,
+    ImportError,
+    UnsuitableError,
+)
+
+
+def in_words(error: BaseException) -> str:
+    """Describe what a method raised, a Rust panic included; raise again what is no trouble of it.
+
+    Raises
+    ------
+    BaseException
+        One of `RAISED_ON`.
+    """
+    if isinstance(error, RAISED_ON):
+        raise error
+    return f"{type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When to stop, by a clock that is never set; never without a time."""
+
+    end: float = np.inf
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Self:
+        """Stop so many seconds from now; None is never."""
+        return cls() if seconds is None else cls(time.perf_counter() + seconds)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until then, positive even if it has passed; None is no limit."""
+        return None if np.isinf(self.end) else max(self.end - time.perf_counter(), 1e-9)
+
+    @property
+    def passed(self) -> bool:
+        """Whether that was before."""
+        return time.perf_counter() >= self.end
 
 
 def are_few_features(n_features: int, n_samples: int) -> bool:
@@ -280,14 +328,19 @@ class Solver(ABC):
         When to stop.
     max_iterations : int or None
         Limit on iterations; None is the solver's own.
+    max_seconds : float or None
+        Limit on its time, seen after each step of it; None is none.
     """
 
     tolerances: Tolerances = field(default_factory=Tolerances)
     max_iterations: int | None = None
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.max_iterations is not None:
             check_count(self.max_iterations, "max_iterations")
+        if self.max_seconds is not None:
+            check_number(self.max_seconds, "max_seconds", "(0, inf)")
 
     @property
     @abstractmethod

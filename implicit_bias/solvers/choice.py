@@ -179,6 +179,7 @@ class MethodOptions:
 
     tolerances: Tolerances = Tolerances()
     max_iterations: int | None = None
+    max_seconds: float | None = None
     device: str = "cpu"
     max_memory: float | None = None
 
@@ -194,7 +195,7 @@ def make_solver(
         No such solver, or no such device.
     """
     as_device(options.device)
-    common: dict[str, Any] = attributes(options, "tolerances", "max_iterations")
+    common: dict[str, Any] = attributes(options, "tolerances", "max_iterations", "max_seconds")
     check_choice(name, "solver", SOLVER_NAMES)
     if name == "auto":
         name = choose_solver(problem, start)

@@ -41,7 +41,7 @@ Source of the primal: Lippl, Abbott, Chung (2022), section 4 and their published
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import cvxpy as cp
 import numpy as np
@@ -53,9 +53,17 @@ from implicit_bias.certificate import Status
 from implicit_bias.norms import GroupNorm, HasAtom, Norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import rows_of
-from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.base import (
+    Candidate,
+    Deadline,
+    OnProgress,
+    Solver,
+    Start,
+    no_report,
+)
 from implicit_bias.solvers.iteration import Answer, nothing_yet
-from implicit_bias.validation import Array
+from implicit_bias.solvers.own_process import call_within
+from implicit_bias.validation import Array, UnsuitableError
 
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
 
@@ -68,12 +76,21 @@ class CvxpyBackend:
     iteration_option: str
     max_iterations: int
     tolerance_options: tuple[str, ...]
+    time_option: str | None = None
     cones: bool = True
     quadratic_objectives: bool = True
 
-    def solve(self, program: cp.Problem, tolerance: float, **options: float) -> None:
+    def solve(
+        self,
+        program: cp.Problem,
+        tolerance: float,
+        seconds: float | None = None,
+        **options: float,
+    ) -> None:
         """Solve, silent about an inaccurate solution: the accuracy is measured afterwards."""
         options |= dict.fromkeys(self.tolerance_options, tolerance)
+        if self.time_option is not None and seconds is not None:
+            options[self.time_option] = seconds
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program.solve(solver=self.name, **options)
@@ -83,14 +100,18 @@ BACKENDS = {
     "ecos": CvxpyBackend(
         "ECOS", "max_iters", 200, ("abstol", "reltol", "feastol"), quadratic_objectives=False
     ),
-    "osqp": CvxpyBackend("OSQP", "max_iter", 200_000, ("eps_abs", "eps_rel"), cones=False),
-    "clarabel": CvxpyBackend(
-        "CLARABEL", "max_iter", 200, ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+    "osqp": CvxpyBackend(
+        "OSQP", "max_iter", 200_000, ("eps_abs", "eps_rel"), "time_limit", cones=False
     ),
-    "scs": CvxpyBackend("SCS", "max_iters", 200_000, ("eps_abs", "eps_rel")),
+    "clarabel": CvxpyBackend(
+        "CLARABEL", "max_iter", 200, ("tol_gap_abs", "tol_gap_rel", "tol_feas"), "time_limit"
+    ),
+    "scs": CvxpyBackend("SCS", "max_iters", 200_000, ("eps_abs", "eps_rel"), "time_limit_secs"),
 }
 # A primal-dual solver's own tolerance bounds the certified gap only up to a factor.
 SAFETY = 0.1
+# Of the time that there is, a solver gets this share, so that its last iterate can be read.
+TIME_SHARE = 0.8
 # Tolerance of `proximal_margin`, below what Clarabel reaches.
 PROXIMAL_TOLERANCE = 1e-12
 # What the primal (infeasible) and the dual (unbounded) of inseparable data come back as.
@@ -131,6 +152,8 @@ class CvxpySolver(Solver):
     ) -> Candidate:
         """Solve through CVXPY; ``on_progress`` is not called, and ``start`` not used.
 
+        With ``max_seconds`` in a process of its own: not all solvers know a limit, nor does CVXPY.
+
         Raises
         ------
         ImportError
@@ -147,27 +170,46 @@ class CvxpySolver(Solver):
         quadratic = problem.hard_margin and problem.n_groups == 1
         quadratic = quadratic and problem.is_binary_group_lasso
         if not (quadratic or backend.cones):
-            raise ValueError(
+            raise UnsuitableError(
                 "OSQP solves quadratic programs only: one group and a hard margin (C=inf); "
                 "choose another solver for this problem"
             )
+        if self.max_seconds is None:
+            return self.run_here(problem)
+        try:
+            return cast(Candidate, call_within(self.max_seconds, self.run_here, problem))
+        except TimeoutError as error:
+            nothing = vars(nothing_yet(problem))
+            return Candidate(**nothing, status=Status.TIME_LIMIT, iterations=0, detail=str(error))
+
+    def run_here(self, problem: MarginProblem, seconds: float | None = None) -> Candidate:
+        """Solve in this process, if the solver knows a limit within these seconds."""
+        backend = BACKENDS[self.backend]
+        deadline = Deadline.after(None if seconds is None else TIME_SHARE * seconds)
+        quadratic = problem.hard_margin and problem.n_groups == 1
+        quadratic = quadratic and problem.is_binary_group_lasso
         if problem.is_binary_group_lasso:
             posed = _in_groups(
                 problem, self.formulation, quadratic and backend.quadratic_objectives
             )
         else:
             posed = _under_any_norm(problem)
-        status, iterations = self._solve(posed.program, backend, SAFETY * self.tolerances.gap)
+        tolerance = SAFETY * self.tolerances.gap
+        status, iterations = self._solve(posed.program, backend, tolerance, deadline)
         answer, ended = nothing_yet(problem), _status(status, iterations, self._limit(backend))
+        if ended is not Status.OPTIMAL and deadline.passed:
+            ended = Status.TIME_LIMIT
         if problem.hard_margin and status in NO_SOLUTION:
-            alpha, more = self._gordan(problem, backend)
+            alpha, more = self._gordan(problem, backend, deadline)
             answer, ended = replace(answer, alpha=alpha), Status.NOT_SEPARABLE
             iterations += more
         elif all(variable.value is not None for variable in posed.program.variables()):
             answer = posed.read()
         return Candidate(**vars(answer), status=ended, iterations=iterations, detail=status)
 
-    def _gordan(self, problem: MarginProblem, backend: CvxpyBackend) -> tuple[Array, int]:
+    def _gordan(
+        self, problem: MarginProblem, backend: CvxpyBackend, deadline: Deadline
+    ) -> tuple[Array, int]:
         """Return the alpha >= 0, sum 1, with the smallest max_g ||V_g||, and its iterations.
 
         Under another norm all features are one group: no norm matters where V = 0.
@@ -184,7 +226,8 @@ class CvxpySolver(Solver):
             largest = cp.sum_squares(blocks[0].T @ alpha)
         e = rows.offsets * rows.y[:, None]
         program = cp.Problem(cp.Minimize(largest), [cp.sum(alpha) == 1, *_balance(e, alpha)])
-        _, iterations = self._solve(program, backend, SAFETY * self.tolerances.infeasibility)
+        tolerance = SAFETY * self.tolerances.infeasibility
+        _, iterations = self._solve(program, backend, tolerance, deadline)
         found = np.zeros(len(rows)) if alpha.value is None else np.asarray(alpha.value)
         return rows.alpha(np.maximum(found, 0.0)), iterations
 
@@ -192,10 +235,11 @@ class CvxpySolver(Solver):
         return self.max_iterations or backend.max_iterations
 
     def _solve(
-        self, program: cp.Problem, backend: CvxpyBackend, tolerance: float
+        self, program: cp.Problem, backend: CvxpyBackend, tolerance: float, deadline: Deadline
     ) -> tuple[str, int]:
+        iterations = {backend.iteration_option: self._limit(backend)}
         try:
-            backend.solve(program, tolerance, **{backend.iteration_option: self._limit(backend)})
+            backend.solve(program, tolerance, deadline.left, **iterations)
         except cp.SolverError as error:
             return f"solver error: {error}", 0
         return program.status, int(program.solver_stats.num_iters or 0)

@@ -2,8 +2,8 @@
 
 A method is a `Run`: an object that holds the state of one solve. Its ``steps`` yield the best
 bounds so far, once an iteration, and return the status with which they end; its ``answer`` is
-what attains these bounds, at any time. `NativeSolver.run` drives the steps, so that the limit on
-iterations, Ctrl-C and the history are the same for all methods.
+what attains these bounds, at any time. `NativeSolver.run` drives the steps, so that the limits on
+iterations and time, Ctrl-C, errors and the history are the same for all methods.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
+    Deadline,
     OnProgress,
     Solver,
     Start,
+    in_words,
     no_report,
 )
-from implicit_bias.validation import Array, check_number
+from implicit_bias.validation import Array, UnsuitableError, check_number
 
 GIB = 2**30
 
 # Yields (lower, upper), the best bounds so far, once an iteration; returns how it ended.
 Steps: TypeAlias = Generator[tuple[float, float], None, Status]
+
+NEVER = Deadline()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,20 @@ class Point:
 def nothing_yet(problem: MarginProblem) -> Answer:
     """Return the answer of a method that has no bounds yet."""
     return Answer(np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape), problem.no_offset)
+
+
+def finite(problem: MarginProblem, found: Candidate) -> Candidate:
+    """Return what a method found, with nothing in place of what is not finite."""
+    primal = all(np.isfinite(values).all() for values in (found.coef, found.intercept))
+    dual = bool(np.isfinite(found.alpha).all())
+    if primal and dual:
+        return found
+    nothing = nothing_yet(problem)
+    if not primal:
+        found = replace(found, coef=nothing.coef, intercept=nothing.intercept, exact=None)
+    if not dual:
+        found = replace(found, alpha=nothing.alpha, exact=None)
+    return replace(found, status=Status.NUMERICAL_TROUBLE)
 
 
 class Run(ABC):
@@ -140,8 +158,11 @@ def drive(
     on_progress: OnProgress,
     first_iteration: int = 1,
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    deadline: Deadline = NEVER,
 ) -> Candidate:
     """Run the steps of a method up to a limit, or to Ctrl-C, and return its answer.
+
+    What a step raises ends the run as `Status.NUMERICAL_TROUBLE`, with what it had found.
 
     Parameters
     ----------
@@ -155,8 +176,11 @@ def drive(
         The number of the first one.
     around : callable
         Returns the context of a step; ``on_progress`` is called outside of it.
+    deadline : Deadline
+        No step begins after it.
     """
-    status, history = follow(run.steps(), limit, on_progress, first_iteration, around)
+    steps = _guarded(run)
+    status, history = follow(steps, limit, on_progress, first_iteration, around, deadline)
     return Candidate(
         **vars(run.answer()),
         status=status,
@@ -166,12 +190,22 @@ def drive(
     )
 
 
+def _guarded(run: Run) -> Steps:
+    """Take the steps of a run, which end where one of them raises an error."""
+    try:
+        return (yield from run.steps())
+    except BaseException as error:
+        run.detail = in_words(error)
+        return Status.NUMERICAL_TROUBLE
+
+
 def follow(
     steps: Steps,
     limit: int,
     on_progress: OnProgress,
     first_iteration: int = 1,
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    deadline: Deadline = NEVER,
 ) -> tuple[Status, tuple[BoundsAt, ...]]:
     """Take steps as `drive` does: how they ended, and the bounds of each."""
     history: list[BoundsAt] = []
@@ -186,6 +220,9 @@ def follow(
                 break
             history.append(BoundsAt(first_iteration + len(history), lower, upper))
             on_progress(history[-1])
+            if deadline.passed:
+                status = Status.TIME_LIMIT
+                break
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     return status, tuple(history)
@@ -197,7 +234,7 @@ class NativeSolver(Solver):
 
     Parameters
     ----------
-    tolerances, max_iterations
+    tolerances, max_iterations, max_seconds
         As in `Solver`.
     device : str
         Where torch computes: "cpu", "cuda", "cuda:1", ...
@@ -244,9 +281,10 @@ class NativeSolver(Solver):
             A norm that is no sum of Euclidean norms over groups, or too many classes.
         """
         if problem.classes is not None and not self.takes_classes:
-            raise ValueError(
+            raise UnsuitableError(
                 f"{self.name} takes two classes only: choose solver='auto' for {problem.classes}"
             )
+        deadline = Deadline.after(self.max_seconds)
         import torch  # here: solvers that do not compute with it need not load it
 
         posed = problem if problem.classes is not None else group_form(problem)
@@ -256,10 +294,9 @@ class NativeSolver(Solver):
             on_progress,
             self.first_iteration,
             around=torch.inference_mode,  # small steps take a tenth less time
+            deadline=deadline,
         )
-        if not (np.isfinite(found.coef).all() and np.isfinite(found.alpha).all()):
-            nothing = vars(nothing_yet(problem))
-            return replace(found, status=Status.NUMERICAL_TROUBLE, **nothing)
+        found = finite(problem, found)
         coef = found.coef.reshape(problem.coef_shape)
         return replace(found, coef=coef, exact=found.exact if posed is problem else None)
 

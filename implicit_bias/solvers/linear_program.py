@@ -41,10 +41,17 @@ from numpy.typing import NDArray
 from implicit_bias.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, all_rows, equal_alpha, rows_of, worst_rows
-from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.base import (
+    Candidate,
+    Deadline,
+    OnProgress,
+    Solver,
+    Start,
+    no_report,
+)
 from implicit_bias.solvers.iteration import Steps, drive
 from implicit_bias.solvers.rounds import Rounds
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, UnsuitableError
 
 MAX_ROUNDS = 100
 # Rows of the first round, at most; later rounds may double them.
@@ -78,20 +85,22 @@ class LinearProgram(Solver):
         ValueError
             A norm that is no sum of maxima over groups.
         """
-        run = _WorkingProgram(problem, self.tolerances.gap)
-        found = drive(run, self.max_iterations or MAX_ROUNDS, on_progress)
+        deadline = Deadline.after(self.max_seconds)
+        run = _WorkingProgram(problem, self.tolerances.gap, deadline)
+        limit = self.max_iterations or MAX_ROUNDS
+        found = drive(run, limit, on_progress, deadline=deadline)
         return replace(found, iterations=max(1, found.iterations))
 
 
 class _WorkingProgram(Rounds):
     """The program on a working set of rows and columns."""
 
-    def __init__(self, problem: MarginProblem, gap: float) -> None:
+    def __init__(self, problem: MarginProblem, gap: float, deadline: Deadline) -> None:
         super().__init__(problem)
-        self.tolerance, self.slack = gap, SLACK_SHARE * gap
+        self.tolerance, self.slack, self.deadline = gap, SLACK_SHARE * gap, deadline
         found = problem.norm.partition(problem.norm_shape)
         if found is None or found.inner != "linf":
-            raise ValueError(
+            raise UnsuitableError(
                 f"HiGHS takes norms that are sums of maxima, such as l1 and linf, not "
                 f"{problem.norm!r}: choose solver='auto'"
             )
@@ -121,7 +130,7 @@ class _WorkingProgram(Rounds):
                 self.best = replace(self.best, alpha=self._gordan())
                 return Status.NOT_SEPARABLE
             if found is None:
-                return Status.NUMERICAL_TROUBLE
+                return Status.TIME_LIMIT if self.deadline.passed else Status.NUMERICAL_TROUBLE
             alpha = found[0]
             self.take(certify(self.problem, alpha=alpha).lower, *found)
             self._V = self.problem.dual_vectors(alpha).ravel()
@@ -187,6 +196,7 @@ class _WorkingProgram(Rounds):
             options={
                 "primal_feasibility_tolerance": TOLERANCE,
                 "dual_feasibility_tolerance": TOLERANCE,
+                "time_limit": self.deadline.left,
             },
         )
         if found.status != 0:

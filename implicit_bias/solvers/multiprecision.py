@@ -76,7 +76,7 @@ class MultiPrecision(NativeSolver):
 
     Parameters
     ----------
-    tolerances, max_iterations, max_memory
+    tolerances, max_iterations, max_seconds, max_memory
         As in `NativeSolver`.
     device : str
         Must be "cpu".

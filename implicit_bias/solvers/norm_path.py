@@ -63,7 +63,7 @@ from implicit_bias.certificate import Status
 from implicit_bias.norms import BALLS, L2, nuclear_groups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import grouped_rows, row_index
-from implicit_bias.solvers.base import Start
+from implicit_bias.solvers.base import Deadline, Start
 from implicit_bias.solvers.class_pairs import ClassPairs, Integers, memory_of_balls
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
@@ -76,6 +76,7 @@ from implicit_bias.solvers.norm_balls import (
     multipliers,
 )
 from implicit_bias.solvers.scaled_problem import peak_memory
+from implicit_bias.validation import UnsuitableError
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.
@@ -150,7 +151,7 @@ class NormInteriorPoint(_NormPath):
             Another norm, or two classes.
         """
         if not has_ball(problem):
-            raise ValueError(
+            raise UnsuitableError(
                 "this method takes the nuclear norm (of all, or of groups of gates), the spectral "
                 "one, l1 and l_inf of many classes: choose solver='auto'"
             )
@@ -177,7 +178,7 @@ class NormFeatureSpace(_NormPath):
             Another norm, or two classes.
         """
         if not has_features(problem):
-            raise ValueError(
+            raise UnsuitableError(
                 "this method takes many classes under the nuclear or spectral norm, l1, l2 or "
                 f"linf, not {problem.norm!r}: choose solver='auto'"
             )
@@ -198,6 +199,7 @@ class _CentralPath(Run):
         newton: type[_Newton],
     ) -> None:
         self._problem, self._pairs, self._tolerances = problem, pairs, solver.tolerances
+        self._deadline = Deadline.after(solver.max_seconds)
         self._best, self._newton = nothing_yet(problem), newton
         self._data = ClassPairs(problem, pairs, torch.device(solver.device))
         near = solver.near
@@ -259,6 +261,7 @@ class _CentralPath(Run):
         posed = replace(self._problem, norm=L2())
         inner = InteriorPoint(
             tolerances=self._tolerances,
+            max_seconds=self._deadline.left,
             device=self._data.X.device.type,
             rows=grouped_rows(posed, self._pairs),
         )

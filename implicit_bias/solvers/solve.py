@@ -28,13 +28,16 @@ from implicit_bias.separability import (
     scaling_advice,
 )
 from implicit_bias.solvers.base import (
+    BoundsAt,
     Candidate,
+    Deadline,
     OnProgress,
     Solution,
     Solver,
     SolveStats,
     Start,
     Tolerances,
+    in_words,
     no_report,
 )
 from implicit_bias.solvers.choice import (
@@ -43,14 +46,19 @@ from implicit_bias.solvers.choice import (
     alternatives,
     make_solver,
 )
-from implicit_bias.solvers.iteration import nothing_yet
+from implicit_bias.solvers.iteration import finite, nothing_yet
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
-from implicit_bias.validation import Array
+from implicit_bias.validation import Array, check_number
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
 # After these "auto" tries another solver.
-UNSETTLED = (Status.NUMERICAL_TROUBLE, Status.ITERATION_LIMIT, Status.NEARLY_INSEPARABLE)
+UNSETTLED = (
+    Status.NUMERICAL_TROUBLE,
+    Status.ITERATION_LIMIT,
+    Status.TIME_LIMIT,
+    Status.NEARLY_INSEPARABLE,
+)
 
 
 def solve(
@@ -62,6 +70,7 @@ def solve(
     feasibility_tol: float = DEFAULT.feasibility,
     infeasibility_tol: float = DEFAULT.infeasibility,
     max_iterations: int | None = None,
+    max_seconds: float | None = None,
     max_memory: float | None = None,
     start: Start | None = None,
     on_progress: OnProgress = no_report,
@@ -90,6 +99,10 @@ def solve(
         See `Tolerances`.
     max_iterations : int, optional
         Limit on the solver's iterations.
+    max_seconds : float, optional
+        Limit on the time: what was found by then is certified. "auto" shares it among its
+        attempts. Solvers of CVXPY run in a process of their own then, which takes a second or two
+        to begin; a single step of another solver, and the certificate, are not interrupted.
     max_memory : float, optional
         GiB that a native solver may allocate beside the problem.
     start : Solution, optional
@@ -104,7 +117,8 @@ def solve(
     -------
     Solution
         Read its ``status``: only OPTIMAL means that the gap is at most ``tol``. The bounds in
-        its certificate hold in every case.
+        its certificate hold in every case. An error inside a solver is NUMERICAL_TROUBLE, and
+        ``stats.detail`` says which; "auto" tries another solver then.
 
     Raises
     ------
@@ -133,26 +147,35 @@ def solve(
     if not callable(on_progress):
         raise TypeError(f"on_progress must be a function of the bounds, got {on_progress!r}")
     began = time.perf_counter()
+    if max_seconds is not None:
+        check_number(max_seconds, "max_seconds", "(0, inf)")
+    deadline = Deadline.after(solver.max_seconds if isinstance(solver, Solver) else max_seconds)
     _check_start(problem, start)
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
     options = MethodOptions(
         tolerances=tolerances,
         max_iterations=max_iterations,
+        max_seconds=max_seconds,
         device=device,
         max_memory=max_memory,
     )
 
-    def by_name(name: str) -> Solver:
-        return make_solver(name, problem, options, start)
+    def by_name(name: str, more_to_come: bool) -> Solver:
+        seconds = deadline.left
+        seconds = 0.5 * seconds if seconds is not None and more_to_come else seconds
+        return make_solver(name, problem, replace(options, max_seconds=seconds), start)
 
-    method = by_name(solver) if isinstance(solver, str) else _checked(solver, options)
+    method = by_name(solver, False) if isinstance(solver, str) else _checked(solver, options)
+    others = solver == "auto" and max_iterations is None
+    if others and max_seconds is not None and alternatives(problem, method.name):
+        method = by_name("auto", True)
     conflict = find_conflict(problem)
     if conflict is not None:
         attempt = _Attempt.of(problem, method, _proof(problem, conflict))
     else:
-        attempt = _Attempt.of(problem, method, method.run(problem, on_progress, start))
-        if solver == "auto" and max_iterations is None and attempt.unsettled:
-            attempt = _try_others(problem, attempt, by_name, on_progress)
+        attempt = _Attempt.by(problem, method, on_progress, start)
+        if others and attempt.unsettled:
+            attempt = _try_others(problem, attempt, by_name, on_progress, deadline)
     method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
     return Solution(
         problem=problem,
@@ -171,7 +194,7 @@ def solve(
             history=candidate.history,
             conflict=conflict,
             detail=candidate.detail,
-            advice=_advice(problem, attempt),
+            advice=_advice(problem, attempt, deadline),
         ),
         exact=attempt.exact,
     )
@@ -185,6 +208,43 @@ class _Attempt:
     candidate: Candidate
     graded: Graded
     exact: ExactAnswer | None = None
+
+    @classmethod
+    def by(
+        cls,
+        problem: MarginProblem,
+        method: Solver,
+        on_progress: OnProgress,
+        start: Start | None = None,
+    ) -> _Attempt:
+        """Run a method. What it raises is numerical trouble, but for what the user raises."""
+        of_user: list[BaseException] = []
+
+        def relay(bounds: BoundsAt) -> None:
+            try:
+                on_progress(bounds)
+            except BaseException as error:
+                of_user.append(error)
+                raise
+
+        try:
+            candidate = method.run(problem, relay, start)
+        except BaseException as error:
+            if error in of_user:
+                raise
+            candidate = Candidate(
+                **vars(nothing_yet(problem)),
+                status=Status.NUMERICAL_TROUBLE,
+                iterations=0,
+                detail=in_words(error),
+            )
+        return cls.of(problem, method, finite(problem, candidate))
+
+    @property
+    def failure(self) -> str:
+        """Who failed, how, and why as far as it says."""
+        why = f" ({self.candidate.detail})" if self.candidate.detail else ""
+        return f"{self.method.name}: {self.graded.status.label}{why}"
 
     @classmethod
     def of(cls, problem: MarginProblem, method: Solver, candidate: Candidate) -> _Attempt:
@@ -226,25 +286,30 @@ class _Attempt:
 def _try_others(
     problem: MarginProblem,
     attempt: _Attempt,
-    by_name: Callable[[str], Solver],
+    by_name: Callable[[str, bool], Solver],
     on_progress: OnProgress,
+    deadline: Deadline,
 ) -> _Attempt:
     """Return the answer of the first solver that settles a problem, or of the nearest one."""
-    failures = [f"{attempt.method.name}: {attempt.graded.status.label}"]
-    for name in alternatives(problem, attempt.method.name):
-        other = by_name(name)
+    failures = [attempt.failure]
+    late = attempt.graded.status is Status.TIME_LIMIT
+    names = list(alternatives(problem, attempt.method.name))
+    while names and not deadline.passed:
+        name = names.pop(0)
+        other = by_name(name, bool(names))
         try:
-            candidate = other.run(problem, on_progress)
-        except MemoryError:  # which must not cost the answer that there is
-            failures.append(f"{name}: {Status.MEMORY_LIMIT.label}")
+            again = _Attempt.by(problem, other, on_progress)
+        except (MemoryError, ImportError) as error:  # which must not cost the answer that there is
+            failures.append(f"{name}: {error or Status.MEMORY_LIMIT.label}")
             continue
-        again = _Attempt.of(problem, other, candidate)
+        late = late or again.graded.status is Status.TIME_LIMIT
         if not again.unsettled or _nearer(again.graded.certificate, attempt.graded.certificate):
             attempt = again
         if not attempt.unsettled:
             break
-        failures.append(f"{name}: {again.graded.status.label}")
-    if attempt.unsettled and np.isinf(attempt.graded.certificate.upper):
+        failures.append(again.failure)
+    unbounded = np.isinf(attempt.graded.certificate.upper)
+    if attempt.unsettled and unbounded and not deadline.passed:
         alpha = gordan_vertex(problem)
         if alpha is not None:
             zero = np.zeros_like(attempt.candidate.coef)
@@ -253,6 +318,8 @@ def _try_others(
             if again.graded.status is Status.NOT_SEPARABLE:
                 attempt = again
                 failures.append("proven in exact arithmetic")
+    if attempt.unsettled and late:
+        attempt = replace(attempt, graded=replace(attempt.graded, status=Status.TIME_LIMIT))
     detail = f"after {', '.join(failures)}"
     return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
 
@@ -335,28 +402,33 @@ def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
     return np.flatnonzero(_above_mean(problem.totals(graded.alpha)) > surplus)
 
 
-def _advice(problem: MarginProblem, attempt: _Attempt) -> str:
+def _advice(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> str:
     """Say what a user could change where there is no separator, or no answer in float64."""
     graded = attempt.graded
     if graded.status is Status.OPTIMAL and attempt.exact is None:
         return ""
     advice = []
-    if graded.status.inseparable and _separable_with_offset(problem, attempt.method.tolerances):
+    if graded.status.inseparable and _separable_with_offset(
+        problem, attempt.method.tolerances, deadline
+    ):
         advice.append(offset_advice(problem))
     if graded.status is not Status.NOT_SEPARABLE and (scaling := scaling_advice(problem)):
         advice.append(scaling)
     return "; ".join(advice)
 
 
-def _separable_with_offset(problem: MarginProblem, tolerances: Tolerances) -> bool:
+def _separable_with_offset(
+    problem: MarginProblem, tolerances: Tolerances, deadline: Deadline
+) -> bool:
     """Whether a free offset is all that is missing; False where that is not tried."""
     tried = problem.n_samples <= INTERIOR_POINT_LIMIT and len(np.unique(problem.y)) == 2
-    if not (tried and problem.hard_margin and lacks_constant(problem)):
+    if deadline.passed or not (tried and problem.hard_margin and lacks_constant(problem)):
         return False
     posed = replace(problem, intercept=True)
     if find_conflict(posed) is not None:
         return False
-    found = make_solver("auto", posed, MethodOptions(tolerances=tolerances)).run(posed)
+    options = MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
+    found = _Attempt.by(posed, make_solver("auto", posed, options), no_report).candidate
     return bool((problem.margins(problem.decision(found.coef), found.intercept) > 0).all())
 
 

@@ -28,7 +28,7 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from implicit_bias.separability import prove_not_separable
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Candidate,
+    Deadline,
     Start,
     Tolerances,
     WarmStart,
@@ -125,6 +126,7 @@ class _WorkingRows(Rounds):
     ) -> None:
         super().__init__(problem)
         self.tolerances, self.device = solver.tolerances, solver.device
+        self.deadline = Deadline.after(solver.max_seconds)
         self.first_size = first_size
         self.capacity = solver.capacity(problem, first_size)
         self.warm = start
@@ -151,11 +153,20 @@ class _WorkingRows(Rounds):
 
     def method(self, tolerances: Tolerances, rows: Rows | None = None) -> NativeSolver:
         """Return what solves on the working set under sums of Euclidean norms."""
-        inner = InteriorPoint(tolerances=tolerances, device=self.device, rows=rows)
+        options: dict[str, Any] = self.options(tolerances) | {"rows": rows}
+        inner = InteriorPoint(**options)
         self.by_one_group = self.one_group and len(self.rows) >= MANY_ROWS
         if not self.by_one_group:
             return inner
-        return OneGroup(tolerances=tolerances, device=self.device, rows=rows, fallback=inner)
+        return OneGroup(**options, fallback=inner)
+
+    def options(self, tolerances: Tolerances) -> dict[str, Any]:
+        """Return those of a solve on the working set, which has the time that is left."""
+        return {
+            "tolerances": tolerances,
+            "device": self.device,
+            "max_seconds": self.deadline.left,
+        }
 
     def steps(self) -> Steps:
         """Solve on the working set, and choose the next one, round by round."""
@@ -172,8 +183,8 @@ class _WorkingRows(Rounds):
                 continue
             self.take_over(found)
             yield self.lower, self.upper
-            if found.status is Status.INTERRUPTED:
-                return Status.INTERRUPTED
+            if found.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+                return found.status
             if self.gap <= self.tolerances.gap:
                 return Status.OPTIMAL
             changed = self.advance(found.alpha)
@@ -261,7 +272,7 @@ class _Samples(_WorkingRows):
         """Solve in the space of the features where they are few, which takes any scales of them."""
         features, count = subset.plain_gates.shape[1] * subset.X.shape[1], len(self.rows)
         if count >= MANY_SAMPLES and are_few_features(features, count):
-            return FeatureSpace(tolerances=tolerances, device=self.device).run(subset)
+            return FeatureSpace(**self.options(tolerances)).run(subset)
         start = self.warm
         if start is not None:
             start = WarmStart(start.alpha[self.rows], start.group_norms, start.intercept)
@@ -301,7 +312,7 @@ class _Pairs(_WorkingRows):
         norm separates the pairs, if that is what is found.
         """
         tolerances = replace(self.tolerances, gap=max(COARSE_GAP, self.tolerances.gap))
-        inner = WorkingSet(tolerances=tolerances, device=self.device)
+        inner = WorkingSet(**self.options(tolerances))
         found = inner.run(replace(self.problem, norm=L2()))
         if found.status is Status.NOT_SEPARABLE:
             return found if prove_not_separable(self.problem, found.alpha) else None
@@ -327,7 +338,7 @@ class _Pairs(_WorkingRows):
             few = many and are_few_features(class_features(problem), len(self.rows))
         if has_ball(problem) or (few and problem.norm == L2()):
             method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
-            inside = method(tolerances=tolerances, device=self.device, pairs=pairs, near=self.near)
+            inside = method(**self.options(tolerances), pairs=pairs, near=self.near)
             return inside.run(problem)
         rows = grouped_rows(problem, pairs)
         return self.method(tolerances, rows).run(problem, start=self.warm)
