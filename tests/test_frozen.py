@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 
-from implicit_bias import GLNClassifier, solve
+from implicit_bias import GLNClassifier, Status, solve
 from implicit_bias.cli.app import app
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.gating import HyperplaneContexts, UnitGates
@@ -112,25 +112,23 @@ def test_random_draws_are_the_same() -> None:
     found = draws()
     assert found.keys() == EXPECTED["draws"].keys()
     for name, (some, *sums) in EXPECTED["draws"].items():
-        np.testing.assert_allclose(found[name], [*some, *sums], rtol=1e-12, err_msg=name)
+        # Drawn in float32, whose last digits depend on the kernels of the processor.
+        np.testing.assert_allclose(found[name], [*some, *sums], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("case", EXPECTED["histories"])
-def test_solvers_have_the_same_histories(case: str) -> None:
-    name, solver = case.split()
+@pytest.mark.parametrize("solver", ["interior-point", "working-set", "active-set"])
+@pytest.mark.parametrize("name", EXPECTED["bounds"])
+def test_solvers_have_the_same_optima(name: str, solver: str) -> None:
     view = load_model(FIXTURES / "models" / f"{name}.safetensors").model.margin_view()
     assert view is not None
     problem = view.architecture.problem(MOONS.X, MOONS.y, view.C)
     start = solve(problem, "interior-point", 0.1) if solver == "active-set" else None
-    solution, expected = solve(problem, solver, 1e-8, start=start), EXPECTED["histories"][case]
-    assert solution.status.name == expected["status"]
-    assert solution.stats.detail == expected["detail"]
-    history = [[line.iteration, line.lower, line.upper] for line in solution.stats.history]
-    if name == "svm-linear-soft":  # on a plateau, rounding decides how many steps it takes
-        history, expected["history"] = history[:8], expected["history"][:8]
-    np.testing.assert_allclose(
-        history, np.array(expected["history"], dtype=np.float64), rtol=1e-5, atol=0
-    )
+    solution, expected = solve(problem, solver, 1e-8, start=start), EXPECTED["bounds"][name]
+    assert solution.status is Status.OPTIMAL
+    assert solution.certificate.gap <= 1e-8
+    # Bounds of then were certified in float64, without the rounding that is counted today.
+    assert solution.certificate.lower <= expected["upper"] * (1 + 1e-12)
+    assert solution.certificate.upper >= expected["lower"] * (1 - 1e-12)
 
 
 def test_a_report_renders_as_it_did(tmp_path: Path) -> None:

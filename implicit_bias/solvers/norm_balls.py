@@ -180,12 +180,12 @@ class MatrixBall(Ball):
     @cached_property
     def rest(self) -> Tensor:
         """I - Y Y'."""
-        return torch.eye(len(self.R)).to(self.R) - self.Y @ self.Y.T
+        return symmetric(torch.eye(len(self.R)).to(self.R) - self.Y @ self.Y.T)
 
     @cached_property
     def with_t(self) -> Tensor:
         """G (I - Y Y') G."""
-        return self.G @ self.rest @ self.G
+        return symmetric(self.G @ self.rest @ self.G)
 
     @cached_property
     def pull(self) -> Tensor:  # type: ignore[override]
@@ -261,7 +261,9 @@ class MatrixBall(Ball):
             second = (change.R @ U - R @ U * (change.t / t)) / t
             along = -0.5 * float((R * (U @ U.T)).sum()) / t**2
         inverse = torch.cholesky_inverse(cholesky(self.T))
-        fixed = mu * inverse - R - self.G @ slack @ self.G
+        # Both halves of the step, `other` and `change`, must see the same matrix: G grows like
+        # mu^(-1/2), and G of an asymmetry in the last digit would be lost on one side only.
+        fixed = symmetric(mu * inverse - R - self.G @ slack @ self.G)
         of_t = 0.5 * float((R * (2.0 * eye - self.rest)).sum()) - 1.0
         of_t += 0.5 * float((fixed * self.rest).sum()) - along
         return Terms(fixed @ self.Y + second, of_t, slack, fixed)

@@ -467,23 +467,42 @@ class _PairNewton(_Newton):
         self.schur = cholesky(schur) if len(schur) else schur
 
     def of_V(self, right: Tensor, fixed: Tensor, missing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        n = self.border.shape[1] - self.data.E.shape[1]
-        c = torch.cat([right.new_zeros(n), self.view.imbalance])
-        fixed = fixed + self.ball.other(missing)
-        alpha, y = self._solve(right - self.data.margins(fixed), c)
-        return alpha, self.data.dual_vectors(alpha) + missing, y[n:]
+        data, n = self.data, self.border.shape[1] - self.data.E.shape[1]
+        alpha, b, U = torch.zeros_like(right), torch.zeros_like(self.view.imbalance), missing
+        for _ in range(REFINEMENTS):
+            lacking = right - data.margins(fixed + self.ball.other(U)) - self._over_pairs(alpha, b)
+            c = torch.cat([right.new_zeros(n), self.view.imbalance - data.E.T @ alpha])
+            change, y = self._solve(lacking, c)
+            alpha, b = alpha + change, b + y[n:]
+            U = data.dual_vectors(alpha) + missing
+        return alpha, U, b
 
     def of_zeta(
         self, right: Tensor, first: Tensor, of_t: float
     ) -> tuple[Tensor, Tensor, float, Tensor]:
         data, ball = self.data, self.ball
-        moved = ball.compliance(first)
-        along = of_t + float((ball.pull * moved).sum())
-        c = torch.cat([right.new_full((1,), -along), self.view.imbalance])
-        alpha, y = self._solve(right - data.margins(moved), c)
-        dt = float(y[0])
-        pull = data.dual_vectors(alpha) + dt * ball.pull + first
-        return alpha, ball.compliance(pull), dt, y[1:]
+        alpha, b = torch.zeros_like(right), torch.zeros_like(self.view.imbalance)
+        U, dt, V = torch.zeros_like(first), 0.0, torch.zeros_like(first)
+        for _ in range(REFINEMENTS):
+            of_alpha = right - data.margins(U + ball.Y * dt) - self._over_pairs(alpha, b)
+            of_U = first + V + dt * ball.pull - ball.other(U)
+            along = of_t - ball.tau * dt + float((ball.pull * U + ball.Y * V).sum())
+            moved = ball.compliance(of_U)
+            along += float((ball.pull * moved).sum())
+            imbalance = self.view.imbalance - data.E.T @ alpha
+            c = torch.cat([right.new_full((1,), -along), imbalance])
+            change, y = self._solve(of_alpha - data.margins(moved), c)
+            pull = data.dual_vectors(change) + float(y[0]) * ball.pull + of_U
+            U, dt = U + ball.compliance(pull), dt + float(y[0])
+            alpha, b = alpha + change, b + y[1:]
+            V = data.dual_vectors(alpha)
+        return alpha, U, dt, b
+
+    def _over_pairs(self, alpha: Tensor, b: Tensor) -> Tensor:
+        """D alpha + E b."""
+        p, data = self.point, self.data
+        of_samples = data.boxes.lift(data.boxes.pool(alpha)[: len(p.w)] * p.xi / p.w)
+        return p.s / p.alpha * alpha + of_samples + data.E @ b
 
     def _solve(self, right: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Solve A dalpha + border y = right, border' dalpha - slack y = c."""

@@ -172,7 +172,7 @@ def test_norms_with_a_ball(name: str, solver: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", BALLS_OF_GROUPS)
 def test_nuclear_norms_of_groups(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
-    agrees(BALLS_OF_GROUPS[name], solver)
+    agrees(BALLS_OF_GROUPS[name], solver, 1e-9)
 
 
 def test_one_group_of_gates_has_one_nuclear_norm() -> None:
