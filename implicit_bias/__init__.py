@@ -9,7 +9,7 @@ The names below are imported on first use, so that ``import implicit_bias`` is q
 
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias import _deprecated, _lazy
+from implicit_bias import _lazy
 
 if TYPE_CHECKING:
     from implicit_bias.certificate import Certificate, Status, certify
@@ -62,6 +62,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__getattr__("__all__"), "__version__"]
-
-
-_deprecated.redirect_old_names()

@@ -19,7 +19,6 @@ take more classes, too, and decide by the largest of their predictors.
 Source: Lippl, Abbott, Chung (2022), sections 3 to 5; Fiat, Malach, Shalev-Shwartz (2019) for GaLU.
 """
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.galu import GaLUClassifier, GaLURegressor
 from implicit_bias.estimators.networks import GLNClassifier, NetworkClassifier, ReLUClassifier
@@ -31,5 +30,3 @@ from implicit_bias.estimators.svm import (
     MarginSVC,
     MaxMarginSVC,
 )
-
-__getattr__ = renamed(__name__, MarginView="estimators.base.FittedMargin")

@@ -10,7 +10,6 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.options import TOLERANCE
@@ -147,8 +146,6 @@ class Solution:
     certificate: Certificate
     stats: SolveStats
     exact: ExactAnswer | None = field(default=None, metadata={"saved": False})
-
-    group_scale = OldAttribute("group_norms")
 
     def __repr__(self) -> str:
         return (
@@ -302,6 +299,3 @@ class Solver(ABC):
         start: Start | None = None,
     ) -> Candidate:
         """Solve, reporting bounds on the way."""
-
-
-__getattr__ = renamed(__name__, Progress="BoundsAt", Report="OnProgress", silent="no_report")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -65,7 +64,6 @@ def solve(
     max_memory: float | None = None,
     start: Start | None = None,
     on_progress: OnProgress = no_report,
-    report: OnProgress | None = None,
 ) -> Solution:
     """Solve a margin problem, with a certificate of the result.
 
@@ -97,8 +95,6 @@ def solve(
         same number of groups, or fewer samples (those of ``problem`` that it lacks come last).
     on_progress : callable, optional
         Called with the `BoundsAt` of each iteration of a native solver.
-    report : callable, optional
-        Deprecated name of ``on_progress``.
 
     Returns
     -------
@@ -127,9 +123,6 @@ def solve(
     ('OPTIMAL', 1.414214)
     """
     check_problem(problem, "solve")
-    if report is not None:
-        warnings.warn("report= is now on_progress=", DeprecationWarning, stacklevel=2)
-        on_progress = report
     if not callable(on_progress):
         raise TypeError(f"on_progress must be a function of the bounds, got {on_progress!r}")
     began = time.perf_counter()
