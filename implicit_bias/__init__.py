@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         GatedSVC,
         GLNClassifier,
         HiddenLayerSVC,
+        InfiniteWidthSVC,
         MaxMarginSVC,
         ReLUClassifier,
     )
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 ESTIMATORS = (
-    *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "MaxMarginSVC"),
+    *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "InfiniteWidthSVC", "MaxMarginSVC"),
     *("GLNClassifier", "ReLUClassifier", "GaLUClassifier", "GaLURegressor"),
 )
 HOMES = {

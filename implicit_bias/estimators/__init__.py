@@ -6,6 +6,7 @@ GatedSVC           any gating a user brings; without one, the linear SVM
 GLNSVC             SVM-GLN and SVM-L2; with one unit, the shallow GLN
 GatedReLUSVC       SVM-RC (random gates) and SVM-LC (the gates of a trained network)
 HiddenLayerSVC     SVM-HL: a linear SVM on the hidden activations of a network
+InfiniteWidthSVC   the limit of an infinitely wide two-layer network, both layers trained
 GLNClassifier      a gated linear network trained by gradient descent
 ReLUClassifier     a ReLU network trained by gradient descent
 GaLURegressor      least squares on random gates: a GaLU network in closed form
@@ -21,6 +22,7 @@ Source: Lippl, Abbott, Chung (2022), sections 3 to 5; Fiat, Malach, Shalev-Shwar
 
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.galu import GaLUClassifier, GaLURegressor
+from implicit_bias.estimators.infinite_width import InfiniteWidthSVC
 from implicit_bias.estimators.networks import GLNClassifier, NetworkClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import (
     GLNSVC,

@@ -191,6 +191,26 @@ class Solution:
             raise SolveError(self, advice)
 
 
+class Graded(Protocol):
+    """What a solve found, with its grade."""
+
+    @property
+    def status(self) -> Status:
+        """How it ended."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """Certified bounds."""
+
+    @property
+    def alpha(self) -> Array:
+        """Dual variables."""
+
+    @property
+    def message(self) -> str:
+        """The status in words."""
+
+
 class SolveError(RuntimeError):
     """A solve that did not end optimal; ``solution`` holds what it found, certified.
 
@@ -205,11 +225,11 @@ class SolveError(RuntimeError):
     not separable
     """
 
-    def __init__(self, solution: Solution, advice: str = "") -> None:
+    def __init__(self, solution: Graded, advice: str = "") -> None:
         super().__init__(f"{solution.message}; {advice}" if advice else solution.message)
         self.solution, self.advice = solution, advice
 
-    def __reduce__(self) -> tuple[type[SolveError], tuple[Solution, str]]:
+    def __reduce__(self) -> tuple[type[SolveError], tuple[Graded, str]]:
         # Exceptions pickle by their message alone; worker processes must get the solution, too.
         return SolveError, (self.solution, self.advice)
 
