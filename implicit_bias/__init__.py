@@ -9,7 +9,7 @@ The names below are imported on first use, so that ``import implicit_bias`` is q
 
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias import _deprecated, _lazy
+from implicit_bias import _lazy
 
 if TYPE_CHECKING:
     from implicit_bias.certificate import Certificate, Status, certify
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         GatedSVC,
         GLNClassifier,
         HiddenLayerSVC,
+        InfiniteWidthSVC,
         MaxMarginSVC,
         ReLUClassifier,
     )
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 ESTIMATORS = (
-    *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "MaxMarginSVC"),
+    *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "InfiniteWidthSVC", "MaxMarginSVC"),
     *("GLNClassifier", "ReLUClassifier", "GaLUClassifier", "GaLURegressor"),
 )
 HOMES = {
@@ -62,6 +63,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__getattr__("__all__"), "__version__"]
-
-
-_deprecated.redirect_old_names()

@@ -31,7 +31,6 @@ import scipy.sparse as sp
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias._deprecated import moved_classmethod, renamed
 from implicit_bias.options import ThresholdRule
 from implicit_bias.validation import (
     Array,
@@ -237,10 +236,6 @@ class HyperplaneContexts(Gating):
         reference = X if reference is None else as_features(reference, X.shape[1])
         thresholds = _thresholds(threshold, weights, drawn, reference)
         return cls.from_hyperplanes(X, weights, thresholds)
-
-    published = moved_classmethod(
-        "HyperplaneContexts.published", "protocols.lippl2022.draw_contexts"
-    )
 
     @property
     def n_features(self) -> int:
@@ -491,8 +486,6 @@ class UnitGates(Gating):
             weights = _orthogonal(weights)
         return cls(weights, _thresholds(threshold, weights, drawn, X), firing, always_on)
 
-    published = moved_classmethod("UnitGates.published", "protocols.lippl2022.draw_unit_gates")
-
     @property
     def n_features(self) -> int:
         """D, the number of input features."""
@@ -648,6 +641,3 @@ def _orthogonal(weights: Array) -> Array:
     q, r = np.linalg.qr(tall)
     q *= np.sign(np.diag(r))
     return np.ascontiguousarray(q if tall is weights else q.T)
-
-
-__getattr__ = renamed(__name__, Firing="GateFunction")

@@ -52,7 +52,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.gating import GateMatrix, Gating, NoGates, dense
 from implicit_bias.masked_gram import masked_gram
 from implicit_bias.norms import (
@@ -414,8 +413,6 @@ class MarginProblem:
         """Samples whose features are all 0 (gates off, or an input of zeros), shape (N,)."""
         return zero_features(self.plain_gates, self.X)
 
-    silent = OldAttribute("zero_features")
-
     @cached_property
     def scale(self) -> float:
         """Root mean square of the feature norms; 1 where all features are 0."""
@@ -686,6 +683,3 @@ def _arrays_of(gates: GateMatrix) -> tuple[NDArray[Any], ...]:
         return (cast(Array, gates),)
     matrix = cast(sp.csr_array, gates)
     return matrix.data, matrix.indices, matrix.indptr
-
-
-__getattr__ = renamed(__name__, Structure="Architecture")

@@ -62,7 +62,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.certificate import Certificate, certify
 from implicit_bias.margin_gradients import MarginGradients, Pairs, double
 from implicit_bias.multipliers import measure
@@ -238,8 +237,6 @@ class NetworkCertificate:
     def active(self) -> NDArray[np.bool_]:
         """Units (H,) with at least 1 % of the largest norm."""
         return active_units(self.unit_norms)
-
-    live = OldAttribute("active")
 
     @property
     def dead(self) -> NDArray[np.int64]:
@@ -472,9 +469,6 @@ def active_units(norms: Array) -> NDArray[np.bool_]:
     """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
     active: NDArray[np.bool_] = (norms > 0) & (norms >= ACTIVE_SHARE * norms.max())
     return active
-
-
-__getattr__ = renamed(__name__, live_units="active_units")
 
 
 def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:

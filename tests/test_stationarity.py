@@ -15,7 +15,6 @@ from torch.nn.utils import parameters_to_vector
 
 from cases import ROUNDING, SOLVE_TOL, cloud, mostly_slow
 from implicit_bias import GLNClassifier, margin_gradients, multipliers
-from implicit_bias import stationarity as tested
 from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import MarginProblem
@@ -24,7 +23,6 @@ from implicit_bias.stationarity import (
     HomogeneityError,
     SeparationError,
     Stationarity,
-    active_units,
     balance,
     certify_network,
     kkt_measure,
@@ -191,14 +189,6 @@ def test_a_certificate_without_multipliers() -> None:
     assert (found.by_multipliers, found.stationarity, found.obstacle) == (None, None, "")
     assert np.isnan(found.dual_norms).all()
     assert found.certificate.lower == pytest.approx(solution.certificate.lower)
-
-
-def test_old_names_of_active_units() -> None:
-    found = certify_network(GATED["gln"](), X, Y, multipliers=False)
-    with pytest.warns(DeprecationWarning, match="active"):
-        np.testing.assert_array_equal(found.live, found.active)
-    with pytest.warns(DeprecationWarning, match="active_units"):
-        assert tested.live_units is active_units
 
 
 @pytest.mark.parametrize("seed", range(5))

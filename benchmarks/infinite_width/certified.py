@@ -15,14 +15,18 @@ from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.certificate import Status
+from implicit_bias.infinite_width import (
+    ClassesSolution,
+    InfiniteWidthSolution,
+    max_margin,
+    max_margin_of_classes,
+)
+from implicit_bias.infinite_width.arrangement import Kinked
+from implicit_bias.infinite_width.problem import Activation
+from implicit_bias.infinite_width.sphere_search import ascend
+from implicit_bias.infinite_width.vector_arrangement import KinkedVectors
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
 from implicit_bias.report.words import percent
-from implicit_bias.theory.arrangement import Kinked
-from implicit_bias.theory.infinite_width import InfiniteWidthSolution, max_margin
-from implicit_bias.theory.infinite_width_classes import ClassesSolution, max_margin_of_classes
-from implicit_bias.theory.sphere_search import ascend
-from implicit_bias.theory.variation_norm import Activation
-from implicit_bias.theory.vector_arrangement import KinkedVectors
 from implicit_bias.validation import Array
 
 RANDOM, PUBLISHED, HIGHER, OTHER, CLASSES, DEGENERATE = (

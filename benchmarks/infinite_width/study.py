@@ -15,7 +15,7 @@ Chizat and Bach, ["Implicit bias of gradient descent for wide two-layer neural n
 the logistic loss"](https://arxiv.org/abs/2002.04486) (2020): when both layers of an infinitely wide
 ReLU network are trained and the flow converges, it ends at the largest margin under the variation
 norm. That maximum is a convex problem over all neurons, solved and certified by
-`implicit_bias.theory.infinite_width`; so what a network of finite width and finite time reaches is
+`implicit_bias.infinite_width`; so what a network of finite width and finite time reaches is
 a share of a known number.
 
 The data are the published ones, clusters with random labels, but in the plane, d = 3 with the

@@ -6,6 +6,7 @@ GatedSVC           any gating a user brings; without one, the linear SVM
 GLNSVC             SVM-GLN and SVM-L2; with one unit, the shallow GLN
 GatedReLUSVC       SVM-RC (random gates) and SVM-LC (the gates of a trained network)
 HiddenLayerSVC     SVM-HL: a linear SVM on the hidden activations of a network
+InfiniteWidthSVC   the limit of an infinitely wide two-layer network, both layers trained
 GLNClassifier      a gated linear network trained by gradient descent
 ReLUClassifier     a ReLU network trained by gradient descent
 GaLURegressor      least squares on random gates: a GaLU network in closed form
@@ -19,9 +20,9 @@ take more classes, too, and decide by the largest of their predictors.
 Source: Lippl, Abbott, Chung (2022), sections 3 to 5; Fiat, Malach, Shalev-Shwartz (2019) for GaLU.
 """
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.galu import GaLUClassifier, GaLURegressor
+from implicit_bias.estimators.infinite_width import InfiniteWidthSVC
 from implicit_bias.estimators.networks import GLNClassifier, NetworkClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import (
     GLNSVC,
@@ -31,5 +32,3 @@ from implicit_bias.estimators.svm import (
     MarginSVC,
     MaxMarginSVC,
 )
-
-__getattr__ = renamed(__name__, MarginView="estimators.base.FittedMargin")

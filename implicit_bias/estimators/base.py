@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import repaired
 from implicit_bias.gating import HyperplaneContexts, Threshold
 from implicit_bias.problem import Architecture, MarginProblem
@@ -243,6 +242,3 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     # A RandomState lends its bit generator, so that scikit-learn's seeds work as they are.
     bits = random_state._bit_generator if isinstance(random_state, np.random.RandomState) else None
     return np.random.default_rng(random_state if bits is None else bits)
-
-
-__getattr__ = renamed(__name__, MarginView="FittedMargin")

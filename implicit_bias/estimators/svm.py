@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from implicit_bias._deprecated import OldAttribute
 from implicit_bias.estimators.base import (
     BinaryClassifier,
     FittedMargin,
@@ -174,8 +173,6 @@ class MarginSVC(BinaryClassifier, ABC):
                 f"fit_intercept must be True, False or None, got {self.fit_intercept!r}"
             )
         return bool(self.fit_intercept)
-
-    structure_ = OldAttribute("architecture_")
 
     @property
     def coef_(self) -> Array:

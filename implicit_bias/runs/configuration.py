@@ -35,7 +35,6 @@ from reprlib import repr as cut
 from types import UnionType
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
 
-from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.options import (
     DATASET_NAMES,
     OPTIMIZER_LIMITS,
@@ -256,9 +255,6 @@ class RunConfig:
         }
         return cls(**values)
 
-    facts = OldAttribute("metadata")
-    from_facts = OldAttribute("from_metadata")
-
 
 def group(*names: str) -> tuple[str, ...]:
     """Return the fields of `RunConfig` in these groups, or of these names, in their order."""
@@ -293,12 +289,3 @@ def _check(described: Field[Any], value: Any) -> None:
             raise ValueError(f"{name} must name at least one of {', '.join(choices)}")
         for item in value if isinstance(value, tuple) else (value,):
             check_choice(item, name, choices)
-
-
-_MOVED = ("Data", "fit_models", "load_data")
-__getattr__ = renamed(
-    __name__,
-    Setting="RunConfig",
-    Builders="runs.models.ModelFactory",
-    **{name: f"runs.models.{name}" for name in _MOVED},
-)

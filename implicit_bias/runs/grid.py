@@ -36,7 +36,6 @@ from pathlib import Path
 from reprlib import repr as cut
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
-from implicit_bias._deprecated import OldAttribute
 from implicit_bias.datasets.own import digest
 from implicit_bias.runs.configuration import RunConfig, kinds
 
@@ -160,8 +159,6 @@ class Grid:
             An unknown key (the nearest known one is named), an empty axis, a wrong value.
         """
         return cls(tuple(_axis(key, value) for key, value in values.items()))
-
-    from_facts = OldAttribute("from_mapping")
 
     @classmethod
     def read(cls, file: str | Path) -> Self:

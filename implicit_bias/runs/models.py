@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from implicit_bias._deprecated import OldAttribute
 from implicit_bias.comparison import Comparison, compare
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
@@ -212,6 +211,3 @@ class ModelFactory:
             return lippl2022.draw_unit_gates(units, reference=reference, seed=seed)
         X = self.data.parts.train.X
         return UnitGates.random(X, units, threshold=rule, random_state=seed)
-
-    setting = OldAttribute("config")
-    solving = OldAttribute("svm_options")

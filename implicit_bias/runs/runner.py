@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.runs.backends import Backend
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import Grid, cell_key
@@ -113,6 +112,3 @@ def _stamp(store: Store, key: str) -> int:
         return store.file(key).stat().st_mtime_ns
     except OSError:
         return 0
-
-
-__getattr__ = renamed(__name__, take_stock="inventory")

@@ -31,7 +31,6 @@ paths.py            paths over C, growing data, gates
 from typing import TYPE_CHECKING, Any
 
 from implicit_bias import _lazy
-from implicit_bias._deprecated import renamed
 from implicit_bias.options import SOLVER_NAMES, OnFailure, SolverName
 from implicit_bias.solvers.base import (
     BoundsAt,
@@ -74,11 +73,7 @@ HOMES = {
     "out_of_core": ("OutOfCoreSolution", "solve_out_of_core"),
     "working_set": ("WorkingSet",),
 }
-_old_names = renamed(
-    __name__, Progress="solvers.base.BoundsAt", PairSet="solvers.working_set.WorkingSet"
-)
 
 
 def __getattr__(name: str) -> Any:
-    known = name == "__all__" or any(name in names for names in HOMES.values())
-    return _lazy.find(__name__, HOMES, name) if known else _old_names(name)
+    return _lazy.find(__name__, HOMES, name)

@@ -11,7 +11,6 @@ from typing import Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias._deprecated import OldAttribute, renamed
 from implicit_bias.certificate import Certificate, Conflict, Status
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.options import TOLERANCE
@@ -196,8 +195,6 @@ class Solution:
     stats: SolveStats
     exact: ExactAnswer | None = field(default=None, metadata={"saved": False})
 
-    group_scale = OldAttribute("group_norms")
-
     def __repr__(self) -> str:
         return (
             f"Solution({self.status.name} by {self.stats.solver}: {self.certificate.statement}, "
@@ -242,6 +239,26 @@ class Solution:
             raise SolveError(self, advice)
 
 
+class Graded(Protocol):
+    """What a solve found, with its grade."""
+
+    @property
+    def status(self) -> Status:
+        """How it ended."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """Certified bounds."""
+
+    @property
+    def alpha(self) -> Array:
+        """Dual variables."""
+
+    @property
+    def message(self) -> str:
+        """The status in words."""
+
+
 class SolveError(RuntimeError):
     """A solve that did not end optimal; ``solution`` holds what it found, certified.
 
@@ -256,11 +273,11 @@ class SolveError(RuntimeError):
     not separable
     """
 
-    def __init__(self, solution: Solution, advice: str = "") -> None:
+    def __init__(self, solution: Graded, advice: str = "") -> None:
         super().__init__(f"{solution.message}; {advice}" if advice else solution.message)
         self.solution, self.advice = solution, advice
 
-    def __reduce__(self) -> tuple[type[SolveError], tuple[Solution, str]]:
+    def __reduce__(self) -> tuple[type[SolveError], tuple[Graded, str]]:
         # Exceptions pickle by their message alone; worker processes must get the solution, too.
         return SolveError, (self.solution, self.advice)
 
@@ -355,6 +372,3 @@ class Solver(ABC):
         start: Start | None = None,
     ) -> Candidate:
         """Solve, reporting bounds on the way."""
-
-
-__getattr__ = renamed(__name__, Progress="BoundsAt", Report="OnProgress", silent="no_report")

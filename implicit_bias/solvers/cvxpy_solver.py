@@ -48,7 +48,6 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
 from implicit_bias.norms import GroupNorm, HasAtom, Norm
 from implicit_bias.problem import MarginProblem
@@ -499,5 +498,3 @@ FORMULATIONS: dict[Formulation, Formulated] = {
     "reduced": Formulated(_cholesky, _primal),
     "dual": Formulated(_cholesky, _dual),
 }
-
-__getattr__ = renamed(__name__, Backend="CvxpyBackend", Reference="CvxpySolver")

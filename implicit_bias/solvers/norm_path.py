@@ -58,7 +58,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status
 from implicit_bias.norms import BALLS, L2, nuclear_groups
 from implicit_bias.problem import MarginProblem
@@ -583,6 +582,3 @@ class _FeatureNewton(_Newton):
             x = x + torch.cholesky_solve(residual[:, None], self.L)[:, 0]
             alpha = self._over(right - data.margins(x[:n]) - self.extra @ x[n:])
         return alpha, x[:n], x[n:]
-
-
-__getattr__ = renamed(__name__, NuclearInteriorPoint="NormInteriorPoint")

@@ -39,7 +39,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import balanced_flow
 from implicit_bias.masked_gram import mask_into
 from implicit_bias.problem import MarginProblem
@@ -474,6 +473,3 @@ class _ClassGates:
         """d_g V_g in the gates as they were, class after class, (K M, D')."""
         parts = zip(V, self.columns, strict=True)
         return np.vstack([self.gates.expand(own, d[columns]) for own, columns in parts])
-
-
-__getattr__ = renamed(__name__, Kernel="ScaledProblem", Rows="ScaledSamples")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -74,7 +73,6 @@ def solve(
     max_memory: float | None = None,
     start: Start | None = None,
     on_progress: OnProgress = no_report,
-    report: OnProgress | None = None,
 ) -> Solution:
     """Solve a margin problem, with a certificate of the result.
 
@@ -110,8 +108,6 @@ def solve(
         same number of groups, or fewer samples (those of ``problem`` that it lacks come last).
     on_progress : callable, optional
         Called with the `BoundsAt` of each iteration of a native solver.
-    report : callable, optional
-        Deprecated name of ``on_progress``.
 
     Returns
     -------
@@ -141,9 +137,6 @@ def solve(
     ('OPTIMAL', 1.414214)
     """
     check_problem(problem, "solve")
-    if report is not None:
-        warnings.warn("report= is now on_progress=", DeprecationWarning, stacklevel=2)
-        on_progress = report
     if not callable(on_progress):
         raise TypeError(f"on_progress must be a function of the bounds, got {on_progress!r}")
     began = time.perf_counter()

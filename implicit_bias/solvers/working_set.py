@@ -33,7 +33,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import Status, certify
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
@@ -369,6 +368,3 @@ def _spread(problem: MarginProblem, size: int) -> NDArray[np.int64]:
         count = min(len(members), size // 2)
         chosen.append(members[np.linspace(0, len(members) - 1, count).astype(np.int64)])
     return np.sort(np.concatenate(chosen))
-
-
-__getattr__ = renamed(__name__, PairSet="WorkingSet")

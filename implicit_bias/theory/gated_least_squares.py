@@ -44,7 +44,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.gating import GateMatrix, dense
 from implicit_bias.least_squares import LeastSquares as LeastSquares
 from implicit_bias.least_squares import check_rows as check_rows
@@ -417,6 +416,3 @@ def rate_bound(eigenvalue: float, *, step_size: float, steps: int) -> Array:
     here. Theorem 1 has exp(-t lambda / (2 R)) k R ||w_0 - w*||^2 / m for F itself.)
     """
     return np.asarray((1.0 - step_size * eigenvalue) ** (2 * np.arange(steps + 1)))
-
-
-__getattr__ = renamed(__name__, gaussian_rank="largest_rank")

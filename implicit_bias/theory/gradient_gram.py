@@ -71,7 +71,6 @@ from scipy.special import gammaln
 from torch import Tensor
 from torch.nn import functional
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.theory.dual_kernels import (
     HERMITE_TERMS,
     UNIT,
@@ -82,8 +81,6 @@ from implicit_bias.theory.dual_kernels import (
     without_rounding,
 )
 from implicit_bias.validation import Array, as_device, as_finite, check_count
-
-__getattr__ = renamed(__name__, activation_gram="finite_gram")
 
 # Rows of W that are drawn at once, and entries of the gates that are held at once.
 ROWS, BLOCK = 2**12, 2**20

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from implicit_bias._deprecated import moved_classmethod
 from implicit_bias.options import (
     METHOD_NAMES,
     NORM_NAMES,
@@ -118,8 +117,6 @@ class TrainingConfig:
             from implicit_bias.training.losses import as_loss
 
             as_loss(self.loss)
-
-    published = moved_classmethod("TrainingConfig.published", "protocols.lippl2022.training_config")
 
     def step_size(self, step: int) -> float:
         """Step size of the update that follows ``step`` updates."""

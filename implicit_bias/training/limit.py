@@ -69,7 +69,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias._deprecated import renamed
 from implicit_bias.certificate import excess, norm_at_margin_1
 from implicit_bias.parameter_norms import PARAMETER_NORMS, as_parameter_norm
 from implicit_bias.storage.tensors import FileError, TensorFormat, Tensors
@@ -535,6 +534,3 @@ def _load(path: Path, descent: Objective) -> tuple[State, list[LimitPoint]]:
             "loss): give those it was made with, or name another file"
         )
     return state, history
-
-
-__getattr__ = renamed(__name__, Reference="ComparisonPredictor")

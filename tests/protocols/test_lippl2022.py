@@ -1,6 +1,5 @@
 """The published draws and training of Lippl, Abbott, Chung (2022), to the bit."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 
 from implicit_bias.datasets.dataset import Split, split
 from implicit_bias.datasets.images import load_mnist
-from implicit_bias.gating import HyperplaneContexts, UnitGates
 from implicit_bias.networks import GLN
 from implicit_bias.protocols import lippl2022
 from implicit_bias.training.configuration import TrainingConfig
@@ -90,25 +88,6 @@ def test_published_protocol() -> None:
     assert config == TrainingConfig(momentum=0.9, seed=3)
     assert (config.steps, config.batch_size, config.loss) == (3200, 128, "logistic")
     assert [config.step_size(step) for step in (0, 1599, 1600, 3199)] == [0.04, 0.04, 0.01, 0.01]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (HyperplaneContexts.published, lippl2022.draw_contexts),
-        (UnitGates.published, lippl2022.draw_unit_gates),
-        (TrainingConfig.published, lippl2022.training_config),
-    ],
-)
-def test_old_names_still_draw(old: Callable[..., Any], new: Callable[..., Any]) -> None:
-    arguments: dict[str, Any] = {"seed": 1}
-    if new is not lippl2022.training_config:
-        arguments |= {"n_units": 2, "reference": IMAGES}
-    if new is lippl2022.draw_contexts:
-        arguments |= {"X": IMAGES, "threshold": "random"}
-    with pytest.warns(DeprecationWarning, match=new.__name__):
-        found = old(**arguments)
-    assert repr(found) == repr(new(**arguments))
 
 
 # --- publication -----------------------------------------------------------------------------

@@ -128,13 +128,6 @@ def test_a_start_of_other_classes_is_refused() -> None:
         solve(max_margin(X, y), start=start)
 
 
-def test_the_old_name_of_on_progress() -> None:
-    told: list[BoundsAt] = []
-    with pytest.warns(DeprecationWarning, match="on_progress"):
-        solve(PROBLEM, report=told.append)
-    assert told
-
-
 def test_masked_gram_against_loops() -> None:
     rng = np.random.default_rng(0)
     X, Z, W, Y = (rng.normal(size=(n, d)) for n, d in ((4, 3), (4, 2), (5, 3), (5, 2)))

@@ -584,11 +584,6 @@ def test_the_displayed_elu_is_another_function() -> None:
     assert float(ACTIVATIONS["elu"].derivative(z)) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_the_old_name_of_the_finite_gram_matrix() -> None:
-    with pytest.warns(DeprecationWarning, match="finite_gram"):
-        assert module.activation_gram is finite_gram
-
-
 @pytest.mark.parametrize("name", KINKS)
 def test_power_of_a_kink(name: str) -> None:
     n = np.array([64, 96, 128])

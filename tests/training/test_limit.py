@@ -30,7 +30,6 @@ from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.protocols import lippl2022
 from implicit_bias.saved_models import load_model
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.training import limit
 from implicit_bias.training.limit import (
     GROWTH,
     CheckpointError,
@@ -498,11 +497,6 @@ def test_a_loss_has_a_name() -> None:
         train_to_limit(gln(), X, Y, replace(SHORT, loss=loss)) for loss in ("logistic", LOGISTIC)
     )
     assert named.history == given.history
-
-
-def test_the_old_name_of_a_comparison_predictor() -> None:
-    with pytest.warns(DeprecationWarning, match="ComparisonPredictor"):
-        assert limit.Reference is ComparisonPredictor
 
 
 def test_a_loss_without_an_implicit_bias_is_refused() -> None:

@@ -15,7 +15,7 @@ v = W u / ||W u||, is an upper bound, and stays one for other d > 0 and ||v|| <=
        M = sum_{q > 0} q/(2 d) u u' - sum_{q < 0} |q| (u v' + v u') / 2,
 which is at most mu + 1/4 c' (mu I - M)^-1 c + const for every mu > lambda_max(M).
 
-The relaxation is not in the paper of `infinite_width`.
+The relaxation is not in the paper of `solve`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_bias.theory.arrangement import EPS, TINY, Kinked
+from implicit_bias.infinite_width.arrangement import EPS, TINY, Kinked
 from implicit_bias.validation import Array
 
 ASCENT_STEPS = 60

@@ -7,14 +7,10 @@ from numpy.typing import NDArray
 from cases import mostly_slow
 from implicit_bias import MarginProblem, Status
 from implicit_bias import solve as solve_gated
-from implicit_bias.theory.arrangement import Kinked, Lines, maximise
-from implicit_bias.theory.infinite_width import max_margin
-from implicit_bias.theory.infinite_width_classes import (
-    ClassesProblem,
-    max_margin_of_classes,
-    primal_bound,
-)
-from implicit_bias.theory.vector_arrangement import KinkedVectors, maximise_length
+from implicit_bias.infinite_width import ClassesProblem, max_margin, max_margin_of_classes
+from implicit_bias.infinite_width.arrangement import Kinked, Lines, maximise
+from implicit_bias.infinite_width.classes import primal_bound
+from implicit_bias.infinite_width.vector_arrangement import KinkedVectors, maximise_length
 from implicit_bias.validation import Array
 
 GAP = 1e-6

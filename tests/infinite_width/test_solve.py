@@ -11,16 +11,16 @@ from scipy.optimize import linprog, nnls
 from cases import mostly_slow
 from implicit_bias import MarginProblem, Status
 from implicit_bias import solve as solve_gated
-from implicit_bias.networks import ReLUNetwork
-from implicit_bias.theory.arrangement import (
+from implicit_bias.infinite_width import certify, max_margin
+from implicit_bias.infinite_width.arrangement import (
     Kinked,
     Lines,
     cell_count,
     cell_signs,
     maximise,
 )
-from implicit_bias.theory.infinite_width import certify, max_margin
-from implicit_bias.theory.sphere_search import ascend, flipped, relax, upper_bound
+from implicit_bias.infinite_width.sphere_search import ascend, flipped, relax, upper_bound
+from implicit_bias.networks import ReLUNetwork
 from implicit_bias.validation import Array
 
 GAP = 1e-6

@@ -17,7 +17,7 @@ where it lies in the face, or lies on the face's boundary; and the candidates ar
 one eigenvector of each arc and one of each cell, although ||h|| is convex on a cell. Where the
 largest eigenvalue is double, the way along its eigenvectors to the boundary changes nothing.
 
-Not in the paper of `infinite_width`.
+Not in the paper of `solve`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.theory.arrangement import (
+from implicit_bias.infinite_width.arrangement import (
     BLOCK,
     EPS,
     Peaks,

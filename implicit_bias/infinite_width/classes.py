@@ -1,6 +1,6 @@
 r"""Maximum margin of infinitely wide two-layer networks with one output a class.
 
-As `infinite_width`, for labels 0 .. K - 1. A unit has a readout to all outputs, and the norm of a
+As `solve`, for labels 0 .. K - 1. A unit has a readout to all outputs, and the norm of a
 unit is the product of the Euclidean norms of its two weight vectors: half of the sum of their
 squares, at its smallest, so this is the norm that gradient descent on both layers is biased to.
 
@@ -17,9 +17,9 @@ group a direction, whose gates are the activations and whose only input is the c
 the package's solvers solves it, and the directions with ||h|| above its bound join.
 
 If every unit had one output (the norm sum_k ||nu_k||) the oracle would fall into K of those of
-`infinite_width`; that norm is not the one of training and is not offered.
+`solve`; that norm is not the one of training and is not offered.
 
-The oracle and the certificate are not in the paper of `infinite_width`.
+The oracle and the certificate are not in the paper of `solve`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import Certificate, Conflict, Status, relative_gap
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import solve as solve_gated
-from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.theory.arrangement import EPS, Peaks, scattered
-from implicit_bias.theory.variation_norm import (
+from implicit_bias.infinite_width.arrangement import EPS, Peaks, scattered
+from implicit_bias.infinite_width.problem import (
     Activation,
     InfiniteWidthProblem,
     dual_bound,
@@ -46,7 +43,10 @@ from implicit_bias.theory.variation_norm import (
     gordan_ratio,
     progressed,
 )
-from implicit_bias.theory.vector_arrangement import KinkedVectors, maximise_length
+from implicit_bias.infinite_width.vector_arrangement import KinkedVectors, maximise_length
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import solve as solve_gated
+from implicit_bias.solvers.base import BoundsAt
 from implicit_bias.validation import (
     Array,
     as_class_labels,
@@ -118,7 +118,7 @@ class ClassesProblem:
             raise ValueError(
                 f"X has rank {self.units.rank}, and the oracle of several classes is exact up to 3 "
                 "alone: project the inputs on two coordinates and a constant, or compare two "
-                "classes at a time with `infinite_width`"
+                "classes at a time with `max_margin`"
             )
 
     @cached_property
@@ -189,6 +189,13 @@ class ClassesSolution:
     seconds: float
     conflict: Conflict | None = field(default=None, repr=False)
 
+    @property
+    def message(self) -> str:
+        """What is proven, in a sentence."""
+        if self.conflict is not None:
+            return f"No network separates the data: {self.conflict.cause}"
+        return self.status.explain(self.certificate)
+
     def decision(self, X: ArrayLike) -> Array:
         """f(x) of inputs X (n, D): shape (n, K)."""
         return self.problem.decision(X, self.directions, self.coef)
@@ -211,7 +218,7 @@ def max_margin_of_classes(
         Inputs of rank 3 at most, such as points in the plane with a constant.
     y : array_like of shape (N,)
         Labels 0 .. K - 1, K >= 2. With K = 2 the optimum is that of
-        `infinite_width.max_margin` over the root of 2.
+        `max_margin` over the root of 2.
     C : float
         Weight of the hinge loss; inf is the hard margin.
     tol : float
@@ -233,7 +240,7 @@ def max_margin_of_classes(
 
     Examples
     --------
-    >>> from implicit_bias.theory.infinite_width_classes import max_margin_of_classes
+    >>> from implicit_bias.infinite_width import max_margin_of_classes
     >>> solution = max_margin_of_classes([[1, -1], [1, 0], [1, 1]], [0, 1, 2])
     >>> solution.status.name, solution.coef.shape[1]
     ('OPTIMAL', 3)

@@ -1,6 +1,6 @@
 r"""The margin problem of infinitely wide two-layer networks, its bounds and its separability.
 
-Primal, dual and symbols: see `infinite_width`, which solves it. Here is what needs no solver: the
+Primal, dual and symbols: see `solve`. Here is what needs no solver: the
 function h of dual variables as one that `arrangement` maximises, the value of any network and of
 any dual variables as bounds on the optimum, and Gordan's alternative.
 
@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
 from implicit_bias.certificate import Conflict
+from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import prove_not_separable
-from implicit_bias.theory.arrangement import EPS, Kinked, Lines, row_space
 from implicit_bias.validation import (
     Array,
     as_features,

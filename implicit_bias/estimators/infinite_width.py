@@ -1,0 +1,175 @@
+"""The classifier of an infinitely wide two-layer network. No numerics here."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from implicit_bias.certificate import Status
+from implicit_bias.estimators.base import BinaryClassifier, RandomState, as_generator
+from implicit_bias.infinite_width import (
+    Activation,
+    ClassesSolution,
+    InfiniteWidthSolution,
+    max_margin,
+    max_margin_of_classes,
+)
+from implicit_bias.options import TOLERANCE
+from implicit_bias.solvers import SolveError
+from implicit_bias.validation import Array
+
+if TYPE_CHECKING:
+    from implicit_bias.training.history import HistoryPoint
+
+
+@dataclass(eq=False, repr=False)
+class InfiniteWidthSVC(BinaryClassifier):
+    """Where gradient descent goes on both layers of an infinitely wide two-layer network.
+
+    The largest margin under the variation norm, which is attained by finitely many units. With
+    K > 2 classes each unit has a readout to all outputs.
+
+    Parameters
+    ----------
+    C : float
+        Weight of the hinge loss; inf is the hard margin, which exists wherever no input comes
+        with two labels, if ``fit_intercept``.
+    activation : {"relu", "leaky relu", "absolute value", "linear plus relu"} or (float, float)
+        Of the units, or its slopes below and above 0.
+    fit_intercept : bool
+        Whether each unit has an offset: a constant 1 then joins the inputs, in the norm.
+    tol : float
+        Relative gap between the certified bounds at which to stop.
+    max_rounds : int
+        Limit on the rounds of column generation.
+    random_state : int, Generator, RandomState or None
+        Seed of the local searches, where the inputs with their constant have a rank above 3.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        The classes; of two, the second is the positive one.
+    solution_ : InfiniteWidthSolution or ClassesSolution
+        Status, certificate, dual variables and the problem that was solved.
+    directions_ : ndarray of shape (J, D)
+        Unit vectors, the first-layer weights; the last of the D columns is that of the constant.
+    coef_ : ndarray of shape (J,) or (J, K)
+        The units' weights, or readouts.
+    support_ : ndarray of int
+        Training samples with a dual variable above 0.
+    n_iter_ : int
+        Rounds, at least 1.
+
+    See Also
+    --------
+    implicit_bias.infinite_width.max_margin : The same on arrays.
+
+    Notes
+    -----
+    Of two classes the bounds meet for inputs (with the constant) of rank 3, and up to rank 5 while
+    the support vectors are few. Beyond, the bounds hold, but a gap stays, and `fit` warns.
+    More classes need a rank of at most 3, such as points in the plane.
+
+    Examples
+    --------
+    >>> from implicit_bias import InfiniteWidthSVC
+    >>> from implicit_bias.datasets import make_toy
+    >>> circles = make_toy("circles", 60)
+    >>> svm = InfiniteWidthSVC(fit_intercept=False).fit(circles.X, circles.y)
+    >>> print(svm.solution_.status.label, svm.score(circles.X, circles.y))
+    optimal 1.0
+    """
+
+    many_classes: ClassVar[bool] = True
+
+    C: float = np.inf
+    activation: Activation = "relu"
+    fit_intercept: bool = True
+    _: KW_ONLY
+    tol: float = TOLERANCE
+    max_rounds: int = 300
+    random_state: RandomState = None
+    solution_: InfiniteWidthSolution | ClassesSolution = field(init=False)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Find the network of the largest margin.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Inputs.
+        y : array_like of shape (n,)
+            Labels of two classes or more.
+
+        Raises
+        ------
+        ValueError
+            NaN, one class, parameters out of range, more than two classes in too many dimensions.
+        SolveError
+            No network was found that separates the data.
+        """
+        X, signs = self._validate(X, y)
+        inputs = self._inputs(X)
+        if len(self.classes_) > 2:
+            found: InfiniteWidthSolution | ClassesSolution = max_margin_of_classes(
+                inputs,
+                signs,
+                self.C,
+                self.tol,
+                activation=self.activation,
+                max_rounds=self.max_rounds,
+            )
+        else:
+            found = max_margin(
+                inputs,
+                signs,
+                self.C,
+                self.tol,
+                activation=self.activation,
+                max_rounds=self.max_rounds,
+                random_state=as_generator(self.random_state),
+            )
+        if not np.isfinite(found.certificate.upper):
+            raise SolveError(found, "choose a finite C (soft margin)")
+        if found.status is not Status.OPTIMAL:
+            warnings.warn(found.message, ConvergenceWarning, stacklevel=2)
+        self.solution_ = found
+        return self
+
+    def _inputs(self, X: Array) -> Array:
+        return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+
+    @property
+    def directions_(self) -> Array:
+        """First-layer weights of unit length, shape (J, D)."""
+        return self.solution_.directions
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the units, shape (J,), or readouts (J, K)."""
+        return self.solution_.coef
+
+    @property
+    def support_(self) -> NDArray[np.int64]:
+        """Indices of the support vectors, shape (n_support,)."""
+        return np.flatnonzero(self.solution_.alpha.reshape(len(self.solution_.alpha), -1).any(1))
+
+    @property
+    def n_iter_(self) -> int:
+        """Rounds of column generation, at least 1."""
+        return max(1, len(self.solution_.history))
+
+    def margin_view(self) -> None:
+        """No gates: it is no margin problem with finitely many features."""
+
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Nothing was trained."""
+        return ()
+
+    def _decide(self, X: Array) -> Array:
+        return self.solution_.decision(self._inputs(X))
