@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import (
+    QUIET,
     Certificate,
     Conflict,
     Graded,
@@ -53,6 +54,7 @@ DEFAULT = Tolerances()
 UNSETTLED = (Status.NUMERICAL_TROUBLE, Status.ITERATION_LIMIT, Status.NEARLY_INSEPARABLE)
 
 
+@QUIET
 def solve(
     problem: MarginProblem,
     solver: str | Solver = "auto",
