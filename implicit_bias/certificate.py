@@ -50,10 +50,12 @@ from implicit_bias.rounding import (
     dual_vector_norms,
     dual_vectors,
     gamma,
+    ldexp_up,
     precise_dual_vectors,
     precise_predictions,
     predictions,
     row_norms,
+    sum_up,
     unit_weights,
     up,
 )
@@ -103,6 +105,12 @@ LARGEST = sys.float_info.max
 GOLDEN_STEPS = 90
 MOST_REPAIRS = 100
 MOST_REFINEMENTS = 5
+# No bound takes what overflows for a number: it is then infinite, or 0.
+QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+# Margins of coefficients of about 1 below this are rounding, and their inverse has no square.
+SMALLEST_MARGIN = 2.0**-1000
+# An offset may exceed the coefficients by this power of two.
+LARGEST_OFFSET = 900
 # An entry of alpha this much larger than a change keeps most of its digits.
 MUCH_LARGER = 2.0**32
 
@@ -201,6 +209,7 @@ class Certificate:
         return f"certified: the optimum is between {self.lower:.6g} and {self.upper:.6g}"
 
 
+@QUIET
 def certify(
     problem: MarginProblem,
     coef: ArrayLike | None = None,
@@ -285,6 +294,7 @@ def _certificate(
     )
 
 
+@QUIET
 def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     """Upper bounds on ||sum_n weights_n z(x_n) (x) x_n||_g, shape (G,), of weights of any sign.
 
@@ -301,9 +311,10 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     dual = _Dual(problem, signed, problem.gate_norm.of_rows(rows))
     if (dual.norms.radius > REFINE * dual.norms.value).any():
         dual = dual.refined()
-    return np.ldexp(dual.norms.magnitude, exponent)
+    return ldexp_up(dual.norms.magnitude, exponent)
 
 
+@QUIET
 def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Array) -> Enclosure:
     """Smallest margin of each sample, (N,), with what rounding may have added to it.
 
@@ -341,6 +352,7 @@ def excess(norm: float, optimum: float) -> float:
 # --- scaling and grading of a candidate ------------------------------------------------------
 
 
+@QUIET
 def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     """Estimate the smallest primal value of c * coef over c >= 0, given its margins (N,).
 
@@ -357,6 +369,7 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     return min(scale * norm + loss, zero)
 
 
+@QUIET
 def primal_scale(problem: MarginProblem, coef: Array, intercept: float | None = None) -> float:
     """Return the c >= 0 for which c * coef has the smallest primal value; 0 if there is none."""
     return _Primal.of(problem, coef, intercept).best[0]
@@ -488,6 +501,7 @@ class Graded:
     margins: Array
 
 
+@QUIET
 def grade(
     problem: MarginProblem,
     coef: Array,
@@ -513,14 +527,17 @@ def grade(
     gap, infeasibility : float
         See `Tolerances`.
     """
+    coef, alpha = (np.where(np.isfinite(part), part, 0.0) for part in (coef, alpha))
     suspect = alpha = _unit(problem, _of_rivals(problem, np.maximum(alpha, 0.0)))
     alpha = repaired(problem, alpha)
     if alpha.any():
-        scale = dual_scale(problem, alpha)
-        scale = scale if np.isfinite(scale) else 1.0 / float(alpha.sum())
+        scale, total = dual_scale(problem, alpha), float(alpha.sum())
+        scale = scale if scale * total < LARGEST else 1.0 / total
         alpha = repaired(problem, _in_box(problem, alpha * scale), problem.C)
-    if intercept is not None:
+    if intercept is not None and np.isfinite(intercept).all():
         intercept = _below_all_others(problem, coef, intercept)
+    else:
+        intercept = None
     coef, offset = _Primal.of(problem, coef, intercept).scaled()
     primal = _Primal.of(problem, coef, offset if problem.intercept else None, as_stored=True)
     dual = _Dual.of(problem, alpha)
@@ -670,7 +687,7 @@ class _Dual:
         return top if self.problem.classes is None else top * (1.0 + gamma(self.alpha.shape[1]))
 
     def _value(self, largest: float) -> float:
-        if self.sum == 0:
+        if self.sum == 0 or math.isnan(largest):
             return 0.0
         by_norm = min(down(self.sum / largest), LARGEST) if largest > 0 else np.inf
         by_box = down(self.problem.C * down(self.sum / self._top))
@@ -742,8 +759,7 @@ def _norms_of(problem: MarginProblem, parts: list[Enclosure]) -> Enclosure:
     """Omega_* (G,) of V (K, M, D), whose parts (M, D) are those of the classes."""
     V = Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
     value = problem.norm.dual_norms(V.value)
-    with np.errstate(invalid="ignore"):
-        return Enclosure(value, np.maximum(problem.norm.dual_bounds(V) - value, 0.0))
+    return Enclosure(value, np.maximum(problem.norm.dual_bounds(V) - value, 0.0))
 
 
 def _row_norms(V: Enclosure) -> Enclosure:
@@ -794,6 +810,8 @@ class _Primal:
         _check_shape(coef, "coef", problem.coef_shape, meaning)
         offsets = None if intercept is None else _as_offsets(problem, intercept)
         exponent = int(np.frexp(np.abs(coef).max())[1])
+        if offsets is not None:
+            exponent = max(exponent, int(np.frexp(np.abs(offsets).max())[1]) - LARGEST_OFFSET)
         coef = np.ldexp(coef, -exponent)
         offsets = None if offsets is None else np.ldexp(offsets, -exponent)
         plain = problem.plain_coef(coef)
@@ -838,7 +856,7 @@ class _Primal:
     def best(self) -> tuple[float, float]:
         """C and b of the smallest primal value, with margins y_n (c f_n + b), in given units."""
         c, b = self._best
-        return math.ldexp(c, -self.exponent) if c > 0 else 0.0, b
+        return float(np.ldexp(c, -self.exponent)) if c > 0 else 0.0, b
 
     def scaled(self) -> tuple[Array, float | Array]:
         """Coefficients and offset of the smallest primal value.
@@ -847,7 +865,7 @@ class _Primal:
         """
         c, b = self._best
         if c == 0 and self.problem.hard_margin:
-            offset = math.ldexp(b, self.exponent)
+            offset = float(np.clip(np.ldexp(b, self.exponent), -LARGEST, LARGEST))
             scale = math.ldexp(1.0, min(self.exponent, 1000))
             return np.ldexp(self.coef, self.exponent), self._offsets_at(scale, offset)
         if not self.problem.hard_margin and c > 0:
@@ -860,7 +878,9 @@ class _Primal:
         """Return the offset b, or all of many classes, that go with c times the coefficients."""
         if self.classes is None:
             return b
-        return c * self.classes.offsets if c > 0 else _majority_offsets(self.problem)
+        if c == 0:
+            return _majority_offsets(self.problem)
+        return np.clip(c * self.classes.offsets, -LARGEST, LARGEST)
 
     @property
     def group_norms(self) -> Array:
@@ -898,8 +918,7 @@ class _Primal:
         if self.problem.metric is not None:
             f = self.problem.decision(self.coef)
             f = f if self.classes is None else self.problem.margins(f, self.classes.offsets)
-        with np.errstate(over="ignore"):
-            return float(np.ldexp((self.signs * (f + self._offset)).min(), self.exponent))
+        return float(np.ldexp((self.signs * (f + self._offset)).min(), self.exponent))
 
     @property
     def _offset(self) -> float:
@@ -944,7 +963,7 @@ class _Primal:
         if problem.hard_margin:
             b = self._midpoint if self.intercept is None else self.intercept
             smallest = float((y * (f + b)).min())
-            return (1.0 / smallest, b / smallest) if smallest > 0 else (0.0, b)
+            return (1.0 / smallest, b / smallest) if smallest > SMALLEST_MARGIN else (0.0, b)
         if self.intercept is not None:
             unit = math.ldexp(1.0, min(self.exponent, 1000))
             stored = unit, unit * self.intercept
@@ -1012,11 +1031,10 @@ class _Primal:
 
     def _stretched(self, c: float, margins: Array, error: Array, by: float) -> float:
         """Bound on the soft margin's primal value at a scale (1 + by) times c."""
-        with np.errstate(over="ignore", invalid="ignore"):  # then the bound is infinite
-            losses = np.maximum(0.0, 1.0 - (margins - error) * (1.0 + by) + 2 * by * error)
+        losses = np.maximum(0.0, 1.0 - (margins - error) * (1.0 + by) + 2 * by * error)
         if not np.isfinite(losses).all():
             return np.inf
-        total = up(math.fsum(losses.tolist()))
+        total = sum_up(losses.tolist())
         return up(up(up(c * self.norm) * up(1.0 + by)) + up(self.problem.C * total))
 
 
@@ -1111,6 +1129,7 @@ def _below_all_others(problem: MarginProblem, coef: Array, intercept: ArrayLike)
         return intercept
     offsets = np.array(intercept, dtype=np.float64)
     reach = float(np.abs(problem.decision(coef)).max() + np.abs(offsets).max())
+    reach = float(np.fmin(reach, LARGEST / 8.0))
     offsets[~np.isin(np.arange(len(offsets)), present)] = -4.0 * reach - 2.0
     return offsets
 
@@ -1155,12 +1174,12 @@ def _best_scale(norm: float, margins: Array, C: float) -> float:
     if np.isinf(C):
         smallest = float(margins.min())
         return 1.0 / smallest if smallest > 0 else 0.0
-    # Convex and piecewise linear: the slope rises by C m at c = 1 / m, for each margin m > 0.
+    # Convex and piecewise linear: its slope rises by C m at c = 1 / m, for each margin m > 0.
     positive = np.sort(margins[margins > 0])[::-1]
-    slope = norm - C * float(margins.sum())
+    slope = norm / C - float(margins.sum())  # over C, which may be huge
     if slope >= 0 or len(positive) == 0:
         return 0.0
-    after = slope + C * np.cumsum(positive)
+    after = slope + np.cumsum(positive)
     turn = int(np.searchsorted(after, 0.0))  # `after` rises, so this is the first one >= 0
     return float(1.0 / positive[min(turn, len(positive) - 1)])
 

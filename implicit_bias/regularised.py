@@ -35,9 +35,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear, minimize_scalar
 from scipy.special import entr, expit
 
-from implicit_bias.certificate import CONTRADICTION, dual_norm_bounds
+from implicit_bias.certificate import CONTRADICTION, QUIET, dual_norm_bounds
 from implicit_bias.problem import MarginProblem, check_problem, gated_linear
-from implicit_bias.rounding import UNIT, Enclosure, down, gamma, predictions, up
+from implicit_bias.rounding import UNIT, Enclosure, down, predictions, up
 from implicit_bias.validation import Array, as_finite, check_choice, check_number
 
 LossName: TypeAlias = Literal["squared", "logistic", "hinge"]
@@ -156,6 +156,7 @@ class _Hinge(_Loss):
 LOSSES: dict[str, _Loss] = {"squared": _Squared(), "logistic": _Logistic(), "hinge": _Hinge()}
 
 
+@QUIET
 def certify_regularised(
     problem: MarginProblem,
     coef: ArrayLike,
@@ -225,12 +226,11 @@ def certify_regularised(
 
     plain = problem.plain_coef(zeta)
     gates = problem.plain_gates_for_products
-    with np.errstate(over="ignore"):  # a bound that overflows is inf
-        found = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
-        losses = _total(terms.values(t, found.value))
-        norm = float(problem.group_norms(zeta).sum())
-        worst = _total(terms.most(t, found))
-        upper = up(worst * (1.0 + 8 * UNIT)) + up(up(weight * norm) * (1.0 + gamma(zeta.size + 8)))
+    found = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
+    losses = _total(terms.values(t, found.value))
+    norm = float(problem.group_norms(zeta).sum())
+    worst = _total(terms.most(t, found))
+    upper = up(worst * (1.0 + 8 * UNIT)) + up(weight * problem.norm.value_bound(zeta))
     if math.isinf(upper):  # coefficients that prove nothing above have no slopes either
         zeta, found = 0.0 * zeta, Enclosure(0.0 * t, 0.0 * t)
     if dual is None:

@@ -6,10 +6,11 @@ from operator import mul
 from typing import TypeAlias
 
 import gmpy2
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from gmpy2 import mpfr, mpq
+from numpy.typing import NDArray
 
 from cases import random_metric
 from implicit_bias.certificate import certify
@@ -87,7 +88,9 @@ def total(parts: Sequence[mpfr]) -> mpfr:
     return sum(parts, mpfr(0))
 
 
-def over(groups: Array, axis: int, norm: Exact, join: Callable[[list[mpfr]], mpfr]) -> Exact:
+def over(
+    groups: NDArray[np.int64], axis: int, norm: Exact, join: Callable[[list[mpfr]], mpfr]
+) -> Exact:
     def joined(values: Array) -> mpfr:
         parts = (np.compress(groups == g, values, axis) for g in range(int(groups.max()) + 1))
         return join([norm(part) for part in parts])

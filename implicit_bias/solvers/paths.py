@@ -157,7 +157,7 @@ def largest_C(solution: Solution) -> float:
             f"no C is known to be the hard margin ({solution.message}): choose the largest C "
             "yourself"
         )
-    return float(solution.problem.totals(solution.alpha).max())
+    return float(solution.alpha.reshape(len(solution.alpha), -1).sum(axis=1).max())
 
 
 def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import (
+    QUIET,
     Certificate,
     Conflict,
     Graded,
@@ -60,6 +61,7 @@ UNSETTLED = (
 )
 
 
+@QUIET
 def solve(
     problem: MarginProblem,
     solver: str | Solver = "auto",
