@@ -185,6 +185,34 @@ def row_index(problem: MarginProblem) -> tuple[Integers, Integers]:
     return samples[kept], rivals[kept]
 
 
+def merged_classes(problem: MarginProblem) -> Integers:
+    """Return the kind of each class, (K,): those without samples share the last one.
+
+    They are interchangeable, so under a norm that treats all classes alike the mean of their
+    coefficients is as good as any: one class stands for them, however many there are.
+    """
+    present = np.unique(problem.owners)
+    kinds = np.full(problem.classes or 2, len(present))
+    kinds[present] = np.arange(len(present))
+    return kinds
+
+
+def count_kinds(problem: MarginProblem) -> int:
+    """Count the `merged_classes`."""
+    return int(merged_classes(problem).max()) + 1
+
+
+def merged_pairs(
+    problem: MarginProblem, pairs: tuple[Integers, Integers]
+) -> tuple[Integers, Integers]:
+    """Return pairs whose rivals, if they have no samples, are the first class without any."""
+    kinds = merged_classes(problem)
+    _, firsts = np.unique(kinds, return_index=True)
+    samples, rivals = pairs[0], firsts[kinds[pairs[1]]]
+    kept = np.unique(samples * len(kinds) + rivals)
+    return kept // len(kinds), kept % len(kinds)
+
+
 def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
     """Return the rows of the smallest margins, in order: first one a sample, at most this many.
 

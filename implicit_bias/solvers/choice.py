@@ -12,7 +12,7 @@ import numpy as np
 from implicit_bias.norms import BALLS, L2, InRows, Nuclear, Spectral, SumOverGroups, nuclear_groups
 from implicit_bias.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import group_form
+from implicit_bias.rows import count_kinds, group_form
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Solver,
@@ -109,7 +109,8 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     if euclidean:
         return "working-set"
     if nuclear_groups(problem.norm) is not None:
-        return "interior-point" if n_pairs <= FEW_PAIRS else "working-set"
+        n_merged = problem.n_samples * (count_kinds(problem) - 1)
+        return "interior-point" if n_merged <= FEW_PAIRS else "working-set"
     if problem.norm not in BALLS:
         return _conic(problem) if groups is None else "highs"
     if groups is not None and n_pairs <= FEW_PAIRS:
@@ -132,8 +133,8 @@ def _conic(problem: MarginProblem) -> SolverName:
 
 
 def _coefficients(problem: MarginProblem) -> int:
-    """K F: coefficients of many classes."""
-    return (problem.classes or 1) * problem.plain_gates.shape[1] * problem.X.shape[1]
+    """K F: coefficients of many classes; all classes without samples are one."""
+    return count_kinds(problem) * problem.plain_gates.shape[1] * problem.X.shape[1]
 
 
 def count_features(problem: MarginProblem) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 from implicit_bias.certificate import balanced_flow
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import merged_classes
 from implicit_bias.solvers.iteration import Answer
 from implicit_bias.solvers.scaled_problem import Boxes
 from implicit_bias.validation import Array
@@ -26,18 +27,25 @@ BLOCK = 2048
 
 
 class ClassPairs:
-    """Pairs and features on the device; features have a root mean square norm of about 1."""
+    """Pairs and features on the device; features have a root mean square norm of about 1.
+
+    Classes without samples are merged into one (`merged_classes`), of weight m if there are m of
+    them. The norm of coefficients that are the same for all m is that of their row times sqrt(m);
+    for l1 times m, and for l_inf times 1. So the coordinates have that factor in them.
+    """
 
     def __init__(
         self, problem: MarginProblem, pairs: tuple[Integers, Integers], device: torch.device
     ) -> None:
         self._problem, self._pairs = problem, pairs
-        self.K = problem.classes or 2
+        self._kinds = merged_classes(problem)
+        self._empty = np.setdiff1d(np.arange(len(self._kinds)), problem.owners)
+        self.K = int(self._kinds.max()) + 1
         # A power of two: balanced dual variables stay balanced, exactly, in the problem's units.
         self.scale = float(np.exp2(np.round(np.log2(problem.scale))))
         samples, rivals = pairs
         used, place = np.unique(samples, return_inverse=True)
-        owners = problem.owners[used]
+        owners = self._kinds[problem.owners[used]]
         X = problem.X[used]
         Z = problem.plain_gates[used].toarray()
         if Z.shape[1] > 1 or (Z != 1).any():
@@ -52,10 +60,19 @@ class ClassPairs:
         # Columns orthonormal and orthogonal to 1: coordinates of what sums to 0 over the classes.
         # The norms of entries have the classes themselves as coordinates.
         self.entries = problem.norm in (L1(), LInf())
-        basis = np.eye(self.K) if self.entries else scipy.linalg.helmert(self.K).T
-        self.basis = tensor(basis)  # (K, r)
+        sizes = np.ones(self.K)
+        if len(self._empty):
+            powers: dict[Norm, float] = {L1(): 1.0, LInf(): 0.0}
+            sizes[-1] = len(self._empty) ** powers.get(problem.norm, 0.5)
+        basis = np.eye(self.K) if self.entries else _sum_free(sizes)
+        self.basis = tensor(basis / sizes[:, None])  # (K, r), from coordinates to classes
+        self._into = tensor((basis * sizes[:, None]).T)  # (r, K), and back
         self.X = tensor(X) / self.scale
-        self.owners, self.place, self.rivals = index(owners), index(place), index(rivals)
+        self.owners, self.place, self.rivals = (
+            index(owners),
+            index(place),
+            index(self._kinds[rivals]),
+        )
         # Places of own class and rival in an array (n, K).
         self._own = self.place * self.K + self.owners[self.place]
         self._rival = self.place * self.K + self.rivals
@@ -74,8 +91,7 @@ class ClassPairs:
         # One class's offset is 0, since only differences count; one without samples has none.
         present = np.unique(problem.owners)[: -1 if problem.intercept else 0]
         self._offset_classes = present
-        offsets = torch.zeros(self.K, len(present), dtype=torch.float64, device=device)
-        offsets[index(present), torch.arange(len(present), device=device)] = 1.0
+        offsets = torch.eye(self.K, len(present), dtype=torch.float64, device=device)
         self.E = offsets[self.owners[self.place]] - offsets[self.rivals]  # (P, J)
         self.norms = self.X.norm(dim=1)[self.place]
         self.C = problem.C * self.scale
@@ -156,7 +172,7 @@ class ClassPairs:
             for c in range(self.K):
                 own = self.owners[self.place] == c
                 index = torch.nonzero(own | (self.rivals == c))[:, 0]
-                sign = torch.where(own[index], 1.0, -1.0).to(k)
+                sign = torch.where(own[index], 1.0, -1.0).to(k) * self.basis[c, c]
                 samples, place = torch.unique(self.place[index], return_inverse=True)
                 self._touching.append((index, sign, samples, place))
         whole = k.new_zeros(len(self.place), len(self.place))
@@ -205,20 +221,29 @@ class ClassPairs:
         """Dual variables of the problem."""
         alpha = np.zeros(self._problem.alpha_shape)
         alpha[self._pairs] = values.cpu().numpy() / self.scale
+        if len(self._empty) > 1:
+            alpha[:, self._empty] = alpha[:, self._empty].mean(axis=1, keepdims=True)
         return alpha
 
     def coef(self, zeta: Tensor) -> Array:
         """Coefficients (K, M, D) of zeta."""
         plain = (self.basis @ self._whole(zeta)).cpu().numpy() / self.scale
-        by_class = plain.reshape(self.K, -1, self._problem.X.shape[1])
+        by_class = plain[self._kinds].reshape(len(self._kinds), -1, self._problem.X.shape[1])
         return np.stack([np.asarray(self._problem.root @ part) for part in by_class])
 
     def of_answer(self, near: Answer) -> tuple[Tensor, Tensor, Tensor]:
         """Return alpha, zeta and b of an answer in the problem's shapes."""
         device = self.X.device
-        alpha = torch.tensor(near.alpha[self._pairs] * self.scale, device=device)
-        plain = self._problem.plain_coef(near.coef).reshape(self.K, -1) * self.scale
-        zeta = self._in_balls(self.basis.T @ torch.tensor(plain, device=device))
+        of_pairs = near.alpha[self._pairs]
+        plain = self._problem.plain_coef(near.coef).reshape(len(self._kinds), -1) * self.scale
+        if len(self._empty) > 1:
+            merged = np.isin(self._pairs[1], self._empty)
+            total = near.alpha[:, self._empty].sum(axis=1)
+            of_pairs = np.where(merged, total[self._pairs[0]], of_pairs)
+            plain[self._empty] = plain[self._empty].mean(axis=0)
+        alpha = torch.tensor(of_pairs * self.scale, device=device)
+        firsts = np.unique(self._kinds, return_index=True)[1]
+        zeta = self._in_balls(self._into @ torch.tensor(plain[firsts], device=device))
         b = torch.tensor(np.asarray(near.intercept)[self._offset_classes], device=device)
         return alpha, zeta, b
 
@@ -227,6 +252,13 @@ class ClassPairs:
         found = np.zeros(self.K)
         found[self._offset_classes] = b.cpu().numpy()
         return found
+
+
+def _sum_free(sizes: Array) -> Array:
+    """Columns orthonormal and orthogonal to the sizes of the classes, (K, K - 1)."""
+    if (sizes == 1).all():
+        return np.asarray(scipy.linalg.helmert(len(sizes)).T)
+    return scipy.linalg.null_space(sizes[None, :])
 
 
 def memory_of_balls(problem: MarginProblem, pairs: tuple[Integers, Integers]) -> int:

@@ -61,7 +61,7 @@ from torch import Tensor
 from implicit_bias.certificate import Status
 from implicit_bias.norms import BALLS, L2, nuclear_groups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import grouped_rows, row_index
+from implicit_bias.rows import count_kinds, grouped_rows, merged_pairs, row_index
 from implicit_bias.solvers.base import Deadline, Start
 from implicit_bias.solvers.class_pairs import ClassPairs, Integers, memory_of_balls
 from implicit_bias.solvers.interior_point import InteriorPoint
@@ -111,8 +111,11 @@ def has_features(problem: MarginProblem) -> bool:
 
 
 def class_features(problem: MarginProblem) -> int:
-    """Return K F, the order of the system in the space of the features at most."""
-    return (problem.classes or 2) * problem.plain_gates.shape[1] * problem.X.shape[1]
+    """Return K F, the order of the system in the space of the features at most.
+
+    All classes without samples are one.
+    """
+    return count_kinds(problem) * problem.plain_gates.shape[1] * problem.X.shape[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +137,10 @@ class _NormPath(NativeSolver):
 
     own_limit: ClassVar[int] = MAX_ITERATIONS
 
+    def merged(self, problem: MarginProblem) -> tuple[Integers, Integers]:
+        """Return the pairs to solve with, all classes without samples merged into one."""
+        return merged_pairs(problem, row_index(problem) if self.pairs is None else self.pairs)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NormInteriorPoint(_NormPath):
@@ -154,7 +161,7 @@ class NormInteriorPoint(_NormPath):
                 "this method takes the nuclear norm (of all, or of groups of gates), the spectral "
                 "one, l1 and l_inf of many classes: choose solver='auto'"
             )
-        pairs = row_index(problem) if self.pairs is None else self.pairs
+        pairs = self.merged(problem)
         self.check_memory(peak_memory(len(pairs[0]), problem) + memory_of_balls(problem, pairs))
         return _CentralPath(self, problem, pairs, _PairNewton)
 
@@ -181,9 +188,9 @@ class NormFeatureSpace(_NormPath):
                 "this method takes many classes under the nuclear or spectral norm, l1, l2 or "
                 f"linf, not {problem.norm!r}: choose solver='auto'"
             )
-        order, K = class_features(problem), problem.classes or 2
+        order, K = class_features(problem), count_kinds(problem)
         self.check_memory(8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K)))
-        pairs = row_index(problem) if self.pairs is None else self.pairs
+        pairs = self.merged(problem)
         return _CentralPath(self, problem, pairs, _FeatureNewton)
 
 
