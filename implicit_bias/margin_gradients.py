@@ -40,11 +40,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vjp, vmap
+from torch.func import grad, vjp, vmap
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
 from implicit_bias.masked_gram import masked_gram
+from implicit_bias.modules import as_inputs, double, evaluate, values_of
 from implicit_bias.problem import BLOCK
 from implicit_bias.validation import Array, as_class_labels, as_labels
 
@@ -143,7 +144,7 @@ class MarginGradients:
         The parameters that theta consists of, by default all that require a gradient. All others
         are constants.
     at : mapping from name to Tensor, optional
-        Values of parameters; where not given, the module's own.
+        Values of parameters and buffers; where not given, the module's own.
 
     Raises
     ------
@@ -167,7 +168,7 @@ class MarginGradients:
         names: Collection[str] | None = None,
         at: Mapping[str, Tensor] | None = None,
     ) -> None:
-        values = {k: double(p) for k, p in module.named_parameters()} | dict(at or {})
+        values = values_of(module) | dict(at or {})
         trained = {
             k: values[k]
             for k, p in module.named_parameters()
@@ -176,8 +177,7 @@ class MarginGradients:
         if not trained:
             raise ValueError("the module has no parameter that requires a gradient")
         self.module, self.pairs = module, pairs
-        self.constants = {k: double(b) for k, b in module.named_buffers()}
-        self.constants |= {k: value for k, value in values.items() if k not in trained}
+        self.constants = {k: value for k, value in values.items() if k not in trained}
         self.shapes = {k: p.shape for k, p in trained.items()}
         self.theta = torch.cat([p.reshape(-1) for p in trained.values()])
         self.inputs = as_inputs(inputs, len(pairs.labels), self.theta.device)
@@ -186,8 +186,7 @@ class MarginGradients:
     def restricted(self, names: Collection[str], theta: Tensor) -> MarginGradients:
         """Return the same margins as a function of some parameters, all others as in theta (P,)."""
         at = {**self.constants, **self.parameters(theta)}
-        own = {k: v for k, v in at.items() if k in dict(self.module.named_parameters())}
-        return MarginGradients(self.module, self.inputs, self.pairs, names=names, at=own)
+        return MarginGradients(self.module, self.inputs, self.pairs, names=names, at=at)
 
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""
@@ -255,7 +254,7 @@ class MarginGradients:
         return self._evaluate(self.parameters(theta), inputs)
 
     def _evaluate(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
-        outputs = functional_call(self.module, {**self.constants, **parameters}, inputs)
+        outputs = evaluate(self.module, {**self.constants, **parameters}, inputs)
         width = self.pairs.outputs
         expected = "one output a sample" if width == 1 else f"{width} outputs a sample"
         if outputs.numel() != width * len(inputs[0]):
@@ -475,58 +474,8 @@ TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t) 
 PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)
 
 
-def as_inputs(
-    given: tuple[Tensor | Array, ...], n_samples: int, device: torch.device
-) -> tuple[Tensor, ...]:
-    """Convert the arguments of a module: floating point as float64, on its device.
-
-    Raises
-    ------
-    ValueError
-        Not the samples as first axis of each.
-    """
-    inputs = tuple(t if isinstance(t, Tensor) else _as_tensor(t) for t in given)
-    if any(tensor.ndim == 0 or len(tensor) != n_samples for tensor in inputs):
-        raise ValueError(
-            f"each input must have the {n_samples} samples as its first axis, got shapes "
-            f"{[tuple(tensor.shape) for tensor in inputs]}: pass the module's arguments as a "
-            "tuple of tensors"
-        )
-    return tuple(double(tensor).to(device) for tensor in inputs)
-
-
-def _as_tensor(array: Array) -> Tensor:
-    """Copy an array of any memory order and byte order, which torch does not take."""
-    return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
-
-
 def labels_as_array(labels: ArrayLike | Tensor) -> ArrayLike:
     """Labels of any type of torch as an array; others as they are."""
     if not isinstance(labels, Tensor):
         return labels
     return double(labels).cpu().numpy()  # numpy knows no bfloat16
-
-
-@contextmanager
-def evaluated_at(inputs: tuple[Tensor, ...]) -> Iterator[None]:
-    """Say what the inputs are where a module cannot be evaluated at them.
-
-    Raises
-    ------
-    ValueError
-        The module raised an error, which is its cause.
-    """
-    try:
-        yield
-    except (RuntimeError, TypeError, IndexError) as error:
-        given = ", ".join(f"{tuple(tensor.shape)} of {tensor.dtype}" for tensor in inputs)
-        raise ValueError(
-            f"the module cannot be evaluated at inputs of shapes {given} ({error}): pass them as "
-            "it takes them in training, several arguments as a tuple, and numbers with a decimal "
-            "point where it multiplies them with weights"
-        ) from error
-
-
-def double(tensor: Tensor) -> Tensor:
-    """Floating point as float64; indices and masks as they are."""
-    return tensor.detach().double() if tensor.is_floating_point() else tensor.detach()

@@ -21,10 +21,9 @@ from implicit_bias.diagnosis.traps import (
     Checked,
     DiagnosisWarning,
     check,
-    check_module,
-    evaluating,
 )
 from implicit_bias.margin_gradients import MarginGradients, labels_as_array
+from implicit_bias.modules import as_module, evaluating
 from implicit_bias.multipliers import measure
 from implicit_bias.networks import Network
 from implicit_bias.norms import Norm
@@ -99,7 +98,7 @@ class Recorder:
         gaps: bool = True,
         seconds: float = SECONDS,
     ) -> None:
-        self.module, self.gaps, self.seconds = check_module(module), gaps, seconds
+        self.module, self.gaps, self.seconds = as_module(module), gaps, seconds
         check_number(seconds, "seconds", "[0, inf]")
         if isinstance(norms, str):
             norms = (norms,)
@@ -107,8 +106,8 @@ class Recorder:
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
             raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
-        if isinstance(module, Network) and not isinstance(inputs, tuple):
-            inputs = module.prepare(np.asarray(inputs))
+        if isinstance(self.module, Network) and not isinstance(inputs, tuple):
+            inputs = self.module.prepare(np.asarray(inputs))
         self.inputs = as_tuple(inputs)
         self.labels = labels_as_array(labels)
         self.rows: list[dict[str, float]] = []

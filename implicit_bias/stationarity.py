@@ -57,13 +57,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.certificate import Certificate, certify
-from implicit_bias.margin_gradients import MarginGradients, Pairs, double
+from implicit_bias.margin_gradients import MarginGradients, Pairs
+from implicit_bias.modules import (
+    as_module,
+    check_finite,
+    check_outputs,
+    double,
+    evaluating,
+)
 from implicit_bias.multipliers import measure
 from implicit_bias.networks import Network
 from implicit_bias.parameter_norms import as_parameter_norm
@@ -263,7 +271,7 @@ def stationarity(
     module : nn.Module
         Any module that treats its samples one by one, has one output a sample (or one a class), and
         is homogeneous in those of its parameters that require a gradient (the others count as
-        constants). It is left as it is.
+        constants). It is measured in evaluation mode, and left as it is.
     inputs : tuple of Tensor or ndarray
         Arguments of the module, each with the samples as first axis, on its device; `Network.
         prepare` makes those of this package's networks.
@@ -299,13 +307,17 @@ def stationarity(
     if not isinstance(inputs, tuple) or not inputs:
         raise ValueError("inputs must be a tuple of the module's arguments: pass (X,), not X")
     pairs = Pairs.of(labels, len(inputs[0]), classes)
-    margins_of = MarginGradients(module, inputs, pairs)
-    margins = margins_of.margins(margins_of.theta)
-    if not np.isfinite(margins).all():
-        raise ValueError(
-            "the module's outputs contain NaN or infinity: are its inputs finite, and did its "
-            "training diverge?"
-        )
+    module = as_module(module)
+    with evaluating(module):
+        margins_of = MarginGradients(module, inputs, pairs)
+        check_outputs(module, margins_of.inputs)
+        return _stationarity(margins_of, degree)
+
+
+def _stationarity(margins_of: MarginGradients, degree: float | None) -> Stationarity:
+    """Measure a module that is in evaluation mode."""
+    margins, pairs = margins_of.margins(margins_of.theta), margins_of.pairs
+    check_finite(margins)
     if not margins.any():
         raise SeparationError(
             "all outputs are 0, so no scaling of the network has margin 1, and training may not "
@@ -383,6 +395,8 @@ def certify_network(
     >>> print(0 < bounds.lower < bounds.upper, found.dead.tolist())
     True []
     """
+    if isinstance(network, nn.Module):
+        network = cast(Network, as_module(network))
     if not isinstance(network, Network):
         raise TypeError(
             f"certify_network takes a network of this package, not a {type(network).__name__}: of "

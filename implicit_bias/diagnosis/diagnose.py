@@ -35,11 +35,10 @@ from implicit_bias.diagnosis.traps import (
     Checked,
     DiagnosisWarning,
     check,
-    check_module,
-    evaluating,
     is_gated,
 )
 from implicit_bias.margin_gradients import MarginGradients, labels_as_array
+from implicit_bias.modules import as_module, evaluating
 from implicit_bias.multipliers import (
     Multipliers,
     at_margin_1,
@@ -137,7 +136,7 @@ def diagnose(
     (0.6, 1.0)
     """
     started = time.monotonic()
-    module, geometry = check_module(module), as_parameter_norm(norm)
+    module, geometry = as_module(module), as_parameter_norm(norm)
     given = as_tuple(inputs)
     labels = labels_as_array(labels)
     with evaluating(module) as modes:

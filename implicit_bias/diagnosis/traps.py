@@ -8,11 +8,10 @@ pass is watched only to name the culprit.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,12 +24,18 @@ from torch.nn.modules.module import (
 from torch.overrides import TorchFunctionMode
 
 from implicit_bias.diagnosis.homogeneity import TRAPS, degree_or_cause, listed
-from implicit_bias.margin_gradients import MarginGradients, Pairs, as_inputs, double, evaluated_at
+from implicit_bias.margin_gradients import MarginGradients, Pairs
+from implicit_bias.modules import (
+    as_inputs,
+    check_finite,
+    check_outputs,
+    evaluate,
+    set_modes,
+    values_of,
+)
 from implicit_bias.networks import Network
 from implicit_bias.validation import Array
 
-# Outputs may differ by this share from those of another batch, by rounding.
-BATCH_TOLERANCE = 1e-9
 # Samples on which the forward pass is watched.
 WATCHED = 4
 # Functions that drop units out.
@@ -55,49 +60,28 @@ class DiagnosisWarning(UserWarning):
     """
 
 
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[dict[nn.Module, bool]]:
-    """Put a module into evaluation mode, and each of its parts back; yields who was training."""
-    modes = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        # The caller may have switched gradients off, as loops do where they measure.
-        with torch.inference_mode(False), torch.enable_grad():
-            yield modes
-    finally:
-        _set(modes)
-
-
-def _set(modes: Mapping[nn.Module, bool]) -> None:
-    for part, mode in modes.items():
-        part.training = mode
-
-
 def mode_matters(
     module: nn.Module, inputs: tuple[Tensor, ...], modes: Mapping[nn.Module, bool]
 ) -> bool:
     """Whether a module's outputs in the modes it was in differ from those in evaluation mode.
 
-    It is left in evaluation mode. Its buffers, which batch statistics would move, are copied, and
-    torch's random numbers are put back.
+    It is left in evaluation mode.
     """
     if not any(modes.values()):
         return False
 
     def outputs() -> Tensor:
-        values = {k: double(t).clone() for k, t in itertools.chain(*_named(module))}
-        found = torch.func.functional_call(module, values, tuple(t[:WATCHED] for t in inputs))
-        return cast(Tensor, found)
+        return evaluate(module, values_of(module), tuple(t[:WATCHED] for t in inputs))
 
-    with torch.no_grad(), torch.random.fork_rng():
+    with torch.no_grad():
         evaluated = outputs()
-        _set(modes)
+        set_modes(modes)
         try:
             return not torch.equal(outputs(), evaluated)
         except ValueError:  # batch statistics of a single sample
             return True
         finally:
-            module.eval()
+            set_modes(dict.fromkeys(modes, False))
 
 
 class _Watch(TorchFunctionMode):
@@ -148,21 +132,9 @@ class _Watch(TorchFunctionMode):
 def functions_used(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, list[str]]:
     """Which of the functions in `TRAPS` and `DROPOUT` a forward pass calls, and in which parts."""
     watch = _Watch(module)
-    values = {k: double(t) for k, t in itertools.chain(*_named(module))}
-    few = tuple(tensor[:WATCHED].clone() for tensor in inputs)
-    with evaluated_at(inputs), torch.no_grad(), watch.following(), watch:
-        torch.func.functional_call(module, values, few)
-    for tensor, original in zip(few, inputs, strict=True):
-        if not torch.equal(tensor.nan_to_num(), original[:WATCHED].nan_to_num()):
-            raise ValueError(
-                "the module writes into its inputs, so a second evaluation sees other ones: "
-                "compute x = x * 2 instead of x *= 2, and leave inplace=True out of its first layer"
-            )
+    with torch.no_grad(), watch.following(), watch:
+        evaluate(module, values_of(module), tuple(tensor[:WATCHED] for tensor in inputs))
     return watch.seen
-
-
-def _named(module: nn.Module) -> tuple[Iterator[tuple[str, Tensor]], Iterator[tuple[str, Tensor]]]:
-    return module.named_parameters(), module.named_buffers()
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,16 +178,10 @@ def check(
         samples of a batch, are not finite, or have no second derivatives in torch.
     """
     warnings = list[str]()
-    for name, parameter in module.named_parameters():
-        if parameter.is_complex():
-            raise ValueError(
-                f"parameter {name!r} is complex, and norms here are of real numbers: hold its real "
-                "and imaginary parts in parameters of their own"
-            )
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     inputs = as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
+    classes = _classes(check_outputs(module, inputs), labels)
     seen = functions_used(module, inputs)
-    classes = _classes(module, inputs, labels)
     if mode_matters(module, inputs, modes):
         warnings.append(
             "the module is in training mode, where its outputs differ from those in evaluation "
@@ -229,7 +195,7 @@ def check(
         )
     pairs = Pairs.of(labels, len(inputs[0]), classes)
     gradients = MarginGradients(module, inputs, pairs)
-    _check_outputs(gradients)
+    check_finite(gradients.outputs(gradients.theta))
     excluded = without_gradient(gradients)
     warnings += [
         f"parameter {name!r} gets no gradient from any sample (a gate's own weights, or units that "
@@ -255,24 +221,9 @@ def check(
     return Checked(gradients, degree_or_cause(gradients, seen), excluded, tuple(warnings))
 
 
-def _classes(module: nn.Module, inputs: tuple[Tensor, ...], labels: ArrayLike) -> int | None:
-    """K of outputs (N, K); None of outputs (N,) or (N, 1)."""
-    values = {k: double(t) for k, t in itertools.chain(*_named(module))}
-    with torch.no_grad():
-        outputs = torch.func.functional_call(module, values, tuple(t[:WATCHED] for t in inputs))
-    n = min(WATCHED, len(inputs[0]))
-    if not isinstance(outputs, Tensor):
-        raise ValueError(
-            f"the module returns a {type(outputs).__name__}, but must return one tensor of outputs "
-            "(N,) or (N, K): wrap it in a module that does"
-        )
-    if outputs.ndim not in (1, 2) or len(outputs) != n or outputs.numel() == 0:
-        raise ValueError(
-            f"the module's outputs have shape {tuple(outputs.shape)} for {n} samples, but must be "
-            "(N,) or (N, 1) for labels -1 and +1, or (N, K) for classes 0 .. K - 1: flatten them, "
-            "or average over positions"
-        )
-    classes = None if outputs.ndim == 1 or outputs.shape[1] == 1 else outputs.shape[1]
+def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
+    """K of outputs (n, K), None of outputs (n,), if the labels are of that kind."""
+    classes = outputs.shape[1] if outputs.ndim == 2 else None
     found = np.unique(np.asarray(labels))
     if classes is None and set(found.tolist()) == {0, 1}:
         raise ValueError(
@@ -285,31 +236,6 @@ def _classes(module: nn.Module, inputs: tuple[Tensor, ...], labels: ArrayLike) -
             f"classes 0 .. {classes - 1}"
         )
     return classes
-
-
-def _check_outputs(gradients: MarginGradients) -> None:
-    """Refuse outputs that are not finite, or that depend on more than the sample."""
-    theta = gradients.theta
-    outputs = gradients.outputs(theta)
-    if not np.isfinite(outputs).all():
-        raise ValueError(
-            "the module's outputs contain NaN or infinity: are its inputs finite, and did its "
-            "training diverge?"
-        )
-    size = np.abs(outputs).max()
-    if np.abs(gradients.outputs(theta) - outputs).max() > BATCH_TOLERANCE * size:
-        raise ValueError(
-            "the module's outputs are random: two evaluations differ. Switch off what draws random "
-            "numbers in evaluation mode, such as dropout(training=True)"
-        )
-    half = (len(outputs) + 1) // 2
-    with torch.no_grad():
-        alone = gradients.outputs_of(theta, slice(0, half)).cpu().numpy()
-    if np.abs(alone - outputs[:half]).max() > BATCH_TOLERANCE * size:
-        raise ValueError(
-            "a sample's output depends on the other samples of its batch (batch statistics?): the "
-            "module must treat its samples one by one"
-        )
 
 
 def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
@@ -332,22 +258,6 @@ def _left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
     if not any(id(p) in held for _, p in own):
         return ()  # of another copy of the module
     return tuple(name for name, p in own if id(p) not in held)
-
-
-def check_module(module: object) -> nn.Module:
-    """Refuse what is no module.
-
-    Raises
-    ------
-    TypeError
-        A classifier, say.
-    """
-    if not isinstance(module, nn.Module):
-        raise TypeError(
-            f"diagnose takes a torch module, not a {type(module).__name__}: of a classifier of "
-            "this package pass classifier.network_, with network_.prepare(X) as inputs"
-        )
-    return module
 
 
 def is_gated(module: nn.Module) -> bool:

@@ -304,6 +304,7 @@ def train_to_limit(
         file,
         resume,
     )
+    run.network = module  # as it was given: compiled, say
     return drive(run, LimitResult, on_point=on_point, progress=progress)
 
 

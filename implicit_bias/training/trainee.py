@@ -7,7 +7,6 @@ history records.
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -19,14 +18,17 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.margin_gradients import (
-    MarginGradients,
-    Pairs,
-    as_inputs,
-    evaluated_at,
-    labels_as_array,
-)
+from implicit_bias.margin_gradients import MarginGradients, Pairs, labels_as_array
 from implicit_bias.margins import smallest_margins, soft_margins
+from implicit_bias.modules import (
+    PROBES,
+    as_inputs,
+    as_module,
+    check_outputs,
+    evaluate,
+    undisturbed,
+    values_of,
+)
 from implicit_bias.multipliers import measure
 from implicit_bias.networks import Network
 from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
@@ -40,10 +42,6 @@ if TYPE_CHECKING:
 
 # Inputs of a module: one argument, or a tuple of its arguments, samples as the first axis of each.
 Inputs: TypeAlias = ArrayLike | Tensor | tuple[ArrayLike | Tensor, ...]
-# Samples on which the degree of homogeneity is measured.
-PROBES = 256
-# Relative difference of outputs that rounding may make when other samples are in the batch.
-BATCH_TOLERANCE = 1e-8
 
 
 class Trainee(ABC):
@@ -194,6 +192,7 @@ def as_trainee(
     HomogeneityError
         A module that is not homogeneous in its parameters.
     """
+    module = as_module(module)
     if isinstance(module, Network):
         return _Own(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
     return _Other(module, inputs, labels, norm, chunk)
@@ -288,55 +287,20 @@ class _Other(Trainee):
         signs = np.asarray(labels_as_array(labels))
         arguments = inputs if isinstance(inputs, tuple) else (inputs,)
         tensors = tuple(t if isinstance(t, Tensor) else np.asarray(t) for t in arguments)
-        self.inputs = tuple(t.to(device) for t in as_inputs(tensors, len(signs), device))
-        self._check_outputs()
-        outputs = self.chunk_outputs(slice(0, PROBES))
-        self.labels = torch.tensor(_pairs(outputs, signs).labels, device=device)
-        # A parameter without a gradient (a gate's own weights) is constant, and no part of theta.
-        slopes = torch.autograd.grad(outputs.sum(), list(given.values()), allow_unused=True)
-        reached = zip(given.items(), slopes, strict=True)
-        self.parameters = {name: w for (name, w), slope in reached if slope is not None}
-        self.degree = self._degree()
+        self.inputs = as_inputs(tensors, len(signs), device)
+        with undisturbed(module):
+            outputs = check_outputs(module, self.inputs)
+            self.labels = torch.tensor(_pairs(outputs, signs).labels, device=device)
+            # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
+            probes = tuple(tensor[:PROBES] for tensor in self.inputs)
+            total = evaluate(module, {**values_of(module), **given}, probes).sum()
+            slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
+            reached = zip(given.items(), slopes, strict=True)
+            self.parameters = {name: w for (name, w), slope in reached if slope is not None}
+            self.degree = self._degree(_pairs(outputs, signs[:PROBES]), probes)
 
-    def _check_outputs(self) -> None:
-        """Refuse outputs of the wrong shape, that are not finite, or that depend on the batch."""
-        probe = copy.deepcopy(self.module)  # normalisation in training mode keeps statistics
-        inputs = tuple(tensor[:PROBES] for tensor in self.inputs)
-        half = (len(inputs[0]) + 1) // 2
-        if not len(inputs[0]):
-            raise ValueError("there are no samples to train on: pass at least one")
-        with torch.no_grad():
-            with evaluated_at(inputs):
-                outputs = outputs_of(probe, tuple(tensor.clone() for tensor in inputs))
-            parts = [
-                outputs_of(probe, tuple(tensor[rows] for tensor in inputs))
-                for rows in (slice(None, half), slice(half, None))
-                if len(inputs[0][rows])
-            ]
-        if outputs.ndim not in (1, 2) or len(outputs) != len(inputs[0]):
-            raise ValueError(
-                "the module must have outputs of the shape (n,), (n, 1) or (n, K), got "
-                f"{tuple(outputs.shape)} for {len(inputs[0])} samples"
-            )
-        if not outputs.isfinite().all():
-            raise ValueError(
-                "the module's outputs are not finite: are its inputs and its weights finite? Start "
-                "from smaller weights"
-            )
-        scale = outputs.abs().max().item()
-        apart = (torch.cat(parts) - outputs).abs().max().item()
-        if apart > BATCH_TOLERANCE * scale:
-            raise ValueError(
-                "the module's outputs depend on the other samples of the batch, or on chance (by "
-                f"{apart / scale:.2g} of the largest): dropout or batch normalisation in training "
-                "mode does that; call module.eval()"
-            )
-
-    def _degree(self) -> float:
+    def _degree(self, pairs: Pairs, inputs: tuple[Tensor, ...]) -> float:
         """Measure the degree of homogeneity; where all outputs are 0, at random parameters."""
-        rows = slice(0, PROBES)
-        inputs = tuple(tensor[rows] for tensor in self.inputs)
-        pairs = _pairs(self.chunk_outputs(slice(0, 1)), self.labels[rows].cpu().numpy())
         gradients = MarginGradients(self.module, inputs, pairs, names=self.parameters)
         if not gradients.margins(gradients.theta).any():
             generator = torch.Generator().manual_seed(0)

@@ -347,7 +347,7 @@ def test_the_cures_help() -> None:
 @pytest.mark.parametrize("shape", [(2, 2), (1, 1, 1)])
 def test_outputs_of_a_wrong_shape(shape: tuple[int, ...]) -> None:
     module = seeded(Shaped(shape))
-    with pytest.raises(ValueError, match=r"shape \(4, .*\(N, K\).*flatten"):
+    with pytest.raises(ValueError, match="flatten"):
         diagnose(module, X, np.ones(12))
 
 
