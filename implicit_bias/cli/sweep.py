@@ -48,7 +48,6 @@ def sweep(
     grid, store = open_grid(grid_file, store_folder)
     backend = _backend(processes, scheduler)
     from implicit_bias.runs.runner import inventory, run_grid
-    from implicit_bias.runs.store import CLAIMS
 
     before = inventory(grid, store)
     settled = len(before.done) + (0 if retry else len(before.failed))
@@ -75,9 +74,6 @@ def sweep(
         "failed": len(found.failed),
         "store": str(store.folder),
     }
-    if left := len(found.missing) + len(found.damaged):
-        where = f"their claims are in {store.folder / CLAIMS}"
-        err.print(f"{left} cells are being computed by another sweep: {where}", soft_wrap=True)
     if as_json:
         print_json(facts)
     else:
@@ -86,6 +82,11 @@ def sweep(
         raise RuntimeError(
             f"{len(found.failed)} cells failed: `implicit-bias status {grid_file} --store "
             f"{store.folder}` says why, and `sweep --retry` computes them again"
+        )
+    if left := len(found.missing) + len(found.damaged):
+        raise RuntimeError(
+            f"{left} cells are still computed by another sweep of this store: the same command "
+            "computes what that leaves"
         )
 
 

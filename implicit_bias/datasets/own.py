@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import zlib
-from collections.abc import Collection, Sequence
-from functools import lru_cache
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,10 @@ MOST_FRACTIONS = 20
 ALL = ("all",)
 # Values (8 bytes each) that a sparse file may have once its zeros are written out.
 MOST_VALUES = 2**29
+# What pandas calls a column without a name, such as an index that it has written.
+UNNAMED = re.compile(r"(Unnamed: \d+)?")
+# Whole numbers from here on are not told apart as float64.
+LARGE = 2**53
 # Names listed in an error.
 LISTED = 10
 
@@ -123,11 +128,11 @@ def digest(file: str | Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     file = Path(file)
     state = file.stat()
-    return _digest(file, state.st_mtime_ns, state.st_size)
+    return _digest(file, (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size))
 
 
 @lru_cache(maxsize=16)
-def _digest(file: Path, changed: int, size: int) -> str:
+def _digest(file: Path, state: tuple[int, ...]) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -147,13 +152,15 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
             f"the labels are {len(classes)} different fractions, which are no classes: name a "
             "column of classes as the target"
         )
-    if classes.dtype.kind == "f" and np.isnan(classes).any():
-        raise ValueError("labels are missing (NaN): leave these samples out")
     # 1.0 is called 1: so it reads in the file, and so the user writes it. Integers keep all their
     # digits, which tell long identifiers apart.
     text = [f"{c:.12g}" if classes.dtype.kind == "f" else str(c) for c in classes.tolist()]
     if len(set(text)) < len(text):
         text = [repr(c) for c in classes.tolist()]
+    if odd := [name for name in text if not name or any(ord(sign) < 32 for sign in name)]:
+        raise ValueError(
+            f"{odd[0][:50]!r} is no name of a class: is a label missing, or a quote not closed?"
+        )
     return tuple(text), numbers.astype(np.int64)
 
 
@@ -321,40 +328,80 @@ def _read(file: Path, target: str | None) -> tuple[Array, NDArray[Any]]:
     raise ValueError(f"its ending {kind or 'is missing, which'} is none of {known}")
 
 
+@contextmanager
+def _parsing(what: str, cure: str = "") -> Iterator[None]:
+    """Turn whatever a library raises at the content of a file into a ValueError."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"it cannot be read as {what} ({said}){cure and f': {cure}'}") from error
+
+
 def _table(file: Path, kind: str) -> pd.DataFrame:
     import pandas as pd
 
     if kind == ".parquet":
-        return pd.read_parquet(file)
-    try:
-        table = pd.read_csv(file, sep="\t" if kind == ".tsv" else ",", skipinitialspace=True)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise ValueError(f"it cannot be read as a table ({error})") from error
-    if all(_is_number(str(name)) for name in table.columns):
+        with _parsing("a Parquet table"):
+            return pd.read_parquet(file)
+    sign, separator = ("\t", "tabs") if kind == ".tsv" else (",", "commas")
+    cure = f"separate fields by {separator}, quote those that hold one, and save it as UTF-8"
+    read: Callable[..., pd.DataFrame] = partial(pd.read_csv, file, sep=sign, skipinitialspace=True)
+    with _parsing("a table", cure), warnings.catch_warnings():
+        # So pandas says that it drops fields beyond those that have a name.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        # Read apart, because pandas changes names that are there twice.
+        head = read(header=None, nrows=1, dtype=str, na_filter=False)
+        names = [name.strip() for name in head.iloc[0]]
+        if names[0].startswith("sep="):
+            raise ValueError("Excel's sep= in the first line: delete this line")
+        try:
+            table = read(index_col=False, low_memory=False)
+        except pd.errors.ParserWarning as error:
+            raise ValueError(
+                f"line 2 has more fields than line 1 has names, {len(names)}"
+            ) from error
+    table.columns = pd.Index(names)
+    if all(_is_number(name) for name in names):
         raise ValueError("its first line has numbers only: put the names of the columns there")
     return table
 
 
 def _from_table(table: pd.DataFrame, target: str | None) -> tuple[Array, NDArray[Any]]:
     names = [str(name) for name in table.columns]
+    if unnamed := [str(n) for n, name in enumerate(names, 1) if UNNAMED.fullmatch(name)]:
+        raise ValueError(
+            f"columns without a name: number {_listed(unnamed)}. Name them, or leave them out (an "
+            "index that pandas wrote: to_csv(..., index=False))"
+        )
     if not len(table):
         raise ValueError("there are no inputs: the table has no rows")
     if target is None:
         raise ValueError(f"name the column of the labels by --target: {_listed(names)}")
     if names.count(target) != 1:
-        raise ValueError(f"no one column is called {target!r}: there are {_listed(names, target)}")
+        what = "several columns are" if target in names else "no column is"
+        one = " (are they separated by commas?)" if len(names) == 1 else ""
+        raise ValueError(f"{what} called {target!r}: there are {_listed(names, target)}{one}")
     place = names.index(target)
     labels = table.iloc[:, place]
-    inputs = table.drop(columns=table.columns[place])
-    gaps = table.isna().sum()
-    if missing := [f"{name} ({count})" for name, count in gaps.items() if count]:
+    inputs = table.loc[:, np.arange(len(names)) != place]
+    gaps = table.isna().to_numpy()
+    if missing := [
+        f"{name} ({gap.sum()}, the first in row {gap.argmax() + 1} below the names)"
+        for name, gap in zip(names, gaps.T, strict=True)
+        if gap.any()
+    ]:
         raise ValueError(
             f"values are missing in {_listed(missing)}: fill them in, or leave these rows or "
-            "columns out"
+            "columns out (an empty field, NA, None or null is a missing value)"
         )
     # Durations count as numbers, but of a unit that is not seen.
-    numeric = inputs.select_dtypes(include=["number", "bool"], exclude=["timedelta"]).columns
-    if text := [str(name) for name in inputs.columns if name not in numeric]:
+    kinds = [getattr(kind, "kind", "O") for kind in inputs.dtypes]
+    if text := [
+        str(name) for name, kind in zip(inputs.columns, kinds, strict=True) if kind not in "biuf"
+    ]:
         raise ValueError(
             f"not numbers, but text or dates: {_listed(text)}. Encode these columns as numbers "
             "(pandas.get_dummies), or leave them out"
@@ -363,14 +410,16 @@ def _from_table(table: pd.DataFrame, target: str | None) -> tuple[Array, NDArray
 
 
 def _from_arrays(file: Path, target: str) -> tuple[Array, NDArray[Any]]:
-    try:
-        with file.open("rb") as stream:  # np.load leaves the file of a damaged archive open
-            archive = np.load(stream, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise ValueError("it holds a single array without a name: write it by numpy.savez")
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
-        raise ValueError(f"it cannot be read as arrays ({error})") from error
+    # np.load leaves the file of a damaged archive open.
+    with _parsing("arrays"), file.open("rb") as stream:
+        archive = np.load(stream, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("it holds a single array without a name: write it by numpy.savez")
+        arrays = {name: archive[name] for name in archive.files}
+        if len(arrays) < len(archive.files):
+            raise ValueError("two of its arrays have one name")
+        if other := [name for name in arrays if not isinstance(arrays[name], np.ndarray)]:
+            raise ValueError(f"{_listed(other)} is no array: leave it out")
     if target not in arrays:
         cure = _listed(list(arrays), target)
         raise ValueError(f"no array is called {target!r}: name the labels by --target, of {cure}")
@@ -385,12 +434,8 @@ def _from_arrays(file: Path, target: str) -> tuple[Array, NDArray[Any]]:
         )
     if inputs.dtype.kind not in "biuf":
         raise ValueError(f"inputs of the type {inputs.dtype} are no numbers: convert them")
-    if labels.dtype.kind not in "biufUS":
-        raise ValueError(f"labels of the type {labels.dtype} name no classes: convert {target}")
     if not inputs.size:
         raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(f"labels are missing in {target}: leave these samples out")
     # C order: an image row after row.
     return _checked(inputs.reshape(len(inputs), -1).astype(np.float64), labels)
 
@@ -398,17 +443,27 @@ def _from_arrays(file: Path, target: str) -> tuple[Array, NDArray[Any]]:
 def _from_libsvm(file: Path) -> tuple[Array, NDArray[Any]]:
     from sklearn.datasets import load_svmlight_file
 
-    try:
+    with _parsing("libsvm's text"):
         inputs, labels = load_svmlight_file(str(file))
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"it cannot be read as libsvm's text ({error})") from error
     if np.prod(inputs.shape, dtype=float) > MOST_VALUES:
         raise ValueError(f"as a dense matrix its shape {inputs.shape} is too large")
     return _checked(inputs.toarray(), labels)
 
 
 def _checked(inputs: Array, labels: NDArray[Any]) -> tuple[Array, NDArray[Any]]:
-    """Refuse what is empty or not finite."""
+    """Refuse inputs that are empty or not finite, and labels that are no names or numbers."""
+    types = {type(label) for label in labels} if labels.dtype.kind == "O" else set()
+    if labels.dtype.kind not in "biufUSO" or not (types <= {str} or types <= {bool, int}):
+        raise ValueError(
+            "the labels are neither all text nor all numbers: convert them to one of the two"
+        )
+    if labels.dtype.kind == "S":
+        labels = labels.astype(str)
+    if labels.dtype.kind == "f" and not (np.abs(labels) < LARGE).all():
+        raise ValueError(
+            "labels are missing (NaN), infinite or too large: leave these samples out, or write "
+            "the labels as text or whole numbers"
+        )
     if not inputs.size:
         raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
     if bad := np.argwhere(~np.isfinite(inputs)).tolist():

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -38,6 +39,8 @@ Compute: TypeAlias = Callable[[RunConfig], Outcome]
 
 # A cell is given to this many workers that die before it fails.
 ATTEMPTS = 2
+# Cells that a scheduler has at once: each is claimed, which takes an open file of this process.
+AT_ONCE = 500
 # Seconds to wait for a scheduler, and for its first worker.
 CONNECT_TIMEOUT = 30
 
@@ -222,19 +225,31 @@ class DaskScheduler:
                     "workers with --nthreads 1",
                     stacklevel=2,
                 )
-            yield from _gather(client, self.compute, cells)
+            yield from gather(client, self.compute, cells)
 
 
-def _gather(client: distributed.Client, compute: Compute, cells: Iterable[RunConfig]) -> Outcomes:
+def gather(
+    client: distributed.Client,
+    compute: Compute,
+    cells: Iterable[RunConfig],
+    at_once: int = AT_ONCE,
+) -> Outcomes:
+    """Yield each cell with its outcome, while so many are with the scheduler."""
     from distributed import CancelledError, KilledWorker, as_completed
 
     start = time.perf_counter()
-    waiting = {
-        client.submit(compute, cell, key=f"implicit-bias-{cell_key(cell)}", pure=False): cell
-        for cell in cells
-    }
+    waiting: dict[distributed.Future, RunConfig] = {}
+    completed, left = as_completed(), iter(cells)
+
+    def submit(count: int) -> None:
+        for cell in islice(left, count):
+            key = f"implicit-bias-{cell_key(cell)}"
+            waiting[future := client.submit(compute, cell, key=key, pure=False)] = cell
+            completed.add(future)
+
     try:
-        for future in as_completed(list(waiting)):
+        submit(at_once)
+        for future in completed:
             cell = waiting.pop(future)
             try:
                 outcome = future.result()
@@ -248,5 +263,6 @@ def _gather(client: distributed.Client, compute: Compute, cells: Iterable[RunCon
                 ) from error
             yield cell, outcome
             future.release()
+            submit(1)
     finally:
         client.cancel(list(waiting))

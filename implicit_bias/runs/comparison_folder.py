@@ -7,7 +7,6 @@
     FOLDER/report.html, models.csv, ...  see `implicit_bias.report.page`
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,7 +99,7 @@ def read_comparison(
     if not file.is_file():
         raise FolderError(f"{folder} holds no {CONFIG_FILE}: give a folder of `compare`")
     try:
-        config = RunConfig.from_metadata(json.loads(file.read_text()))
+        config = RunConfig.from_metadata(strict_json.loads(file.read_text("utf-8")))
     except (ValueError, TypeError) as error:
         raise FolderError(f"{file} is no configuration: {error}") from error
     files = {name: model_file(folder, name) for name in config.models}

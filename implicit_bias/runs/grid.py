@@ -31,6 +31,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from reprlib import repr as cut
@@ -38,6 +39,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 from implicit_bias.datasets.own import digest
 from implicit_bias.runs.configuration import RunConfig, kinds
+from implicit_bias.storage import strict_json
 
 if TYPE_CHECKING:
     import yaml
@@ -126,6 +128,14 @@ class Grid:
 
     def cells(self) -> tuple[RunConfig, ...]:
         """Return the configuration of each cell."""
+        return self._cells
+
+    def by_key(self) -> Mapping[str, RunConfig]:
+        """Return the configuration of each cell under its key."""
+        return self._by_key
+
+    @cached_property
+    def _cells(self) -> tuple[RunConfig, ...]:
         names = [axis.field for axis in self.axes]
         cells = []
         for values in product(*(axis.values for axis in self.axes)):
@@ -137,9 +147,10 @@ class Grid:
                 raise ValueError(f"{error} (in the cell {label})") from error
         return tuple(cells)
 
-    def by_key(self) -> dict[str, RunConfig]:
-        """Return the configuration of each cell under its key."""
-        return {cell_key(cell): cell for cell in self.cells()}
+    @cached_property
+    def _by_key(self) -> Mapping[str, RunConfig]:
+        # The values of axes have their types already.
+        return {_key(vars(cell)): cell for cell in self.cells()}
 
     def label(self, cell: RunConfig) -> str:
         """Name a cell by the fields that differ between cells."""
@@ -180,14 +191,19 @@ class Grid:
 
 def cell_key(config: RunConfig) -> str:
     """Hash what the results of a cell depend on."""
-    typed = {name: _typed(name, value) for name, value in vars(config).items()}
-    metadata = RunConfig(**typed).metadata() | {"models": sorted(config.models)}
-    relevant = {name: value for name, value in metadata.items() if name not in WITHOUT_EFFECT}
+    return _key({name: _typed(name, value) for name, value in vars(config).items()})
+
+
+def _key(values: Mapping[str, Any]) -> str:
+    """Hash the fields of a configuration, each of the type that it is declared with."""
+    relevant = {name: value for name, value in values.items() if name not in WITHOUT_EFFECT}
     for name in ADDED:
-        if typed[name] == _DEFAULTS[name]:
+        if values[name] == _DEFAULTS[name]:
             del relevant[name]
-    if config.data is not None:  # what is in the file counts, not where it lies
-        relevant["data"] = digest(config.data)
+    relevant["models"] = sorted(values["models"])
+    if values["data"] is not None:  # what is in the file counts, not where it lies
+        relevant["data"] = digest(values["data"])
+    relevant = strict_json.encode(relevant)
     text = json.dumps({"format": CELL_FORMAT, **relevant}, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 

@@ -7,13 +7,13 @@ claims it first.
 """
 
 import warnings
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing
 
 from implicit_bias.runs.backends import Backend
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import Grid, cell_key
-from implicit_bias.runs.store import Inventory, Record, Store
+from implicit_bias.runs.store import DamagedRecord, Inventory, Record, Store, StoreError
 
 
 def inventory(grid: Grid, store: Store) -> Inventory:
@@ -48,25 +48,27 @@ def run_grid(
     Raises
     ------
     StoreError
-        The store cannot be written: no space left, say. What was written before is kept.
+        The store cannot be written: no space left, say; or the file of the data has changed. What
+        was written before is kept.
     BackendError
         No worker can compute.
     """
-    before = {key: _stamp(store, key) for key in grid.by_key()}
     found = inventory(grid, store)
     for reason in found.damaged.values():
         warnings.warn(f"{reason}; the cell is computed again", stacklevel=2)
     settled = found.done.keys() | (set() if retry_failed else found.failed.keys())
-    cells = tuple(cell for key, cell in grid.by_key().items() if key not in settled)
+    cells = {key: cell for key, cell in grid.by_key().items() if key not in settled}
     if not cells:
         return
     store.prepare()
-    claimed = _Claimed(store, cells, before)
+    claimed = _Claimed(store, cells, found.failed)
     try:
         with closing(backend.run(claimed)) as outcomes:
             for cell, outcome in outcomes:
+                if cell_key(cell) != claimed.held[cell]:
+                    raise StoreError(f"{cell.data} changed while the grid ran: run it again")
                 record = store.write(cell, outcome)
-                claimed.release(record.key)
+                claimed.release(cell)
                 yield record
     finally:
         claimed.release(*claimed.held)
@@ -78,37 +80,41 @@ class _Claimed(Collection[RunConfig]):
     So a backend that takes one at a time leaves the others to other runs.
     """
 
-    def __init__(self, store: Store, cells: Sequence[RunConfig], before: Mapping[str, int]) -> None:
+    def __init__(
+        self, store: Store, cells: Mapping[str, RunConfig], before: Mapping[str, Record]
+    ) -> None:
         self.store, self.cells, self.before = store, cells, before
-        self.held = set[str]()
+        self.held: dict[RunConfig, str] = {}
 
     def __len__(self) -> int:
         return len(self.cells)
 
     def __contains__(self, cell: object) -> bool:
-        return cell in self.cells
+        return cell in self.cells.values()
 
     def __iter__(self) -> Iterator[RunConfig]:
-        for cell in self.cells:
-            key = cell_key(cell)
-            if not self.store.claim(key):
-                continue
-            self.held.add(key)
-            # Another run may have written it, and released it, since this one began.
-            if _stamp(self.store, key) == self.before[key]:
-                yield cell
-            else:
-                self.release(key)
+        left = self.cells
+        for _ in range(2):  # at the end once more those that another run had: it may have died
+            elsewhere = {}
+            for key, cell in left.items():
+                if not self.store.claim(key):
+                    elsewhere[key] = cell
+                    continue
+                self.held[cell] = key
+                if self._is_written(key):
+                    self.release(cell)
+                else:
+                    yield cell
+            left = elsewhere
 
-    def release(self, *keys: str) -> None:
-        for key in keys:
-            self.held.discard(key)
-            self.store.release(key)
+    def release(self, *cells: RunConfig) -> None:
+        for cell in cells:
+            self.store.release(self.held.pop(cell))
 
-
-def _stamp(store: Store, key: str) -> int:
-    """Return when the record of a cell was written; 0 where there is none."""
-    try:
-        return store.file(key).stat().st_mtime_ns
-    except OSError:
-        return 0
+    def _is_written(self, key: str) -> bool:
+        """Whether another run has written a cell since this one began."""
+        try:
+            record = self.store.read(key)
+        except DamagedRecord:
+            return False
+        return record is not None and record != self.before.get(key)

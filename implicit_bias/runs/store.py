@@ -4,35 +4,34 @@
 
     FOLDER/store.json            says that this is a store, and its format
     FOLDER/cells/KEY.json        {"sha256": of the record's text, "record": {...}}
-    FOLDER/claims/KEY.json       {"host", "pid", "time"} of the process that computes the cell now
+    FOLDER/claims/KEY.lock       locked by the process that computes the cell now
 
 A file is written beside its place, flushed to the disk and then renamed: after kill -9, a power
 cut or a full disk it is there whole or not at all. What is damaged all the same (the checksum
 tells) counts as missing, and is reported.
 
-Several processes may fill one store at a time. Each claims a cell before it computes it, by a file
-that only one of them can create, and releases it when the record is there. The claim of a process
-of this machine that has died is taken over; one of another machine has to be deleted by hand. In
-the worst case, two processes that take over the same claim at the same moment, a cell is computed
-twice.
+Several processes may fill one store at a time. Each claims a cell before it computes it, by a lock
+of the operating system, and releases it when the record is there. The system releases the locks of
+a process that dies, however it dies. Processes of several machines need a file system whose locks
+hold between them: NFS from version 4 on, Lustre mounted with ``flock``. On one without any locks
+filelock warns, and marks claims by files; that of a process that died may then have to be deleted.
 """
 
 import hashlib
 import json
-import os
-import platform
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 from implicit_bias.runs.cell import Origin, Outcome
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
 from implicit_bias.storage import strict_json
-from implicit_bias.storage.atomic import write_text
+from implicit_bias.storage.atomic import make_folder, write_text
 
 FORMAT = "implicit-bias results 1"
 HEAD = "store.json"
@@ -103,10 +102,13 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._claims: dict[str, BaseFileLock] = {}
         head = self.folder / HEAD
+        # In this order: another process may make it a store in between.
+        is_new = not self.folder.exists() or _is_empty_folder(self.folder)
         if head.is_file():
             _check_head(head)
-        elif self.folder.exists() and not _is_empty_folder(self.folder):
+        elif not is_new:
             raise StoreError(f"{self.folder} is no store of results: name an empty or new folder")
 
     def prepare(self) -> None:
@@ -132,32 +134,24 @@ class Store:
         StoreError
             No space left, or no permission.
         """
-        file = self._claim_file(key)
-        claim = {
-            "host": platform.node(),
-            "pid": os.getpid(),
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        if _is_dead(file):
-            file.unlink(missing_ok=True)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="utf-8") as created:
-                created.write(json.dumps(claim))
-        except FileExistsError:
+            file = make_folder(self.folder / CLAIMS) / f"{key}.lock"
+            lock = FileLock(file, thread_local=False)
+            lock.acquire(blocking=False)
+        except Timeout:
             return False
         except OSError as error:
-            self.release(key)
             raise self._unwritable(error) from error
+        self._claims[key] = lock
         return True
 
     def release(self, key: str) -> None:
         """Give up the claim of this process to a cell."""
-        with suppress(OSError):  # if it stays it is that of a dead process
-            self._claim_file(key).unlink(missing_ok=True)
-
-    def _claim_file(self, key: str) -> Path:
-        return self.folder / CLAIMS / f"{key}.json"
+        lock = self._claims.pop(key)
+        with suppress(OSError):  # the file is not the claim, and may stay
+            # While it is locked: afterwards it may be the claim of another process.
+            Path(lock.lock_file).unlink()
+        lock.release()
 
     def write(self, config: RunConfig, outcome: Outcome) -> Record:
         """Keep the outcome of a cell; when this returns it is on the disk.
@@ -182,7 +176,7 @@ class Store:
             The file is not what was written.
         """
         try:
-            content = json.loads(self.file(key).read_text(encoding="utf-8"))
+            content = strict_json.loads(self.file(key).read_text(encoding="utf-8"))
             fields = content["record"]
             # Python writes a number as the shortest text that reads back to it, so text and
             # checksum are the same again.
@@ -191,7 +185,7 @@ class Store:
             record = _record(fields)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             reason = f"{self.file(key)} is damaged: {error}"
             raise DamagedRecord(reason) from error
         if record.key != key:
@@ -204,9 +198,11 @@ class Store:
         failed: dict[str, Record] = {}
         damaged: dict[str, str] = {}
         missing = []
+        folder = self.folder / CELLS
+        there = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
         for key in keys:
             try:
-                record = self.read(key)
+                record = self.read(key) if self.file(key).name in there else None
             except DamagedRecord as error:
                 damaged[key] = str(error)
                 continue
@@ -229,23 +225,9 @@ class Store:
         )
 
 
-def _is_dead(claim: Path) -> bool:
-    """Whether a claim is that of a process of this machine that has died."""
-    try:
-        found = json.loads(claim.read_text(encoding="utf-8"))
-        if found["host"] != platform.node() or os.name != "posix":
-            return False
-        os.kill(found["pid"], 0)  # sends no signal, but fails where there is no such process
-    except ProcessLookupError:
-        return True
-    except (OSError, ValueError, TypeError, KeyError, OverflowError):
-        pass  # no claim, one that is being written, or a process of another user
-    return False
-
-
 def _check_head(head: Path) -> None:
     try:
-        found = json.loads(head.read_text(encoding="utf-8"))["format"]
+        found = strict_json.loads(head.read_text(encoding="utf-8"))["format"]
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{head} does not say the format of a store: {error}") from error
     if found != FORMAT:

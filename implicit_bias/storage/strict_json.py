@@ -42,12 +42,12 @@ def attributes(value: object, *names: str) -> dict[str, Any]:
 
 def encode(value: Any, nonfinite: Callable[[float], Any] = as_words) -> Any:
     """Return a value as strict JSON can hold it, in mappings and lists throughout."""
+    if value is None or type(value) in (str, int, bool):
+        return value
     if isinstance(value, Mapping):
         return {key: encode(item, nonfinite) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [encode(item, nonfinite) for item in value]
-    if value is None or type(value) in (str, int, bool):
-        return value
     if isinstance(value, Path):
         return str(value)
     import numpy as np  # only here, so that the command line's help needs no numpy
@@ -66,6 +66,20 @@ def decode(value: Any) -> Any:
     if isinstance(value, list):
         return [decode(item) for item in value]
     return float(value) if value in INFINITIES else value
+
+
+def loads(text: str, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Read JSON text.
+
+    Raises
+    ------
+    ValueError
+        It is none, or nested too deeply.
+    """
+    try:
+        return json.loads(text, object_hook=object_hook)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def dumps(

@@ -8,7 +8,6 @@ tensors, which a file of an older version lacks.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +108,7 @@ class TensorFormat:
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             if metadata.get("sha256") not in (None, _digest(text, tensors)):
                 raise ValueError("the checksum is wrong")
-            header = json.loads(text, object_hook=strict_json.of_object)
+            header = strict_json.loads(text, object_hook=strict_json.of_object)
             if header["format"] not in (self.name, *self.older):
                 other = FORMATS.get(header["format"])
                 kind = f"it is a {other.what}" if other else f"its format is {header['format']!r}"

@@ -20,7 +20,9 @@ from implicit_bias import GLNSVC, GLNClassifier
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig
+from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.models import load_data
+from implicit_bias.runs.store import Store
 from implicit_bias.saved_models import load_model, save_model
 from implicit_bias.training import history, minibatch, trainee
 
@@ -392,6 +394,15 @@ def test_sweep_status_and_export(tmp_path: Path) -> None:
     table = pd.read_parquet(tmp_path / "implicit-bias-tables" / "models.parquet")
     assert list(table["seed"]) == [1, 1, 2, 2]
     assert set(table["status"]) == {"optimal"}
+
+
+def test_a_sweep_that_leaves_cells_to_another_fails(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text("seed = [1, 2]")
+    other = Store(tmp_path / "there")
+    other.prepare()
+    assert all([other.claim(key) for key in Grid.read(tmp_path / "grid.toml").by_key()])
+    done = run_here("sweep", "grid.toml", "--store", "there", folder=tmp_path)
+    assert (done.status, "2 cells" in done.err, "done 0" in done.out) == (1, True, True)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """Files of the user's own: every format gives the same data set, and every fault is named."""
 
+import gzip
 import os
+import re
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
@@ -112,6 +115,82 @@ def test_faults_of_tables_are_named(
         load_own(tmp_path / "own.csv", target)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b,kind\n1,2,3,x\n4,5,6,y\n", "line 2 has more fields"),
+        ("a,b,kind\n1,2,3,4,x\n4,5,6,7,y\n", "line 2 has more fields"),
+        ("a,b,kind\n1,2,3,x\n4,5,y\n", "line 2 has more fields"),
+        ("a,b,kind\n1,2,x\n4,5,6,y\n", "line 3"),
+        ("a,b,kind\n1,2,x\n4,5\n", r"kind \(1, the first in row 2"),
+        ("a,kind,b,kind\n1,x,2,y\n3,y,4,x\n", "several columns are called 'kind'"),
+        ("a,kind,b,kind \n1,x,2,y\n3,y,4,x\n", "several columns are called 'kind'"),
+        (",a,kind\n0,1,x\n1,2,y\n", "number 1. Name them"),
+        ("Unnamed: 0,a,kind\n0,1,x\n1,2,y\n", "without a name"),
+        ("a;b;kind\n1;2;x\n3;4;y\n", "separated by commas"),
+        ("a;b;kind\n1,5;2,5;x\n3,5;4,5;y\n", "more fields"),
+        ("a\tb\tkind\n1\t2\tx\n3\t4\ty\n", "separated by commas"),
+        ("sep=;\na;kind\n1;x\n2;y\n", "sep="),
+        ("sep=,\na,kind\n1,x\n2,y\n", "sep="),
+        ('a,kind\n"1,5",x\n"2,5",y\n', "text or dates: a"),
+        ('a,kind\n"1,500",x\n"2,500",y\n', "text or dates: a"),
+        ('a,kind\n1,"x\n2,y"\n3,z\n', "quote not closed"),
+        ('a,kind\n1,"x\n2,y\n', "EOF inside string"),
+        ("a,kind\n1,x\0\n2,y\n", "no name of a class"),
+        ("a,kind\n1,\n2,y\n", "missing in kind"),
+        ("a,kind\n1,inf\n2,0.5\n", "infinite"),
+        ("a,kind\n1,9007199254740993.0\n2,9007199254740992.0\n", "too large"),
+    ],
+)
+def test_tables_that_could_be_misread_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text(text)
+    with pytest.raises(ValueError, match=message) as raised:
+        load_own(tmp_path / "own.csv", "kind")
+    assert "own.csv" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffa,b,kind\n1,2.5,x\n3,4,y\n",
+        '\ufeff"a","b","kind"\r\n"1","2.5","x"\r\n"3","4","y"\r\n',
+        "a, b, kind \n1, 2.5,x\n\n 3,4 ,y\n",
+        "a,b,kind,\n1,2.5,x,\n3,4,y,\n".replace("kind,", "kind"),  # a comma more in each row
+        "a,a,kind\n1,2.5,x\n3,4,y",
+        '"a\nb",b,kind\n1,2.5,x\n3,4,y\n',
+    ],
+)
+def test_tables_that_are_read_right(text: str, tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_bytes(text.encode())
+    data = load_own(tmp_path / "own.csv", "kind")
+    assert (data.X[:, :2].tolist(), data.y.tolist()) == ([[1, 2.5], [3, 4]], [-1, 1])
+
+
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".parquet", ".npz", ".svm"])
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_damaged_files_are_named(kind: str, packed: str, tmp_path: Path) -> None:
+    """Cut, not gzipped, not text, or a folder."""
+    file = tmp_path / f"own{kind}{packed}"
+    table = pd.DataFrame(RNG.standard_normal((300, 4))).to_csv(index=False).encode()
+    for content in (gzip.compress(table)[:-30], table, b"\xff\xfe\0" * 9, b"PAR1junkPAR1", b""):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=re.escape(str(file))):
+            load_own(file, None if kind == ".svm" else "kind")
+
+
+def test_labels_of_two_types_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "own.parquet"
+    for kinds in (pd.to_datetime(["2020-01-01", "2020-01-02"]), [b"x", b"y"]):
+        pd.DataFrame({"a": [1.0, 2.0], "kind": kinds}).to_parquet(file)
+        with pytest.raises(ValueError, match="neither"):
+            load_own(file, "kind")
+    np.savez(tmp_path / "own.npz", X=np.eye(2), y=np.array([b"cat", b"dog"]))
+    assert load_own(tmp_path / "own.npz").class_names == ("cat", "dog")
+    many = "\n".join(["a,kind", *(f"{n},{n % 2}" for n in range(200_000)), "1,x"])
+    (tmp_path / "own.csv").write_text(many)
+    assert load_own(tmp_path / "own.csv", "kind", classes=["all"]).class_names == ("0", "1", "x")
+
+
 def test_fractions_are_no_classes(tmp_path: Path) -> None:
     pd.DataFrame({"x": np.arange(50), "price": np.arange(50) / 7}).to_csv(
         tmp_path / "own.csv", index=False
@@ -126,7 +205,7 @@ def test_fractions_are_no_classes(tmp_path: Path) -> None:
         ({"X": X, "z": NUMBERS}, None, "no array is called 'y'"),
         ({"a": X, "b": X, "y": NUMBERS}, None, "Call it X"),
         ({"X": X[:5], "y": NUMBERS}, None, "shape"),
-        ({"X": X, "y": np.full(12, np.nan)}, None, "missing in y"),
+        ({"X": X, "y": np.full(12, np.nan)}, None, "labels are missing"),
         ({"X": X.astype(str), "y": NUMBERS}, None, "no numbers"),
         ({"X": X, "y": np.array([{}] * 12)}, None, "cannot be read"),
     ],
@@ -169,7 +248,12 @@ def test_archives_that_are_none_are_named(tmp_path: Path) -> None:
     np.savez(whole, X=np.eye(2), y=np.arange(2))
     single = tmp_path / "single.npy"
     np.save(single, np.eye(2))
-    for content in (whole.read_bytes()[:-40], b"PK\x03\x04junk", single.read_bytes()):
+    other = tmp_path / "other.npz"
+    other.write_bytes(whole.read_bytes())
+    with ZipFile(other, "a") as archive:
+        archive.writestr("notes", "no array")
+    pieces = (whole.read_bytes()[:-40], b"PK\x03\x04junk", single.read_bytes())
+    for content in (*pieces, other.read_bytes()):
         file.write_bytes(content)
         with pytest.raises(ValueError, match="arrays"):
             load_own(file)

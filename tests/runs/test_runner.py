@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, fields
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import distributed
@@ -24,11 +24,13 @@ from implicit_bias.runs.backends import (
     DaskScheduler,
     LocalProcesses,
     Outcomes,
+    gather,
 )
 from implicit_bias.runs.cell import Origin, Outcome, compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Grid, cell_key
+from implicit_bias.runs.processes import Process
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Record, Store, StoreError
 
@@ -188,22 +190,66 @@ def test_two_runs_of_one_store_share_its_cells(tmp_path: Path) -> None:
     assert not list((tmp_path / "claims").iterdir())
 
 
+def hold(pipe: Connection, folder: Path, key: str) -> None:
+    store = Store(folder)
+    pipe.send(store.claim(key))
+    pipe.recv()
+
+
 def test_a_claimed_cell_is_left_alone_until_its_process_has_died(tmp_path: Path) -> None:
+    """Whatever its file says, and whenever it was made."""
     grid, store = Grid.from_mapping({**SMALL, "seed": [1, 2]}), Store(tmp_path)
     store.prepare()
     first, second = grid.by_key()
-    assert store.claim(first)
-    assert not Store(tmp_path).claim(first)
-    assert [record.key for record in finish(grid, store, Here(work=quick))] == [second]
-    claim = tmp_path / "claims" / f"{first}.json"
-    elsewhere = json.loads(claim.read_text()) | {"host": "elsewhere"}
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    for content in ("", "{}", json.dumps(elsewhere | {"pid": dead.pid})):
-        claim.write_text(content)
-        assert not finish(grid, store, Here(work=quick))
-    claim.write_text(json.dumps({"host": platform.node(), "pid": dead.pid}))
+    with Process(hold, (tmp_path, first), preload=["implicit_bias.runs.store"]) as process:
+        assert process.receive()
+        [claim] = (tmp_path / "claims").iterdir()
+        os.utime(claim, (0, 0))
+        assert [record.key for record in finish(grid, store, Here(work=quick))] == [second]
+    assert claim.exists()  # killed, it could not delete it
+    os.utime(claim, (2**33, 2**33))
     assert [record.key for record in finish(grid, store, Here(work=quick))] == [first]
+
+
+def test_cells_of_a_run_that_stopped_are_taken_over_at_the_end(tmp_path: Path) -> None:
+    grid = Grid.from_mapping({**SMALL, "seed": [1, 2, 3]})
+    other = Store(tmp_path)
+    other.prepare()
+    first, *rest = grid.by_key()
+    assert other.claim(first)
+    records = run_grid(grid, Store(tmp_path), Here(work=quick))
+    assert next(records).key == rest[0]
+    other.release(first)
+    assert [record.key for record in records] == [rest[1], first]
+
+
+def test_data_that_change_meanwhile_are_told(tmp_path: Path) -> None:
+    file, store = tmp_path / "own.csv", Store(tmp_path / "store")
+    file.write_text("a,kind\n1,x\n2,y\n")
+    grid = Grid.from_mapping({"data": str(file), "target": "kind", "seed": [1, 2]})
+    records = run_grid(grid, store, Here(work=quick))
+    next(records)
+    file.write_text("a,kind\n1,x\n3,y\n")
+    with pytest.raises(StoreError, match="changed"):
+        next(records)
+    assert len(snapshot(store)) == 1
+
+
+def test_more_cells_than_a_scheduler_is_given_at_once() -> None:
+    """As many are claimed, each by an open file, and all are computed."""
+    cells = [RunConfig(seed=seed) for seed in range(7)]
+    begun = []
+
+    def claimed() -> Iterator[RunConfig]:
+        for cell in cells:
+            begun.append(cell)
+            yield cell
+
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
+        outcomes = gather(client, quick, claimed(), at_once=3)
+        next(outcomes)
+        assert len(begun) <= 4
+        assert len(list(outcomes)) == 6
 
 
 def test_a_failure_releases_the_claims(tmp_path: Path) -> None:
