@@ -71,6 +71,9 @@ class Study:
     own_page : bool
         Whether ``STUDY/page.py`` writes the page, and pictures of several tables; by default the
         harness makes one of what the experiments say.
+    timed : bool
+        Whether the tables are of times, so that their rows say at which commit of the project and
+        on which machine they were measured.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Study:
     experiments: tuple[Entry, ...]
     opening: str = ""
     own_page: bool = False
+    timed: bool = False
 
     @property
     def title(self) -> str:

@@ -8,20 +8,26 @@ seconds, goes to a temporary folder, so that what is kept is never of small size
 
 from __future__ import annotations
 
+import platform
 import re
+import subprocess
 import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import matplotlib
+import numpy as np
 import pandas as pd
+import threadpoolctl
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -238,10 +244,13 @@ def run(
     file = study.table(entry, folder)
     kept = experiment.tables.read(file)
     frame = pd.DataFrame() if kept is None else kept
+    if study.timed:
+        frame, here = _placed(frame), (commit(), kernel())
     asked = Run(
         quick=quick, options=options or experiment.options(), kept=frame, file=file, say=say
     )
     for frame in experiment.measure(asked):
+        frame = _placed(frame, *here) if study.timed else frame
         experiment.tables.write(file, frame)
     redraw(study, entry, folder)
     return frame
@@ -273,6 +282,57 @@ def redraw(study: Study, entry: Entry, folder: Path = HOME) -> None:
         figure = draw(frame)
         picture = study.picture(entry, folder)
         write_atomically(picture, lambda path: figure.savefig(path, format="png"))
+
+
+# --- where it was measured ---------------------------------------------------------------------
+
+
+@cache
+def kernel() -> str:
+    """Name the processor, and the instructions that the libraries take on it."""
+    cpu = platform.processor() or platform.machine()
+    with suppress(OSError):  # Linux alone has the file
+        named = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text("utf-8"), re.M)
+        cpu = named[1] if named else cpu
+    libraries = threadpoolctl.threadpool_info()
+    blas = sorted({one["architecture"] for one in libraries if one.get("architecture")})
+    extensions = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[call-overload]
+    widest = [*extensions["baseline"], *extensions.get("found", ())][-1]
+    torch_has = torch.backends.cpu.get_cpu_capability()
+    return f"{cpu} (BLAS {' '.join(blas) or 'unknown'}, torch {torch_has}, numpy {widest})"
+
+
+@cache
+def commit() -> str:
+    """Name the commit of the project, with "+" where its code was changed since."""
+    git = ["git", "-C", str(HOME.parent)]
+    short = ["rev-parse", "--short", "HEAD"]
+    changed = ["status", "--porcelain", "--untracked-files=no", "--", "*.py"]
+    try:
+        name, files = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout
+            for words in (short, changed)
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return name.strip() + ("+" if files else "")
+
+
+def _placed(frame: pd.DataFrame, commit: str = "unknown", kernel: str = "unknown") -> pd.DataFrame:
+    """Add to rows that do not say it at which commit, and on which kernel, they were measured."""
+    facts = {"commit": commit, "kernel": kernel}
+    others = frame.columns.difference(list(facts), sort=False)
+    return frame.reindex(columns=[*others, *facts]).fillna(facts)
+
+
+def measured_at(frame: pd.DataFrame) -> str:
+    """Say at which commit, and on which kernel, the rows of a table were measured."""
+    counts = _placed(frame).groupby(["commit", "kernel"], sort=False).size()
+    parts = [f"commit {commit}, kernel {kernel}" for commit, kernel in counts.index]
+    if len(parts) == 1:
+        return f"Measured at {parts[0]}."
+    each = "; ".join(f"{n:,} at {part}" for n, part in zip(counts, parts, strict=True))
+    return f"Rows were measured at several commits, or on several kernels: {each}."
 
 
 # --- what is said ------------------------------------------------------------------------------
@@ -347,6 +407,8 @@ def _section(study: Study, entry: Entry, folder: Path) -> str:
     parts = [findings(entry, experiment, frame)]
     if experiment.draw is not None:
         parts.append(f"![{experiment.alt}](../pictures/{study.name}/{entry.name}.png)")
+    if study.timed:
+        parts.append(wrapped(measured_at(frame)))
     parts.append(f"```sh\n{study.command(entry)}  # {cost}\n```")
     if experiment.notes:
         parts.append(experiment.notes)

@@ -1,23 +1,28 @@
 """Answers graded in exact rational arithmetic, by nothing of what certifies them.
 
 A float64 is an integer times a power of two. An array of them is kept as Python's integers with
-one exponent, whose sums and products are exact; roots are enclosed by integers of 256 bits. The
-numbers graded are those that a solution stores (its rational ones where it says that these attain
-the bounds), the program that of the stored data (with a metric: of its plain gates).
+one exponent, whose sums and products are exact. The numbers graded are those that a solution stores
+(its rational ones where it says that these attain the bounds), the program that of the stored data
+(with a metric: of its plain gates).
 
-lower      sum(alpha) / max_g ||V_g||, and C sum(alpha) / max(alpha) with a soft margin; 0 where an
-           intercept's equation is missed. The reported bound may not exceed it.
-upper      Omega(zeta) / min_n y_n (f(x_n) + b), or Omega(zeta) + C sum_n xi_n with a soft margin.
-           It may not exceed the reported bound.
+lower      sum(alpha) / Omega_*(V), and C sum(alpha) / max_n sum_k alpha_nk with a soft margin; 0
+           where an intercept's equation is missed. The reported bound may not exceed it.
+upper      Omega(zeta) / smallest margin, or Omega(zeta) + C sum_n xi_n with a soft margin. It may
+           not exceed the reported bound.
+norms      Rounded down (`least`), so that what is called a lie is one: roots of integers, powers in
+           arithmetic that rounds down, singular values by what bounds them from below,
+           ||A||_2 >= ||u'A|| / ||u|| and ||A||_* >= <A, Q> / ||Q||_2, Q = U'W, of 200 bits.
 optimal    The reported bounds are as near to each other as was asked for.
 separable  Data are not separable where some alpha >= 0 has V = 0 (Gordan). It is looked for near
            the alpha that is given, among the basic solutions of a linear program, and near what
            the simplex method in integers finds; the equations are solved by elimination without
-           fractions, and all of them are checked.
+           fractions, and all of them are checked. They are where coefficients of a linear program,
+           refined in rational numbers, have positive margins.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Iterator
@@ -25,23 +30,34 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+import gmpy2
 import numpy as np
 import scipy.linalg
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import Certificate, Status
+from implicit_bias.norms import (
+    GroupNorm,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Spectral,
+    SumOverGroups,
+)
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import gordan_vertex
 from implicit_bias.solvers import Solution
 from implicit_bias.validation import Array
 
-# Bits of a root's enclosure.
-ROOT_BITS = 256
+# Bits of roots and powers; of the vectors that bound singular values; sweeps that find these.
+ROOT_BITS, VECTOR_BITS, SWEEPS = 256, 200, 40
 # What the division that makes a gap of two bounds may round.
 GAP_ROUNDING = Fraction(1, 10**9)
 # Rank in integers modulo a prime: of real numbers, but for one in 10^9 matrices.
 PRIME = 2**31 - 1
+# How often a linear program's solution is refined.
+REFINEMENTS = 8
 # Weights below this share of the largest are not tried in a proof.
 SHARES = (0.0, 1e-14, 1e-9, 1e-6, 1e-3)
 
@@ -86,9 +102,9 @@ class Exact:
         """Multiply two matrices."""
         return Exact(self.integers @ other.integers, self.exponent + other.exponent)
 
-    def column(self) -> Exact:
-        """Return a vector as a matrix of one column."""
-        return Exact(self.integers[:, None], self.exponent)
+    def shaped(self, *shape: int) -> Exact:
+        """Return the same numbers in another shape."""
+        return Exact(self.integers.reshape(shape), self.exponent)
 
     @property
     def transposed(self) -> Exact:
@@ -125,27 +141,21 @@ def is_inseparable(problem: MarginProblem, alpha: Array) -> bool:
     if (alpha >= 0).all() and alpha.any() and _is_zero(problem, alpha):
         return True
     table = _Features(problem)
-    if any(table.vanishes_near(weights) for weights in table.candidates(alpha)):
+    if any(table.vanishes_near(weights) for weights in table.candidates(table.weights(alpha))):
         return True
     # Where float64 leads to no basis. What comes of it is verified here, like any other.
     vertex = gordan_vertex(problem)
-    return vertex is not None and any(map(table.vanishes_near, table.near(vertex)))
+    return vertex is not None and any(map(table.vanishes_near, table.near(table.weights(vertex))))
 
 
-def condition(problem: MarginProblem) -> float:
-    """Largest over smallest nonzero singular value of the features as given, (N, P).
+def has_optimum(problem: MarginProblem) -> bool:
+    """Whether a problem has one: False where samples are proven not to be separable.
 
-    How many are not zero is the exact rank.
+    Coefficients that separate them are looked for, to be quick.
     """
-    Z, X = problem.plain_gates.toarray(), problem.X
-    Phi = (Z[:, :, None] * X[:, None, :]).reshape(len(X), -1)
-    if problem.intercept:
-        Phi = np.hstack([Phi, np.ones((len(X), 1))])
-    rank = len(_pivots_modulo(_Features(problem).integers))
-    if rank == 0:
-        return 1.0
-    values = scipy.linalg.svdvals(Phi / np.abs(Phi).max())
-    return float(values[0] / values[rank - 1]) if values[rank - 1] > 0 else math.inf
+    if not problem.hard_margin or _Features(problem).separator_found():
+        return True
+    return not is_inseparable(problem, np.ones(problem.alpha_shape))
 
 
 # --- bounds --------------------------------------------------------------------------------------
@@ -158,48 +168,61 @@ def _alpha(solution: Solution) -> Exact:
     return Exact.of_fractions(solution.exact.alpha)
 
 
-def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, Fraction]:
-    """Return the plain coefficients and the offset that are said to attain the upper bound."""
+def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, list[Fraction]]:
+    """Return the plain coefficients and the offsets that are said to attain the upper bound."""
     if solution.exact is None:
         plain = problem.plain_coef(solution.coef)
-        return Exact.of(plain), Fraction(float(solution.intercept))
-    return Exact.of_fractions(solution.exact.plain_coef), solution.exact.intercept
+        return Exact.of(plain), [Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()]
+    return Exact.of_fractions(solution.exact.plain_coef), [solution.exact.intercept]
 
 
-def _attains_lower(problem: MarginProblem, exact: Exact, bound: float) -> bool:
+def _attains_lower(problem: MarginProblem, alpha: Exact, bound: float) -> bool:
     """Whether dual variables prove a lower bound."""
     if bound <= 0:
         return True
-    if (exact.integers < 0).any() or not exact.integers.any():
+    if (alpha.integers < 0).any() or not alpha.integers.any():
         return False
-    y = Exact.of(problem.y)
-    if problem.intercept and exact.times(y).integers.sum() != 0:
+    weights = _weights(problem, alpha)
+    if weights is None or (problem.intercept and weights.integers.sum(axis=0).any()):
         return False
-    total = _scaled(exact.integers.sum(), exact.exponent)
-    squares = _group_squares(problem, _dual_vectors(problem, exact))
-    if Fraction(bound) ** 2 * max(squares) > total**2:
+    totals = alpha.integers.reshape(problem.n_samples, -1).sum(axis=1)
+    total = _scaled(totals.sum(), alpha.exponent)
+    dual_norm = least(problem.norm, _dual_vectors(problem, weights), dual=True)
+    if Fraction(bound) * dual_norm > total:
         return False
     return problem.hard_margin or (
-        Fraction(bound) * _scaled(exact.integers.max(), exact.exponent)
-        <= Fraction(problem.C) * total
+        Fraction(bound) * _scaled(totals.max(), alpha.exponent) <= Fraction(problem.C) * total
     )
 
 
-def _attains_upper(problem: MarginProblem, plain: Exact, intercept: Fraction, bound: float) -> bool:
+def _attains_upper(
+    problem: MarginProblem, plain: Exact, offsets: list[Fraction], bound: float
+) -> bool:
     """Whether coefficients prove an upper bound."""
-    norm = sum(_root(square) for square in _group_squares(problem, plain))
-    gates, X, y = Exact.of(problem.plain_gates.toarray()), Exact.of(problem.X), problem.y
-    inner = X.matmul(plain.transposed).times(gates)
-    f = inner.integers.sum(axis=1)
-    margins = [
-        int(sign) * (_scaled(value, inner.exponent) + intercept)
-        for value, sign in zip(f, y, strict=True)
-    ]
+    K, D = problem.classes or 1, problem.X.shape[1]
+    coef = plain.shaped(K, -1, D)
+    margins = _margins(problem, coef, offsets)
+    norm = least(problem.norm, coef)
     if problem.hard_margin:
         smallest = min(margins)
         return smallest > 0 and norm <= Fraction(bound) * smallest
     losses = sum((max(Fraction(0), 1 - margin) for margin in margins), Fraction(0))
     return norm + Fraction(problem.C) * losses <= Fraction(bound)
+
+
+def _margins(problem: MarginProblem, coef: Exact, offsets: list[Fraction]) -> list[Fraction]:
+    """Return the smallest margin of each sample, of plain coefficients (K, M', D)."""
+    gates, X = Exact.of(problem.plain_gates.toarray()), Exact.of(problem.X)
+    scores = []
+    for part, offset in zip(coef.integers, offsets, strict=False):
+        inner = X.matmul(Exact(part.T, coef.exponent)).times(gates)
+        scores.append([_scaled(f, inner.exponent) + offset for f in inner.integers.sum(axis=1)])
+    if problem.classes is None:
+        return [int(sign) * f for f, sign in zip(scores[0], problem.y, strict=True)]
+    return [
+        f[own] - max(value for k, value in enumerate(f) if k != own)
+        for f, own in zip(zip(*scores, strict=True), problem.owners.tolist(), strict=True)
+    ]
 
 
 def _is_within(certificate: Certificate, tol: float) -> bool:
@@ -210,28 +233,142 @@ def _is_within(certificate: Certificate, tol: float) -> bool:
     return gap <= Fraction(tol) * (1 + GAP_ROUNDING) * Fraction(lower)
 
 
-def _dual_vectors(problem: MarginProblem, alpha: Exact) -> Exact:
-    """V (M', D) of the plain gates."""
-    weighted = alpha.times(Exact.of(problem.y)).column().times(Exact.of(problem.X))
-    return Exact.of(problem.plain_gates.toarray()).transposed.matmul(weighted)
+def _weights(problem: MarginProblem, alpha: Exact) -> Exact | None:
+    """Return what V weighs each sample with, (N, K); None where a class is its own rival."""
+    if problem.classes is None:
+        return alpha.times(Exact.of(problem.y)).shaped(-1, 1)
+    own = np.arange(problem.n_samples), problem.owners
+    if alpha.integers[own].any():
+        return None
+    weights = -alpha.integers
+    weights[own] = alpha.integers.sum(axis=1)
+    return Exact(weights, alpha.exponent)
+
+
+def _dual_vectors(problem: MarginProblem, weights: Exact) -> Exact:
+    """V (K, M', D) of the plain gates."""
+    gates, X = Exact.of(problem.plain_gates.toarray()).transposed, Exact.of(problem.X)
+    parts = [
+        gates.matmul(Exact(column[:, None], weights.exponent).times(X))
+        for column in weights.integers.T
+    ]
+    return Exact(np.stack([part.integers for part in parts]), parts[0].exponent)
 
 
 def _is_zero(problem: MarginProblem, alpha: Array) -> bool:
-    balance = Exact.of(alpha * problem.y).integers.sum() if problem.intercept else 0
-    return bool(balance == 0 and not _dual_vectors(problem, Exact.of(alpha)).integers.any())
+    weights = _weights(problem, Exact.of(alpha))
+    if weights is None or (problem.intercept and weights.integers.sum(axis=0).any()):
+        return False
+    return not _dual_vectors(problem, weights).integers.any()
 
 
-def _group_squares(problem: MarginProblem, rows: Exact) -> list[Fraction]:
-    """Return ||row_g||^2 of each group."""
-    squares = (rows.integers**2).sum(axis=1)
-    sums = [0] * problem.n_groups
-    for group, square in zip(problem.plain_groups, squares, strict=True):
-        sums[group] += square
-    return [_scaled(value, 2 * rows.exponent) for value in sums]
+# --- norms ---------------------------------------------------------------------------------------
+
+
+def least(norm: Norm, A: Exact, *, dual: bool = False) -> Fraction:
+    """Return a norm of plain coefficients (K, M', D), or the dual norm, rounded down."""
+    if isinstance(norm, GroupNorm):
+        K, M, _ = A.integers.shape
+        groups = np.tile(norm.plain_groups, (K, 1))
+        if norm.apart:
+            groups += np.arange(K)[:, None] * norm.n_groups
+        values = [
+            _least_power(A.integers[groups == g], A.exponent, Fraction(2))
+            for g in range(int(groups.max()) + 1)
+        ]
+        return max(values) if dual else sum(values, Fraction(0))
+    if isinstance(norm, SumOverGroups | MaxOverGroups):
+        chosen = [norm.groups == g for g in range(int(norm.groups.max()) + 1)]
+        values = [
+            least(norm.norm, Exact(np.compress(part, A.integers, norm.axis), A.exponent), dual=dual)
+            for part in chosen
+        ]
+        return sum(values, Fraction(0)) if isinstance(norm, SumOverGroups) != dual else max(values)
+    if isinstance(norm, Spectral | Nuclear):
+        return _least_of_matrix(A, total=isinstance(norm, Nuclear) != dual)
+    p: float = norm.exponent  # type: ignore[attr-defined]  # one of entries
+    exponent = None if math.isinf(p) else Fraction(p)
+    if dual:
+        exponent = Fraction(1) if exponent is None else exponent / (exponent - 1) if p > 1 else None
+    return _least_power(A.integers, A.exponent, exponent)
+
+
+def _least_power(values: NDArray[np.object_], scale: int, p: Fraction | None) -> Fraction:
+    """Return (sum |v|^p)^(1/p) of v 2^scale, rounded down; p = None is infinity."""
+    sizes = [abs(int(v)) for v in values.ravel() if v]
+    if not sizes or p is None:
+        return _scaled(max(sizes, default=0), scale)
+    if p == 1:
+        return _scaled(sum(sizes), scale)
+    if p == 2:
+        return _root(_scaled(sum(v * v for v in sizes), 2 * scale))
+    top = max(sizes)
+    with gmpy2.context(precision=ROOT_BITS, round=gmpy2.RoundUp):
+        up = gmpy2.mpfr(gmpy2.mpq(p))
+    with gmpy2.context(precision=ROOT_BITS, round=gmpy2.RoundDown):
+        # Of numbers up to 1 a larger power is smaller; of the sum, at least 1, a smaller one is.
+        powers = [gmpy2.mpfr(gmpy2.mpq(v, top)) ** up for v in sizes]
+        root = sum(powers, gmpy2.mpfr(0)) ** gmpy2.mpfr(1 / gmpy2.mpq(p))
+    return _scaled(Fraction(*root.as_integer_ratio()) * top, scale)
+
+
+def _least_of_matrix(A: Exact, *, total: bool) -> Fraction:
+    """Return the sum of singular values of the matrix K x M'D, or the largest, rounded down."""
+    matrix = A.integers.reshape(len(A.integers), -1)
+    matrix = matrix if len(matrix) <= matrix.shape[1] else matrix.T
+    if not matrix.any():
+        return Fraction(0)
+    U, W = _singular_vectors(matrix)
+    images = U @ matrix
+    if total:  # Q = U'W
+        inner, squares = (images * W).sum(), _most_stretched(U) * _most_stretched(W)
+    else:  # u of the largest
+        lengths = (images**2).sum(axis=1)
+        inner, squares = lengths.max(), lengths.max() * (U[np.argmax(lengths)] ** 2).sum()
+    return _root(_scaled(1, 2 * A.exponent) * Fraction(inner * inner, squares))
+
+
+def _most_stretched(rows: NDArray[np.object_]) -> int:
+    """At least the square of the largest singular value of rows that are almost orthogonal."""
+    found: int = abs(rows @ rows.T).sum(axis=1).max()
+    return found
+
+
+def _singular_vectors(
+    matrix: NDArray[np.object_],
+) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+    """Left and right singular vectors as rows of integers: Jacobi's method of one side."""
+    k, n = matrix.shape
+    with gmpy2.context(precision=ROOT_BITS):
+        rows = np.hstack([matrix, np.eye(k, dtype=int).astype(object)])
+        rows = np.array([gmpy2.mpfr(int(v)) for v in rows.ravel()]).reshape(k, n + k)
+        small = gmpy2.mpfr(2) ** (-2 * VECTOR_BITS)
+        least_square = small * (rows[:, :n] ** 2).sum()
+        for _ in range(SWEEPS):
+            turned = False
+            for i, j in itertools.combinations(range(k), 2):
+                a, b = (rows[[i, j], :n] ** 2).sum(axis=1)
+                c = rows[i, :n] @ rows[j, :n]
+                if min(a, b) <= least_square or c * c <= small * a * b:
+                    continue
+                turned = True
+                slope = (b - a) / (2 * c)
+                t = (1 if slope >= 0 else -1) / (abs(slope) + gmpy2.sqrt(1 + slope * slope))
+                cos = 1 / gmpy2.sqrt(1 + t * t)
+                rows[i], rows[j] = cos * (rows[i] - t * rows[j]), cos * (rows[j] + t * rows[i])
+            if not turned:
+                break
+        squares = (rows[:, :n] ** 2).sum(axis=1)
+        rows = rows[squares > least_square]
+        lengths = np.array([gmpy2.sqrt(v) for v in squares[squares > least_square]])
+        rows[:, :n] /= lengths[:, None]
+        unit = gmpy2.mpfr(2) ** VECTOR_BITS
+        whole = np.array([int(v * unit) for v in rows.ravel()], dtype=object).reshape(rows.shape)
+    return whole[:, n:], whole[:, :n]
 
 
 def _root(square: Fraction) -> Fraction:
-    """Return a square root, rounded down, of an integer times a power of two."""
+    """Return a square root, rounded down."""
     if square == 0:
         return square
     shift = max(0, 2 * ROOT_BITS - square.numerator.bit_length()) + square.denominator.bit_length()
@@ -248,21 +385,36 @@ def _scaled(value: int | Fraction, exponent: int) -> Fraction:
 # --- proofs that nothing separates --------------------------------------------------------------
 
 
+def _features(problem: MarginProblem) -> NDArray[np.object_]:
+    """Return phi_n, (N, P), with the constant of an intercept, as integers times a power of two."""
+    Z, X = Exact.of(problem.plain_gates.toarray()), Exact.of(problem.X)
+    whole = (Z.integers[:, :, None] * X.integers[:, None, :]).reshape(problem.n_samples, -1)
+    if problem.intercept:
+        exponent = Z.exponent + X.exponent
+        one = np.full((len(whole), 1), 2**-exponent if exponent < 0 else 1, dtype=object)
+        whole = np.hstack([whole * (2**exponent if exponent > 0 else 1), one])
+    return whole
+
+
 class _Features:
-    """y_n phi_n as integers: one row a feature, one column a sample, each times a power of two."""
+    """y_n phi_n as integers: one row a feature, one column a sample, each times a power of two.
+
+    With many classes (e_{y_n} - e_k) (x) phi_n, one column a pair.
+    """
 
     def __init__(self, problem: MarginProblem) -> None:
-        Z, X = Exact.of(problem.plain_gates.toarray()), Exact.of(problem.X)
-        signs = problem.y.astype(np.int64).astype(object)
-        n = len(signs)
-        whole = (Z.integers[:, :, None] * X.integers[:, None, :]).reshape(n, -1) * signs[:, None]
-        if problem.intercept:
-            exponent = Z.exponent + X.exponent
-            one = 2**-exponent if exponent < 0 else 1
-            whole = whole * (2**exponent if exponent > 0 else 1)
-            whole = np.hstack([whole, (one * signs)[:, None]])
+        whole, y = _features(problem), problem.y.astype(np.int64)
+        if problem.classes is None:
+            self._pairs: tuple[NDArray[np.int64], ...] = (np.arange(len(y)),)
+            whole = whole * y.astype(object)[:, None]
+        else:
+            n, k = self._pairs = np.nonzero(np.arange(problem.classes) != y[:, None])
+            signs = (
+                np.eye(problem.classes, dtype=int)[y[n]] - np.eye(problem.classes, dtype=int)[k]
+            ).astype(object)
+            whole = (signs[:, :, None] * whole[n][:, None, :]).reshape(len(n), -1)
         rows = {tuple(row): row for row in (_reduced(row) for row in whole.T) if any(row)}
-        matrix = np.array(list(rows.values()), dtype=object).reshape(-1, n)
+        matrix = np.array(list(rows.values()), dtype=object).reshape(-1, len(whole))
         # Samples by powers of two, which change no sign of alpha.
         self.shifts = np.array([_trailing_zeros(column) for column in matrix.T], dtype=object)
         if len(matrix):
@@ -270,10 +422,43 @@ class _Features:
         self.integers = matrix
         self.rows = _pivots_modulo(matrix)
 
+    def weights(self, alpha: Array) -> Array:
+        """Return dual variables as those of the columns."""
+        return np.asarray(alpha[self._pairs])
+
+    def separator_found(self) -> bool:
+        """Whether a linear program, refined in rational numbers, gives all columns a margin."""
+        table, columns, tops = self._floats
+        if table.size == 0:
+            return False
+        exact = [
+            [_scaled(v, int(c) - int(top)) for v, c in zip(row, columns, strict=True)]
+            for row, top in zip(self.integers[self.rows].tolist(), tops, strict=True)
+        ]
+        lacking = [Fraction(1)] * table.shape[1]  # 1 less the margins
+        for _ in range(REFINEMENTS):
+            most = max(lacking)
+            found = scipy.optimize.linprog(
+                np.ones(2 * len(table)),
+                A_ub=np.hstack([-table.T, table.T]),
+                b_ub=[-float(v / most) for v in lacking],
+                method="highs-ds",
+            )
+            if found.x is None:
+                return False
+            step = [most * Fraction(w) for w in (found.x[: len(table)] - found.x[len(table) :])]
+            for n in range(len(lacking)):
+                lacking[n] -= sum(
+                    (row[n] * w for row, w in zip(exact, step, strict=True) if w), Fraction(0)
+                )
+            if max(lacking) < 1:
+                return True
+        return False
+
     def candidates(self, alpha: Array) -> Iterator[list[Fraction]]:
         """Weights, near which a combination may vanish exactly: of the columns as scaled."""
         yield from self.near(alpha)
-        yield from self._basic_solutions(*self._floats)
+        yield from self._basic_solutions(*self._floats[:2])
 
     def near(self, alpha: Array) -> Iterator[list[Fraction]]:
         """Weights of those samples whose share in alpha is not too small, of several measures."""
@@ -287,8 +472,8 @@ class _Features:
             yield [w if s > least else Fraction(0) for w, s in zip(weights, sizes, strict=True)]
 
     @cached_property
-    def _floats(self) -> tuple[Array, NDArray[np.int64]]:
-        """Independent rows in float64, entries at most 1 in size; the columns' exponents."""
+    def _floats(self) -> tuple[Array, NDArray[np.int64], Array]:
+        """Independent rows in float64, entries at most 1; the exponents of columns and rows."""
         integers = self.integers[self.rows]
         bits = np.array([[int(v).bit_length() if v else -np.inf for v in row] for row in integers])
         bits = bits.reshape(integers.shape)
@@ -302,7 +487,7 @@ class _Features:
             [_ldexp(int(v), int(c - top)) for v, c in zip(row, columns, strict=True)]
             for row, top in zip(integers, tops, strict=True)
         ]
-        return np.array(table).reshape(integers.shape), columns.astype(np.int64)
+        return np.array(table).reshape(integers.shape), columns.astype(np.int64), tops
 
     @staticmethod
     def _basic_solutions(table: Array, columns: NDArray[np.int64]) -> Iterator[list[Fraction]]:

@@ -1,31 +1,58 @@
 """Problems that are hard in float64, each answer graded in exact arithmetic.
 
-A problem is drawn from a seed and its number. Inputs of 1 to 80 samples and features, Gaussian,
-whole numbers or far from 0; gates in groups, some with metrics of low rank; labels of a predictor
-with margins down to 1e-9, or of no rule; then samples repeated, features that are multiples or sums
-of others, and one or two scalings of samples, features or groups by factors from 1e-12 to 1e12.
+A problem is drawn from a seed, its family and its number. Those of the family "general" have two
+classes and groups of gates: inputs of 1 to 80 samples and features, Gaussian, whole numbers or far
+from 0; gates in groups, some with metrics of low rank; labels of a predictor with margins down to
+1e-9, or of no rule; then samples repeated, features that are multiples or sums of others, and one
+or two scalings of samples, features or groups by factors from 1e-12 to 1e12. Every fifth problem is
+of another family, smaller, each of which draws one of all norms:
+
+=============  ===============================================================================
+classes        3 to 10, scaled like those of the general family by 1e-6 to 1e6
+gate scales    gates of 1e-8, 1 and 1e8 mixed, 2 to 6 classes
+metrics        groups with metrics of 1e-60 to 1e60, 2 to 6 classes
+subnormal      inputs of 5e-324 to 1e-300 beside ordinary ones
+many classes   100 to 160
+C              soft margins with C from 1e-290 to 1e290
+=============  ===============================================================================
 
 "auto" solves all, and each native method by its name every fiftieth. `exact` grades what they say.
+Problems are solved in processes, which are stopped where one takes too long.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Any
+from multiprocessing.connection import Connection
+from threading import local
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
-from benchmarks.speed.exact import condition, find_lies
+from benchmarks.speed.exact import find_lies, has_optimum
 from implicit_bias.certificate import Status
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    LInf,
+    Lp,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Spectral,
+    SumOverGroups,
+)
 from implicit_bias.problem import MarginProblem
+from implicit_bias.runs.processes import Process, ProcessEnded, Reason, limit_processor_time
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.validation import Array
 
@@ -35,12 +62,24 @@ MOST_PROBLEMS = 1_000_000
 TOLERANCE = 1e-6
 # Decimal exponents of the factors of a scaling.
 REACH = 12.0
-# A condition up to here is to be mastered.
-MASTERED = 1e12
+# The share without an answer that is few.
+FEW = 1e-3
 NATIVE = ("interior-point", "feature-space", "working-set", "active-set", "multiprecision")
 EVERY = 50
+# Every so many problems one is of another family than the general one.
+SHARE = 5
+# Seconds of the processor after which there is no answer; by the clock, for one that sleeps.
+LIMIT, PATIENCE = 60.0, 600.0
+# How a row without an answer came about, beside the statuses.
+RAISED, HANG, DIED = "RAISED", "HANG", "DIED"
+UNGRADED = "ungraded"
+# Exponents of Lp; the last is that of l_inf, almost.
+POWERS = (1.01, 1.5, 3.0, 8.0, 1e3, 1e16)
 # Seconds of the table's growth between two times that it is kept.
 KEEP = 20.0
+
+# Index, family and method of a row.
+Key: TypeAlias = tuple[int, str, str]
 
 
 @dataclass(frozen=True)
@@ -52,11 +91,13 @@ class Draw:
     facts: dict[str, Any]
 
 
-def draw(index: int) -> Draw:
+def draw(index: int, family: str = "general") -> Draw:
     """Draw a problem: the same one whenever and wherever."""
+    if family != "general":
+        return _drawn_from(family, index)
     rng = np.random.default_rng([SEED, index])
     while True:
-        facts: dict[str, Any] = {"index": index}
+        facts: dict[str, Any] = {"index": index, "family": family, "norm": "groups"}
         X, gates, groups = _inputs(rng, facts)
         y = _labels(rng, facts, X, gates)
         X, y, gates = _repeated(rng, facts, X, y, gates)
@@ -151,13 +192,14 @@ def _scale(
     X: Array,
     gates: Array,
     groups: NDArray[np.int64],
+    reach: float = REACH,
 ) -> None:
     """Multiply one or two of samples, features and groups, in place."""
     kinds = rng.choice(["samples", "features", "groups"], size=rng.integers(1, 3), replace=False)
     facts["scaled"] = " ".join(sorted(kinds))
     for kind in sorted(kinds):
         size = {"samples": len(X), "features": X.shape[1], "groups": int(groups.max()) + 1}[kind]
-        factors = 10.0 ** rng.uniform(-REACH, REACH, size=size)
+        factors = 10.0 ** rng.uniform(-reach, reach, size=size)
         if rng.random() < 0.5:  # one factor for some of them
             factors = np.where(rng.random(size) < 0.5, factors[0], 1.0)
         if kind == "samples":
@@ -171,10 +213,13 @@ def _scale(
 def _metric(
     rng: np.random.Generator, facts: dict[str, Any], groups: NDArray[np.int64]
 ) -> dict[int, Array] | None:
-    """Draw metrics of any rank of some groups."""
+    """Draw metrics of any rank, or none."""
     facts["metric"] = bool(rng.random() < 0.2)
-    if not facts["metric"]:
-        return None
+    return _metrics(rng, groups) if facts["metric"] else None
+
+
+def _metrics(rng: np.random.Generator, groups: NDArray[np.int64]) -> dict[int, Array]:
+    """Draw metrics of any rank."""
     metric = {}
     for g in range(int(groups.max()) + 1):
         size = int((groups == g).sum())
@@ -194,28 +239,138 @@ def _similar(rng: np.random.Generator, problem: MarginProblem) -> MarginProblem:
     return replace(problem, X=problem.X * (1.0 + 1e-3 * rng.normal(size=problem.X.shape)))
 
 
+# --- other families --------------------------------------------------------------------------
+
+FAMILIES = ("classes", "gate scales", "metrics", "subnormal", "many classes", "C")
+
+
+def _drawn_from(family: str, index: int) -> Draw:
+    """Draw a problem of another family than the general one."""
+    rng = np.random.default_rng([SEED, 1 + FAMILIES.index(family), index])
+    while True:
+        facts: dict[str, Any] = {"index": index, "family": family}
+        problem = _other(rng, family, facts)
+        if problem is not None:
+            break
+    facts |= {
+        "N": problem.n_samples,
+        "D": problem.X.shape[1],
+        "M": problem.n_gates,
+        "K": problem.classes,
+        "C": problem.C,
+        "intercept": problem.intercept,
+        "metric": problem.metric is not None,
+    }
+    return Draw(problem, None, facts)
+
+
+def _other(rng: np.random.Generator, family: str, facts: dict[str, Any]) -> MarginProblem | None:
+    """Draw a small problem; None where it is out of the range that is accepted."""
+    many = family == "many classes"
+    N, D = int(rng.integers(2, 13 if many else 41)), int(rng.integers(1, 5 if many else 9))
+    M = int(rng.integers(1, 3 if many else 5)) + (family == "gate scales")
+    K = int(rng.integers(100, 161) if many else rng.integers(2, 7))
+    K = int(rng.integers(3, 11)) if family == "classes" else K
+    X, groups = rng.normal(size=(N, D)), _groups(rng, M)
+    gates = rng.choice([0.0, 1.0], size=(N, M), p=[0.3, 0.7])
+    gates[:, 0] = 1.0
+    match family:
+        case "classes":
+            _scale(rng, facts, X, gates, groups, reach=6.0)
+        case "gate scales":
+            gates *= rng.choice([1e-8, 1.0, 1e8], size=M)
+        case "subnormal":
+            tiny = rng.random(X.shape if rng.random() < 0.5 else D) < 0.4
+            X *= np.where(tiny, 10.0 ** rng.uniform(-323, -300), 1.0)
+    y = np.einsum("nm,kmd,nd->nk", gates, rng.normal(size=(K, M, D)), X).argmax(axis=1)
+    if rng.random() < 0.2:
+        y = rng.integers(K, size=N)
+    labels = np.where(y == 0, -1.0, 1.0) if K == 2 else y
+    intercept = bool(len(np.unique(y)) > 1 and rng.random() < 0.3)
+    if family == "metrics":
+        metric = {g: P * 10.0 ** rng.uniform(-60, 60) for g, P in _metrics(rng, groups).items()}
+        norm: Norm = GroupNorm(groups, metric, apart=bool(K > 2 and rng.random() < 0.3))
+        facts["norm"] = "groups"
+    else:
+        norm, facts["norm"] = _norm(rng, groups, D, apart=K > 2)
+    C = np.inf
+    if family == "C":
+        C = float(10.0 ** rng.uniform(-290, 290))
+    elif rng.random() < 0.3:
+        C = float(10.0 ** rng.uniform(-3, 6))
+    classes = None if K == 2 else K
+    try:
+        return MarginProblem(X, labels, gates, groups, None, C, norm, intercept, classes=classes)
+    except ValueError:
+        return None
+
+
+def _groups(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """Draw groups of columns."""
+    count = int(rng.integers(1, size + 1))
+    found = np.append(np.arange(count), rng.integers(count, size=size - count))
+    return np.sort(found).astype(np.int64)
+
+
+def _norm(
+    rng: np.random.Generator, groups: NDArray[np.int64], D: int, *, apart: bool
+) -> tuple[Norm, str]:
+    """Draw a norm, or a sum or maximum of norms over groups, with its name."""
+    inner = [L1(), L2(), LInf(), Spectral(), Nuclear(), Lp(float(rng.choice(POWERS)))]
+    one = inner[rng.integers(len(inner))]
+    name = type(one).__name__.lower()
+    kind = rng.choice(["one", "sum", "max", "groups"], p=[0.5, 0.2, 0.15, 0.15])
+    if kind == "one":
+        return one, name
+    if kind == "groups":
+        return GroupNorm(groups, apart=bool(apart and rng.random() < 0.3)), "groups"
+    axis = int(rng.choice([-2, -1]))
+    over = groups if axis == -2 else _groups(rng, D)
+    return (SumOverGroups if kind == "sum" else MaxOverGroups)(one, over, axis), f"{kind} of {name}"
+
+
 # --- answers ---------------------------------------------------------------------------------
 
 
 def answer(drawn: Draw, method: str, tol: float) -> dict[str, Any]:
     """Solve a problem, and grade the answer: a row of the table."""
-    row = {**drawn.facts, "method": method, "tol": tol}
+    row: dict[str, Any] = {}
+    for facts in _stages(drawn, method, tol):
+        row |= facts
+    return row
+
+
+def _stages(drawn: Draw, method: str, tol: float) -> Iterator[dict[str, Any]]:
+    """Facts of a row as they come: before the solve, after it, and graded."""
+    yield {**drawn.facts, "method": method, "tol": tol}
     try:
         start = None if drawn.similar is None else solve(drawn.similar, tol=tol)
         began = time.perf_counter()
-        solution = solve(drawn.problem, method, tol, start=start)
-    except (ValueError, ArithmeticError, RuntimeError, np.linalg.LinAlgError) as error:
-        return {**row, "status": "RAISED", "detail": f"{type(error).__name__}: {error}"[:200]}
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            solution = solve(drawn.problem, method, tol, start=start)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a panic of Rust is no Exception
+        yield {"status": RAISED, "detail": f"{type(error).__name__}: {error}"[:200], "lies": ""}
+        return
     seconds = time.perf_counter() - began
-    return {**row, "seconds": seconds, **graded(solution, drawn.problem, tol)}
+    yield {
+        "status": solution.status.name,
+        "seconds": seconds,
+        "warned": "; ".join(sorted({str(one.message) for one in told}))[:200],
+        "lies": UNGRADED,
+    }
+    yield graded(solution, drawn.problem, tol)
 
 
 def graded(solution: Solution, problem: MarginProblem, tol: float) -> dict[str, Any]:
     """Say what a solution claims, and which of it is a lie."""
     began = time.perf_counter()
     lies = find_lies(solution, problem, tol)
+    answered = solution.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
+    known = answered or np.isfinite(solution.certificate.upper)
     return {
-        "status": solution.status.name,
         "solver": solution.stats.solver,
         "detail": solution.stats.detail[:200],
         "lower": solution.certificate.lower,
@@ -223,6 +378,7 @@ def graded(solution: Solution, problem: MarginProblem, tol: float) -> dict[str, 
         "gap": solution.certificate.gap,
         "rational": solution.exact is not None,
         "lies": " ".join(lies),
+        "has_optimum": bool(known or has_optimum(problem)),
         "grading_seconds": time.perf_counter() - began,
     }
 
@@ -240,12 +396,12 @@ class StressOptions(Options):
 def measure(run: Run[StressOptions]) -> Iterator[pd.DataFrame]:
     """Answer the problems that are not in the table."""
     kept = [] if run.options.fresh else rows_of(run.kept)
-    done = {row["index"] for row in kept}
+    done = {(row["index"], row["family"], row["method"]) for row in kept}
     most = min(run.options.problems, 40 if run.quick else MOST_PROBLEMS)
-    left = [index for index in range(most) if index not in done]
+    left = [key for number in range(most) for key in keys(number) if key not in done]
     last = time.monotonic()
-    for rows in _answered(left, run.options.workers, last + run.options.seconds):
-        kept += rows
+    for row in _answered(left, run.options.workers, last + run.options.seconds):
+        kept.append(row)
         if time.monotonic() - last > KEEP:
             last = time.monotonic()
             run.say(_progress(kept))
@@ -254,65 +410,118 @@ def measure(run: Run[StressOptions]) -> Iterator[pd.DataFrame]:
     yield pd.DataFrame(kept)
 
 
-def _answered(indices: list[int], workers: int, deadline: float) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of each problem, in the order in which they are answered."""
-    due = takewhile(lambda _: time.monotonic() < deadline, indices)
-    if workers == 1:
-        yield from map(rows_of_problem, due)
-        return
-    jobs = (delayed(_alone)(index) for index in due)
-    yield from Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs")(
-        jobs
-    )
+def keys(number: int) -> list[Key]:
+    """Return the rows of a problem: of "auto", and of the native methods if it is its turn."""
+    others, turn = divmod(number + 1, SHARE)
+    if turn == 0:
+        index, family = divmod(others - 1, len(FAMILIES))
+        return [(index, FAMILIES[family], "auto")]
+    methods = ("auto", *NATIVE) if (number - others) % EVERY == 0 else ("auto",)
+    return [(number - others, "general", method) for method in methods]
 
 
-def _alone(index: int) -> list[dict[str, Any]]:
-    """Answer a problem in a process of its own, with one thread."""
+def _answered(left: list[Key], workers: int, deadline: float) -> Iterator[dict[str, Any]]:
+    """Yield the rows, in the order in which they are answered."""
+    mine = local()
+
+    def one(key: Key) -> dict[str, Any] | None:
+        if time.monotonic() > deadline:
+            return None
+        if not hasattr(mine, "worker"):
+            mine.worker = Worker()
+        found: dict[str, Any] = mine.worker.row(key)
+        return found
+
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for future in as_completed([pool.submit(one, key) for key in left]):
+                if (row := future.result()) is not None:
+                    yield row
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Worker:
+    """A process that answers problems, begun again after it was stopped or died."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+
+    def row(self, key: Key) -> dict[str, Any]:
+        """Row of a problem, whatever becomes of the process."""
+        row: dict[str, Any] = dict(zip(("index", "family", "method"), key, strict=True))
+        if self._process is None:
+            self._process = Process(_work)
+        self._process.send(key)
+        try:
+            for _ in range(3):
+                self._process.allow(PATIENCE)
+                row |= self._process.receive()
+                if row.get("status") == RAISED:
+                    break
+        except ProcessEnded as ended:
+            status = HANG if ended.reason is Reason.TIME_LIMIT else DIED
+            row = {"status": status, "detail": str(ended), "lies": ""} | row
+            self._process.stop()
+            self._process = None
+        return row
+
+
+def _work(pipe: Connection) -> None:
+    """Answer what is asked, with one thread."""
     torch.set_num_threads(1)
-    return rows_of_problem(index)
-
-
-def rows_of_problem(index: int) -> list[dict[str, Any]]:
-    """Answer a problem by "auto", and by the native methods if it is its turn."""
-    drawn = draw(index)
-    methods = ("auto", *NATIVE) if index % EVERY == 0 else ("auto",)
-    number = condition(drawn.problem)
-    return [{**answer(drawn, method, TOLERANCE), "condition": number} for method in methods]
+    while True:
+        index, family, method = pipe.recv()
+        for facts in _stages(draw(index, family), method, TOLERANCE):
+            limit_processor_time(LIMIT)
+            pipe.send(facts)
 
 
 def _progress(rows: list[dict[str, Any]]) -> str:
     frame = pd.DataFrame(rows)
-    return f"{frame['index'].nunique()} problems, {_lies(frame).sum()} lies"
+    return (
+        f"{len(_auto(frame)):,} problems, {_lies(frame).sum()} lies, {_faults(frame).sum()} faults"
+    )
 
 
 # --- what is said ----------------------------------------------------------------------------
+
+
+def _auto(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["method"] == "auto"]
 
 
 def _lies(frame: pd.DataFrame) -> pd.Series:
     return frame["lies"].fillna("") != ""
 
 
+def _faults(frame: pd.DataFrame) -> pd.Series:
+    return frame["status"].isin([RAISED, HANG, DIED])
+
+
 def _unanswered(frame: pd.DataFrame) -> pd.Series:
     return ~frame["status"].isin([Status.OPTIMAL.name, Status.NOT_SEPARABLE.name])
 
 
-def _mastered(frame: pd.DataFrame) -> pd.Series:
-    return frame["condition"] <= MASTERED
+def _missed(frame: pd.DataFrame) -> pd.Series:
+    """Whether there is no answer, where no proof says that there is no optimum."""
+    return _unanswered(frame) & frame["has_optimum"].ne(False)
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
-    """Count the answers of each method."""
+    """Count the answers to each family, by each method."""
     rows = []
-    for method, part in frame.groupby("method", sort=False):
-        easy, none = _mastered(part), _unanswered(part)
+    for (family, method), part in frame.groupby(["family", "method"], sort=False):
         rows.append(
             {
+                "family": str(family),
                 "method": str(method),
                 "problems": f"{len(part):,}",
                 "optimal": f"{(part['status'] == Status.OPTIMAL.name).sum():,}",
                 "not separable, proven": f"{(part['status'] == Status.NOT_SEPARABLE.name).sum():,}",
-                "no answer": f"{none.sum():,}",
-                "of condition at most 1e12": f"{(none & easy).sum():,} of {easy.sum():,}",
+                "no answer": f"{_unanswered(part).sum():,}",
+                "where there is an optimum": f"{_missed(part).sum():,}",
+                "raised or hung": f"{_faults(part).sum():,}",
                 "lies": f"{_lies(part).sum():,}",
                 "median": f"{1e3 * part['seconds'].median():.0f} ms",
             }
@@ -321,26 +530,35 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def found(frame: pd.DataFrame) -> str:
-    """Count lies and problems without an answer."""
-    auto = frame[frame["method"] == "auto"]
-    none, easy, lies = _unanswered(auto), _mastered(auto), _lies(frame)
-    kinds = frame.loc[lies, "lies"].value_counts()
-    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    statuses = auto.loc[none, "status"].value_counts()
-    of_them = ", ".join(
-        f"{count} {kind.lower().replace('_', ' ')}" for kind, count in statuses.items()
-    )
-    return "\n\n".join(
-        [
-            f"Of {len(frame):,} answers to {frame['index'].nunique():,} problems {lies.sum()} lie"
-            + (f" ({told})." if told else "."),
-            f'"auto" has no answer to {none.sum()} of {len(auto):,}, {100 * none.mean():.2f} %'
-            + (f" ({of_them})" if of_them else "")
-            + f"; where the features' condition is at most 1e12, to {(none & easy).sum()} of "
-            f"{easy.sum():,}. Its fallbacks answer {_fell_back(auto).sum():,}, "
-            f"{auto['rational'].eq(True).sum():,} of them in rational numbers.",
-        ]
-    )
+    """Count lies, faults, and problems without an answer, and list these."""
+    auto, lies, faults = _auto(frame), _lies(frame), _faults(frame)
+    none, missed = _unanswered(auto), _missed(auto)
+    lines = [
+        f"Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} lie"
+        f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} are none but an exception, or nothing "
+        f"within {LIMIT:g} s{_counts(frame.loc[faults, 'status'])}; "
+        f"{frame['warned'].fillna('').ne('').sum()} come with a warning.",
+        f'"auto" has no answer to {none.sum()} of {len(auto):,}'
+        f"{_counts(auto.loc[none, 'status'])}; to {missed.sum()}, {100 * missed.mean():.2f} %, "
+        "where there is an optimum: C is finite, or no proof in exact arithmetic is found that "
+        "nothing separates the samples. Its fallbacks answer "
+        f"{_fell_back(auto).sum():,}, {auto['rational'].eq(True).sum():,} of them in rational "
+        "numbers.",
+    ]
+    lines += [
+        f"- No answer, {family}: {len(part)}{_counts(part['norm'])}."
+        for family, part in auto[none].groupby("family", sort=False)
+    ]
+    return "\n\n".join([*lines[:2], "\n".join(lines[2:])]).strip()
+
+
+def _counts(words: pd.Series) -> str:
+    """How many there are of each, in brackets."""
+    counted = [
+        f"{count} {str(word).lower().replace('_', ' ')}"
+        for word, count in words.value_counts().items()
+    ]
+    return f" ({', '.join(counted)})" if counted else ""
 
 
 def _fell_back(auto: pd.DataFrame) -> pd.Series:
@@ -349,33 +567,30 @@ def _fell_back(auto: pd.DataFrame) -> pd.Series:
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
-    auto = frame[frame["method"] == "auto"]
-    none = _unanswered(auto)
-    few = none.mean() < 1e-3 and not (none & _mastered(auto)).any()
-    honest = not _lies(frame).any()
-    return Verdict.of(honest and few, honest)
+    auto = _auto(frame)
+    honest = not (_lies(frame) | _faults(frame)).any()
+    return Verdict.of(honest and _missed(auto).mean() <= FEW, not _lies(frame).any())
 
 
 EXPERIMENT = Experiment(
-    claim='No problem makes a method lie, and few leave "auto" without an answer: less than one '
-    "in a thousand, and none whose features as given have a condition of at most 1e12.",
+    claim="No problem makes a method lie, raise, or go on for more than a minute, and few leave "
+    '"auto" without an answer: at most one in a thousand, of those that have an optimum.',
     how="Problems are drawn (`speed/stress.py`): sizes to 80, scales of samples, features or "
     "groups from 1e-12 to 1e12, repeated samples, dependent features, margins down to 1e-9, "
     "metrics of low rank, hard and soft, with and without an intercept, with and without a start. "
-    "Bounds, optimality and proofs are graded in exact rational arithmetic (`speed/exact.py`); the "
-    "condition is that of the matrix of features, up to its exact rank. "
-    f'"auto" solves all, the native methods by name every {EVERY}th. Gap {TOLERANCE:g}.',
+    f"Every {SHARE}th is of another family, under any norm: 3 to 10 classes; gates of 1e-8, 1 and "
+    "1e8 mixed; metrics of 1e-60 to 1e60; subnormal inputs; 100 to 160 classes; C from 1e-290 to "
+    "1e290. Bounds, optimality and proofs are graded in exact arithmetic, or in one that rounds to "
+    "one side (`speed/exact.py`), and so is whether samples without an answer can be separated. "
+    f'"auto" solves all, the native methods by name every {EVERY}th of two classes and groups of '
+    f"gates. Gap {TOLERANCE:g}; a minute is of the processor.",
     measure=measure,
     found=found,
-    rule="It stands if there is no lie, and as few are without an answer as is claimed; in part if "
-    "there is no lie.",
+    rule="It stands if there is no lie, no exception and nothing that goes on for longer, and as "
+    "few are without an answer as is claimed; in part if there is no lie.",
     verdict=verdict,
     tabulate=tabulate,
     notes="Where float64 numbers cannot attain the bounds, the rational numbers of "
-    "`Solution.exact` do, and are what is graded. The table that is kept was measured once, on two "
-    "shared cores beside other work, but for 34 problems: those that the version of that hour left "
-    "without an answer (an intercept's equation, repaired in float64, rounded away the small "
-    "weights of a proof; numbers beyond float32; a limit of the multiple precision that took an "
-    "enormous separator for none) were answered again after the repairs.",
+    "`Solution.exact` do, and are what is graded.",
     options=StressOptions,
 )

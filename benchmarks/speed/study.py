@@ -18,6 +18,7 @@ small problems of the digits; the data of the whole are in the folder `IMPLICIT_
 STUDY = Study(
     name="speed",
     head=HEAD,
+    timed=True,
     experiments=(
         Entry(name="solvers", title="Native solver against its peers", cost="hours"),
         Entry(

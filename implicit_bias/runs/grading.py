@@ -38,11 +38,6 @@ from implicit_bias.wording import percent
 
 # By how much the dual norm of a dead unit must exceed 1 to be worth reporting.
 REACH = 0.01
-# Said of networks whose program is not solved for them.
-SHARED = (
-    "Hidden units that several classes share have a sum of nuclear norms, which reference solvers "
-    "alone take, in minutes already for small problems: solve(network.architecture().problem(X, y))"
-)
 # Said of networks whose margin problem has more freedom than they have.
 RELAXED = (
     "The margin problem of many classes has more freedom than this network: its optimum is a lower "
@@ -139,7 +134,7 @@ def _grade_network(
     network, coef = model.network_, model.network_.coef()
     found = certify_network(network, samples.X, samples.y, multipliers=multipliers)
     problem = found.problem
-    solution = None if network.shared else _solved(problem, solving)
+    solution = _solved(problem, solving)
     if solution is not None:
         found = replace(found, given=certify(problem, coef, solution.alpha))
     bounds = found.certificate
@@ -214,8 +209,6 @@ def _notes(
             "The bounds are those of gradient descent's geometry; the optimizer goes to the "
             f"{limit_norm} margin instead."
         )
-    if network.shared:
-        yield SHARED
     if not network.homogeneous:
         yield "The readout's bias is left out of the bounds, margins and norm."
     if found.obstacle:

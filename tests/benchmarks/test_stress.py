@@ -1,5 +1,6 @@
 """The stress benchmark: its draws, and the exact grader against answers that lie."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,8 +14,9 @@ from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import exact, stress
 from cases import cloud, mostly_slow
+from implicit_bias import norms
 from implicit_bias.certificate import Status
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.separability import gordan_vertex, prove_not_separable
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.validation import Array
@@ -51,11 +53,52 @@ def test_floats_are_kept_exactly() -> None:
     )
 
 
-def test_condition_is_that_of_the_exact_rank() -> None:
-    X = np.array([[1.0, 2.0], [2.0, 4.0], [-1.0, -2.0]])
-    assert exact.condition(ungated(X, [1, 1, -1])) == pytest.approx(1.0)
-    X[0, 1] += 2.0**-40
-    assert exact.condition(ungated(X, [1, 1, -1])) > 1e10
+GROUPS = np.array([0, 0, 1])
+ONE_NORM: list[norms.Norm] = [
+    norms.L1(),
+    norms.L2(),
+    norms.LInf(),
+    norms.Lp(1.01),
+    norms.Lp(3.0),
+    norms.Spectral(),
+    norms.Nuclear(),
+]
+EVERY_NORM = [
+    *ONE_NORM,
+    norms.GroupNorm(GROUPS),
+    norms.GroupNorm(GROUPS, apart=True),
+    *[norms.SumOverGroups(norm, GROUPS) for norm in ONE_NORM],  # type: ignore[arg-type]
+    *[norms.MaxOverGroups(norm, GROUPS) for norm in ONE_NORM],  # type: ignore[arg-type]
+    norms.GroupL2([0, 1]),
+]
+
+
+@pytest.mark.parametrize("norm", EVERY_NORM, ids=repr)
+@pytest.mark.parametrize("reach", [0.0, 6.0])
+def test_norms_are_rounded_down(norm: norms.Norm, reach: float) -> None:
+    """By hardly anything: the wide ones agree with float64, and no bound of it is smaller."""
+    rng = np.random.default_rng(0)
+    coef = rng.normal(size=(4, 3, 2)) * 10.0 ** rng.uniform(-reach, reach, size=(4, 3, 2))
+    coef[3] = coef[2] - coef[1]  # exactly or not, almost of rank 3
+    A = exact.Exact.of(coef)
+    value, dual = exact.least(norm, A), exact.least(norm, A, dual=True)
+    assert float(value) == pytest.approx(norm.value(coef), rel=1e-13)
+    assert float(dual) == pytest.approx(norm.dual(coef), rel=1e-13)
+    assert value <= Fraction(norm.value_bound(coef))
+
+
+@pytest.mark.parametrize("sizes", [(3.0, 4.0), (3e-300, 4e300)])
+def test_singular_values_are_those_of_a_rotated_diagonal(sizes: tuple[float, float]) -> None:
+    """[[a, a], [b, -b]] has the singular values a and b times the root of 2, exactly."""
+    a, b = sizes
+    A = exact.Exact.of([[[a, a]], [[b, -b]]])
+    root = Fraction(math.isqrt(2 << 600), 1 << 300)
+    for norm, value in [
+        (norms.Nuclear(), Fraction(a) + Fraction(b)),
+        (norms.Spectral(), Fraction(b)),
+    ]:
+        assert value * root * (1 - Fraction(1, 2**150)) <= exact.least(norm, A)
+        assert exact.least(norm, A) <= value * root * (1 + Fraction(1, 2**150))
 
 
 # --- the grader --------------------------------------------------------------------------------
@@ -84,6 +127,39 @@ def test_lies_are_caught(C: float, intercept: bool) -> None:
         unbalanced = solution.alpha.copy()
         unbalanced[np.argmax(unbalanced)] *= 1 + 1e-15
         assert lies(replace(solution, alpha=unbalanced), problem) == ["lower"]
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.3])
+@pytest.mark.parametrize("name", ["l1", "l2", "linf", "spectral", "nuclear"])
+def test_lies_about_many_classes_are_caught(name: str, C: float) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(12) % 4
+    problem = max_margin(
+        4.0 * np.eye(4)[y] + rng.normal(size=(12, 4)), y, name, C=C, intercept=True
+    )
+    solution = solve(problem)
+    assert solution.status is Status.OPTIMAL
+    assert lies(solution, problem) == []
+    bounds = solution.certificate
+    for wrong, named in [
+        (replace(bounds, lower=bounds.lower * (1 + 2e-6)), "lower"),
+        (replace(bounds, upper=bounds.upper * (1 - 2e-6)), "upper"),
+    ]:
+        assert named in lies(replace(solution, certificate=wrong), problem)
+    unbalanced = solution.alpha.copy()
+    unbalanced[np.unravel_index(unbalanced.argmax(), unbalanced.shape)] *= 1 + 1e-15
+    assert lies(replace(solution, alpha=unbalanced), problem) == ["lower"]
+
+
+def test_what_can_be_separated() -> None:
+    """Of features that differ by 300 digits, too."""
+    X = np.array([[1.0, 1e-300], [1.0, -1e-300], [2.0, 1e-300], [2.0, -3e-300]])
+    y = np.array([0, 1, 0, 2])
+    separable, mixed = max_margin(X, y), max_margin(X[:, :1], y)
+    assert exact.has_optimum(separable)
+    assert not exact.is_inseparable(separable, np.ones((4, 3)))
+    assert not exact.has_optimum(mixed)
+    assert exact.is_inseparable(mixed, 1.0 - np.eye(3)[y])
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -115,14 +191,32 @@ def test_exact_vertices(intercept: bool, scale: float) -> None:
 # --- draws and rows ------------------------------------------------------------------------------
 
 
-def test_draws_are_reproducible() -> None:
+@pytest.mark.parametrize("family", ["general", *stress.FAMILIES])
+def test_draws_are_reproducible(family: str) -> None:
     for index in (3, 4, 17):
-        first, second = stress.draw(index), stress.draw(index)
+        first, second = stress.draw(index, family), stress.draw(index, family)
         assert first.facts == second.facts
         np.testing.assert_array_equal(first.problem.X, second.problem.X)
         np.testing.assert_array_equal(first.problem.y, second.problem.y)
         assert (first.similar is None) == (second.similar is None)
-    assert not np.array_equal(stress.draw(3).problem.y, stress.draw(4).problem.y)
+    one, other = stress.draw(3, family).problem, stress.draw(4, family).problem
+    assert not np.array_equal(one.X, other.X)
+
+
+def test_every_fifth_problem_is_of_another_family() -> None:
+    rows = [stress.keys(number) for number in range(300)]
+    assert [keys[0][:2] for keys in rows[3:6]] == [(3, "general"), (0, "classes"), (4, "general")]
+    assert {keys[0][1] for keys in rows} == {"general", *stress.FAMILIES}
+    assert len({key for keys in rows for key in keys}) == sum(map(len, rows))
+    assert [keys[0][0] for keys in rows if len(keys) > 1] == [0, 50, 100, 150, 200]
+
+
+@pytest.mark.parametrize("family", stress.FAMILIES)
+def test_other_families_are_of_many_norms(family: str) -> None:
+    facts = pd.DataFrame([stress.draw(index, family).facts for index in range(40)])
+    assert facts["norm"].nunique() > 8 or family == "metrics"
+    assert (facts["K"].dropna() >= 100).all() == (family == "many classes")
+    assert np.isfinite(facts["C"]).any()
 
 
 def test_draws_are_of_all_kinds() -> None:
@@ -187,11 +281,18 @@ def test_what_is_said() -> None:
         "lies": "",
         "detail": "",
         "rational": False,
+        "warned": "",
+        "has_optimum": True,
     }
-    rows = [{**row, "condition": 10.0, "seconds": 0.1}]
+    rows = [{**row, "family": "general", "norm": "groups", "seconds": 0.1}]
     assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.STANDS
-    rows.append({**rows[0], "index": 1, "status": "NUMERICAL_TROUBLE"})
-    assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.IN_PART
+    # What cannot be separated has no answer to miss.
+    rows.append({**rows[0], "status": "NEARLY_INSEPARABLE", "has_optimum": False})
+    assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.STANDS
+    for more in ({"status": "NUMERICAL_TROUBLE"}, {"status": stress.HANG, "has_optimum": None}):
+        worse = pd.DataFrame([*rows, {**rows[0], "family": "metrics", **more}])
+        assert stress.verdict(worse) is harness.Verdict.IN_PART
+        assert "metrics: 1 (1 groups)" in stress.found(worse)
     rows.append({**rows[0], "index": 2, "lies": "lower"})
     assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.FALLS
     assert "1 lower" in stress.found(pd.DataFrame(rows))
@@ -205,6 +306,23 @@ def test_command(tmp_path: Path) -> None:
             main(["speed", "stress", "--quick", "--problems", "6", "--folder", str(tmp_path)]) == 0
         )
         frame = harness.read(study, study.entry("stress"), tmp_path)
-        assert frame["index"].nunique() == 6
         assert len(frame) == 6 + len(stress.NATIVE)
-        assert (frame["lies"].fillna("") == "").all()
+        assert frame["family"].nunique() == 2
+        assert (frame["lies"] == "").all()
+        assert frame["commit"].notna().all()
+        assert frame["kernel"].nunique() == 1
+
+
+def test_an_exception_is_a_row() -> None:
+    row = stress.answer(stress.draw(0), "no such solver", TOL)
+    assert row["status"] == stress.RAISED
+    assert "no such solver" in row["detail"]
+    assert row["N"] > 0
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_is_a_row() -> None:
+    worker = stress.Worker()
+    row = worker.row((0, "no such family", "auto"))
+    assert (row["status"], row["lies"]) == (stress.DIED, "")
+    assert worker.row((0, "general", "auto"))["status"] == "OPTIMAL"
