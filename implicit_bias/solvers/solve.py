@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from implicit_bias.certificate import (
     QUIET,
-    Certificate,
     Conflict,
     Graded,
     Status,
@@ -21,6 +20,7 @@ from implicit_bias.certificate import (
 from implicit_bias.exact import ExactAnswer, certify_exact
 from implicit_bias.options import DEFAULTS, SolverOptions
 from implicit_bias.problem import MarginProblem, check_problem
+from implicit_bias.rows import equal_alpha
 from implicit_bias.separability import (
     gordan_vertex,
     lacks_constant,
@@ -52,6 +52,8 @@ from implicit_bias.validation import Array, check_number
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
+# From this C on, times the square of the features' scale, a soft margin may be a hard one.
+LARGE_C = 1e8
 # After these "auto" tries another solver.
 UNSETTLED = (
     Status.NUMERICAL_TROUBLE,
@@ -272,6 +274,16 @@ class _Attempt:
         )
         return cls(method, candidate, graded, exact)
 
+    @classmethod
+    def joined(cls, problem: MarginProblem, one: _Attempt, other: _Attempt) -> _Attempt:
+        """Grade what attains the better of two lower bounds, and the better of two upper ones."""
+        best = max(one, other, key=lambda attempt: attempt.graded.certificate.lower)
+        found = min(one, other, key=lambda attempt: attempt.graded.certificate.upper)
+        if best is found:
+            return best
+        candidate = replace(found.candidate, alpha=best.graded.alpha, exact=None)
+        return cls.of(problem, found.method, candidate)
+
     @property
     def unsettled(self) -> bool:
         """Whether another method may do better."""
@@ -288,8 +300,14 @@ def _try_others(
     """Return the answer of the first solver that settles a problem, or of the nearest one."""
     failures = [attempt.failure]
     late = attempt.graded.status is Status.TIME_LIMIT
+    for candidate in _at_the_ends_of_C(problem, attempt.method.tolerances.gap, deadline):
+        again = _Attempt.of(problem, attempt.method, candidate)
+        attempt = _Attempt.joined(problem, attempt, again)
+        if not attempt.unsettled:
+            failures.append(candidate.detail)
+            break
     names = list(alternatives(problem, attempt.method.name))
-    while names and not deadline.passed:
+    while names and attempt.unsettled and not deadline.passed:
         name = names.pop(0)
         other = by_name(name, bool(names))
         try:
@@ -298,11 +316,9 @@ def _try_others(
             failures.append(f"{name}: {error or Status.MEMORY_LIMIT.label}")
             continue
         late = late or again.graded.status is Status.TIME_LIMIT
-        if not again.unsettled or _nearer(again.graded.certificate, attempt.graded.certificate):
-            attempt = again
-        if not attempt.unsettled:
-            break
-        failures.append(again.failure)
+        attempt = _Attempt.joined(problem, attempt, again) if again.unsettled else again
+        if attempt.unsettled:
+            failures.append(again.failure)
     unbounded = np.isinf(attempt.graded.certificate.upper)
     if attempt.unsettled and unbounded and not deadline.passed:
         alpha = gordan_vertex(problem)
@@ -319,9 +335,29 @@ def _try_others(
     return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
 
 
-def _nearer(a: Certificate, b: Certificate) -> bool:
-    """Whether bounds leave less room than others."""
-    return a.gap < b.gap or (np.isinf(a.gap) and np.isinf(b.gap) and a.lower > b.lower)
+def _at_the_ends_of_C(
+    problem: MarginProblem, gap: float, deadline: Deadline
+) -> Iterator[Candidate]:
+    """Yield zeta = 0, the solution of any C that is small enough, and that of a hard margin.
+
+    They are exact where the box alone binds, and where it binds nowhere; the numbers of such
+    problems are too far apart for a method that follows both constraints at once.
+    """
+    if problem.hard_margin:
+        return
+    zero = replace(nothing_yet(problem), alpha=equal_alpha(problem))
+    yield Candidate(**vars(zero), status=Status.OPTIMAL, iterations=0, detail="zeta = 0")
+    if problem.C * problem.scale * problem.scale < LARGE_C or deadline.passed:
+        return
+    hard = solve(replace(problem, C=np.inf), tol=gap, max_seconds=deadline.left)
+    yield Candidate(
+        alpha=hard.alpha,
+        coef=hard.coef,
+        intercept=hard.intercept,
+        status=hard.status,
+        iterations=hard.stats.iterations,
+        detail="solved with a hard margin",
+    )
 
 
 def solve_relaxed(
