@@ -154,7 +154,7 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     """
     if not problem.is_binary_group_lasso:
         conic = _conic(problem)
-        others: list[SolverName] = ["clarabel", "scs"] if conic == "clarabel" else [conic]
+        others: list[SolverName] = [conic]
         one_ball = problem.norm in (*BALLS, L2())
         if problem.classes is not None and (one_ball or nuclear_groups(problem.norm) is not None):
             few = one_ball and _coefficients(problem) <= CLASS_FEATURES

@@ -52,6 +52,8 @@ from implicit_bias.validation import Array, check_number
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
+# A gap above the tolerance by less than this factor may be mended by asking for so much more.
+NEAR_MISS = 100.0
 # From this C on, times the square of the features' scale, a soft margin may be a hard one.
 LARGE_C = 1e8
 # After these "auto" tries another solver.
@@ -300,7 +302,7 @@ def _try_others(
     """Return the answer of the first solver that settles a problem, or of the nearest one."""
     failures = [attempt.failure]
     late = attempt.graded.status is Status.TIME_LIMIT
-    for candidate in _at_the_ends_of_C(problem, attempt.method.tolerances.gap, deadline):
+    for candidate in _without_another_method(problem, attempt, on_progress, deadline):
         again = _Attempt.of(problem, attempt.method, candidate)
         attempt = _Attempt.joined(problem, attempt, again)
         if not attempt.unsettled:
@@ -335,14 +337,22 @@ def _try_others(
     return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
 
 
-def _at_the_ends_of_C(
-    problem: MarginProblem, gap: float, deadline: Deadline
+def _without_another_method(
+    problem: MarginProblem, attempt: _Attempt, on_progress: OnProgress, deadline: Deadline
 ) -> Iterator[Candidate]:
-    """Yield zeta = 0, the solution of any C that is small enough, and that of a hard margin.
+    """Yield what the method finds when asked for more, and the solutions at both ends of C.
 
-    They are exact where the box alone binds, and where it binds nowhere; the numbers of such
-    problems are too far apart for a method that follows both constraints at once.
+    zeta = 0 is exact where the box alone binds, the hard margin's solution where it binds nowhere;
+    the numbers of such problems are too far apart for a method that follows both constraints.
     """
+    method, tolerances = attempt.method, attempt.method.tolerances
+    gap = tolerances.gap
+    if attempt.graded.certificate.gap < NEAR_MISS * gap:
+        asked = replace(method, tolerances=replace(tolerances, gap=gap / NEAR_MISS))
+        yield replace(
+            _Attempt.by(problem, asked, on_progress).candidate,
+            detail=f"solved to {asked.tolerances.gap:g}",
+        )
     if problem.hard_margin:
         return
     zero = replace(nothing_yet(problem), alpha=equal_alpha(problem))
