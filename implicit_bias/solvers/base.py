@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -71,6 +72,7 @@ def in_words(error: BaseException) -> str:
     """
     if isinstance(error, RAISED_ON):
         raise error
+    logging.getLogger(__name__).debug("a solver failed", exc_info=error)
     return f"{type(error).__name__}: {error}"
 
 

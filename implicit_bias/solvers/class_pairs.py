@@ -249,7 +249,7 @@ class ClassPairs:
 
     def intercept(self, b: Tensor) -> Array:
         """Offsets (K,) of the problem."""
-        found = np.zeros(self.K)
+        found = np.zeros(len(self._kinds))
         found[self._offset_classes] = b.cpu().numpy()
         return found
 

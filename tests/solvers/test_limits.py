@@ -1,0 +1,263 @@
+"""What a solver must not do to its caller: raise what it cannot help, or take for ever."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from cases import cloud, separable
+from implicit_bias import solve
+from implicit_bias.certificate import Status, certify
+from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
+from implicit_bias.problem import MarginProblem, max_margin
+from implicit_bias.solvers.base import (
+    BoundsAt,
+    Candidate,
+    OnProgress,
+    Solver,
+    Start,
+    no_report,
+)
+from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.own_process import call_within
+
+PROBLEM = separable("gln")
+
+
+class Panic(BaseException):
+    """As Rust's, which is no Exception."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing(Solver):
+    """Raises what it is given."""
+
+    error: BaseException
+    name: ClassVar[str] = "failing"
+
+    def run(
+        self,
+        problem: MarginProblem,
+        on_progress: OnProgress = no_report,
+        start: Start | None = None,
+    ) -> Candidate:
+        """Raise."""
+        raise self.error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Late(NativeSolver):
+    """Has the answer, and then fails or goes on for ever."""
+
+    answer: Answer
+    error: BaseException | None = None
+    name: ClassVar[str] = "late"
+    own_limit: ClassVar[int] = 10**9
+
+    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+        """Set up."""
+        return _LateRun(self)
+
+
+class _LateRun(Run):
+    def __init__(self, solver: Late) -> None:
+        self._solver = solver
+
+    def steps(self) -> Steps:
+        while True:
+            yield 0.0, np.inf
+            if self._solver.error is not None:
+                raise self._solver.error
+
+    def answer(self) -> Answer:
+        return self._solver.answer
+
+
+def half_an_answer() -> Answer:
+    """Coefficients that separate, with dual variables far from the best."""
+    return Answer(np.ones(PROBLEM.alpha_shape), solve(PROBLEM).coef)
+
+
+@pytest.mark.parametrize("error", [OverflowError("huge"), ValueError("NaN"), Panic("rust")])
+def test_what_a_solver_raises_is_numerical_trouble(error: BaseException) -> None:
+    found = solve(PROBLEM, Failing(error=error))
+    assert found.status is Status.NUMERICAL_TROUBLE
+    assert type(error).__name__ in found.stats.detail
+    late = solve(PROBLEM, Late(answer=half_an_answer(), error=error))
+    assert late.status is Status.NUMERICAL_TROUBLE
+    assert type(error).__name__ in late.stats.detail
+    assert 0 < late.certificate.lower < late.certificate.upper < np.inf
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, ImportError])
+def test_what_the_user_can_mend_is_raised(error: type[BaseException]) -> None:
+    with pytest.raises(error):
+        solve(PROBLEM, Failing(error=error()))
+
+
+@pytest.mark.parametrize("error", [ValueError, MemoryError, Panic])
+@pytest.mark.parametrize("solver", ["auto", "interior-point"])
+def test_what_on_progress_raises_is_raised(solver: str, error: type[BaseException]) -> None:
+    def fail(bounds: BoundsAt) -> None:
+        raise error
+
+    with pytest.raises(error):
+        solve(PROBLEM, solver, on_progress=fail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotANumber(Failing):
+    """Answers with coefficients that are none."""
+
+    def run(
+        self,
+        problem: MarginProblem,
+        on_progress: OnProgress = no_report,
+        start: Start | None = None,
+    ) -> Candidate:
+        """Answer."""
+        answer = replace(nothing_yet(problem), alpha=np.ones(problem.alpha_shape))
+        coef = np.full(problem.coef_shape, np.nan)
+        return Candidate(answer.alpha, coef, Status.OPTIMAL, 1)
+
+
+def test_coefficients_that_are_no_numbers_do_not_cost_the_lower_bound() -> None:
+    found = solve(PROBLEM, NotANumber(error=ValueError()))
+    assert found.status is Status.NUMERICAL_TROUBLE
+    assert found.certificate.lower > 0
+
+
+def gated(C: float, norm: object) -> MarginProblem:
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((6, 3)), rng.random((6, 4))
+    return MarginProblem(X, np.arange(6) % 3, Z, [0, 0, 1, 1], C=C, norm=norm)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        gated(1e290, SumOverGroups(Spectral(), [0, 0, 1, 1])),
+        gated(1e200, MaxOverGroups(Spectral(), [0, 0, 1, 1])),
+    ],
+)
+def test_a_panic_of_clarabel(problem: MarginProblem) -> None:
+    bounds = solve(problem, "clarabel").certificate
+    assert 0 <= bounds.lower <= bounds.upper
+
+
+# --- time --------------------------------------------------------------------------------------
+
+CLASSES = max_margin(*cloud(30, 5, shift=1.0)[:1], np.arange(30) % 3, "nuclear")
+SUITED: dict[str, MarginProblem] = {
+    "auto": PROBLEM,
+    "interior-point": PROBLEM,
+    "feature-space": CLASSES,
+    "working-set": CLASSES,
+    "active-set": PROBLEM,
+    "one-group": replace(CLASSES, norm=L2()),
+    "multiprecision": PROBLEM,
+    "highs": replace(CLASSES, norm=L1()),
+    "osqp": max_margin(*cloud(30, 5, shift=3.0)),
+    "clarabel": CLASSES,
+    "scs": CLASSES,
+}
+
+
+@pytest.mark.parametrize("solver", SUITED)
+def test_time_is_a_limit_of_all_solvers(solver: str) -> None:
+    found = solve(SUITED[solver], solver, tol=1e-12, max_seconds=1e-6)
+    assert found.status in (Status.TIME_LIMIT, Status.OPTIMAL)
+    assert "time limit" in found.message or found.status is Status.OPTIMAL
+    assert found.certificate.lower <= found.certificate.upper
+
+
+def test_bounds_by_the_time_limit_are_kept() -> None:
+    answer = half_an_answer()
+    found = solve(PROBLEM, Late(answer=answer, max_seconds=0.01))
+    assert found.status is Status.TIME_LIMIT
+    known = certify(PROBLEM, coef=answer.coef).upper
+    assert found.certificate.upper == pytest.approx(known, rel=1e-12)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, np.inf, np.nan])
+def test_times_that_are_none_are_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="max_seconds"):
+        solve(PROBLEM, max_seconds=seconds)
+
+
+SCRIPT = """
+import numpy as np
+from implicit_bias import max_margin, solve
+
+class Mine:
+    def value(self, coef): return float(np.abs(coef).sum())
+    def dual(self, V): return float(np.abs(V).max())
+    def atom(self, zeta, shape, cp): return cp.norm1(zeta)
+
+X = np.array([[2.0, 0.5], [-1.0, 0.25], [0.5, -3.0]])
+found = solve(max_margin(X, [0, 1, 2], Mine()), "clarabel", max_seconds=120)
+print(found.status.name)
+"""
+
+
+def test_a_script_without_a_guard_that_has_a_norm_of_its_own() -> None:
+    """A process of a solver does not run it again, and knows what it defines."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["OPTIMAL"], "")
+
+
+def test_calls_in_a_process_of_their_own() -> None:
+    def hang(left: float) -> None:
+        time.sleep(600)
+
+    def crash(left: float) -> None:
+        import os
+
+        os.abort()
+
+    def refuse(left: float) -> None:
+        raise KeyError("stranger")
+
+    def panic(left: float) -> None:
+        class Local(BaseException):
+            pass
+
+        raise Local("rust")
+
+    def answer(n: int, left: float) -> int:
+        print("on standard output")
+        return n + int(left > 0)
+
+    assert call_within(120, answer, 1) == 2
+    cases: list[tuple[float, Callable[..., Any], type[Exception], str]] = [
+        (0.1, hang, TimeoutError, "within"),
+        (120, crash, RuntimeError, "died"),
+        (120, refuse, KeyError, "stranger"),
+        (120, panic, RuntimeError, "rust"),
+    ]
+    for seconds, function, error, word in cases:
+        with pytest.raises(error, match=word):
+            call_within(seconds, function)
+
+
+# --- classes without samples -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.7])
+@pytest.mark.parametrize("norm", [L1(), L2(), LInf(), Nuclear(), Spectral()], ids=repr)
+@pytest.mark.parametrize("solver", ["auto", "feature-space", "working-set"])
+def test_classes_without_samples_cost_nothing(solver: str, norm: Any, C: float) -> None:
+    X, _ = cloud(8, 7)
+    y, ones = np.array([1, 4, 4, 5, 1, 5, 4, 1]), np.ones((8, 1))
+    problem = MarginProblem(X, y, ones, [0], C=C, norm=norm, classes=7)
+    found, known = solve(problem, solver), solve(problem, "clarabel")
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.lower <= known.certificate.upper
+    assert known.certificate.lower <= found.certificate.upper
+    crowded = replace(problem, classes=200)
+    assert solve(crowded, solver).status is Status.OPTIMAL
