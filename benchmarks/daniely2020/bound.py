@@ -16,21 +16,20 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.harness import Experiment, Verdict, common_legend, whole
-from implicit_bias.gating import UnitGates
-from implicit_bias.problem import MarginProblem, gated_linear
-from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.solvers import solve
-from implicit_bias.theory.sparse_parities import (
+from implicit_bias.datasets.parities import (
     ParityDistribution,
     cube,
     guaranteed_correlation,
     hinge_loss,
     hinge_lower_bound,
-    sets_of_size,
-    walsh_coefficients,
 )
+from implicit_bias.gating import UnitGates
+from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.report.style import BLACK, GREY
+from implicit_bias.solvers import solve
 from implicit_bias.validation import Array
 
 # C of the soft margins, over the largest whose solution is 0.

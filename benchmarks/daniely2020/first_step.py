@@ -10,10 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.harness import Experiment, Verdict, common_legend, markdown_table, whole
-from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.report.words import percent
-from implicit_bias.theory.parity_first_step import (
+from benchmarks.daniely2020.parity_first_step import (
     correlation_bound,
     first_step,
     gate,
@@ -24,7 +21,10 @@ from implicit_bias.theory.parity_first_step import (
     open_share,
     start,
 )
-from implicit_bias.theory.sparse_parities import ParityDistribution
+from benchmarks.harness import Experiment, Verdict, common_legend, markdown_table, whole
+from implicit_bias.datasets.parities import ParityDistribution
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
+from implicit_bias.report.words import percent
 from implicit_bias.validation import Array
 
 # c of lemma 5 at which the share of units is measured.

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.harness import Experiment, Verdict, rows_of, whole
-from implicit_bias.theory.parity_descent import (
+from benchmarks.daniely2020.parity_descent import (
     ParitySizes,
     corollary_4_sizes,
     published_step,
@@ -18,6 +17,7 @@ from implicit_bias.theory.parity_descent import (
     theorem_3_order,
     theorem_3_terms,
 )
+from benchmarks.harness import Experiment, Verdict, rows_of, whole
 
 RUN, LEAST, COROLLARY = "a run of ours", "least for the bound", "corollary 4 as printed"
 # n, k, q and T of runs: those of the later steps, and the largest of the first step's page.

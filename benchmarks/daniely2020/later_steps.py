@@ -11,19 +11,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.daniely2020.network import Point, Schedule, descend
-from benchmarks.harness import Experiment, Verdict, common_legend, whole
-from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
-from implicit_bias.report.words import percent
-from implicit_bias.theory.parity_descent import (
+from benchmarks.daniely2020.parity_descent import (
     first_readout_bound,
     largest_decay,
     moved_loss_bound,
     movement_bound,
     published_step,
 )
-from implicit_bias.theory.parity_first_step import TwoLayers, start
-from implicit_bias.theory.parity_separation import SeparatingLayer, separating_layer
-from implicit_bias.theory.sparse_parities import ParityDistribution, cube, hinge_loss
+from benchmarks.daniely2020.parity_first_step import TwoLayers, start
+from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
+from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
+from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
+from implicit_bias.report.words import percent
 
 THEOREM, LONGER, OWN = "the theorem's", "50 times the theorem's", "our own"
 

@@ -19,14 +19,14 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks.daniely2020.looks import LOOKS, tick_values
 from benchmarks.daniely2020.models import HIDDEN, Table, Training, build, outputs, train_by_adadelta
 from benchmarks.daniely2020.network import Schedule, descend
+from benchmarks.daniely2020.parity_first_step import start
 from benchmarks.harness import Experiment, Verdict, common_legend, whole
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.datasets.parities import ParityDistribution, least_hinge_loss
 from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.report.style import BLACK
 from implicit_bias.report.words import percent
-from implicit_bias.theory.parity_first_step import start
-from implicit_bias.theory.sparse_parities import ParityDistribution, least_hinge_loss
 from implicit_bias.validation import Array
 
 K = 3

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import relu6
 
-from implicit_bias.theory.parity_first_step import TwoLayers
-from implicit_bias.theory.sparse_parities import sample_shares
+from benchmarks.daniely2020.parity_first_step import TwoLayers
+from implicit_bias.datasets.parities import sample_shares
 from implicit_bias.validation import as_finite, as_labels
 
 
@@ -26,7 +26,7 @@ class Schedule:
     ----------
     step : float
         eta_t of the steps after the first: the theorem's is
-        `implicit_bias.theory.parity_descent.published_step`.
+        `parity_descent.published_step`.
     decay : float
         lambda_t of the steps after the first.
     steps : int

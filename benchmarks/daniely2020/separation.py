@@ -10,10 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict, common_legend, whole
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
-from implicit_bias.report.words import percent
-from implicit_bias.theory.parity_first_step import (
+from benchmarks.daniely2020.parity_first_step import (
     TwoLayers,
     first_step,
     hidden_ranges,
@@ -21,8 +18,11 @@ from implicit_bias.theory.parity_first_step import (
     start,
     worst_errors,
 )
-from implicit_bias.theory.parity_separation import separating_layer
-from implicit_bias.theory.sparse_parities import MAX_CUBE_BITS, ParityDistribution, cube
+from benchmarks.daniely2020.parity_separation import separating_layer
+from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
+from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
+from implicit_bias.report.words import percent
 
 # eps of lemma 11, and delta of lemma 12.
 EPS, DELTA = 0.5, 0.1

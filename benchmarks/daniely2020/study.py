@@ -18,12 +18,13 @@ gradient descent on a network of two layers does, for widths, steps and numbers 
 large enough (theorem 3). On strips of digits of MNIST, labelled with the parity of their sum, the
 same shows (section 6).
 
-The mathematics: [`sparse_parities.py`](../../implicit_bias/theory/sparse_parities.py) (D_A and
-theorem 2), [`parity_first_step.py`](../../implicit_bias/theory/parity_first_step.py) (the start,
-lemmas 5 to 11), [`parity_separation.py`](../../implicit_bias/theory/parity_separation.py) (lemma
-12), [`parity_descent.py`](../../implicit_bias/theory/parity_descent.py) (theorem 3, corollary 4,
-theorem 13, lemmas 14 to 16); here, [`network.py`](network.py) has the descent and
-[`models.py`](models.py) the four models of section 6.
+The mathematics: [`parities.py`](../../implicit_bias/datasets/parities.py) (D_A and the derived
+bound), [`linear_methods.py`](linear_methods.py) (theorem 2),
+[`parity_first_step.py`](parity_first_step.py) (the start, lemmas 5 to 11),
+[`parity_separation.py`](parity_separation.py) (lemma 12),
+[`parity_descent.py`](parity_descent.py) (theorem 3, corollary 4, theorem 13, lemmas 14 to 16);
+[`network.py`](network.py) has the descent and [`models.py`](models.py) the four models of section
+6.
 
 This page is written by `python -m benchmarks daniely2020 page` from the tables
 in `benchmarks/results/daniely2020`; each command has a `--quick` version of seconds."""

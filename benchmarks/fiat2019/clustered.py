@@ -20,11 +20,11 @@ import scipy.linalg
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
+from benchmarks.fiat2019 import galu_clusters as theory
 from benchmarks.harness import Experiment, Verdict, middle_of, whole
+from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.least_squares import gated_features
 from implicit_bias.report.style import BLACK, BLUE, GREEN, ORANGE, VERMILION
-from implicit_bias.theory import galu_clusters as theory
-from implicit_bias.theory.gradient_gram import normalise
 from implicit_bias.validation import Array
 
 DELTA = 0.05

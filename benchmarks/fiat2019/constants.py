@@ -19,11 +19,13 @@ import pandas as pd
 import torch
 from torch.nn.functional import softplus
 
+from benchmarks.fiat2019 import galu_bounds as bounds
+from benchmarks.fiat2019 import galu_clusters as clusters
+from benchmarks.fiat2019 import gated_bounds
 from benchmarks.harness import Experiment, Verdict, middle_of, whole
-from implicit_bias.theory import galu_bounds as bounds
-from implicit_bias.theory import galu_clusters as clusters
-from implicit_bias.theory import gated_least_squares as galu
-from implicit_bias.theory.gradient_gram import normalise
+from implicit_bias import least_squares as fitted
+from implicit_bias.kernels import gated_least_squares as galu
+from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.training.losses import hinge
 from implicit_bias.validation import Array
 
@@ -71,7 +73,7 @@ def lemma_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     ):
         k = galu.sufficient_width(X, DELTA, constant=constant)
         failed = [
-            np.linalg.eigvalsh(galu.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))))[0]
+            np.linalg.eigvalsh(fitted.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))))[0]
             < k * half
             for _ in range(draws // 10)
         ]
@@ -120,7 +122,7 @@ def lemma_2(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         yield Check(
             statement="[L] Lemma 2",
             what=f"lambda(X) above sigma_min(X*X)^2/(2 pi), m = 200, d = {d}",
-            paper=galu.khatri_rao_bound(X),
+            paper=gated_bounds.khatri_rao_bound(X),
             relation="at least",
             ours=galu.smallest_eigenvalue(X),
         )
@@ -130,10 +132,10 @@ def corollary_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     """With the c1 that the inputs have, as far as the lemma's constants can be known."""
     d, m, k = 20, 60, 20_000
     X = sphere(m, d, rng)
-    c1 = math.sqrt(2 * math.pi * galu.khatri_rao_bound(X))
-    samples = galu.memorised_samples(k, d, DELTA, c1=c1, c2=m / d**2)
+    c1 = math.sqrt(2 * math.pi * gated_bounds.khatri_rao_bound(X))
+    samples = gated_bounds.memorised_samples(k, d, DELTA, c1=c1, c2=m / d**2)
     gates = gates_of(X, rng.normal(size=(k, d)))
-    losses = [galu.least_squares(X, gates, rng.normal(size=m)).loss for _ in range(3)]
+    losses = [fitted.least_squares(X, gates, rng.normal(size=m)).loss for _ in range(3)]
     yield Check(
         statement="[L] Corollary 1",
         what=f"mean loss, m = {m}, d = {d}, k = {k}; 1 - m'/m, m' = {samples} by these inputs' c1",
@@ -268,7 +270,7 @@ def theorem_3(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         ours=m / d,
     )
     finite = [
-        galu.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))) / k for _ in range(draws // 4)
+        fitted.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))) / k for _ in range(draws // 4)
     ]
     off = np.array([np.linalg.norm(H - infinite, 2) for H in finite])
     ratio = 2.0

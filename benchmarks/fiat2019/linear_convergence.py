@@ -16,22 +16,23 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.fiat2019.constants import sphere
-from benchmarks.harness import Experiment, Verdict, common_legend, middle_of, whole
-from implicit_bias.gating import UnitGates
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE
-from implicit_bias.theory.gated_least_squares import (
-    PUBLISHED_CHERNOFF,
-    gated_gram,
+from benchmarks.fiat2019.gated_bounds import (
     gradient_descent,
-    least_squares,
-    predicted_losses,
     published_step,
     rate_bound,
+    sufficient_steps,
+)
+from benchmarks.harness import Experiment, Verdict, common_legend, middle_of, whole
+from implicit_bias.gating import UnitGates
+from implicit_bias.kernels.gated_least_squares import (
+    PUBLISHED_CHERNOFF,
+    predicted_losses,
     smallest_eigenvalue,
     spectral_square,
-    sufficient_steps,
     sufficient_width,
 )
+from implicit_bias.least_squares import gated_gram, least_squares
+from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE
 
 # Losses below are rounding; and eps of theorem 1.
 VISIBLE = 1e-20

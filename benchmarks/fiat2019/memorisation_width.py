@@ -33,9 +33,9 @@ from benchmarks.harness import (
     rows_of,
 )
 from implicit_bias.gating import UnitGates
+from implicit_bias.kernels.gated_layers import GatedLayers, Kind
+from implicit_bias.least_squares import least_squares
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.theory.galu_networks import GatedLayers, Kind
-from implicit_bias.theory.gated_least_squares import least_squares
 from implicit_bias.validation import Array
 
 MEMORISED = 0.01

@@ -29,8 +29,8 @@ from benchmarks.fiat2019.published_training import (
     train_as_published,
 )
 from benchmarks.harness import Experiment, Run, Verdict, middle_of
+from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.theory.galu_networks import GatedLayers, Kind
 from implicit_bias.training.losses import hinge
 from implicit_bias.validation import Array
 

@@ -24,9 +24,9 @@ from matplotlib.figure import Figure
 from benchmarks.fiat2019.noisy_clusters import clusters
 from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.gating import UnitGates
+from implicit_bias.least_squares import gated_gram, least_squares, positive_eigen
 from implicit_bias.problem import gated_linear
 from implicit_bias.report.style import BLACK, BLUE, GREY
-from implicit_bias.theory.gated_least_squares import gated_gram, least_squares, positive_eigen
 from implicit_bias.validation import Array
 
 # Noise; squared 2-norm, 1-norm, and gap of the published figure 4.

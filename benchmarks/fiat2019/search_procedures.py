@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.gating import GateMatrix, RandomState, UnitGates, dense
+from implicit_bias.least_squares import check_rows, gated_features, positive_eigen
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.theory.gated_least_squares import check_rows, gated_features, positive_eigen
 from implicit_bias.validation import Array, as_features, as_finite
 
 

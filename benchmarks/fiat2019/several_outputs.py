@@ -38,8 +38,8 @@ from benchmarks.fiat2019.published_training import STEPS, squared_error, train_a
 from benchmarks.fiat2019.search_procedures import alternating_search
 from benchmarks.harness import Experiment, Run, Verdict
 from implicit_bias.gating import UnitGates
+from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.theory.galu_networks import GatedLayers, Kind
 from implicit_bias.validation import Array
 
 ERROR = 0.3

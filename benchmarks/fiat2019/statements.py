@@ -53,7 +53,7 @@ STATEMENTS = (
         number="[L] 2, [C]",
         text="GaLU unit s(<u, x>) <w, x>, s = 1[t >= 0] ([C]: t > 0, or any scalar function), u "
         "random and not trained; ReLU is w = u, so GaLU is at least as expressive",
-        place="`galu_networks.GatedLayers`, `gating.UnitGates` (general gates)",
+        place="`gated_layers.GatedLayers`, `gating.UnitGates` (general gates)",
         agrees=TESTED,
     ),
     Statement(
@@ -95,7 +95,7 @@ STATEMENTS = (
         number="[L] Lemma 1",
         text="k >= 8 R/lambda(X) log(m/delta): sigma_min(Xbar)^2 >= k lambda(X)/2 with probability "
         "1 - delta",
-        place="`sufficient_width`, `chernoff_failure`",
+        place="`sufficient_width`",
         experiments=("limit_kernel",),
         checked=True,
     ),
@@ -104,7 +104,7 @@ STATEMENTS = (
         text="uniform inputs on the sphere, d <= m <= c2 d^2, k >= (64 pi/c1^2)(m/d) log(m/delta): "
         "sigma_min(Xbar) >= sqrt(k) c1/sqrt(4 pi) with probability 1 - m e^(-g1 sqrt m) - 1/m - "
         "(2m+1) e^(-g2 d) - delta; by ||X|| <= 2 sqrt(m/d), lambda(X) >= sigma_min(X*X)^2/(2 pi)",
-        place="`sphere_width`, `khatri_rao_bound`; g1, g2, c1, c2 exist, no values are given",
+        place="`khatri_rao_bound`; g1, g2, c1, c2 exist, no values are given",
         experiments=("limit_kernel",),
         checked=True,
     ),
@@ -119,7 +119,7 @@ STATEMENTS = (
         number="[L] Theorem 2, [C] Theorem 1",
         text="y_i iid N(0, 1), any X, U: E min loss = 1 - rank(Xbar)/m, rank <= min(m, kd); [C]: "
         "equality for Gaussian X, U observed, not proved",
-        place="`expected_loss`, `largest_rank`",
+        place="`expected_loss`",
         experiments=("too_few_parameters",),
     ),
     Statement(

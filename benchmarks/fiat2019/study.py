@@ -23,10 +23,10 @@ minimum-norm interpolant by the order of 1/m, lets the width depend on clusters 
 and relates GaLU to ReLU: the same first gradients by the hinge loss, nearly the same functions
 while filters move little. [L] and [C] measure both side by side: similar, ReLU somewhat better.
 
-Statements are computed by `implicit_bias.theory.gated_least_squares`, `galu_clusters`,
-`galu_bounds` and `galu_networks` beside it; `implicit_bias.GaLURegressor` and `GaLUClassifier` are
-the networks in scikit-learn's contract. This page is written by `python -m benchmarks fiat2019
-page` from the tables in `benchmarks/results/fiat2019`."""
+Statements are computed by `implicit_bias.kernels` (`gated_least_squares` and `gated_layers`) and by
+`gated_bounds`, `galu_clusters` and `galu_bounds` here; `implicit_bias.GaLURegressor` and
+`GaLUClassifier` are the networks in scikit-learn's contract. This page is written by `python -m
+benchmarks fiat2019 page` from the tables in `benchmarks/results/fiat2019`."""
 
 STUDY = Study(
     name="fiat2019",

@@ -12,7 +12,7 @@ its paths by the factor
 each at least 1: balance of the layers, dependence of their units, and what the paths lose
 because those through a unit share its weights. With two layers all three are 1 in the limit. The
 conditional SVM is that of the first layer, in the gates that the upper layers have learned. See
-`implicit_bias.theory.gln_predictors`.
+`benchmarks.lippl2022.gln_predictors`.
 
 Source: Lippl, Abbott, Chung (2022), program (6) and theorem 3.1, for any depth; the bound is ours.
 """
@@ -29,6 +29,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
+from benchmarks.lippl2022.gln_predictors import (
+    first_layer_coef,
+    first_layer_gates,
+    path_contexts,
+    path_norm,
+)
 from implicit_bias.certificate import certify
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.gating import HyperplaneContexts
@@ -40,12 +46,6 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.stationarity import stationarity
-from implicit_bias.theory.gln_predictors import (
-    first_layer_coef,
-    first_layer_gates,
-    path_contexts,
-    path_norm,
-)
 from implicit_bias.training.limit import LimitConfig, train_to_limit
 from implicit_bias.validation import Array
 
@@ -334,7 +334,7 @@ def _share(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
 EXPERIMENT = Experiment(
     claim="The norm of two layers, on the paths of a deep GLN, predicts where its training goes. "
     "(A deep GLN is a two-layer one whose units are its paths, and the certified optimum of the "
-    "SVM-GLN on the paths bounds its norm from below: `implicit_bias.theory.gln_predictors`.)",
+    "SVM-GLN on the paths bounds its norm from below: `benchmarks.lippl2022.gln_predictors`.)",
     how="One draw of hyperplanes is dealt out to one, two or three hidden layers of equal width. "
     "The norm at smallest margin 1 exceeds the bound by three factors, each at least 1: balance of "
     "the layers, dependence of their units, and what the paths lose because those through a unit "

@@ -173,7 +173,7 @@ ERRATA = (
         "Theorem 3.1",
         "contexts may have different degrees",
         "for different degrees it is false; for one degree the proof can be completed",
-        "experiment `unequal-degrees`; `theory/context_shares.py`, "
+        "experiment `unequal-degrees`; `context_shares.py`, "
         "`test_gradient_flow_goes_elsewhere_than_the_stationary_point`",
     ),
     Erratum(
@@ -181,7 +181,7 @@ ERRATA = (
         "A is the square root of the form of (24)",
         "the square root is J / sqrt(H C) + sqrt(C) (I − B / C), up to a factor; the printed A "
         "penalises the part that contexts share H C² times too little",
-        "`theory/gln_predictors.py`; "
+        "`gln_predictors.py`; "
         "`test_the_formula_with_the_right_fold_has_no_free_direction`; model svm-l2-formula",
         "A is not the root of (24); it penalises what contexts share H C² times too little",
     ),
@@ -189,7 +189,7 @@ ERRATA = (
         "Proposition B.9, (60), (21)",
         "the norm for H = C = 2",
         "the printed value is sqrt(2) times the norm of (20)",
-        "head of `theory/gln_predictors.py`, `tests/theory/test_gln_predictors.py`",
+        "head of `gln_predictors.py`, `tests/benchmarks/test_gln_predictors.py`",
     ),
     Erratum(
         "Proposition B.8",
@@ -212,14 +212,14 @@ ERRATA = (
         "divides by a vector; one minus too many in (83)",
         "the relative change of the gradient is at most the largest size of δ_n times the largest "
         "norm of x_n, over ρ",
-        "`theory/context_shares.py`, `test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says`",
+        "`context_shares.py`, `test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says`",
         "the bound divides by a vector; corrected and tested",
     ),
     Erratum(
         "Lemma B.6, second condition",
         "the unit's index is missing",
         "where γ_h⁽¹⁾ ≠ γ_h⁽²⁾, γ_h⁽ⁱ⁾ = γ̃_h⁽ⁱ⁾ for i = 1, 2 and the same unit h",
-        "head of `theory/gln_predictors.py`",
+        "head of `gln_predictors.py`",
         "the unit's index is missing",
     ),
 )
@@ -229,8 +229,7 @@ DERIVED = (
         "Theorem 3.1, one degree",
         "the share in the gradient of a context whose least normalised margin is not the least of "
         "all goes to 0, so its multipliers vanish and the limit is stationary for (6)",
-        "head of `theory/context_shares.py`; "
-        "`test_with_equal_degrees_the_least_margin_keeps_the_share`",
+        "head of `context_shares.py`; `test_with_equal_degrees_the_least_margin_keeps_the_share`",
     ),
     Derived(
         "Theorem 3.1, several degrees",
@@ -242,7 +241,7 @@ DERIVED = (
         "FReLU, the analogue of B.6 and B.7",
         "the H predictors with one unit on are free and determine all 2^H; that with all units off "
         "is 0; the norm (22) needs no minimum over zeta",
-        "head of `theory/frelu_predictors.py`; `test_free_predictors_of_frelu_determine_all`",
+        "head of `frelu_predictors.py`; `test_free_predictors_of_frelu_determine_all`",
     ),
     Derived(
         "A readout with contexts of its own",

@@ -29,6 +29,7 @@ from matplotlib.ticker import NullLocator
 from pandas.api.typing import SeriesGroupBy
 from PIL import Image
 
+from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.values import (
     SIDES,
     TRAIN_SIZES,
@@ -48,7 +49,6 @@ from implicit_bias.report.style import (
     SKY,
     VERMILION,
 )
-from implicit_bias.theory.gln_predictors import AdditivePredictors
 
 PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.7  # inches
 DPI, N_COLOURS = 150, 256

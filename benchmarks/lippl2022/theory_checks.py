@@ -3,7 +3,7 @@ r"""Theorem 3.1 where contexts have different degrees, and its assumptions along
     python -m benchmarks lippl2022 unequal-degrees
     python -m benchmarks lippl2022 assumptions
 
-Both follow gradient flow (`implicit_bias.theory.context_shares`), in seconds.
+Both follow gradient flow (`context_shares`), in seconds.
 
 Columns of unequal_degrees: ``norm`` of the parameters, ``angle`` in degrees, and of the contexts
 of degree 1 and 2 ``share_1``, ``share_2`` (of the gradient) and ``margin_1``, ``margin_2``
@@ -26,11 +26,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from benchmarks.harness import Experiment, Verdict, whole
-from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.networks import GLN
-from implicit_bias.report.style import BLUE, GREY, ORANGE
-from implicit_bias.report.words import percent
-from implicit_bias.theory.context_shares import (
+from benchmarks.lippl2022.context_shares import (
     ANGLE,
     Margins,
     cosines,
@@ -39,6 +35,10 @@ from implicit_bias.theory.context_shares import (
     limit_contexts,
     record,
 )
+from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.networks import GLN
+from implicit_bias.report.style import BLUE, GREY, ORANGE
+from implicit_bias.report.words import percent
 from implicit_bias.training.losses import LOSSES
 
 LOGISTIC = LOSSES["logistic"].log_loss

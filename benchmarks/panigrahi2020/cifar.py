@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from benchmarks.data import data_file
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.shared import COLOUR, number, parts
-from implicit_bias.report.style import BLUE, GREY
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     eigenvalues,
     finite_gram,
@@ -20,6 +19,7 @@ from implicit_bias.theory.gradient_gram import (
     infinite_gram,
     preprocess,
 )
+from implicit_bias.report.style import BLUE, GREY
 from implicit_bias.validation import Array
 
 FIGURE_2 = ("relu", "tanh", "swish", "elu")

@@ -11,15 +11,15 @@ from matplotlib.figure import Figure
 from numpy.polynomial import chebyshev
 
 from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
-from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.theory.gradient_gram import ACTIVATIONS, Activation
-from implicit_bias.theory.gram_bounds import (
+from benchmarks.panigrahi2020.gram_bounds import (
     boyd_coefficient,
     chebyshev_degree,
     coefficient_bound,
     tail_bound,
 )
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
+from implicit_bias.kernels.gradient_gram import ACTIVATIONS, Activation
+from implicit_bias.report.style import BLACK, GREY
 from implicit_bias.validation import Array
 
 # Values of c_20 and c_100 of tanh' that the paper's rate can be held against.

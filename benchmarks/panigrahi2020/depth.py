@@ -11,6 +11,13 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.panigrahi2020.gram_bounds import (
+    coherence_bound,
+    layer_bound,
+    layers_until,
+    linear_share,
+    sufficient_depth,
+)
 from benchmarks.panigrahi2020.shared import (
     COLOUR,
     MARKER,
@@ -20,21 +27,14 @@ from benchmarks.panigrahi2020.shared import (
     parts,
     plain_numbers,
 )
-from implicit_bias.report.style import BLACK, COLOURS, GREY
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     circle_points,
     correlations,
     eigenvalues,
     separation,
 )
-from implicit_bias.theory.gram_bounds import (
-    coherence_bound,
-    layer_bound,
-    layers_until,
-    linear_share,
-    sufficient_depth,
-)
+from implicit_bias.report.style import BLACK, COLOURS, GREY
 from implicit_bias.validation import Array
 
 # Share of its limit at which an eigenvalue counts as large, and the n drawn against depth.

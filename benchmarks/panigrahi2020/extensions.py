@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     INITIALISATIONS,
     Activation,

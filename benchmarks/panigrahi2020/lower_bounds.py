@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.panigrahi2020.gram_bounds import kink_bound, relu_bound, trace_bound
 from benchmarks.panigrahi2020.shared import (
     COLOUR,
     FIGURE_1,
@@ -19,7 +20,7 @@ from benchmarks.panigrahi2020.shared import (
     plain_numbers,
     power,
 )
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     KINKS,
     Activation,
@@ -31,7 +32,6 @@ from implicit_bias.theory.gradient_gram import (
     normalise,
     separation,
 )
-from implicit_bias.theory.gram_bounds import kink_bound, relu_bound, trace_bound
 from implicit_bias.validation import Array
 
 

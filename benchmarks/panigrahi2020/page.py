@@ -63,7 +63,8 @@ def opening(folder: Path) -> str:
                 "Every definition, lemma, theorem and corollary that we know of, in the order of "
                 "the paper. Last column: the verdict of the experiment below, or of a check that "
                 "is run when this page is written. Functions are those of "
-                "`implicit_bias.theory`. Omega(.) hides constants, which the paper does not give."
+                "`implicit_bias.kernels` and of `gram_bounds.py` here. Omega(.) hides constants, "
+                "which the paper does not give."
             ),
             harness.markdown_table(pd.DataFrame(rows)),
             "## Slips of the paper",

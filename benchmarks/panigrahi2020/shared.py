@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.report.style import COLOURS, MARKERS
-from implicit_bias.theory.gradient_gram import normalise
 from implicit_bias.validation import Array
 
 DRAWN = ("relu", "leaky-relu", "selu", "elu", "swish", "tanh", "quadratic")

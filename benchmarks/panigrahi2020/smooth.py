@@ -10,9 +10,14 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.panigrahi2020.gram_bounds import (
+    large_width_bound,
+    small_width_bound,
+    smooth_exponent,
+    smooth_index,
+)
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, SMOOTH, in_subspace, number, parts
-from implicit_bias.report.style import BLACK
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     circle_eigenvalues,
     circle_points,
@@ -20,12 +25,7 @@ from implicit_bias.theory.gradient_gram import (
     gaussian_weights,
     sphere_eigenvalues,
 )
-from implicit_bias.theory.gram_bounds import (
-    large_width_bound,
-    small_width_bound,
-    smooth_exponent,
-    smooth_index,
-)
+from implicit_bias.report.style import BLACK
 
 # Below this share of the largest an eigenvalue is rounding, here.
 LEAST = 1e-23

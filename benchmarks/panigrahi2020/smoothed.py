@@ -10,21 +10,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.panigrahi2020.shared import number, parts, plain_numbers, power
-from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
-from implicit_bias.theory.gradient_gram import (
-    ACTIVATIONS,
-    eigenvalues,
-    infinite_gram,
-    smoothed_points,
-)
-from implicit_bias.theory.gram_bounds import (
+from benchmarks.panigrahi2020.gram_bounds import (
     hadamard_bound,
     khatri_rao_bound,
     smoothed_bound,
     smoothed_degree,
     smoothed_power,
 )
+from benchmarks.panigrahi2020.shared import number, parts, plain_numbers, power
+from implicit_bias.kernels.gradient_gram import (
+    ACTIVATIONS,
+    eigenvalues,
+    infinite_gram,
+    smoothed_points,
+)
+from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
 from implicit_bias.validation import Array
 
 TANH, CUBIC = "tanh", "cubic"

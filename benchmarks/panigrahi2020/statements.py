@@ -14,7 +14,18 @@ import numpy as np
 import torch
 
 from benchmarks.panigrahi2020 import training
-from implicit_bias.theory.gradient_gram import (
+from benchmarks.panigrahi2020.gram_bounds import (
+    boyd_coefficient,
+    coefficient_bound,
+    drift_allowed,
+    khatri_rao_bound,
+    polynomial_constraints,
+    smoothed_bound,
+    smoothed_power,
+    zero_index,
+)
+from implicit_bias.kernels.gated_least_squares import flow_losses
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     circle_points,
     eigenvalues,
@@ -27,17 +38,6 @@ from implicit_bias.theory.gradient_gram import (
     separation,
     smoothed_points,
     sphere_eigenvalues,
-)
-from implicit_bias.theory.gram_bounds import (
-    boyd_coefficient,
-    coefficient_bound,
-    drift_allowed,
-    flow_losses,
-    khatri_rao_bound,
-    polynomial_constraints,
-    smoothed_bound,
-    smoothed_power,
-    zero_index,
 )
 
 STATED = "stated only"
@@ -182,7 +182,7 @@ STATEMENTS = (
     Statement(
         "equation 3",
         "gradient flow, m to infinity: y - u(t) = sum_i e^(-lambda_i t) v_i v_i' (y - u(0))",
-        "`gram_bounds.flow_losses`; beside the training curves",
+        "`gated_least_squares.flow_losses`; beside the training curves",
         check=_flow_is_the_differential_equation,
     ),
     Statement(

@@ -15,9 +15,9 @@ Neural Nets" (ICLR 2020): a wide network of two layers learns as fast as the eig
 matrix allow, G_ij = <x_i, x_j> (1/m) sum_k a_k^2 phi'(<w_k, x_i>) phi'(<w_k, x_j>), the first
 layer's part of its neural tangent kernel, and the activation phi decides how small they are. It is
 this package's masked Gram matrix with the gates a_k phi'.
-[`gradient_gram.py`](../../implicit_bias/theory/gradient_gram.py) has the mathematics,
-[`gram_bounds.py`](../../implicit_bias/theory/gram_bounds.py) what the paper proves,
-[`dual_kernels.py`](../../implicit_bias/theory/dual_kernels.py) dual activations.
+[`gradient_gram.py`](../../implicit_bias/kernels/gradient_gram.py) has the mathematics,
+[`gram_bounds.py`](gram_bounds.py) what the paper proves,
+[`dual_kernels.py`](../../implicit_bias/kernels/dual_kernels.py) dual activations.
 
 Each experiment is one command, and `--quick` runs it small, in seconds. This page is written by
 `python -m benchmarks panigrahi2020 page` from the tables in `benchmarks/results/panigrahi2020`. The

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.harness import Experiment, Options, Run, Verdict
+from benchmarks.panigrahi2020.gram_bounds import descent_width, dynamics_width
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
-from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.theory.gated_least_squares import predicted_losses
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels.gated_least_squares import flow_losses, predicted_losses
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     circle_points,
     eigenvalues,
@@ -29,7 +29,7 @@ from implicit_bias.theory.gradient_gram import (
     gaussian_weights,
     infinite_gram,
 )
-from implicit_bias.theory.gram_bounds import descent_width, dynamics_width, flow_losses
+from implicit_bias.report.style import BLACK, GREY
 from implicit_bias.validation import Array
 
 # The paper's step size, for every activation.

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.panigrahi2020.gram_bounds import polynomial_constraints, zero_index
 from benchmarks.panigrahi2020.shared import in_subspace, parts, plain_numbers
-from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels.gradient_gram import (
     Activation,
     eigenvalues,
     finite_gram,
@@ -21,7 +21,7 @@ from implicit_bias.theory.gradient_gram import (
     polynomial,
     polynomial_rank,
 )
-from implicit_bias.theory.gram_bounds import polynomial_constraints, zero_index
+from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
 from implicit_bias.validation import Array
 
 # Relative to the largest, an eigenvalue above this is not 0, in the count of zeros.

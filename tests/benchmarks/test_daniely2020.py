@@ -13,14 +13,12 @@ from benchmarks.daniely2020 import bound as bound_experiment
 from benchmarks.daniely2020 import learning, models, page, statements
 from benchmarks.daniely2020 import strips as strips_experiment
 from benchmarks.daniely2020.digit_strips import draw_strips
+from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.harness import Options, Run, Verdict
+from implicit_bias.datasets import parities
 from implicit_bias.datasets.images import load_digits
-from implicit_bias.theory.sparse_parities import (
-    ParityDistribution,
-    sets_of_size,
-    walsh_coefficients,
-)
+from implicit_bias.datasets.parities import ParityDistribution
 
 STUDY = catalogue.study("daniely2020")
 ALL = {
@@ -61,11 +59,13 @@ def test_every_statement_has_a_place() -> None:
 def test_the_named_functions_and_tests_exist() -> None:
     """Of the statements and the slips."""
     theory = "".join(
-        (catalogue.HOME.parent / "implicit_bias" / "theory" / f"{name}.py").read_text("utf-8")
-        for name in ("sparse_parities", "parity_first_step", "parity_separation", "parity_descent")
+        (catalogue.HOME / "daniely2020" / f"{name}.py").read_text("utf-8")
+        for name in ("linear_methods", "parity_first_step", "parity_separation", "parity_descent")
     )
-    tests = (Path(__file__).parents[1] / "theory" / "test_parity_descent.py").read_text("utf-8")
-    tests += (Path(__file__).parents[1] / "theory" / "test_sparse_parities.py").read_text("utf-8")
+    theory += Path(parities.__file__).read_text("utf-8")
+    here = Path(__file__).parent
+    tests = (here / "test_parity_descent.py").read_text("utf-8")
+    tests += (here / "test_linear_methods.py").read_text("utf-8")
     for slip in statements.SLIPS:
         for name in slip.split("`")[1::2]:
             assert f"def {name}(" in tests

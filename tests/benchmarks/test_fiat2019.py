@@ -25,9 +25,9 @@ from benchmarks.fiat2019 import (
     statements,
     too_few_parameters,
 )
+from implicit_bias import least_squares as fitted
 from implicit_bias.gating import UnitGates
-from implicit_bias.theory import gated_least_squares as galu
-from implicit_bias.theory.galu_networks import GatedLayers, Kind
+from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.training.losses import hinge
 from implicit_bias.validation import Array
 
@@ -192,7 +192,7 @@ def test_adam_reaches_least_squares() -> None:
     X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
     network = GatedLayers([3, 5, 1], "hard", bias=False, seed=1)
     gating = UnitGates(network.filters[0].double().numpy(), np.zeros(5), ">=")
-    best = galu.least_squares(X, gating.gates(X), y).loss
+    best = fitted.least_squares(X, gating.gates(X), y).loss
     published_training.train_as_published(
         network, X, y[:, None], "squared", steps=3000, rate=0.01, batch_size=60
     )

@@ -10,8 +10,8 @@ import torch
 from benchmarks import catalogue, harness
 from benchmarks.panigrahi2020 import page, smooth, training, zeros
 from benchmarks.panigrahi2020.statements import SLIPS, STATEMENTS
-from implicit_bias.theory.gated_least_squares import predicted_losses
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels.gated_least_squares import predicted_losses
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     circle_points,
     finite_gram,

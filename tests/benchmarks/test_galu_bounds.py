@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias.theory import galu_bounds as bounds
-from implicit_bias.theory import gated_least_squares as galu
-from implicit_bias.theory.gradient_gram import normalise
+from benchmarks.fiat2019 import galu_bounds as bounds
+from implicit_bias import least_squares as fitted
+from implicit_bias.kernels import gated_least_squares as galu
+from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.training.losses import hinge
 from implicit_bias.validation import Array
 
@@ -44,7 +45,7 @@ def test_steps_of_theorem_3() -> None:
     y = np.sign(normal(12, seed=1))
     seen = 0
     for seed, k in itertools.product(range(5), (100, 1000, 10_000)):
-        finite = galu.gated_gram(X, gates_of(X, normal(k, 6, seed=seed))) / k
+        finite = fitted.gated_gram(X, gates_of(X, normal(k, 6, seed=seed))) / k
         ratio = smallest / float(np.linalg.norm(finite - infinite, 2))
         if ratio <= 1:
             continue
@@ -73,7 +74,9 @@ def test_deviation_of_the_gram_matrix() -> None:
     X = normalise(normal(10, 5))
     infinite, smallest = galu.limit_kernel(X), galu.smallest_eigenvalue(X)
     deviations = [
-        np.linalg.norm(galu.gated_gram(X, gates_of(X, normal(400, 5, seed=s))) / 400 - infinite, 2)
+        np.linalg.norm(
+            fitted.gated_gram(X, gates_of(X, normal(400, 5, seed=s))) / 400 - infinite, 2
+        )
         for s in range(300)
     ]
     for ratio in (0.02, 0.05, 0.1, 0.5):

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from implicit_bias.theory import frelu_predictors as frelu
+from benchmarks.lippl2022 import frelu_predictors as frelu
 
 
 def test_free_predictors_of_frelu_determine_all() -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.daniely2020.network import Schedule, descend
-from cases import mostly_slow
-from implicit_bias.theory.parity_descent import (
+from benchmarks.daniely2020.parity_descent import (
     corollary_4_sizes,
     first_readout_bound,
     largest_decay,
@@ -22,7 +21,7 @@ from implicit_bias.theory.parity_descent import (
     theorem_3_order,
     theorem_3_terms,
 )
-from implicit_bias.theory.parity_first_step import (
+from benchmarks.daniely2020.parity_first_step import (
     CEILING,
     TwoLayers,
     ceiling_error,
@@ -44,8 +43,9 @@ from implicit_bias.theory.parity_first_step import (
     start,
     worst_errors,
 )
-from implicit_bias.theory.parity_separation import guaranteed_margin, separating_layer
-from implicit_bias.theory.sparse_parities import ParityDistribution, cube, hinge_loss
+from benchmarks.daniely2020.parity_separation import guaranteed_margin, separating_layer
+from cases import mostly_slow
+from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
 from implicit_bias.validation import Array
 
 ROUNDING = 1e-12

@@ -45,7 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 
 from implicit_bias.gating import RandomState
-from implicit_bias.theory.dual_kernels import NEARLY_UNIT, unit_rows, without_rounding
+from implicit_bias.kernels.dual_kernels import NEARLY_UNIT, unit_rows, without_rounding
 from implicit_bias.validation import Array, as_finite
 
 # Lemma 3 is printed with the first constant, d >= n^2 / 2 log(2 n^2 / delta). Its proof uses

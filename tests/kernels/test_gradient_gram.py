@@ -12,11 +12,10 @@ from scipy.stats import norm
 from torch import Tensor
 from torch.nn import functional
 
-from implicit_bias.problem import MarginProblem
-from implicit_bias.theory import gradient_gram as module
-from implicit_bias.theory.dual_kernels import HERMITE_TERMS, Dual, hermite_coefficients
-from implicit_bias.theory.gated_least_squares import limit_kernel
-from implicit_bias.theory.gradient_gram import (
+from implicit_bias.kernels import gradient_gram as module
+from implicit_bias.kernels.dual_kernels import HERMITE_TERMS, Dual, hermite_coefficients
+from implicit_bias.kernels.gated_least_squares import limit_kernel
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     INITIALISATIONS,
     KINKS,
@@ -38,6 +37,7 @@ from implicit_bias.theory.gradient_gram import (
     smoothed_points,
     sphere_eigenvalues,
 )
+from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array
 
 # Closed forms and quadrature agree to this; matrices of moderate size to the second.

@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cases import ROUNDING, cloud
-from implicit_bias.certificate import certify
-from implicit_bias.gating import HyperplaneContexts, l2_metric
-from implicit_bias.networks import GLN
-from implicit_bias.problem import Architecture, MarginProblem, gated_linear
-from implicit_bias.protocols import lippl2022
-from implicit_bias.solvers import solve
-from implicit_bias.theory.gln_predictors import (
+from benchmarks.lippl2022.gln_predictors import (
     AdditivePredictors,
     first_layer_coef,
     first_layer_gates,
@@ -30,6 +23,13 @@ from implicit_bias.theory.gln_predictors import (
     path_norm,
     predictors,
 )
+from cases import ROUNDING, cloud
+from implicit_bias.certificate import certify
+from implicit_bias.gating import HyperplaneContexts, l2_metric
+from implicit_bias.networks import GLN
+from implicit_bias.problem import Architecture, MarginProblem, gated_linear
+from implicit_bias.protocols import lippl2022
+from implicit_bias.solvers import solve
 from implicit_bias.validation import Array
 
 Contexts: TypeAlias = NDArray[np.int64]

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from implicit_bias.theory import galu_clusters as clusters
-from implicit_bias.theory.gated_least_squares import gated_features
-from implicit_bias.theory.gradient_gram import normalise
+from benchmarks.fiat2019 import galu_clusters as clusters
+from implicit_bias.kernels.gradient_gram import normalise
+from implicit_bias.least_squares import gated_features
 from implicit_bias.validation import Array
 
 

@@ -34,8 +34,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from implicit_bias.theory.parity_first_step import TwoLayers, hidden_ranges
-from implicit_bias.theory.sparse_parities import ParityDistribution, cube
+from benchmarks.daniely2020.parity_first_step import TwoLayers, hidden_ranges
+from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.validation import Array
 
 # Entries below this share of the largest are counted as 0.

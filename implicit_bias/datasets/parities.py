@@ -15,7 +15,7 @@ c_S            (N,)                E[chi_S(x) psi(x)] over uniform bits: Walsh c
 =============  ==================  =============================================================
 
 **Linear methods.** Theorem 2 of the source: if k <= n/16, there is an A of size k for which the
-hinge loss of every such h is at least 1/2 - sqrt(N) B / (sqrt(2) 2^k) (`published_lower_bound`).
+hinge loss of every such h is at least 1/2 - sqrt(N) B / (sqrt(2) 2^k).
 Not in the paper; derived here, without k <= n/16:
 
     L_{D_A}(h) >= 1/2 E_uniform[1 - y h(x)] = 1/2 - 1/2 <w, c_A> >= 1/2 - B/2 ||c_A||
@@ -27,9 +27,7 @@ this is below the published bound nowhere: sqrt(N) B / (2 4^k) against sqrt(N) B
 Random features, frozen gates z(x) x and with them the SVM under the group norm, whose Omega(zeta)
 is at least ||zeta||_2, are such linear methods.
 
-**Gradient descent** (theorem 3) is in `parity_first_step` (its start, and the first step exactly),
-`parity_separation` (a second layer that separates after it) and `parity_descent` (the later steps,
-and what the theorem guarantees in numbers).
+What else the source proves, of gradient descent above all, is in `benchmarks/daniely2020`.
 
 Source: Daniely and Malach (2020), "Learning parities with neural networks", section 2 and 4.
 """
@@ -40,7 +38,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.validation import Array, as_features, as_finite, as_labels
@@ -165,42 +163,6 @@ def cube(n_bits: int) -> Array:
     return np.asarray(1.0 - 2.0 * digits, dtype=np.float64)
 
 
-def walsh_coefficients(values: ArrayLike) -> Array:
-    """Coefficients c_S = E[chi_S(x) psi(x)] over uniform bits, by the fast Walsh transform.
-
-    Parameters
-    ----------
-    values : array_like of shape (2^n, N)
-        Features on all inputs, in the order of `cube`.
-
-    Returns
-    -------
-    ndarray of shape (2^n, N)
-        In row r those of the set S of all bits i with the binary digit 2^i in r.
-
-    Raises
-    ------
-    ValueError
-        The number of rows is no power of two.
-    """
-    coefficients = as_finite(values, "values", 2).copy()
-    n_points, n_features = coefficients.shape
-    if n_points < 1 or n_points & (n_points - 1):
-        raise ValueError(f"values must have a row for each of 2^n inputs, got {n_points} rows")
-    stride = 1
-    while stride < n_points:
-        # Row-major: the two values of the bit in question are `stride` rows apart.
-        pairs = coefficients.reshape(-1, 2, stride, n_features)
-        pairs[:, 0], pairs[:, 1] = pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]
-        stride *= 2
-    return coefficients / n_points
-
-
-def sets_of_size(n_bits: int, k: int) -> NDArray[np.int64]:
-    """Rows of the Walsh coefficients of all sets of k of n bits, shape (binom(n, k),)."""
-    return np.flatnonzero((cube(n_bits) < 0).sum(axis=1) == k)
-
-
 def guaranteed_correlation(n_bits: int, k: int, n_features: int) -> float:
     """Bound sqrt(N / binom(n, k)) on the smallest ||c_A|| of N features in [-1, 1].
 
@@ -229,38 +191,6 @@ def hinge_lower_bound(correlation: ArrayLike, norm: ArrayLike) -> Array:
         max(0, 1/2 - B ||c_A|| / 2): proved at the head.
     """
     return np.maximum(0.0, 0.5 - 0.5 * np.asarray(norm) * np.asarray(correlation))
-
-
-def published_lower_bound(n_bits: int, k: int, n_features: int, norm: ArrayLike) -> Array:
-    """Theorem 2 with the source's constants: for some A no h has a smaller hinge loss on D_A.
-
-    Parameters
-    ----------
-    n_bits, k : int
-        n and k <= n/16.
-    n_features : int
-        N.
-    norm : array_like
-        B, the largest ||w||_2.
-
-    Returns
-    -------
-    ndarray
-        max(0, 1/2 - sqrt(N) B / (sqrt(2) 2^k)).
-
-    Raises
-    ------
-    ValueError
-        k above n/16, for which the source claims nothing.
-
-    Examples
-    --------
-    >>> float(published_lower_bound(64, 4, 2, 4.0))
-    0.25
-    """
-    if not 0 <= 16 * k <= n_bits:
-        raise ValueError(f"k must be in 0 .. n/16 = {n_bits / 16:g}, got {k}")
-    return np.maximum(0.0, 0.5 - math.sqrt(n_features / 2.0) / 2**k * np.asarray(norm))
 
 
 def sample_shares(probabilities: ArrayLike | None, n_samples: int) -> Array:
@@ -312,8 +242,3 @@ def _margins(y: ArrayLike, outputs: ArrayLike) -> Array:
     """Margins y f(x), shape (m,)."""
     outputs = as_finite(outputs, "outputs", 1)
     return as_labels(y, len(outputs)) * outputs
-
-
-def error_of_parity(error: ArrayLike, k: int) -> Array:
-    """Error (1 - (1 - 2 e)^k) / 2 of a product of k labels, each wrong by itself with error e."""
-    return (1.0 - (1.0 - 2.0 * np.asarray(error)) ** k) / 2.0

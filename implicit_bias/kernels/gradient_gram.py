@@ -15,8 +15,8 @@ u = F(X), takes the residual r = u - y to (I - s G) r, so
     ||r_t||^2 = sum_i (1 - s lambda_i)^(2t) <v_i, r_0>^2                     (theorem 4.6 of [P])
 
 (`gated_least_squares.predicted_losses`), and in gradient flow the factor is exp(-2 lambda_i t)
-(equation 3 of [P], `gram_bounds.flow_losses`): the small eigenvalues of G are the slow directions.
-As m grows, G goes to
+(equation 3 of [P], `gated_least_squares.flow_losses`): the small eigenvalues of G are the slow
+directions. As m grows, G goes to
 
     G_ij = <x_i, x_j> kappa(<x_i, x_j>) = sum_k c_k^2 <x_i, x_j>^(k + 1)          (||x_i|| = 1),
 
@@ -47,7 +47,7 @@ kappa                       dual of phi' (`Dual`)
 c                 (K,)      coefficients of phi' in the normalised Hermite polynomials
 ================  ========  =====================================================================
 
-What [P] proves of G is in `gram_bounds`.
+What [P] proves of G is in `benchmarks/panigrahi2020`.
 
 Source: Panigrahi, Shetty, Goyal, "Effect of Activation Functions on the Training of
 Overparametrized Neural Nets" (ICLR 2020), [P] above; the dynamics go back to Arora et al. (2019),
@@ -71,7 +71,7 @@ from scipy.special import gammaln
 from torch import Tensor
 from torch.nn import functional
 
-from implicit_bias.theory.dual_kernels import (
+from implicit_bias.kernels.dual_kernels import (
     HERMITE_TERMS,
     UNIT,
     Dual,
@@ -450,7 +450,7 @@ def finite_gram(
 
     Examples
     --------
-    >>> from implicit_bias.theory.gradient_gram import ACTIVATIONS, circle_points, finite_gram
+    >>> from implicit_bias.kernels.gradient_gram import ACTIVATIONS, circle_points, finite_gram
     >>> finite_gram(circle_points(3), ACTIVATIONS["relu"], gaussian_weights(1000, 10)).shape
     (3, 3)
     """
@@ -644,7 +644,7 @@ def polynomial_rank(degrees: Iterable[int], dimension: int, *, unit_norm: bool =
     those of degree l - 2 are among those of degree l, so only the highest even and the highest
     odd degree count. All n - rank other eigenvalues are 0. The exact number, which generic samples
     attain, is not in the paper; derived here. Theorem 4.3 of [P] has the larger
-    `gram_bounds.polynomial_constraints`.
+    `benchmarks/panigrahi2020/gram_bounds.py`.
 
     Parameters
     ----------

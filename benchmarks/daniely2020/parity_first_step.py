@@ -1,7 +1,7 @@
 r"""The first step of gradient descent on a sparse parity: lemmas 5 to 11 of the source, exactly.
 
 A network of two layers starts from the source's own weights and takes one step on the whole
-distribution D_A (`sparse_parities.ParityDistribution`; x are the bits over sqrt(n), so ||x|| = 1):
+distribution D_A (`datasets.parities`; x are the bits over sqrt(n), so ||x|| = 1):
 
     g(x) = sum_i u_i sigma(<w_i, x> + b_i),   sigma(t) = min(max(t, 0), 6)       (ReLU6)
     w_i uniform in {-1, 0, 1}^n,   b_i = 1/(8k),   u_i uniform in [-n/k, n/k],   i = 1 .. q
@@ -69,7 +69,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import gammaln
 
-from implicit_bias.theory.sparse_parities import ParityDistribution, cube
+from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.validation import Array, as_features, as_finite
 
 # Where ReLU6 saturates.

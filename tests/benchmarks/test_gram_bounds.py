@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.polynomial import chebyshev
-from scipy.integrate import solve_ivp
 
-from implicit_bias.theory import gram_bounds
-from implicit_bias.theory.dual_kernels import arc_cosine_kernel, gradient_kernel
-from implicit_bias.theory.gated_least_squares import predicted_losses
-from implicit_bias.theory.gradient_gram import (
+from benchmarks.panigrahi2020 import gram_bounds
+from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
+from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     circle_points,
     eigenvalues,
@@ -28,19 +26,6 @@ from implicit_bias.validation import Array
 
 def samples(n: int, d: int) -> Array:
     return normalise(np.random.default_rng(0).standard_normal((n, d)))
-
-
-def test_gradient_flow_is_the_solution_of_its_equation() -> None:
-    gram = infinite_gram(samples(4, 3), ACTIVATIONS["relu"])
-    start, times = np.array([1.0, -2.0, 0.5, 1.0]), np.array([0.0, 0.3, 2.0])
-    exact = solve_ivp(lambda _, r: -gram @ r, (0, 2.0), start, t_eval=times, rtol=1e-10, atol=1e-12)
-    found = gram_bounds.flow_losses(gram, start, times=times)
-    np.testing.assert_allclose(found, (exact.y**2).mean(axis=0), rtol=1e-7)
-    steps = np.array([0, 30000, 200000])
-    descent = predicted_losses(gram, start, step_size=1e-5, steps=steps)
-    np.testing.assert_allclose(descent, found, rtol=1e-4)
-    with pytest.raises(ValueError, match="residual"):
-        gram_bounds.flow_losses(gram, start[:2], times=times)
 
 
 def test_shapes_of_the_lower_bounds() -> None:

@@ -30,47 +30,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from implicit_bias.theory.dual_kernels import HERMITE_TERMS, hermite_coefficients
-from implicit_bias.theory.gated_least_squares import modes
-from implicit_bias.theory.gradient_gram import Activation
+from implicit_bias.kernels.dual_kernels import HERMITE_TERMS, hermite_coefficients
+from implicit_bias.kernels.gradient_gram import Activation
 from implicit_bias.validation import Array, as_finite
 
 # --- dynamics ------------------------------------------------------------------------------
-
-
-def flow_losses(gram: Array, residual: ArrayLike, *, times: Array) -> Array:
-    """Predict the losses of gradient flow on 1/2 ||u - y||^2: equation 3, at infinite width.
-
-    y - u(t) = sum_i exp(-lambda_i t) v_i v_i' (y - u(0)). The discrete form for gradient descent,
-    theorem 4.6, is `gated_least_squares.predicted_losses`.
-
-    Parameters
-    ----------
-    gram : ndarray of shape (n, n)
-        G.
-    residual : array_like of shape (n,)
-        y - u(0), or the opposite.
-    times : ndarray of shape (T,)
-        Times t: step size times steps.
-
-    Returns
-    -------
-    ndarray of shape (T,)
-        ||y - u(t)||^2 / n.
-
-    Raises
-    ------
-    ValueError
-        A residual that does not fit G.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> flow_losses(np.eye(2), [1.0, 1.0], times=np.array([0.0, 0.5])).round(3)
-    array([1.   , 0.368])
-    """
-    values, energy = modes(gram, residual)
-    return np.asarray(np.exp(-2 * np.outer(times, np.clip(values, 0.0, None))) @ energy)
 
 
 def descent_width(n_samples: int, eigenvalue: float, failure: float) -> float:

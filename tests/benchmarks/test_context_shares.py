@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias.theory.context_shares import (
+from benchmarks.lippl2022.context_shares import (
     SCALE,
     Record,
     cosines,

@@ -1,0 +1,207 @@
+r"""Fixed gates: the kernel of many, the width that memorises, and gradient descent.
+
+    f(x) = sum_h z_h(x) <w_h, x>,   z_h(x) = sigma(<u_h, x>) with filters u_h that are not trained
+
+is a GaLU network, or a ReLU network with frozen gates, linear in the coefficients, which
+`implicit_bias.least_squares` fits. Here is the Gram matrix K of such features for many gates, when
+it is regular, and the losses that it predicts for gradient descent and gradient flow.
+
+=========  ==========  ======================================================================
+X          (m, D)      inputs
+Z          (m, k)      gates, any real numbers: `Gating.gates`
+y          (m,)        targets
+W          (k, D)      coefficients w_h; the minimum-norm ones are Phi^+ y
+K          (m, m)      gated Gram matrix (X X') o (Z Z') = Phi Phi'; Xbar Xbar' in the paper
+r                      rank of K, at most min(m, k D)
+kappa                  limit of K / k for hard gates, isotropic filters and many of them: the
+                       neural tangent kernel of a ReLU network's first layer,
+                       kappa(x, x') = (1/2 - arccos(cos(x, x')) / (2 pi)) <x, x'>
+lambda(X)              smallest eigenvalue of kappa on the rows of X
+R                      ||X||_2^2
+=========  ==========  ======================================================================
+
+Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity", arXiv:1906.05032 (2019);
+numbers of statements are that version's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
+from implicit_bias.norms import RANK_TOLERANCE
+from implicit_bias.validation import Array, as_features, as_finite, check_number
+
+# Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
+# m (e / 2)^(-mean / (2 R)) = m exp(-mean / (R c)), with this c; lemma 1 is printed with 8.
+CHERNOFF = 2.0 / (1.0 - math.log(2.0))
+PUBLISHED_CHERNOFF = 8.0
+
+
+def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
+    """Kappa between the rows of X (n, D) and those of ``others`` (n', D): shape (n, n').
+
+    The probability that a random filter is open on both inputs, times their inner product. It is
+    the mean of the gated kernel over isotropic filters with threshold 0, so K / k converges to it
+    at the rate 1 / sqrt(k), whatever the scale of the filters and of the inputs.
+    """
+    X = as_finite(X, "X", 2)
+    others = X if others is None else as_features(others, X.shape[1])
+    lengths = (np.linalg.norm(X, axis=1), np.linalg.norm(others, axis=1))
+    return gradient_kernel(X @ others.T, arc_cosine_kernel, lengths)
+
+
+def smallest_eigenvalue(X: ArrayLike) -> float:
+    """lambda(X): the smallest eigenvalue of kappa on the rows of X (m, D).
+
+    It is 0 in three cases alone: an input is 0; two inputs point in the same direction; or those
+    inputs whose opposites occur, too, are linearly dependent, one of each pair taken. For kappa
+    has all even powers of the cosine, which tell any two lines apart, but of the odd ones, which
+    tell an input from its opposite, the first alone. (Not in the paper; derived here.)
+    """
+    return float(scipy.linalg.eigvalsh(limit_kernel(X), subset_by_index=[0, 0])[0])
+
+
+def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = CHERNOFF) -> int:
+    r"""Count the filters k at which K is positive definite, so that all targets are memorised.
+
+    K is a sum of independent positive semi-definite matrices, one a filter, of mean kappa and of
+    norm at most R = ||X||_2^2. By the matrix Chernoff inequality (Tropp 2012, theorem 1.1)
+
+        P(lambda_min(K) <= k lambda(X) / 2) <= m (e / 2)^(-k lambda(X) / (2 R)),
+
+    so k = c R / lambda(X) log(m / failure) filters have sigma_min(Xbar)^2 = lambda_min(K) >=
+    k lambda(X) / 2 but with probability ``failure``: lemma 1, where c = 8. By the inequality
+    c = 2 / log(e / 2) = 6.518 suffices.
+
+    Parameters
+    ----------
+    X : array_like of shape (m, D)
+        Inputs, not 0.
+    failure : float
+        delta, in (0, 1).
+    constant : float
+        c; `PUBLISHED_CHERNOFF` is the paper's.
+
+    Raises
+    ------
+    ValueError
+        ``failure`` not in (0, 1), or lambda(X) = 0: see `smallest_eigenvalue`.
+    """
+    X = as_finite(X, "X", 2)
+    check_number(failure, "failure", "(0, 1)")
+    smallest, largest = smallest_eigenvalue(X), spectral_square(X)
+    if smallest <= RANK_TOLERANCE * largest:
+        raise ValueError(
+            "lambda(X) is 0, so no number of hard gates memorises all targets: an input is 0, two "
+            "point in the same direction, or too many occur with their opposites; drop duplicates, "
+            "or append a constant"
+        )
+    return math.ceil(constant * largest / smallest * math.log(len(X) / failure))
+
+
+def spectral_square(X: ArrayLike) -> float:
+    """R = ||X||_2^2, the largest eigenvalue of X X'."""
+    return float(np.linalg.norm(as_finite(X, "X", 2), 2) ** 2)
+
+
+def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:
+    """Return the eigenvalues of a Gram matrix, and the loss of a residual along each of its modes.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+        The Gram matrix.
+    residual : array_like of shape (n,)
+        Targets minus outputs; their mean square is the sum of the losses.
+
+    Raises
+    ------
+    ValueError
+        Not one entry a sample.
+    """
+    residual = as_finite(residual, "residual", 1)
+    if len(residual) != len(gram):
+        raise ValueError(
+            f"residual has {len(residual)} entries for {len(gram)} samples of the Gram matrix"
+        )
+    values, vectors = scipy.linalg.eigh(gram)
+    return values, (vectors.T @ residual) ** 2 / len(residual)
+
+
+def predicted_losses(
+    gram: Array, residual: ArrayLike, *, step_size: float, steps: NDArray[np.int64]
+) -> Array:
+    """Predict the losses of gradient descent on a model that is linear in what it trains.
+
+    With a Gram matrix K = sum_i l_i v_i v_i' of the features the
+    residual after t steps is (I - eta K)^t r_0, so the mean squared loss is
+
+        1/m sum_i (1 - eta l_i)^(2t) <v_i, r_0>^2.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (m, m)
+        K; for a network that is nearly linear, the Gram matrix of its gradients at the start.
+    residual : array_like of shape (m,)
+        r_0, targets less outputs at the start, or the opposite.
+    step_size : float
+        eta, below 2 / l_max.
+    steps : ndarray of int, shape (T,)
+        Steps t at which to predict.
+
+    Returns
+    -------
+    ndarray of shape (T,)
+
+    Raises
+    ------
+    ValueError
+        A step size that is too long to descend, or a residual that does not fit K.
+    """
+    values, energy = modes(gram, residual)
+    if not 0 < step_size < 2 / values[-1]:
+        raise ValueError(
+            f"step_size must be in (0, 2 / l_max) = (0, {2 / values[-1]:.3g}), got {step_size}"
+        )
+    factors = np.abs(1.0 - step_size * values)[None, :] ** (2 * steps[:, None])
+    return np.asarray(factors @ energy)
+
+
+def flow_losses(gram: Array, residual: ArrayLike, *, times: Array) -> Array:
+    """Predict the losses of gradient flow on 1/2 ||u - y||^2.
+
+    y - u(t) = sum_i exp(-lambda_i t) v_i v_i' (y - u(0)). The discrete form for gradient descent
+    is `predicted_losses`. For wide networks: equation 3 and theorem 4.6 of Panigrahi et al. (2020).
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+        G.
+    residual : array_like of shape (n,)
+        y - u(0), or the opposite.
+    times : ndarray of shape (T,)
+        Times t: step size times steps.
+
+    Returns
+    -------
+    ndarray of shape (T,)
+        ||y - u(t)||^2 / n.
+
+    Raises
+    ------
+    ValueError
+        A residual that does not fit G.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> flow_losses(np.eye(2), [1.0, 1.0], times=np.array([0.0, 0.5])).round(3)
+    array([1.   , 0.368])
+    """
+    values, energy = modes(gram, residual)
+    return np.asarray(np.exp(-2 * np.outer(times, np.clip(values, 0.0, None))) @ energy)

@@ -1,0 +1,282 @@
+"""What is proved of GaLU networks: bounds, rates, filter search, and parities."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from benchmarks.fiat2019 import gated_bounds, search_procedures
+from benchmarks.fiat2019.parity_correlation import parity_correlation
+from implicit_bias import least_squares as fitted
+from implicit_bias.gating import UnitGates
+from implicit_bias.kernels import gated_least_squares as galu
+from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
+from implicit_bias.problem import gated_linear
+from implicit_bias.validation import Array
+
+M, D, K = 60, 4, 7
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def hard(n_filters: int, n_features: int = D, seed: int = 1) -> UnitGates:
+    return UnitGates(normal(n_filters, n_features, seed=seed), np.zeros(n_filters))
+
+
+def sphere(m: int, d: int, seed: int = 0) -> Array:
+    X = normal(m, d, seed=seed)
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def cube(d: int) -> Array:
+    return np.array(list(itertools.product((-1.0, 1.0), repeat=d)))
+
+
+def test_rows_must_fit() -> None:
+    X, gates, y = normal(M, D), np.ones((M - 1, K)), normal(M)
+    with pytest.raises(ValueError, match="X, gates, y must have one row a sample, got 60, 59, 60"):
+        fitted.least_squares(X, gates, y)
+    with pytest.raises(ValueError, match="X, gates, y must have one row a sample, got 60, 59, 60"):
+        gated_bounds.gradient_descent(X, gates, y, step_size=0.1, steps=1)
+    with pytest.raises(ValueError, match="X, gates, Y must have one row a sample, got 60, 59, 60"):
+        search_procedures.alternating_search(X, gates, y[:, None], iterations=1)
+    with pytest.raises(ValueError, match="X, y must have one row a sample, got 60, 59"):
+        search_procedures.improve_filters(hard(K), X, y[1:], proposals=1)
+
+
+def test_expected_loss() -> None:
+    """1 - r/m, exactly, as the mean over all sign vectors of a small case; rank-deficient too."""
+    X, gates = normal(8, 2), hard(3, 2).gates(normal(8, 2))
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=8)))
+    fits = [fitted.least_squares(X, gates, y) for y in signs]
+    rank = fits[0].rank
+    assert 0 < rank < 8
+    assert np.mean([fit.loss for fit in fits]) == pytest.approx(gated_bounds.expected_loss(rank, 8))
+
+
+@pytest.mark.parametrize(("m", "d"), [(10, 5), (200, 40), (50, 30), (30, 200)])
+def test_khatri_rao_bound(m: int, d: int) -> None:
+    """Against the product itself, row by row; below lambda(X), and below the sharper bound."""
+    X = sphere(m, d)
+    products = np.stack([np.kron(x, x) for x in X])
+    smallest = np.linalg.svd(products, compute_uv=False)[-1]
+    bound = gated_bounds.khatri_rao_bound(X)
+    assert bound == pytest.approx(smallest**2 / (2 * math.pi), abs=1e-10)
+    assert bound <= galu.smallest_eigenvalue(X)
+    assert math.pi / 2 * bound <= gated_bounds.eigenvalue_bound(X) + 1e-12
+    assert gated_bounds.coherence_bound(X) <= gated_bounds.eigenvalue_bound(X)
+
+
+def test_khatri_rao_bound_at_the_sizes_of_the_facts() -> None:
+    """For m = 200, d = 40, 80, 160, 320: .038 .088 .122 .139 (lambda .135 .195 .230 .260)."""
+    found = [
+        (gated_bounds.khatri_rao_bound(X), galu.smallest_eigenvalue(X))
+        for X in (sphere(200, d) for d in (40, 80, 160, 320))
+    ]
+    expected = [(0.038, 0.135), (0.088, 0.195), (0.122, 0.230), (0.139, 0.260)]
+    np.testing.assert_allclose(found, expected, atol=0.006)
+
+
+def test_khatri_rao_bound_is_vacuous_for_many_inputs() -> None:
+    """Products of d inputs span d (d + 1) / 2 dimensions."""
+    assert gated_bounds.khatri_rao_bound(sphere(16, 5)) == 0.0
+    assert gated_bounds.khatri_rao_bound(sphere(15, 5)) > 0.0
+
+
+@pytest.mark.parametrize(("m", "d"), [(2, 2), (20, 5), (50, 30), (30, 200)])
+def test_eigenvalue_bound(m: int, d: int) -> None:
+    X = sphere(m, d)
+    eigenvalue = galu.smallest_eigenvalue(X)
+    assert eigenvalue == pytest.approx(np.linalg.eigvalsh(galu.limit_kernel(X))[0])
+    assert 0 < gated_bounds.eigenvalue_bound(X) <= eigenvalue * (1 + 1e-12)
+
+
+def test_eigenvalue_bound_is_sharp() -> None:
+    """For orthogonal inputs kappa is half the identity; for equal ones there is no bound."""
+    assert gated_bounds.eigenvalue_bound(np.eye(5)) == 0.5
+    assert gated_bounds.eigenvalue_bound(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])) == 0.0
+    with pytest.raises(ValueError, match="rows of norm 1"):
+        gated_bounds.eigenvalue_bound(2 * np.eye(3))
+
+
+def test_eigenvalue_bound_of_inputs_that_nearly_coincide() -> None:
+    """The best q would be beyond all numbers of terms that can be summed; it is cut off."""
+    angle = 1e-7
+    X = np.array([[1.0, 0.0, 0.0], [math.cos(angle), math.sin(angle), 0.0], [0.0, 0.0, 1.0]])
+    assert 0 <= gated_bounds.eigenvalue_bound(X) <= galu.smallest_eigenvalue(X) + 1e-12
+
+
+def test_constants_of_corollary_1() -> None:
+    samples = gated_bounds.memorised_samples(10**6, 20, 0.1, c1=0.5, c2=0.4)
+    assert samples == math.floor(10**6 * 20 * 0.25 / (64 * math.pi) / math.log(0.4 * 400 / 0.1))
+
+
+def test_theorem_1() -> None:
+    """By its own step and time, at its own width; and no faster than its sharper rate."""
+    X, y = sphere(8, 6), np.sign(normal(8, seed=1))
+    k = galu.sufficient_width(X, constant=galu.PUBLISHED_CHERNOFF)
+    gates = hard(k, 6).gates(X)
+    step = gated_bounds.published_step(X, k)
+    assert step <= 1 / np.linalg.eigvalsh(fitted.gated_gram(X, gates))[-1]
+    distance = float(np.sum(fitted.least_squares(X, gates, y).coef ** 2))
+    for accuracy in (1e-2, 1e-6):
+        steps = gated_bounds.sufficient_steps(X, k, distance_square=distance, accuracy=accuracy)
+        R, smallest = np.linalg.norm(X, 2) ** 2, galu.smallest_eigenvalue(X)
+        expected = 2 * R / smallest * math.log(k * R * distance / (8 * accuracy))
+        assert steps == math.ceil(expected)
+        losses = gated_bounds.gradient_descent(X, gates, y, step_size=step, steps=steps + 20)
+        assert (losses[steps:] / 2 <= accuracy).all()  # F is half the mean square
+    bound = gated_bounds.rate_bound(k * smallest / 2, step_size=step, steps=steps + 20)
+    np.testing.assert_allclose(bound, (1 - smallest / (2 * R)) ** (2 * np.arange(steps + 21)))
+    assert (losses <= losses[0] * bound * (1 + 1e-9)).all()
+
+
+def test_gradient_descent_as_predicted() -> None:
+    X, y = sphere(15, 5), normal(15, seed=2)
+    gates = hard(40, 5).gates(X)
+    gram = fitted.gated_gram(X, gates)
+    values = np.linalg.eigvalsh(gram)
+    step = 1 / values[-1]
+    losses = gated_bounds.gradient_descent(X, gates, y, step_size=step, steps=50)
+    predicted = galu.predicted_losses(gram, y, step_size=step, steps=np.arange(51))
+    np.testing.assert_allclose(losses, predicted, rtol=1e-8)
+    bound = gated_bounds.rate_bound(values[0], step_size=step, steps=50)
+    assert (losses <= losses[0] * bound * (1 + 1e-12)).all()
+    np.testing.assert_allclose(
+        gated_bounds.gradient_descent(X, sp.csr_array(gates), y, step_size=step, steps=50), losses
+    )
+
+
+def test_rate_bound_is_reached() -> None:
+    """Targets along the last eigenvector decay at exactly that rate."""
+    X = sphere(6, 3)
+    gates = hard(30, 3).gates(X)
+    values, vectors = np.linalg.eigh(fitted.gated_gram(X, gates))
+    step = 1 / values[-1]
+    losses = gated_bounds.gradient_descent(X, gates, vectors[:, 0], step_size=step, steps=20)
+    bound = gated_bounds.rate_bound(values[0], step_size=step, steps=20)
+    np.testing.assert_allclose(losses / losses[0], bound, rtol=1e-6)
+
+
+def test_filter_search_against_new_solves() -> None:
+    """Repeat the search with a least-squares problem for each proposal, as published."""
+    X, y = normal(M, D), normal(M, seed=2)
+    gating = hard(5)
+    search = search_procedures.improve_filters(gating, X, y, proposals=25, random_state=3)
+    rng = np.random.default_rng(3)
+    weights = gating.weights.copy()
+    losses = [fitted.least_squares(X, gating.gates(X), y).loss]
+    for _ in range(25):
+        h = int(rng.integers(5))
+        proposed = weights.copy()
+        proposed[h] = rng.normal(size=D)
+        gates = UnitGates(proposed, np.zeros(5)).gates(X)
+        loss = fitted.least_squares(X, gates, y).loss
+        if loss <= losses[-1]:
+            weights = proposed
+        losses.append(min(loss, losses[-1]))
+    np.testing.assert_allclose(search.losses, losses, rtol=1e-8)
+    np.testing.assert_array_equal(search.gating.weights, weights)
+    assert losses[-1] < losses[0]
+
+
+def test_filter_search_with_dependent_features() -> None:
+    """Equal filters, an input that repeats another, and a filter that is open nowhere."""
+    X, y = normal(M, D), normal(M, seed=2)
+    X[:, 3], X[:, 0] = X[:, 1], 1.0
+    weights = normal(5, D, seed=1)
+    weights[1] = weights[0]
+    weights[4] = [-100.0, 0, 0, 0]
+    search = search_procedures.improve_filters(
+        UnitGates(weights, np.zeros(5), always_on=True), X, y, proposals=40, random_state=0
+    )
+    assert (np.diff(search.losses) <= 1e-12).all()
+    final = fitted.least_squares(X, search.gating.gates(X), y)
+    assert search.losses[-1] == pytest.approx(final.loss, rel=1e-8)
+    assert search.losses[-1] < search.losses[0]
+
+
+def test_one_output_of_alternating_search_is_least_squares() -> None:
+    """With one output the scale is free, so the first hidden layer is already the best one."""
+    X, y = normal(M, D), normal(M, seed=2)
+    gates = hard(6).gates(X)
+    found = search_procedures.alternating_search(X, gates, y[:, None], iterations=2, random_state=0)
+    best = fitted.least_squares(X, gates, y)
+    np.testing.assert_allclose(found.losses[1:], best.loss, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.decision(X, gates)[:, 0], gated_linear(X, gates, best.coef), atol=1e-6
+    )
+
+
+def test_alternating_search_never_rises() -> None:
+    X, Y = normal(M, D), normal(M, 3, seed=2)
+    gates = hard(5).gates(X)
+    found = search_procedures.alternating_search(X, gates, Y, iterations=30, random_state=0)
+    assert (np.diff(found.losses) <= 1e-12).all()
+    assert found.losses[-1] == pytest.approx(np.mean((Y - found.decision(X, gates)) ** 2))
+    separate = np.mean([fitted.least_squares(X, gates, y).loss for y in Y.T])
+    assert separate <= found.losses[-1] < 1.0  # outputs that share no weights can only do better
+
+
+def test_alternating_search_recovers_a_network() -> None:
+    X, gates = normal(M, D), hard(3).gates(normal(M, D))
+    Y = (gates * (X @ normal(3, D, seed=5).T)) @ normal(3, 4, seed=6)
+    found = search_procedures.alternating_search(X, gates, Y, iterations=100, random_state=0)
+    assert found.losses[-1] < 1e-6 * found.losses[0]
+
+
+@pytest.mark.parametrize("d", [2, 4, 6])
+def test_parity_correlation(d: int) -> None:
+    X = cube(d)
+    gates = hard(20_000, d).gates(X)
+    correlations = (X.prod(axis=1)[:, None] * gates).T @ X / len(X)
+    measured = np.sqrt(np.mean(correlations**2))
+    assert parity_correlation(d) == pytest.approx(measured, rel=0.03)
+
+
+def test_two_bits() -> None:
+    """On two bits a hard gate is open on a half of the square, so E[gate x_1] is 0 or 1/2."""
+    assert parity_correlation(2) == pytest.approx(math.sqrt(1 / 8), rel=1e-14)
+
+
+def test_parity_correlation_falls_by_half_a_bit() -> None:
+    values = [parity_correlation(d) for d in range(2, 101, 2)]
+    ratios = np.array(values[1:]) / values[:-1]
+    assert (0.25 < ratios).all()
+    assert (ratios < 0.5).all()
+    assert 1e-17 < values[-1] < 1e-15
+
+
+@pytest.mark.parametrize("d", [3, 5])
+def test_odd_parities_are_orthogonal(d: int) -> None:
+    """To every gated coordinate, and to every ReLU unit without a bias, whatever its weights."""
+    X = cube(d)
+    parity = X.prod(axis=1)
+    weights = normal(50, d)
+    gates = UnitGates(weights, np.zeros(50)).gates(X)
+    np.testing.assert_allclose((parity[:, None] * gates).T @ X, 0.0, atol=1e-12)
+    np.testing.assert_allclose(parity @ np.maximum(X @ weights.T, 0.0), 0.0, atol=1e-12)
+    assert parity_correlation(d) == 0.0
+
+
+def test_first_gradients_of_relu_and_galu_are_equal() -> None:
+    X, y = torch.tensor(normal(20, D)), torch.tensor(normal(20, seed=2))
+    relu = ReLUNetwork(D, [K], seed=0)
+    frozen = FrozenGateReLU(relu)
+    for network in (relu, frozen):
+        loss = (network(*network.prepare(X.numpy())) - y).square().mean()
+        torch.autograd.backward(loss)
+    for live, fixed in zip(relu.parameters(), frozen.parameters(), strict=True):
+        assert live.grad is not None
+        assert fixed.grad is not None
+        torch.testing.assert_close(live.grad, fixed.grad)
+
+
+def test_one_bit_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 2, got 1"):
+        parity_correlation(1)

@@ -1,0 +1,147 @@
+"""Parities: the distributions, hinge losses, and their lower bound."""
+
+import numpy as np
+import pytest
+
+from implicit_bias.datasets.parities import (
+    MAX_CUBE_BITS,
+    ParityDistribution,
+    cube,
+    guaranteed_correlation,
+    hinge_loss,
+    hinge_lower_bound,
+    least_hinge_loss,
+)
+from implicit_bias.validation import Array
+
+ROUNDING = 1e-12
+
+
+def on_the_cube(distribution: ParityDistribution) -> tuple[Array, Array, Array]:
+    """All inputs, their labels and their probabilities."""
+    bits = cube(distribution.n_bits)
+    return bits, distribution.labels(bits), distribution.probabilities(bits)
+
+
+def test_cube_lists_every_input_once_in_the_order_of_binary_digits() -> None:
+    bits = cube(4)
+    assert len(np.unique(bits, axis=0)) == 16
+    rows = ((1 - bits) / 2) @ 2.0 ** np.arange(4)
+    np.testing.assert_array_equal(rows, np.arange(16))
+
+
+@pytest.mark.parametrize("relevant", [(2,), (0, 3, 5), (1, 2, 3, 4, 5)])
+def test_probabilities_are_those_of_the_mixture(relevant: tuple[int, ...]) -> None:
+    distribution = ParityDistribution(6, relevant)
+    bits, y, p = on_the_cube(distribution)
+    assert p.sum() == pytest.approx(1.0)
+    equal = np.ptp(bits[:, list(relevant)], axis=1) == 0
+    # Half of D_A, and of the uniform half the share 2^(1-k).
+    assert p[equal].sum() == pytest.approx(0.5 + 0.5 * 2.0 ** (1 - len(relevant)))
+    # What the first step lives on: on A the easy half correlates with the label, off A nothing.
+    signal = (p * y) @ bits
+    expected = np.isin(np.arange(6), relevant) * (1.0 if len(relevant) == 1 else 0.5)
+    np.testing.assert_allclose(signal, expected, atol=ROUNDING)
+
+
+def test_samples_follow_the_probabilities() -> None:
+    distribution = ParityDistribution(4, (0, 1, 3))
+    data = distribution.sample(40000, random_state=1)
+    assert data.n_features == 5
+    assert (data.X[:, -1] == 1).all()
+    bits = data.X[:, :-1]
+    np.testing.assert_array_equal(data.y, bits[:, [0, 1, 3]].prod(axis=1))
+    rows = (((1 - bits) / 2) @ 2.0 ** np.arange(4)).astype(int)
+    shares = np.bincount(rows, minlength=16) / len(rows)
+    np.testing.assert_allclose(shares, distribution.probabilities(cube(4)), atol=0.01)
+    again = distribution.sample(40000, random_state=1, append_constant=False)
+    np.testing.assert_array_equal(again.X, bits)
+    assert not again.has_constant
+
+
+def test_random_sets_are_reproducible_and_of_their_size() -> None:
+    one, same, other = (ParityDistribution.random(30, 5, random_state=s) for s in (1, 1, 2))
+    assert one == same != other
+    assert one.k == len(set(one.relevant)) == 5
+
+
+@pytest.mark.parametrize(
+    ("relevant", "message"),
+    [((), "odd number"), ((0, 1), "odd number"), ((1, 1, 2), "different"), ((0, 1, 6), "0 to 5")],
+)
+def test_sets_that_are_none(relevant: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ParityDistribution(6, relevant)
+
+
+def test_more_relevant_bits_than_bits() -> None:
+    with pytest.raises(ValueError, match=r"k must be in 0 \.\. 3, the number of bits, got 5"):
+        ParityDistribution.random(3, 5)
+    with pytest.raises(ValueError, match=r"k must be in 0 \.\. 3"):
+        guaranteed_correlation(3, 5, 10)
+
+
+def test_even_sets_would_have_no_first_order_signal() -> None:
+    """Why k is odd: with an even k the easy half says y = 1 whatever the bits are."""
+    bits = cube(4)
+    y = bits[:, :2].prod(axis=1)
+    easy = bits[:, 0] == bits[:, 1]
+    assert (y[easy] == 1).all()
+    np.testing.assert_allclose((y[:, None] * bits)[easy].mean(axis=0), 0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("n_bits", [0, MAX_CUBE_BITS + 1])
+def test_cubes_too_large_or_small(n_bits: int) -> None:
+    with pytest.raises(ValueError, match="n_bits must be"):
+        cube(n_bits)
+
+
+def test_bound_is_never_negative() -> None:
+    np.testing.assert_array_equal(hinge_lower_bound(0.5, [0.0, 1.0, 4.0]), [0.5, 0.25, 0.0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_least_hinge_loss_is_that_of_the_best_multiple(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    y, outputs = rng.choice((-1.0, 1.0), 30), np.round(rng.normal(size=30), 1)
+    outputs += 0.2 * seed * y
+    margins = y * outputs
+    kinks = 1 / margins[margins > 0]
+    losses = [hinge_loss(y, c * outputs) for c in (0, *kinks, *np.geomspace(1e-3, 1e3, 500))]
+    assert least_hinge_loss(y, outputs) == pytest.approx(min(losses))
+
+
+def test_least_hinge_loss_of_what_is_right_wrong_or_nothing() -> None:
+    y = np.array([1.0, -1.0, 1.0])
+    assert least_hinge_loss(y, [0.1, -3.0, 2.0]) == 0.0
+    assert least_hinge_loss(y, [-0.1, 3.0, -2.0]) == 1.0  # no multiple is better than 0
+    assert least_hinge_loss(y, np.zeros(3)) == 1.0
+
+
+def test_theorem_2_bounds_the_hinge_loss_and_not_the_error() -> None:
+    """Linear predictors of the bits: c_A = 0, yet one of them errs on an eighth of D_A only."""
+    bits, y, p = on_the_cube(ParityDistribution(3, (0, 1, 2)))
+    outputs = bits @ [1.0, 1.0, -0.5]
+    assert p[y * outputs <= 0].sum() == pytest.approx(1 / 8)
+    losses = [hinge_loss(y, c * outputs, p) for c in np.linspace(0, 4, 401)]
+    assert min(losses) >= 0.5 - ROUNDING
+    # The bound is attained: by the mean of the relevant bits.
+    assert hinge_loss(y, bits.mean(axis=1), p) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("wrong", [[0.5, 0.4], [1.5, -0.5], [1.0]])
+def test_what_are_no_probabilities(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match="probabilities must be 2 numbers"):
+        hinge_loss([1, -1], [0.3, 0.4], wrong)
+
+
+def test_losses_refuse_what_would_broadcast() -> None:
+    """Outputs as a column, or labels 0 and 1, would give a number that means nothing."""
+    y = np.array([1.0, -1.0])
+    for loss in (hinge_loss, least_hinge_loss):
+        with pytest.raises(ValueError, match="outputs must have 1 dimension"):
+            loss(y, np.ones((2, 1)))
+        with pytest.raises(ValueError, match="one label a row"):
+            loss(y, [1.0])
+        with pytest.raises(ValueError, match="labels must be -1 or"):
+            loss([0, 1], [1.0, 2.0])
