@@ -20,6 +20,7 @@ from implicit_bias.certificate import (
     grade,
 )
 from implicit_bias.exact import ExactAnswer, certify_exact
+from implicit_bias.norms import L2
 from implicit_bias.options import DEFAULTS, SolverOptions
 from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.separability import (
@@ -154,7 +155,7 @@ def solve(
     else:
         attempt = _Attempt.of(problem, method, method.run(problem, on_progress, start))
         if solver == "auto" and max_iterations is None and attempt.unsettled:
-            attempt = _try_others(problem, attempt, by_name, on_progress)
+            attempt = _try_others(problem, attempt, by_name, on_progress, options)
     method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
     return Solution(
         problem=problem,
@@ -230,6 +231,7 @@ def _try_others(
     attempt: _Attempt,
     by_name: Callable[[str], Solver],
     on_progress: OnProgress,
+    options: MethodOptions,
 ) -> _Attempt:
     """Return the answer of the first solver that settles a problem, or of the nearest one."""
     failures = [f"{attempt.method.name}: {attempt.graded.status.label}"]
@@ -246,6 +248,9 @@ def _try_others(
         if not attempt.unsettled:
             break
         failures.append(f"{name}: {again.graded.status.label}")
+    if attempt.unsettled and np.isinf(attempt.graded.certificate.upper) and _other_norm(problem):
+        attempt = _with_separator(problem, attempt, options)
+        failures.append("separator of the Euclidean norm")
     if attempt.unsettled and np.isinf(attempt.graded.certificate.upper):
         alpha = gordan_vertex(problem)
         if alpha is not None:
@@ -257,6 +262,29 @@ def _try_others(
                 failures.append("proven in exact arithmetic")
     detail = f"after {', '.join(failures)}"
     return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
+
+
+def _other_norm(problem: MarginProblem) -> bool:
+    return (
+        problem.hard_margin
+        and problem.metric is None
+        and problem.norm not in (L2(), problem.gate_norm)
+    )
+
+
+def _with_separator(problem: MarginProblem, attempt: _Attempt, options: MethodOptions) -> _Attempt:
+    """Take the coefficients of the Euclidean norm, or its proof: these separate under any norm."""
+    euclidean = solve(replace(problem, norm=L2()), tol=options.tolerances.gap)
+    proven = euclidean.status is Status.NOT_SEPARABLE
+    found = replace(
+        attempt.candidate,
+        coef=euclidean.coef,
+        alpha=euclidean.alpha if proven else attempt.graded.alpha,
+        intercept=euclidean.intercept,
+        exact=None,
+    )
+    again = _Attempt.of(problem, attempt.method, found)
+    return again if again.graded.certificate.upper < np.inf or not again.unsettled else attempt
 
 
 def _nearer(a: Certificate, b: Certificate) -> bool:
