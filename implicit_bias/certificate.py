@@ -280,7 +280,7 @@ def _certificate(
         dual = dual.refined()
     lower = 0.0 if dual is None else dual.bound
     upper = _value_of_zero(problem) if primal is None else primal.bound
-    if dual is not None and math.isinf(upper):
+    if dual is not None and math.isinf(upper) and problem.hard_margin:
         near = [dual.alpha] if dual.gordan_ratio > TRY_PROOF else []
         if problem.intercept and suspect is not None:
             near += [suspect] if gordan_ratio(problem, suspect) > TRY_PROOF else []
@@ -540,6 +540,9 @@ def grade(
         intercept = None
     coef, offset = _Primal.of(problem, coef, intercept).scaled()
     primal = _Primal.of(problem, coef, offset if problem.intercept else None, as_stored=True)
+    if primal.bound > _value_of_zero(problem):
+        coef, offset = 0.0 * coef, primal.offset_of_zero
+        primal = _Primal.of(problem, coef, offset if problem.intercept else None, as_stored=True)
     dual = _Dual.of(problem, alpha)
     certificate = _certificate(problem, primal, dual, suspect)
     status = claim
@@ -874,12 +877,18 @@ class _Primal:
             c, b = c * (1.0 + by), b * (1.0 + by)
         return self.coef * c, self._offsets_at(c, b)
 
+    @property
+    def offset_of_zero(self) -> float | Array:
+        """The best offset of zeta = 0, or those of many classes."""
+        many = self.classes is not None
+        return _majority_offsets(self.problem) if many else _majority(self.problem)
+
     def _offsets_at(self, c: float, b: float) -> float | Array:
         """Return the offset b, or all of many classes, that go with c times the coefficients."""
         if self.classes is None:
             return b
         if c == 0:
-            return _majority_offsets(self.problem)
+            return self.offset_of_zero
         return np.clip(c * self.classes.offsets, -LARGEST, LARGEST)
 
     @property

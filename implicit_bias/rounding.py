@@ -44,8 +44,6 @@ UNDERFLOW = 2.0**-400
 SMALLEST_NORMAL = 2.0**-1022
 # Products of smaller numbers, or the slices of their last bits, may underflow.
 TINY = 2.0**-850
-# Rows of gates below two to this power are multiplied by another one.
-TINY_GATE = -300
 # Relative size of what rounds in the computation of an error bound itself.
 SAFETY = 1.01
 # Samples (or features) summed at once: the error of a plain sum grows with this length and with
@@ -231,14 +229,10 @@ def precise_dual_vectors(
         for first in range(0, len(active), BLOCK):
             rows = active[first : first + BLOCK]
             used, Z = _used_gates(gates[rows])
-            Z, small = _raised(Z)
             inputs = X[rows, columns]
-            lowered = np.ldexp(weights[rows], -small)
-            product, rest = _two_product(lowered[:, None], inputs)
+            product, rest = _two_product(weights[rows][:, None], inputs)
             V.add_product(used, _sliced(Z), _sliced(product, rest))
-            lost = _any_lost(product, weights[rows], inputs)
-            lost = lost or bool((np.ldexp(lowered, small) != weights[rows]).any())
-            if lost or _least(product) * _least(Z) < TINY:
+            if _least(product) * _least(Z) < TINY or _any_lost(product, weights[rows], inputs):
                 V.error[used] += UNDERFLOW
         yield columns, V.enclosure()
 
@@ -251,7 +245,6 @@ def precise_predictions(
     for first in range(0, len(rows), BLOCK):
         block = rows[first : first + BLOCK]
         used, Z = _used_gates(gates[block])
-        Z, small = _raised(Z)
         inputs = X[block]
         # Rows and then columns are brought to one size by powers of two, the columns' against
         # those of coef.
@@ -267,8 +260,8 @@ def precise_predictions(
         low = Z * inner.low
         value = np.array([math.fsum(terms) for terms in np.hstack([product, rest, low]).tolist()])
         radius = (np.abs(Z) * inner.error + UNIT * np.abs(low)).sum(axis=1) + UNIT * np.abs(value)
-        values.append(np.ldexp(value, sizes - small))
-        radii.append(np.ldexp(SAFETY * radius + UNDERFLOW * row_norms(Z), sizes - small))
+        values.append(np.ldexp(value, sizes))
+        radii.append(np.ldexp(SAFETY * radius + UNDERFLOW * row_norms(Z), sizes))
     return Enclosure(np.concatenate(values), np.concatenate(radii))
 
 
@@ -280,16 +273,6 @@ def _used_gates(Z: Array | sp.csr_array) -> tuple[NDArray[np.int64], Array]:
         return used, sparse[:, used].toarray()
     used = np.flatnonzero(Z.any(axis=0))
     return used, Z[:, used]
-
-
-def _raised(Z: Array) -> tuple[Array, NDArray[np.int64]]:
-    """Return rows of gates, tiny ones times powers of two, which is exact, and the powers.
-
-    What multiplies them would else be near the largest number, which a slice exceeds.
-    """
-    exponents = np.frexp(np.abs(Z).max(axis=1, initial=0.0))[1].astype(np.int64)
-    powers = np.where(exponents < TINY_GATE, -exponents, 0)
-    return np.ldexp(Z, powers[:, None]), powers
 
 
 def _least(values: Array) -> float:

@@ -39,9 +39,10 @@ from implicit_bias.certificate import (
     certify,
     dual_scale,
     find_conflict,
+    grade,
     primal_scale,
 )
-from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.problem import MarginProblem, gated_linear, max_margin
 from implicit_bias.solvers import solve
 from implicit_bias.validation import Array
 
@@ -561,3 +562,41 @@ def test_columns_that_underflow_prove_nothing() -> None:
     found = solve(problem)
     assert found.status is Status.NEARLY_INSEPARABLE
     assert math.isfinite(found.certificate.lower)
+
+
+# --- candidates and problems at the ends of float64 ------------------------------------------
+
+
+@pytest.mark.parametrize("C", [math.inf, 1e-290, 1.0, 1e290])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-100, 1e100, 1e308])
+def test_any_candidate_has_bounds(C: float, intercept: bool, classes: int, size: float) -> None:
+    """Neither warnings nor exceptions, nor bounds that contradict those of a usual candidate."""
+    X, y = cloud(12, 30)
+    labels: Any = y if classes == 2 else np.arange(12) % 3
+    problem = max_margin(X, labels, C=C, intercept=intercept)
+    rng = np.random.default_rng(0)
+    alpha = np.ones(problem.alpha_shape)
+    if classes == 3:
+        alpha[np.arange(12), labels] = 0.0
+    coef = np.clip(rng.normal(size=problem.coef_shape), -1.0, 1.0)
+    usual = certify(problem, problem.dual_vectors(alpha), alpha)
+    spoilt = coef.copy()
+    spoilt[..., 0] = np.nan
+    for offset in (1.0, 1e308):
+        offsets = np.full(classes if classes > 2 else (), offset) * intercept
+        found = certify(problem, size * coef, size * alpha, offsets if intercept else None)
+        graded = [
+            grade(problem, part, size * alpha, Status.OPTIMAL, intercept=offsets).certificate
+            for part in (size * coef, spoilt)
+        ]
+        for bounds in (found, *graded):
+            assert bounds.lower <= min(usual.upper, bounds.upper) * (1 + ROUNDING)
+            assert usual.lower <= bounds.upper * (1 + ROUNDING)
+
+
+def test_a_soft_margin_is_never_inseparable() -> None:
+    problem = MarginProblem(np.ones((2, 1)), [1, -1], np.ones((2, 1)), [0], C=1e290)  # type: ignore[arg-type]
+    found = grade(problem, np.full((1, 1), 1e308), np.ones(2), Status.NOT_SEPARABLE)
+    assert found.certificate.lower <= 2e290 * (1 + ROUNDING) <= found.certificate.upper * 1.001

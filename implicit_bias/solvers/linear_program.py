@@ -54,6 +54,7 @@ from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.validation import Array, UnsuitableError
 
 MAX_ROUNDS = 100
+NEVER = Deadline()
 # Rows of the first round, at most; later rounds may double them.
 FIRST_ROWS = 400
 # Columns of the first round, as a multiple of its rows, where columns are generated.
@@ -62,6 +63,12 @@ FIRST_COLUMNS = 2.0
 INFEASIBLE = 2
 # HiGHS's own tolerances: its smallest ones.
 TOLERANCE = 1e-10
+# Programs that correct a solution, and what they may leave of a margin, as a share of it.
+MOST_REFINEMENTS, DIGITS, GROWTH, BACK = 20, 1e-9, 2.0**20, 2.0**7
+# Rounding of a margin, as a share of its terms' sizes, and the smallest violation to correct.
+ROUNDING, SMALLEST = 2.0**-50, 2.0**-200
+# Rounds in which rows and columns are brought to one size.
+SCALINGS = 5
 # A row is violated, and a column missing, beyond this share of the gap tolerance.
 SLACK_SHARE = 0.1
 
@@ -116,6 +123,8 @@ class _WorkingProgram(Rounds):
             count = max(1, min(len(self.groups), int(FIRST_COLUMNS * len(self.rows))))
             self.columns = np.sort(np.argsort(-np.abs(V).ravel(), kind="stable")[:count])
         self._V = V.ravel()
+        # Whether rows and columns are brought to one size: only where the program as it is fails.
+        self.equilibrated = False
 
     def steps(self) -> Steps:
         """Solve the program, and add to it, round by round."""
@@ -125,6 +134,9 @@ class _WorkingProgram(Rounds):
             if status == INFEASIBLE and len(self.columns) < len(self.groups):
                 others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
                 self._add_columns(others, 2 * len(self.columns))  # perhaps for want of columns
+                continue
+            if found is None and not self.equilibrated:
+                self.equilibrated = True  # perhaps for want of digits
                 continue
             if status == INFEASIBLE:
                 self.best = replace(self.best, alpha=self._gordan())
@@ -138,7 +150,9 @@ class _WorkingProgram(Rounds):
             if self.gap <= self.tolerance:
                 return Status.OPTIMAL
             if not self.grow():
-                return Status.NUMERICAL_TROUBLE
+                if self.equilibrated:
+                    return Status.NUMERICAL_TROUBLE
+                self.equilibrated = True
 
     def grow(self) -> bool:
         """Add violated rows and missing columns: whether there are any."""
@@ -180,36 +194,25 @@ class _WorkingProgram(Rounds):
             E = sp.csr_array(rows.offsets * rows.y[:, None])
             blocks.append((E, np.zeros(rows.n_offsets), None))
         cost = np.concatenate([costs for _, costs, _ in blocks])
-        bounds = [(least, None) for _, costs, least in blocks for _ in costs]
-        margins = -sp.hstack([part for part, _, _ in blocks], format="csr")
-        right = -np.ones(len(rows))
+        free = np.concatenate([np.full(len(costs), least is None) for _, costs, least in blocks])
+        margins = sp.hstack([part for part, _, _ in blocks], format="csr")
+        right = np.ones(len(rows))
         if limits:
             padding = sp.csr_array((n_columns, len(cost) - n_columns - n_groups))
-            margins = sp.vstack([margins, sp.hstack([*limits, padding])], format="csr")
+            margins = sp.vstack([margins, -sp.hstack([*limits, padding])], format="csr")
             right = np.append(right, np.zeros(n_columns))
-        found = scipy.optimize.linprog(
-            cost,
-            margins,
-            right,
-            bounds=bounds,
-            method="highs",
-            options={
-                "primal_feasibility_tolerance": TOLERANCE,
-                "dual_feasibility_tolerance": TOLERANCE,
-                "time_limit": self.deadline.left,
-            },
-        )
-        if found.status != 0:
-            return int(found.status), None
-        x = found.x
+        sizes = equilibrating(margins) if self.equilibrated else (1.0, 1.0)
+        status, found = solve_refined(cost, margins, right, free, len(rows), self.deadline, *sizes)
+        if found is None:
+            return status, None
+        x, multipliers = found
         if self.single:
             zeta = x[:n_columns] - x[n_columns : 2 * n_columns]
         else:
             zeta = x[:n_columns] - x[n_columns : n_columns + n_groups][groups]
         coef = np.zeros(len(self.groups))
         coef[self.columns] = zeta / unit
-        multipliers = np.maximum(-found.ineqlin.marginals[: len(rows)], 0.0) / unit
-        alpha = rows.alpha(multipliers)
+        alpha = rows.alpha(multipliers[: len(rows)] / unit)
         b = x[len(x) - rows.n_offsets :] if rows.n_offsets else np.zeros(0)
         return 0, (alpha, coef.reshape(problem.coef_shape), rows.intercept(b))
 
@@ -219,21 +222,115 @@ class _WorkingProgram(Rounds):
         A = rows.features() / problem.scale
         n_columns = A.shape[1]
         E = sp.csr_array(rows.offsets * rows.y[:, None])
-        # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha.
+        # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
+        # sizes of rows nor those of columns matter, but that of the multipliers.
+        whole = sp.hstack([A, E], format="csr")
+        sizes, of_columns = equilibrating(whole)
+        whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
         ones = sp.csr_array(np.ones((len(rows), 1)))
         found = scipy.optimize.linprog(
             np.append(np.zeros(n_columns + rows.n_offsets), -1.0),
-            sp.hstack([-A, -E, ones], format="csr"),
+            sp.hstack([-whole, ones], format="csr"),
             np.zeros(len(rows)),
             bounds=[(-1, 1)] * n_columns + [(None, None)] * rows.n_offsets + [(None, None)],
             method="highs",
         )
         if found.status != 0:
             return np.zeros(problem.alpha_shape)
-        return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0))
+        return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0) * sizes)
 
     def _working_rows(self) -> Rows:
         problem = self.problem
         if self.rivals is None:
             return rows_of(problem).subset(self.rows)
         return all_rows(problem, self.pairs)
+
+
+def equilibrating(A: sp.csr_array) -> tuple[Array, Array]:
+    """Powers of two that bring the largest entries of rows and of columns to about 1 (Ruiz)."""
+    rows, columns = np.ones(A.shape[0]), np.ones(A.shape[1])
+    size = abs(A).tocoo()
+    for _ in range(SCALINGS):
+        data = size.data * rows[size.row] * columns[size.col]
+        for sizes, index in ((rows, size.row), (columns, size.col)):
+            largest = np.zeros(len(sizes))
+            np.maximum.at(largest, index, data)
+            sizes *= np.where(largest > 0, np.exp2(-np.round(np.log2(largest) / 2)), 1.0)
+    return rows, columns
+
+
+def solve_refined(
+    cost: Array,
+    A: sp.csr_array,
+    b: Array,
+    free: NDArray[np.bool_],
+    n_margins: int,
+    deadline: Deadline = NEVER,
+    rows: Array | float = 1.0,
+    columns: Array | float = 1.0,
+) -> tuple[int, tuple[Array, Array] | None]:
+    """Minimise cost'x subject to A x >= b, and x >= 0 but where it is free, digit by digit.
+
+    HiGHS's tolerances are absolute. So what is violated, and what the reduced costs lack, make
+    another program around the solution, scaled up, whose solution corrects it (Gleixner, Steffy,
+    Wolter 2016: iterative refinement). The first rows, of the margins, are to exceed b by what
+    rounding may take from them.
+
+    Returns
+    -------
+    status : int
+        HiGHS's.
+    found : tuple of ndarray, or None
+        x, and the multipliers of the rows.
+    """
+    b, cost = rows * b, columns * cost
+    A = sp.csr_array(A.multiply(np.reshape(rows, (-1, 1))).multiply(np.reshape(columns, (1, -1))))
+    unit, price = np.abs(b).max(), np.abs(cost).max()
+    b, cost = b / unit, cost / price
+    n, m = len(cost), len(b)
+    # A x - s = b: with the slacks as variables all that can be violated are bounds.
+    whole = sp.hstack([A, -sp.eye_array(m)], format="csr")
+    costs, least = (
+        np.append(cost, np.zeros(m)),
+        np.append(np.where(free, -np.inf, 0.0), np.zeros(m)),
+    )
+    x, y = np.append(np.zeros(n), -b), np.zeros(m)
+    unbounded, right = np.isinf(least), np.arange(m) < n_margins
+    primal, dual = 1.0, 1.0
+    best: tuple[Array, Array] | None = None
+    for _ in range(MOST_REFINEMENTS):
+        found = scipy.optimize.linprog(
+            dual * (costs - whole.T @ y),
+            A_eq=whole,
+            b_eq=np.zeros(m),
+            bounds=np.column_stack([primal * (least - x), np.full(n + m, np.inf)]),
+            method="highs",
+            options={
+                "primal_feasibility_tolerance": TOLERANCE,
+                "dual_feasibility_tolerance": TOLERANCE,
+                "time_limit": deadline.left,
+            },
+        )
+        if found.status != 0 and (best is None or deadline.passed):
+            return int(found.status), best
+        if found.status != 0:  # scaled up too far
+            primal, dual = primal / BACK, dual / BACK
+            continue
+        x, y = x + found.x / primal, y + found.eqlin.marginals / dual
+        x[:n] = np.where(free, x[:n], np.maximum(x[:n], 0.0))
+        size = abs(A) @ np.abs(x[:n])
+        x[n:] = A @ x[:n] - b - np.where(right, ROUNDING * size, 0.0)
+        best = x[:n] * columns * unit, np.maximum(y, 0.0) * rows * price
+        reduced = costs - whole.T @ y
+        lacking, missing = -x[n:], np.where(unbounded, np.abs(reduced), -reduced)
+        excess = cost @ x[:n] - b @ y
+        if (
+            (lacking <= DIGITS * np.where(right, np.abs(b), size)).all()
+            and (missing <= DIGITS * (costs + abs(whole).T @ np.abs(y))).all()
+            and excess <= DIGITS * np.abs(cost @ x[:n])
+        ):
+            break
+        missing = np.append(missing, excess / max(np.abs(x[:n]).sum(), SMALLEST))
+        primal = min(1.0 / max(lacking.max(), SMALLEST), primal * GROWTH)
+        dual = min(1.0 / max(missing.max(), SMALLEST), dual * GROWTH)
+    return 0, best

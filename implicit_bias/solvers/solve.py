@@ -18,6 +18,7 @@ from implicit_bias.certificate import (
     grade,
 )
 from implicit_bias.exact import ExactAnswer, certify_exact
+from implicit_bias.norms import L2
 from implicit_bias.options import DEFAULTS, SolverOptions
 from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.rows import equal_alpha
@@ -321,6 +322,13 @@ def _try_others(
         attempt = _Attempt.joined(problem, attempt, again) if again.unsettled else again
         if attempt.unsettled:
             failures.append(again.failure)
+    if (
+        attempt.unsettled
+        and not deadline.passed
+        and (found := _euclidean(problem, attempt, deadline))
+    ):
+        attempt = _Attempt.joined(problem, attempt, found)
+        failures.append("separator of the Euclidean norm")
     unbounded = np.isinf(attempt.graded.certificate.upper)
     if attempt.unsettled and unbounded and not deadline.passed:
         alpha = gordan_vertex(problem)
@@ -360,13 +368,28 @@ def _without_another_method(
     if problem.C * problem.scale * problem.scale < LARGE_C or deadline.passed:
         return
     hard = solve(replace(problem, C=np.inf), tol=gap, max_seconds=deadline.left)
-    yield Candidate(
-        alpha=hard.alpha,
-        coef=hard.coef,
-        intercept=hard.intercept,
-        status=hard.status,
-        iterations=hard.stats.iterations,
-        detail="solved with a hard margin",
+    yield _answer_of(hard, "solved with a hard margin")
+
+
+def _euclidean(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> _Attempt | None:
+    """Solve under the Euclidean norm, whose coefficients, or proof, separate or not under any."""
+    other = problem.metric is None and problem.norm not in (L2(), problem.gate_norm)
+    if not (other and problem.hard_margin and np.isinf(attempt.graded.certificate.upper)):
+        return None
+    posed = replace(problem, norm=L2())
+    found = solve(posed, tol=attempt.method.tolerances.gap, max_seconds=deadline.left)
+    return _Attempt.of(problem, attempt.method, _answer_of(found, attempt.candidate.detail))
+
+
+def _answer_of(found: Solution, detail: str) -> Candidate:
+    """Return the solution of a similar problem as a candidate for this one."""
+    return Candidate(
+        alpha=found.alpha,
+        coef=found.coef,
+        intercept=found.intercept,
+        status=found.status,
+        iterations=found.stats.iterations,
+        detail=detail,
     )
 
 

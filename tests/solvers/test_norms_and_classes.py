@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 
 from cases import case_table, dense
 from implicit_bias import Status, max_margin, solve
-from implicit_bias.norms import L1, L2, GroupNorm, LInf, Lp, Norm, Nuclear, Spectral, SumOverGroups
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    LInf,
+    Lp,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Spectral,
+    SumOverGroups,
+)
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import class_gates, equal_alpha, grouped_rows, row_index, worst_rows
 from implicit_bias.solvers.base import Solution
@@ -466,3 +477,36 @@ def test_stored_margins(name: str, norm: str) -> None:
         assert margin < 0.1 / found.certificate.upper
     else:
         assert 1 / found.certificate.upper == pytest.approx(margin, rel=1e-5)
+
+
+# --- sizes far apart -------------------------------------------------------------------------
+
+
+def mixed_gates(norm: Norm, by: str, classes: int) -> MarginProblem:
+    """Gates of 1e-8, 1 and 1e8, one size an entry or one a sample."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8, 3))
+    sizes = 10.0 ** rng.choice([-8, 0, 8], size=(8, 3) if by == "entry" else (8, 1))
+    y = rng.choice([-1, 1], 8) if classes == 2 else np.arange(8) % classes
+    return MarginProblem(X, y, rng.normal(size=(8, 3)) * sizes, np.array([0, 1, 0]), norm=norm)
+
+
+@pytest.mark.parametrize("norm", [L1(), LInf()])
+@pytest.mark.parametrize("by", ["entry", "sample"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_linear_programs_of_gates_of_many_sizes(norm: Norm, by: str, classes: int) -> None:
+    assert solve(mixed_gates(norm, by, classes), "highs").status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("norm", [Lp(3.0), MaxOverGroups(L2(), np.array([0, 1, 0]))])
+def test_a_separator_bounds_every_norm(norm: Norm) -> None:
+    assert solve(mixed_gates(norm, "sample", 2)).certificate.upper < np.inf
+
+
+@pytest.mark.parametrize("p", [1 + 2.0**-52, 1.001, 1e5, 1e16, 1e300])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_powers_of_any_exponent(p: float, classes: int) -> None:
+    X = np.random.default_rng(1).normal(size=(8, 12))
+    y = np.arange(8) % classes
+    problem = max_margin(X, 2 * y - 1 if classes == 2 else y, Lp(p))
+    assert solve(problem).status is Status.OPTIMAL
