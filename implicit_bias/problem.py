@@ -142,7 +142,7 @@ def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
 def feature_norms(gates: sp.csr_array, X: Array) -> Array:
     """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
     row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
-    with np.errstate(over="ignore"):  # which `MarginProblem` refuses
+    with np.errstate(over="ignore", invalid="ignore"):  # which `MarginProblem` refuses
         gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
         return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
 
@@ -369,10 +369,9 @@ class MarginProblem:
     def dual_vectors(self, alpha: Array) -> Array:
         """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D), or (K, M, D) of alpha (N, K).
 
-        Without the samples in the null space of the metric, which add nothing but rounding.
+        Without the samples that have no features (gates off, or in the null space of the metric),
+        which add nothing but rounding and overflow.
         """
-        if self.metric is not None:
-            alpha = np.where(_over(self.zero_features, alpha), 0.0, alpha)
         return self._dual_vectors(self.gates_for_products, alpha)
 
     def group_norms(self, coef: Array) -> Array:
@@ -474,6 +473,8 @@ class MarginProblem:
         return replace(self, X=X, y=self.y[samples], gates=self.gates[samples])
 
     def _dual_vectors(self, gates: GateMatrix, alpha: Array) -> Array:
+        if self.zero_features.any():
+            alpha = np.where(_over(self.zero_features, alpha), 0.0, alpha)
         weights = self.weights(alpha)
         if self.classes is None:
             return self._weighted(gates, weights)

@@ -228,17 +228,17 @@ class _Attempt:
                 raise
 
         try:
-            candidate = method.run(problem, relay, start)
+            return cls.of(problem, method, finite(problem, method.run(problem, relay, start)))
         except BaseException as error:
             if error in of_user:
                 raise
-            candidate = Candidate(
+            nothing = Candidate(
                 **vars(nothing_yet(problem)),
                 status=Status.NUMERICAL_TROUBLE,
                 iterations=0,
                 detail=in_words(error),
             )
-        return cls.of(problem, method, finite(problem, candidate))
+        return cls.of(problem, method, nothing)
 
     @property
     def failure(self) -> str:

@@ -44,6 +44,14 @@ def fail(pipe: Connection) -> None:
     raise KeyError("stranger")
 
 
+class Panic(BaseException):
+    """As Rust's, which is no Exception."""
+
+
+def panic(pipe: Connection) -> None:
+    raise Panic("rust")
+
+
 def end_of(process: Process) -> ProcessEnded:
     with process, pytest.raises(ProcessEnded) as raised:
         process.receive()
@@ -86,6 +94,7 @@ def test_a_limit_of_the_processors_time() -> None:
     [
         (crash, Reason.DIED, "-9", -9),
         (fail, Reason.RAISED, "stranger", None),
+        (panic, Reason.RAISED, "rust", None),
         (fill, Reason.OUT_OF_MEMORY, "4 GiB", None),
     ],
 )

@@ -18,6 +18,7 @@ import distributed
 import numpy as np
 import pytest
 
+from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.runs.backends import (
     Backend,
     BackendError,
@@ -103,6 +104,23 @@ def test_warnings_and_errors_are_part_of_the_outcome(capfd: pytest.CaptureFixtur
     assert failed.traceback is not None
     assert "Traceback" in failed.traceback
     assert capfd.readouterr() == ("", "")
+
+
+class Panic(BaseException):
+    """As Rust's, which is no Exception."""
+
+
+@pytest.mark.parametrize("error", [Panic, KeyboardInterrupt, SystemExit])
+def test_a_panic_is_an_error_of_the_cell(error: type[BaseException]) -> None:
+    def panic(*_: object) -> Iterator[tuple[str, BinaryClassifier]]:
+        raise error("rust")
+
+    config = RunConfig(dataset="xor", train_size=40, models=("svm-linear",))
+    if error is Panic:
+        assert compute(config, panic).error == "Panic: rust"
+    else:
+        with pytest.raises(error):
+            compute(config, panic)
 
 
 # --- policy: what is computed, what is kept ----------------------------------------------------

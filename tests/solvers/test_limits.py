@@ -261,3 +261,11 @@ def test_classes_without_samples_cost_nothing(solver: str, norm: Any, C: float) 
     assert known.certificate.lower <= found.certificate.upper
     crowded = replace(problem, classes=200)
     assert solve(crowded, solver).status is Status.OPTIMAL
+
+
+def test_a_sample_without_features_has_none_whatever_its_input() -> None:
+    gates = np.array([[1.0, 0.5], [0.5, 1.0], [0.0, 0.0], [0.0, 0.0]])
+    X = 1e140 * np.array([[1.0, 2.0], [-2.0, 1.0], [3.0, 1.0], [1.0, 1.0]])
+    for norm in (Nuclear(), L1()):
+        problem = MarginProblem(X, [0, 1, 2, 0], gates, [0, 1], norm=norm)
+        assert solve(problem).status is Status.NOT_SEPARABLE
