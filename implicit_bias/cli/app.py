@@ -56,7 +56,9 @@ def main() -> None:
         sys.stdout.flush()  # here, where an error of the disk is still one line
     except typer.TyperException as error:
         fail(error.format_message(), error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # which Typer takes for a Ctrl-D
+            fail(f"a file or a pipe ended too early: {error.__cause__}", 1)
         fail(STOPPED, INTERRUPTED)
     except MemoryError as error:
         fail(f"not enough memory: {error}", 1)

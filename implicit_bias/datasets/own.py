@@ -22,9 +22,9 @@ import difflib
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -348,7 +348,10 @@ def _table(file: Path, kind: str) -> pd.DataFrame:
             return pd.read_parquet(file)
     sign, separator = ("\t", "tabs") if kind == ".tsv" else (",", "commas")
     cure = f"separate fields by {separator}, quote those that hold one, and save it as UTF-8"
-    read: Callable[..., pd.DataFrame] = partial(pd.read_csv, file, sep=sign, skipinitialspace=True)
+
+    def read(**options: Any) -> pd.DataFrame:
+        return pd.read_csv(file, sep=sign, skipinitialspace=True, **options)
+
     with _parsing("a table", cure), warnings.catch_warnings():
         # So pandas says that it drops fields beyond those that have a name.
         warnings.simplefilter("error", pd.errors.ParserWarning)

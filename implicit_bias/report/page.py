@@ -47,6 +47,8 @@ __all__ = ["write_limit", "write_report", "write_trajectory"]
 # The question that every report answers, below its own title.
 QUESTION = "Where does gradient descent go?"
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+# Characters that neither HTML nor SVG can hold, and what is shown for them.
+CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if chr(code) not in "\t\n\r"}
 
 
 def write_report(
@@ -144,7 +146,7 @@ def write_report(
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
-    write_text(folder / "report.html", page)
+    write_text(folder / "report.html", page.translate(CONTROLS))
     return folder / "report.html"
 
 
@@ -266,6 +268,9 @@ def _print_png(figure: Figure, image: BytesIO) -> None:
 def _print_svg(figure: Figure, image: BytesIO) -> None:
     canvas: Any = FigureCanvasSVG(figure)
     canvas.print_svg(image, metadata={"Date": None, "Creator": None})
+    legal = image.getvalue().decode().translate(CONTROLS)
+    image.seek(0)
+    image.write(legal.encode())
 
 
 PRINT = {"png": _print_png, "svg": _print_svg}

@@ -185,6 +185,8 @@ class Grid:
         file = Path(file)
         try:
             return cls.from_mapping(_parse(file.suffix, file.read_text(encoding="utf-8")))
+        except RecursionError as error:
+            raise ValueError(f"{file}: it is nested too deeply") from error
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
 
@@ -277,7 +279,7 @@ def _typed(field: str, value: Any) -> Any:
 
 
 def _nearest(key: str) -> str:
-    close = difflib.get_close_matches(key, _FIELDS, 1)
+    close = difflib.get_close_matches(str(key), _FIELDS, 1)
     return f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(_FIELDS)}"
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# So begins text that a spreadsheet computes; a number is what it says.
+FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
@@ -72,14 +76,21 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list[Path]:
-    """Write each table as NAME.parquet and NAME.csv, and return the files."""
+    """Write each table as NAME.parquet and NAME.csv, and return the files.
+
+    In CSV, text that a spreadsheet would compute has an apostrophe before it; Parquet has it as is.
+    """
     files = []
     for name, frame in frames.items():
         parquet, csv = Path(folder) / f"{name}.parquet", Path(folder) / f"{name}.csv"
         write_atomically(parquet, partial(frame.to_parquet, index=False))
-        write_atomically(csv, partial(frame.to_csv, index=False))
+        write_atomically(csv, partial(frame.map(_no_formula).to_csv, index=False))
         files += [parquet, csv]
     return files
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def _flush(path: Path) -> None:

@@ -1,5 +1,6 @@
 """The command line: outputs, exit statuses, and what stays on which stream."""
 
+import gzip
 import io
 import json
 import os
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import typer
@@ -394,6 +396,13 @@ def test_sweep_status_and_export(tmp_path: Path) -> None:
     table = pd.read_parquet(tmp_path / "implicit-bias-tables" / "models.parquet")
     assert list(table["seed"]) == [1, 1, 2, 2]
     assert set(table["status"]) == {"optimal"}
+
+
+def test_a_file_that_ends_early_is_no_interruption(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": np.random.default_rng(0).normal(size=99), "kind": [0, 1, 1] * 33})
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(table.to_csv(index=False).encode())[:-40])
+    done = run_here("fit", "svm-linear", "--data", "cut.csv.gz", "--target", "kind", folder=tmp_path)
+    assert (done.status, "cut.csv.gz" in done.err, done.err.count("\n")) == (2, True, 1)
 
 
 def test_a_sweep_that_leaves_cells_to_another_fails(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,7 @@ from implicit_bias import (
     GatedSVC,
     GLNClassifier,
     LimitConfig,
+    MaxMarginSVC,
     ReLUClassifier,
     compare,
     train_to_limit,
@@ -223,6 +225,16 @@ def test_what_users_wrote_is_escaped(digits: Report, plane: Report) -> None:
         assert [tag for tag, _ in report.page.tags].count("script") == 1, "the page's own"
         assert ATTACK in report.page.text
     assert "B & C" in plane.page.text
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # the font has none
+def test_no_control_character_reaches_a_page(tmp_path: Path) -> None:
+    X, y = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]), np.array(["a\0b", "=c", "a\0b"])
+    models = {"m\x1b[31m": MaxMarginSVC().fit(X, y), "m\0": MaxMarginSVC("linf").fit(X, y)}
+    page = compare(models, X, y).report(tmp_path)
+    assert not set(page.read_bytes()) & ({*range(32)} - {*b"\t\n\r"})
+    for picture in (tmp_path / "figures").glob("*.svg"):
+        ElementTree.parse(picture)
 
 
 def test_page_is_self_contained_and_described(digits: Report, plane: Report) -> None:

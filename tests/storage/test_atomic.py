@@ -4,9 +4,10 @@ import os
 import stat
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from implicit_bias.storage.atomic import make_folder, write_text
+from implicit_bias.storage.atomic import make_folder, write_tables, write_text
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
@@ -19,6 +20,16 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     write_text(tmp_path / "file", "one")
     write_text(tmp_path / "file", "two")
     assert (tmp_path / "file").read_text() == "two"
+
+
+def test_spreadsheets_compute_no_text_of_a_table(tmp_path: Path) -> None:
+    names = ["=1+1", "+1+1", "-A1", "@x", "\t=1", "-1", "fine"]
+    frame = pd.DataFrame({"model": names, "error": [-0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    parquet, csv = write_tables(tmp_path, {"models": frame})
+    pd.testing.assert_frame_equal(pd.read_parquet(parquet), frame)
+    found = pd.read_csv(csv)
+    assert found["model"].tolist() == [f"'{name}" for name in names[:5]] + names[5:]
+    assert found["error"].tolist() == frame["error"].tolist()
 
 
 @pytest.mark.parametrize("below", ["file", "file/deeper"])
