@@ -172,12 +172,13 @@ class MarginGradients:
         trained = {
             k: values[k]
             for k, p in module.named_parameters()
-            if (p.requires_grad if names is None else k in names)
+            if p.numel() and (p.requires_grad if names is None else k in names)
         }
         if not trained:
             raise ValueError("the module has no parameter that requires a gradient")
         self.module, self.pairs = module, pairs
         self.constants = {k: value for k, value in values.items() if k not in trained}
+        self.buffers = [name for name, _ in module.named_buffers()]
         self.shapes = {k: p.shape for k, p in trained.items()}
         self.theta = torch.cat([p.reshape(-1) for p in trained.values()])
         self.inputs = as_inputs(inputs, len(pairs.labels), self.theta.device)
@@ -254,7 +255,9 @@ class MarginGradients:
         return self._evaluate(self.parameters(theta), inputs)
 
     def _evaluate(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
-        outputs = evaluate(self.module, {**self.constants, **parameters}, inputs)
+        # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
+        written = {name: self.constants[name].clone() for name in self.buffers}
+        outputs = evaluate(self.module, {**self.constants, **written, **parameters}, inputs)
         width = self.pairs.outputs
         expected = "one output a sample" if width == 1 else f"{width} outputs a sample"
         if outputs.numel() != width * len(inputs[0]):
@@ -342,7 +345,7 @@ class MarginGradients:
             with torch.enable_grad(), _LinearCalls(parameters) as calls:
                 outputs = self._evaluate(parameters, self._inputs(samples[block]))
                 margins = (combinations[block] * outputs).sum(dim=1)
-            once = calls.once(len(block))
+            once = {k: call for k, call in calls.once(len(block)).items() if call[1].requires_grad}
             if not once:
                 return {}
             slopes: tuple[Tensor | None, ...] = torch.autograd.grad(

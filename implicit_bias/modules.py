@@ -151,7 +151,7 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
     Raises
     ------
     ValueError
-        The output is no tensor of real numbers.
+        The output is no dense tensor of real numbers.
     """
     given = {id(own): values[name] for name, own in _named(module) if name in values}
     with left_as_it_is(module):
@@ -165,13 +165,12 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             for name, child in part.named_children():
                 part._modules[name] = _compiled(child) or child
         outputs = module(*inputs)
-    if not isinstance(outputs, Tensor):
+    dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
+    if not dense or outputs.is_complex():
         raise ValueError(
             f"the module returns a {type(outputs).__name__}, but must return one tensor of outputs "
-            "(N,) or (N, K): wrap it in a module that does"
+            "(N,) or (N, K), dense and real: wrap it in a module that does"
         )
-    if outputs.is_complex():
-        raise ValueError("the module's outputs are complex: let it return their real part, say")
     return outputs
 
 
@@ -193,8 +192,9 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     Raises
     ------
     ValueError
-        Inputs that the module does not take, or into which it writes; outputs of another shape, not
-        finite, random, or dependent on the other samples of a batch.
+        Inputs that the module does not take; inputs or parameters into which it writes; outputs of
+        another shape, not finite, random, dependent on the other samples of a batch, or on tensors
+        that are trained and no parameters.
     """
     values, inputs = values_of(module), tuple(tensor[:PROBES] for tensor in inputs)
     n, everything = len(inputs[0]), slice(None)
@@ -206,13 +206,27 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
         return evaluate(module, values, tuple(tensor[rows].clone() for tensor in inputs)).detach()
 
     given = tuple(tensor.clone() for tensor in inputs)
-    with evaluated_at(inputs), torch.no_grad():
-        outputs = evaluate(module, values, given).detach()
+    with evaluated_at(inputs), torch.enable_grad():
+        outputs = evaluate(module, values, given)
+    if outputs.requires_grad:  # of no value: these are copies
+        raise ValueError(
+            "the module computes with tensors that require a gradient and are not among its "
+            "parameters, so neither an optimizer nor this package finds them: keep parts in an "
+            "nn.ModuleList and tensors in an nn.ParameterList, not in a list, and read parameters "
+            "from the module in forward"
+        )
+    outputs = outputs.detach()
     for tensor, original in zip(given, inputs, strict=True):
         if not torch.equal(tensor.nan_to_num(), original.nan_to_num()):
             raise ValueError(
                 "the module writes into its inputs, so a second evaluation sees other ones: "
                 "compute x = x * 2 instead of x *= 2, and leave inplace=True out of its first layer"
+            )
+    for name, parameter in module.named_parameters():
+        if not torch.equal(values[name].nan_to_num(), double(parameter).nan_to_num()):
+            raise ValueError(
+                f"the module writes into its parameter {name!r} when it is evaluated (max_norm, a "
+                "projection?), so it is no function of its parameters: do that in the training loop"
             )
     if outputs.ndim not in (1, 2) or len(outputs) != n or outputs.numel() == 0:
         raise ValueError(
@@ -296,5 +310,6 @@ def evaluated_at(inputs: tuple[Tensor, ...]) -> Iterator[None]:
         raise ValueError(
             f"the module cannot be evaluated at inputs of shapes {given} ({error}): pass them as "
             "it takes them in training, several arguments as a tuple, and numbers with a decimal "
-            "point where it multiplies them with weights"
+            "point where it multiplies them with weights; tensors of the module's own that are "
+            "neither parameters nor buffers are not taken to float64: register them"
         ) from error

@@ -84,6 +84,8 @@ from implicit_bias.wording import percent
 ACTIVE_SHARE = 0.01
 # Largest share by which a homogeneous module may miss c^L, by rounding.
 HOMOGENEITY_TOLERANCE = 1e-6
+# Euler's identity may miss by that share of this share of its terms, of which most may cancel.
+ROUNDED_SHARE = 1e-6
 # Samples up to which the multipliers of one of this package's networks take a second or two.
 FEW_SAMPLES = 2000
 
@@ -112,6 +114,10 @@ class HomogeneityError(ValueError):
     def __init__(self, deviation: str, advice: str = "") -> None:
         super().__init__(f"{deviation}: {advice}" if advice else deviation)
         self.deviation = deviation
+
+
+class OtherGradientsError(HomogeneityError):
+    """A module that scales, but whose gradients are not those of its outputs."""
 
 
 class SeparationError(ValueError):
@@ -490,6 +496,8 @@ def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:
 
     Not the margins alone must scale, by c^L, but also the gradients, by c^(L-1): a bias unit that
     is still 0 shows in nothing else. Powers of 2 scale homogeneous arithmetic without rounding.
+    Gradients and margins must also obey Euler's identity, on which the KKT gap rests: those of a
+    module that detaches a part scale, but are of another function.
     """
     # Gradients of one random combination of the margins, in which nothing cancels by symmetry.
     weights = np.random.default_rng(0).random(len(margins_of.pairs))
@@ -520,6 +528,18 @@ def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:
             f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g})",
             "leave out biases after the first layer (readout_bias=False) and activations that do "
             "not scale",
+        )
+    theta, (margins, gradient) = margins_of.theta.cpu().numpy(), original
+    missed = abs(float(theta @ gradient) - L * float(weights @ margins))
+    terms = float(np.abs(theta) @ np.abs(gradient))
+    size = max(L * float(weights @ np.abs(margins)), ROUNDED_SHARE * terms)
+    if not missed <= HOMOGENEITY_TOLERANCE * size:
+        raise OtherGradientsError(
+            f"the module scales with degree {L:.4g} in its parameters, but torch's gradients are "
+            "not those of its outputs: Euler's identity <theta, grad q> = L q misses by "
+            f"{percent(missed / size, space=' ')}",
+            "leave out detach() and no_grad(), straight-through estimators and hooks that change "
+            "gradients, or freeze the parameters that they keep from their gradients",
         )
     return L
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrizations, parametrize
 
 from implicit_bias import (
@@ -212,8 +213,8 @@ def state_of(module: nn.Module, *, values: bool = True) -> list[Any]:
         for label, tensor in (*part.named_parameters(), *part.named_buffers()):
             found += [label, id(tensor), type(tensor), tensor.dtype, tensor.requires_grad]
             found += [tensor.is_leaf, id(tensor.grad)]
-            if values or not tensor.requires_grad:
-                found.append(tensor.detach().clone().numpy().tobytes())
+            if not tensor.is_meta and not is_lazy(tensor) and (values or not tensor.requires_grad):
+                found.append(tensor.detach().numpy().tobytes())
     found += [
         *(torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
         *(torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()),
@@ -376,6 +377,28 @@ class Complex(nn.Linear):
         return super().forward(x.to(self.weight.dtype)).real
 
 
+class Clamped(nn.Linear):
+    """Writes into its weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        self.weight.data.clamp_(-0.1, 0.1)
+        return super().forward(x)
+
+
+class Returning(nn.Module):
+    """Makes something of the outputs, and keeps its part where torch does not find it."""
+
+    def __init__(self, made: Callable[[Tensor], Any], *, listed: bool = False) -> None:
+        super().__init__()
+        self.first, self.made, self.parts = linear(1), made, [linear(1)] if listed else []
+
+    def forward(self, x: Tensor) -> Any:
+        """Compute the outputs (n, 1)."""
+        parts = [part.to(x.dtype) for part in self.parts]
+        return self.made(sum((part(x) for part in parts), start=self.first(x)))
+
+
 @pytest.mark.parametrize(
     ("build", "error", "match"),
     [
@@ -383,13 +406,26 @@ class Complex(nn.Linear):
         (lambda: nn.Sequential(nn.LazyLinear(1, bias=False)), ValueError, "lazy"),
         (lambda: linear(1).to("meta"), ValueError, "meta"),
         (lambda: Complex(D, 1, bias=False, dtype=torch.complex128), ValueError, "complex"),
+        (lambda: Clamped(D, 1, bias=False).double(), ValueError, "writes"),
+        (lambda: Returning(lambda y: y, listed=True).double(), ValueError, "ModuleList"),
+        (lambda: Returning(lambda y: {"y": y}).double(), ValueError, "dict"),
+        (lambda: Returning(lambda y: y.to_sparse()).double(), ValueError, "dense"),
     ],
-    ids=["traced", "lazy", "meta", "complex"],
+    ids=["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"],
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_what_cannot_be_measured_is_refused(
     function: str, build: Callable[[], nn.Module], error: type[Exception], match: str
 ) -> None:
-    with pytest.raises(error, match=match):
-        FUNCTIONS[function](build(), X, np.ones(len(X)))
+    module = build()
+    with unchanged(module), pytest.raises(error, match=match):
+        FUNCTIONS[function](module, X, np.ones(len(X)))
+
+
+def test_parameters_without_entries_are_none() -> None:
+    module, inputs, labels = built("tied", torch.float64, training=False)
+    expected = diagnose(module, inputs, labels, norm="linf").gap
+    module.register_parameter("empty", nn.Parameter(torch.empty(0, 3, dtype=torch.float64)))
+    assert diagnose(module, inputs, labels, norm="linf").gap == pytest.approx(expected)
+    assert train_to_limit(module, inputs, labels, LimitConfig(steps=2)).steps == 2

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from implicit_bias.margin_gradients import MarginGradients
-from implicit_bias.stationarity import HomogeneityError, measured_degree
+from implicit_bias.stationarity import HomogeneityError, OtherGradientsError, measured_degree
 from implicit_bias.validation import Array
 
 # Share by which single outputs may miss c^L.
@@ -75,6 +75,8 @@ def degree_or_cause(gradients: MarginGradients, seen: Mapping[str, list[str]]) -
         return math.nan  # nothing is separated, whatever the degree
     try:
         return measured_degree(gradients, None)
+    except OtherGradientsError:
+        raise
     except HomogeneityError as error:
         raise HomogeneityError(f"{_cause(gradients, seen)} ({error.deviation})") from error
 

@@ -279,7 +279,8 @@ class _Other(Trainee):
         chunk: int | None,
     ) -> None:
         self.module, self.norm, self.chunk = module, norm, chunk
-        given = {name: w for name, w in module.named_parameters() if w.requires_grad}
+        trained = (item for item in module.named_parameters() if item[1].requires_grad)
+        given = {name: w for name, w in trained if w.numel()}
         if not given:
             raise ValueError("the module has no parameter that requires a gradient")
         _check_double(given)

@@ -116,6 +116,15 @@ class Attention(nn.Module):
         return outputs
 
 
+class HalfDetached(nn.Linear):
+    """Scales with degree 2, with the gradient of a function of degree 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        outputs = super().forward(x)
+        return outputs * outputs.detach().abs()
+
+
 class Depths(nn.Module):
     """Degree 1 in one half space, 2 in the other: Lippl et al. with contexts of two degrees."""
 
@@ -323,10 +332,11 @@ def test_what_an_optimizer_says_of_the_training() -> None:
         (lambda: seeded(Attention()), r"attention.*'query', 'key'.*[Ff]reeze"),
         (lambda: layered(nn.Tanh()), r"does not scale.*tanh.*ReLU"),
         (lambda: seeded(Depths()), r"different degrees.*1 at.*2 at"),
+        (lambda: seeded(HalfDetached(D, 1, bias=False)), r"Euler.*detach\(\)"),
     ],
     ids=[
         *("bias", "last-bias", "two-biases", "layer-norm", "batch-norm", "skip", "residual"),
-        *("attention", "tanh", "degrees"),
+        *("attention", "tanh", "degrees", "detached"),
     ],
 )
 def test_what_breaks_homogeneity_is_named(build: Callable[[], nn.Module], match: str) -> None:
