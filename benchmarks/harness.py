@@ -296,7 +296,7 @@ def kernel() -> str:
         cpu = named[1] if named else cpu
     libraries = threadpoolctl.threadpool_info()
     blas = sorted({one["architecture"] for one in libraries if one.get("architecture")})
-    extensions = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[call-overload]
+    extensions = np.show_config(mode="dicts")["SIMD Extensions"]
     widest = [*extensions["baseline"], *extensions.get("found", ())][-1]
     torch_has = torch.backends.cpu.get_cpu_capability()
     return f"{cpu} (BLAS {' '.join(blas) or 'unknown'}, torch {torch_has}, numpy {widest})"
@@ -321,8 +321,8 @@ def commit() -> str:
 def _placed(frame: pd.DataFrame, commit: str = "unknown", kernel: str = "unknown") -> pd.DataFrame:
     """Add to rows that do not say it at which commit, and on which kernel, they were measured."""
     facts = {"commit": commit, "kernel": kernel}
-    others = frame.columns.difference(list(facts), sort=False)
-    return frame.reindex(columns=[*others, *facts]).fillna(facts)
+    said = {name: frame[name].fillna(facts[name]) for name in facts if name in frame}
+    return frame.assign(**facts | said)
 
 
 def measured_at(frame: pd.DataFrame) -> str:

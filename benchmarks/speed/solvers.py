@@ -54,7 +54,7 @@ from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, SAFETY, CvxpySolver
 T = TypeVar("T")
 
 # A solve is repeated up to so many times while all of its runs take less than so many seconds.
-MAX_RUNS, RUN_SECONDS = 5, 5.0
+MAX_RUNS, RUN_SECONDS = 5, 2.0
 # Imported once by the server that the processes are forked from.
 PRELOAD = ["implicit_bias.runs.models", "implicit_bias.solvers.cvxpy_solver", "sklearn.svm"]
 
@@ -618,7 +618,7 @@ HOW = """\
 Handwritten digits and binary MNIST (the published split and draws, D = 785), SVM-GLN, SVM-L2 and \
 one linear SVM. Every solver is asked for a gap of 1e-6 and graded by `certify`; the native one \
 runs up to five times before and after each peer, in the same process, and the median of these is \
-the time beside it. Peers that take less than five seconds in all run five times, too. Times \
+the time beside it. Peers that take less than two seconds in all run five times, too. Times \
 include what a caller waits for: building the program, CVXPY's compilation, and the solve; the \
 native ones its certificate, too.
 

@@ -203,12 +203,12 @@ def test_draws_are_reproducible(family: str) -> None:
     assert not np.array_equal(one.X, other.X)
 
 
-def test_every_fifth_problem_is_of_another_family() -> None:
+def test_every_eighth_problem_is_of_another_family() -> None:
     rows = [stress.keys(number) for number in range(300)]
-    assert [keys[0][:2] for keys in rows[3:6]] == [(3, "general"), (0, "classes"), (4, "general")]
+    assert [keys[0][:2] for keys in rows[6:9]] == [(6, "general"), (0, "classes"), (7, "general")]
     assert {keys[0][1] for keys in rows} == {"general", *stress.FAMILIES}
     assert len({key for keys in rows for key in keys}) == sum(map(len, rows))
-    assert [keys[0][0] for keys in rows if len(keys) > 1] == [0, 50, 100, 150, 200]
+    assert [keys[0][0] for keys in rows if len(keys) > 1] == [0, 50, 100, 150, 200, 250]
 
 
 @pytest.mark.parametrize("family", stress.FAMILIES)
@@ -284,7 +284,9 @@ def test_what_is_said() -> None:
         "warned": "",
         "has_optimum": True,
     }
-    rows = [{**row, "family": "general", "norm": "groups", "seconds": 0.1}]
+    families = ("general", *stress.FAMILIES)
+    rows = [{**row, "family": family, "norm": "groups", "seconds": 0.1} for family in families]
+    assert stress.verdict(pd.DataFrame(rows[:-1])) is harness.Verdict.IN_PART
     assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.STANDS
     # What cannot be separated has no answer to miss.
     rows.append({**rows[0], "status": "NEARLY_INSEPARABLE", "has_optimum": False})
@@ -303,10 +305,10 @@ def test_command(tmp_path: Path) -> None:
     study = catalogue.study("speed")
     for _ in range(2):
         assert (
-            main(["speed", "stress", "--quick", "--problems", "6", "--folder", str(tmp_path)]) == 0
+            main(["speed", "stress", "--quick", "--problems", "8", "--folder", str(tmp_path)]) == 0
         )
         frame = harness.read(study, study.entry("stress"), tmp_path)
-        assert len(frame) == 6 + len(stress.NATIVE)
+        assert len(frame) == 8 + len(stress.NATIVE)
         assert frame["family"].nunique() == 2
         assert (frame["lies"] == "").all()
         assert frame["commit"].notna().all()
