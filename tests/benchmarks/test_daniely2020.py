@@ -21,6 +21,7 @@ from implicit_bias.theory.sparse_parities import (
     sets_of_size,
     walsh_coefficients,
 )
+from pages import check_page
 
 STUDY = catalogue.study("daniely2020")
 ALL = {
@@ -41,7 +42,7 @@ ALL = {
 def test_the_page_is_of_the_tables_that_are_kept() -> None:
     """Else: python -m benchmarks daniely2020 page."""
     study = page.with_opening()
-    assert study.readme().read_text("utf-8") == harness.page(study)
+    check_page(harness.page(study), study.readme().read_text("utf-8"))
     for entry in study.experiments:
         drawn = harness.load(study, entry).draw is not None
         assert study.picture(entry).is_file() == drawn
