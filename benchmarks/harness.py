@@ -415,6 +415,11 @@ def _section(study: Study, entry: Entry, folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+def vanishing(value: float) -> str:
+    """Write what is 0 but for rounding, which differs between processors."""
+    return "below 1e-12" if abs(value) < 1e-12 else f"{abs(value):.0e}"
+
+
 def wrapped(text: str) -> str:
     """Break paragraphs and list items, a line each, into lines of at most 100 characters.
 

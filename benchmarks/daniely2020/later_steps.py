@@ -20,7 +20,7 @@ from benchmarks.daniely2020.parity_descent import (
 )
 from benchmarks.daniely2020.parity_first_step import TwoLayers, start
 from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
-from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.harness import Experiment, Verdict, common_legend, vanishing, whole
 from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
 from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
 from implicit_bias.report.words import percent
@@ -180,8 +180,8 @@ def found(frame: pd.DataFrame) -> str:
         f"{frame.loc[frame['schedule'] == OWN, 'eta'].iloc[0]:g}, it comes to {low[OWN]:.2g} to "
         f"{high[OWN]:.2g}: the same start and the same first step lead to the parity, with other "
         "later steps than the theorem's. Its own are made for widths that cannot be run.\n\n"
-        f"The start: paired as (w, b, -u), |g| is at most {frame['output'].max():.0e}; paired as "
-        f"printed, (-w, -b, -u), it is up to {frame['printed_output'].max():.0f}, and "
+        f"The start: paired as (w, b, -u), |g| is {vanishing(frame['output'].max())}; paired "
+        f"as printed, (-w, -b, -u), it is up to {frame['printed_output'].max():.0f}, and "
         f"{percent(frame['printed_active'].min())} to {percent(frame['printed_active'].max())} of "
         "the inputs have an active hinge, by which the first gradient is no correlation with the "
         "label.\n\n"

@@ -523,11 +523,12 @@ def found(frame: pd.DataFrame) -> str:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show every row."""
     words = {"at most": "<=", "at least": ">=", "equal": "="}
+    rounding = (frame["paper"] == 0) & frame["ours"].between(0, 1e-12, inclusive="neither")
     table = {
         "statement": frame["statement"],
         "quantity": frame["what"].str.replace("|", "\\|"),
         "paper": frame["paper"].map("{:.3g}".format),
-        "ours": frame["ours"].map("{:.3g}".format),
+        "ours": frame["ours"].map("{:.3g}".format).where(~rounding, "below 1e-12"),
         "ours to paper": frame["relation"].map(words),
         "holds": holds(frame).map({True: "yes", False: "no"}),
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from benchmarks.harness import vanishing
 from benchmarks.panigrahi2020 import training
 from benchmarks.panigrahi2020.gram_bounds import (
     boyd_coefficient,
@@ -505,7 +506,7 @@ def _index() -> str:
     return (
         f"z + z^2, d' = {dimension}, n = {n}: C(d' + 2, 2) - 1 = "
         f"{polynomial_constraints(2, dimension)} = n / d', and lambda_{index} = "
-        f"{values[index - 1]:.2f}, lambda_{index + 1} = {abs(values[index]):.0e}"
+        f"{values[index - 1]:.2f}, lambda_{index + 1} {vanishing(values[index])}"
     )
 
 
@@ -535,8 +536,8 @@ def _symmetric() -> str:
     return (
         f"d' = 2, p = 3, n = 8 = d'^p, C(d' + p - 1, p) = {rank}: eigenvalue {rank} of "
         f"(X X')^(Hadamard p) is {values[rank - 1]:.0e}, eigenvalue {rank + 1} is "
-        f"{abs(values[rank]):.0e}, and the lemma has sigma_n >= {bound:.0e}; at the sizes measured "
-        "here n is within C(d' + p - 1, p)"
+        f"{vanishing(values[rank])}, and the lemma has sigma_n >= {bound:.0e}; at the sizes "
+        "measured here n is within C(d' + p - 1, p)"
     )
 
 
@@ -559,7 +560,7 @@ def _preprocessing() -> str:
 
 def _circle() -> str:
     delta = separation(circle_points(10, arc=2 * math.pi))
-    return f"n = 10 on the whole circle: separation {delta:.0e}"
+    return f"n = 10 on the whole circle: separation {vanishing(delta)}"
 
 
 SLIPS = (
