@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import implicit_bias
-from implicit_bias import certificate, estimators, gating, networks, norms, problem, training
+from implicit_bias import (
+    certificate,
+    estimators,
+    gating,
+    infinite_width,
+    networks,
+    norms,
+    problem,
+    training,
+)
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.solvers import base
 from implicit_bias.storage.tensors import FileError as FileError
@@ -49,6 +58,8 @@ DATACLASSES: dict[str, type] = _by_name(
     *(training.TrainingConfig, training.HistoryPoint, training.TrainingResult),
     *(training.OwnLoop, training.OwnResult),
     *(limit.LimitConfig, limit.LimitPoint, limit.LimitResult),
+    *(infinite_width.InfiniteWidthProblem, infinite_width.InfiniteWidthSolution),
+    *(infinite_width.ClassesProblem, infinite_width.ClassesSolution),
 )
 # What older files call them, their fields, and fitted attributes; "" is no attribute any more.
 DATACLASSES |= {"Progress": base.BoundsAt, "Structure": problem.Architecture}
@@ -62,6 +73,7 @@ NETWORKS: dict[str, type[networks.Network]] = _by_name(
 CLASSIFIERS: dict[str, type[BinaryClassifier]] = _by_name(
     *(estimators.GatedSVC, estimators.GLNSVC, estimators.GatedReLUSVC, estimators.MaxMarginSVC),
     *(estimators.HiddenLayerSVC, estimators.GLNClassifier, estimators.ReLUClassifier),
+    estimators.InfiniteWidthSVC,
 )
 
 

@@ -71,9 +71,9 @@ class InfiniteWidthSVC(BinaryClassifier):
 
     Notes
     -----
-    Of two classes the bounds meet for inputs (with the constant) of rank 3, and up to rank 5 while
-    the support vectors are few. Beyond, the bounds hold, but a gap stays, and `fit` warns.
-    More classes need a rank of at most 3, such as points in the plane.
+    The bounds meet for inputs (with the constant) of rank 3, such as points in the plane, and of
+    two classes up to rank 5 while the support vectors are few. Beyond, the bounds hold, but a gap
+    stays, and `fit` warns.
 
     Examples
     --------
@@ -109,12 +109,12 @@ class InfiniteWidthSVC(BinaryClassifier):
         Raises
         ------
         ValueError
-            NaN, one class, parameters out of range, more than two classes in too many dimensions.
+            NaN, one class, parameters out of range.
         SolveError
             No network was found that separates the data.
         """
         X, signs = self._validate(X, y)
-        inputs = self._inputs(X)
+        inputs, seed = self._inputs(X), as_generator(self.random_state)
         if len(self.classes_) > 2:
             found: InfiniteWidthSolution | ClassesSolution = max_margin_of_classes(
                 inputs,
@@ -123,6 +123,7 @@ class InfiniteWidthSVC(BinaryClassifier):
                 self.tol,
                 activation=self.activation,
                 max_rounds=self.max_rounds,
+                random_state=seed,
             )
         else:
             found = max_margin(
@@ -132,7 +133,7 @@ class InfiniteWidthSVC(BinaryClassifier):
                 self.tol,
                 activation=self.activation,
                 max_rounds=self.max_rounds,
-                random_state=as_generator(self.random_state),
+                random_state=seed,
             )
         if not np.isfinite(found.certificate.upper):
             raise SolveError(found, "choose a finite C (soft margin)")

@@ -12,9 +12,10 @@ Dual    maximise  sum_nk alpha_nk
         with h(w) = sum_n a_n sigma(<w, x_n>),  a_n = sum_k alpha_nk (e_{y_n} - e_k)
 
 The oracle maximises the length of a piecewise linear vector, exactly for inputs of rank 3 at most:
-see `vector_arrangement`. Over finitely many directions the program is a `MarginProblem` with one
-group a direction, whose gates are the activations and whose only input is the constant 1; any of
-the package's solvers solves it, and the directions with ||h|| above its bound join.
+see `vector_arrangement`. Beyond, `sphere_search` bounds it from both sides. Over finitely many
+directions the program is a `MarginProblem` with one group a direction, whose gates are the
+activations and whose only input is the constant 1; any of the package's solvers solves it, and the
+directions with ||h|| above its bound join.
 
 If every unit had one output (the norm sum_k ||nu_k||) the oracle would fall into K of those of
 `solve`; that norm is not the one of training and is not offered.
@@ -43,6 +44,7 @@ from implicit_bias.infinite_width.problem import (
     gordan_ratio,
     progressed,
 )
+from implicit_bias.infinite_width.sphere_search import ascend_length, length_bound
 from implicit_bias.infinite_width.vector_arrangement import KinkedVectors, maximise_length
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve as solve_gated
@@ -79,7 +81,7 @@ class ClassesProblem:
     Parameters
     ----------
     X : array_like of shape (N, D)
-        Inputs, of rank 3 at most.
+        Inputs.
     y : array_like of shape (N,)
         Labels 0 .. K - 1, K >= 2.
     C : float
@@ -90,15 +92,14 @@ class ClassesProblem:
     Raises
     ------
     ValueError, TypeError
-        As in `InfiniteWidthProblem`; labels that are no integers from 0, one class alone, inputs of
-        a rank above 3.
+        As in `InfiniteWidthProblem`; labels that are no integers from 0, one class alone.
     """
 
     X: Array = field(repr=False)
     y: NDArray[np.int64] = field(repr=False)
     C: float = np.inf
     activation: Activation = "relu"
-    n_classes: int = field(init=False)
+    n_classes: int = field(init=False, metadata={"saved": False})
 
     def __post_init__(self) -> None:
         X = as_finite(self.X, "X", 2)
@@ -114,12 +115,7 @@ class ClassesProblem:
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", np.asarray(y, dtype=np.int64))
         object.__setattr__(self, "n_classes", n_classes)
-        if self.units.rank > 3:
-            raise ValueError(
-                f"X has rank {self.units.rank}, and the oracle of several classes is exact up to 3 "
-                "alone: project the inputs on two coordinates and a constant, or compare two "
-                "classes at a time with `max_margin`"
-            )
+        _ = self.units  # built now, so that it refuses bad inputs early
 
     @cached_property
     def units(self) -> InfiniteWidthProblem:
@@ -173,6 +169,8 @@ class ClassesSolution:
         Bounds on the smallest norm; ``dual_norms`` holds max ||h||.
     history : tuple of BoundsAt
         Bounds after each round.
+    exact : bool
+        Whether the oracle was exact; if not, ``lower`` is the best provable bound we have.
     seconds : float
         Wall time.
     conflict : Conflict or None
@@ -186,6 +184,7 @@ class ClassesSolution:
     status: Status
     certificate: Certificate
     history: tuple[BoundsAt, ...] = field(repr=False)
+    exact: bool
     seconds: float
     conflict: Conflict | None = field(default=None, repr=False)
 
@@ -194,7 +193,7 @@ class ClassesSolution:
         """What is proven, in a sentence."""
         if self.conflict is not None:
             return f"No network separates the data: {self.conflict.cause}"
-        return self.status.explain(self.certificate)
+        return self.status.explain(self.certificate) if self.exact else self.certificate.statement
 
     def decision(self, X: ArrayLike) -> Array:
         """f(x) of inputs X (n, D): shape (n, K)."""
@@ -209,13 +208,15 @@ def max_margin_of_classes(
     *,
     activation: Activation = "relu",
     max_rounds: int = 100,
+    random_state: int | np.random.Generator = 0,
 ) -> ClassesSolution:
     """Find the infinitely wide network with one output a class of the largest margin per norm.
 
     Parameters
     ----------
     X : array_like of shape (N, D)
-        Inputs of rank 3 at most, such as points in the plane with a constant.
+        Inputs; exact for rank 3 at most, such as points in the plane with a constant. Beyond, the
+        bounds hold, but their gap stays open.
     y : array_like of shape (N,)
         Labels 0 .. K - 1, K >= 2. With K = 2 the optimum is that of
         `max_margin` over the root of 2.
@@ -227,6 +228,8 @@ def max_margin_of_classes(
         As in `InfiniteWidthProblem`.
     max_rounds : int
         Limit on the rounds of column generation.
+    random_state : int or Generator
+        Seed of the local searches beyond rank 3.
 
     Returns
     -------
@@ -259,10 +262,11 @@ def max_margin_of_classes(
             Status.NOT_SEPARABLE,
             Certificate(np.inf, np.inf, np.inf, np.nan, np.full(1, np.nan)),
             (),
+            exact=True,
             seconds=time.perf_counter() - began,
             conflict=conflict,
         )
-    generation = _Generation(problem)
+    generation = _Generation(problem, random_state)
     status = generation.run(tol, max_rounds)
     directions, coef = generation.fewest_neurons(tol)
     upper, min_margin = primal_bound(problem, directions, coef)
@@ -279,6 +283,7 @@ def max_margin_of_classes(
             lower, upper, relative_gap(lower, upper), min_margin, np.array([generation.largest])
         ),
         tuple(generation.history),
+        exact=generation.exact,
         seconds=time.perf_counter() - began,
     )
 
@@ -332,8 +337,10 @@ def primal_bound(problem: ClassesProblem, directions: Array, coef: Array) -> tup
 class _Generation:
     """Column generation: the state of a solve. Directions are in the basis of the row space."""
 
-    def __init__(self, problem: ClassesProblem) -> None:
+    def __init__(self, problem: ClassesProblem, random_state: int | np.random.Generator) -> None:
         self.problem = problem
+        self.exact = problem.units.rank <= 3
+        self._rng = np.random.default_rng(random_state)
         self.directions = first_directions(problem.units)
         self.idle = np.zeros(len(self.directions), dtype=np.int64)
         self.history: list[BoundsAt] = []
@@ -358,6 +365,8 @@ class _Generation:
                 if self.upper - self.lower <= tol * self.lower:
                     return Status.OPTIMAL
                 stalled = 0 if progressed(before, (self.lower, self.upper)) else stalled + 1
+                if stalled >= STALLED and not self.exact:
+                    return Status.ITERATION_LIMIT
                 if stalled >= STALLED:
                     ratio = gordan_ratio(self.problem.units, self.alpha.sum(axis=1))
                     nearly = np.isinf(self.upper) and ratio > NEARLY
@@ -378,7 +387,7 @@ class _Generation:
         found = [self._without_light(*self.primal, most)]
         if not (self.alpha.any() and np.isfinite(self.upper) and self.problem.units.rank):
             return found[0]
-        peaks = maximise_length(self.problem.dual_function(self.alpha), floor=1.0 - TOUCHES)
+        peaks = self._peaks(self.problem.dual_function(self.alpha), 1.0 - TOUCHES)
         touching = peaks.points[peaks.values >= 1.0 - TOUCHES]
         inside = found[0][0] @ self.problem.units.basis
         weights = np.linalg.norm(found[0][1], axis=1)
@@ -435,13 +444,25 @@ class _Generation:
         function = self.problem.dual_function(alpha)
         lengths = function.lengths(self.directions)
         floor = float(lengths.max()) * (1.0 + 1e-12)
-        peaks = maximise_length(function, floor=floor)
+        peaks = self._peaks(function, floor)
         lower = dual_bound(self.problem.units, alpha, peaks.upper)
         if lower > self.lower:
             total = float(alpha.sum())
             self.lower, self.alpha = lower, alpha * (lower / total)
             self.largest = peaks.upper * lower / total
         return peaks
+
+    def _peaks(self, function: KinkedVectors, floor: float) -> Peaks:
+        """Maxima of ||h||, all of them; beyond rank 3 those of a local search, and a bound."""
+        if self.exact:
+            return maximise_length(function, floor=floor)
+        rank = function.rank
+        starts = self._rng.normal(size=(100 * rank, rank))
+        starts /= np.linalg.norm(starts, axis=1, keepdims=True)
+        starts = np.vstack([starts, function.normals, -function.normals])
+        points, values = ascend_length(function, starts)
+        beyond = max(length_bound(function) - float(values.max()), 0.0)
+        return Peaks.of(points, values, floor, beyond + function.slack)
 
     def _join(self, coef: Array, peaks: Peaks, nearer: float) -> None:
         """Add directions of large ||h||; drop those without weight for long."""

@@ -15,6 +15,10 @@ v = W u / ||W u||, is an upper bound, and stays one for other d > 0 and ||v|| <=
        M = sum_{q > 0} q/(2 d) u u' - sum_{q < 0} |q| (u v' + v u') / 2,
 which is at most mu + 1/4 c' (mu I - M)^-1 c + const for every mu > lambda_max(M).
 
+The length of a vector of such functions, as in `vector_arrangement`, is climbed by its own
+gradient, and is at most the root of the sum of the squares of its components' bounds, along any
+axes.
+
 The relaxation is not in the paper of `solve`.
 """
 
@@ -25,6 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_bias.infinite_width.arrangement import EPS, TINY, Kinked
+from implicit_bias.infinite_width.vector_arrangement import KinkedVectors
 from implicit_bias.validation import Array
 
 ASCENT_STEPS = 60
@@ -50,6 +55,33 @@ def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
         moved = _projected_gradients(function, best, n_faces)
         best, best_values = _better(function, best, best_values, moved)
     return best, best_values
+
+
+def ascend_length(function: KinkedVectors, starts: Array) -> tuple[Array, Array]:
+    """Climb ||h|| from unit vectors (k, r): points (k, r) and the values ||h|| there (k,)."""
+    points, best, best_values = starts, starts, function.lengths(starts)
+    for step in range(ASCENT_STEPS):
+        values = function.values(points)
+        slopes = values @ function.kinks.T * np.sign(points @ function.normals.T)  # (k, L)
+        gradients = values @ function.offset + slopes @ function.normals
+        lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
+        points = points + gradients / np.maximum(lengths, TINY) * (1.0 / (1.0 + step))
+        points = points / np.linalg.norm(points, axis=1, keepdims=True)
+        found = function.lengths(points)
+        best = np.where((found > best_values)[:, None], points, best)
+        best_values = np.maximum(found, best_values)
+    return best, best_values
+
+
+def length_bound(function: KinkedVectors) -> float:
+    """Bound max ||h|| over the sphere from above, without its slack."""
+    # Along these axes few components hold most of h, so that the sum of squares is small.
+    axes = np.linalg.svd(np.vstack([function.kinks, function.offset.T]), full_matrices=False)[2]
+    bounds = [
+        upper_bound(Kinked(axis @ function.offset, function.normals, function.kinks @ axis))
+        for axis in axes
+    ]
+    return float(np.linalg.norm(bounds)) + 1e-12 * function.size
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,1 +1,1 @@
-"""Theory beside the core, which never imports it: one file a subject."""
+"""Names of version 0.2 that keep working; `implicit_bias.infinite_width` is where they live."""

@@ -1,5 +1,7 @@
 """The infinitely wide network keeps scikit-learn's contract, and is the optimum that it says."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -9,6 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from implicit_bias import InfiniteWidthSVC, SolveError, Status
 from implicit_bias.datasets import make_toy
 from implicit_bias.infinite_width import Activation, max_margin, max_margin_of_classes
+from implicit_bias.saved_models import load_model, save_model
 
 MOONS = make_toy("moons", 40, noise=0.05)
 X, Y = MOONS.X[:, :2], MOONS.y
@@ -16,15 +19,10 @@ X, Y = MOONS.X[:, :2], MOONS.y
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_check_estimator() -> None:
-    """Some checks bring three classes in many dimensions, where the oracle stops."""
-    model = InfiniteWidthSVC(C=10.0, tol=0.02, max_rounds=10, random_state=0)
-    for result in check_estimator(model, on_fail=None, on_skip=None):
-        if result["status"] == "failed":
-            error = result["exception"]
-            while error.__context__ is not None:
-                error = error.__context__
-            assert "rank" in str(error), result
+    model = InfiniteWidthSVC(C=0.1, tol=0.1, max_rounds=2, random_state=0)
+    check_estimator(model, on_skip=None)
 
 
 @pytest.mark.parametrize("C", [np.inf, 0.5])
@@ -53,6 +51,16 @@ def test_more_classes() -> None:
     assert model.predict(inputs).tolist() == labels
     assert model.coef_.shape == (len(model.directions_), 3)
     assert model.solution_.certificate.upper == pytest.approx(expected.upper, rel=1e-5)
+
+
+@pytest.mark.parametrize("labels", [["a", "a", "b", "b"], ["a", "a", "b", "c"]])
+def test_files(labels: list[str], tmp_path: Path) -> None:
+    inputs = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    model = InfiniteWidthSVC(fit_intercept=False).fit(inputs, labels)
+    save_model(tmp_path / "model", model)
+    loaded = load_model(tmp_path / "model").model
+    assert repr(loaded) == repr(model)
+    np.testing.assert_array_equal(loaded.decision_function(inputs), model.decision_function(inputs))
 
 
 def test_an_input_with_two_labels() -> None:

@@ -10,6 +10,7 @@ from implicit_bias import solve as solve_gated
 from implicit_bias.infinite_width import ClassesProblem, max_margin, max_margin_of_classes
 from implicit_bias.infinite_width.arrangement import Kinked, Lines, maximise
 from implicit_bias.infinite_width.classes import primal_bound
+from implicit_bias.infinite_width.sphere_search import ascend_length, length_bound, upper_bound
 from implicit_bias.infinite_width.vector_arrangement import KinkedVectors, maximise_length
 from implicit_bias.validation import Array
 
@@ -226,6 +227,31 @@ def test_degenerate_positions(X: list[list[float]], y: list[int]) -> None:
     assert solution.certificate.gap < GAP
 
 
+@pytest.mark.parametrize("C", [np.inf, 0.3])
+def test_bounds_beyond_the_exact_oracle(C: float) -> None:
+    """They hold, as two classes are the binary problem."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 4)), np.arange(12) % 2
+    found = max_margin_of_classes(X, y, C * np.sqrt(0.5), max_rounds=10)
+    best = max_margin(X, 2 * y - 1, C).certificate
+    assert not found.exact
+    assert 0 < found.certificate.lower * np.sqrt(2) <= best.upper * (1 + GAP)
+    assert found.certificate.upper * np.sqrt(2) >= best.lower * (1 - GAP)
+    assert found.certificate.upper * np.sqrt(2) <= 1.1 * best.upper
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_of_lengths_is_above_all_points(seed: int) -> None:
+    function = some_function(4, 3, seed)
+    points = unit(np.random.default_rng(seed).normal(size=(2000, 4)))
+    _, values = ascend_length(function, points)
+    assert function.lengths(points).max() <= values.max() <= length_bound(function)
+    # Of one component it is the bound of the scalar relaxation.
+    one = KinkedVectors(function.offset[:1], function.normals, function.kinks[:, :1])
+    scalar = Kinked(function.offset[0], function.normals, function.kinks[:, 0])
+    assert length_bound(one) == pytest.approx(upper_bound(scalar), rel=1e-9)
+
+
 def test_inputs_that_are_all_zero_cost_what_C_says() -> None:
     solution = max_margin_of_classes(np.zeros((3, 2)), [0, 1, 2], 0.5)
     assert solution.status is Status.OPTIMAL
@@ -247,7 +273,6 @@ def test_inputs_that_are_all_zero_cost_what_C_says() -> None:
         ({"y": ["a", "b", "c"]}, "text"),
         ({"y": [0, 1]}, "labels"),
         ({"X": [[np.nan], [1.0], [2.0]]}, "NaN"),
-        ({"X": np.eye(4), "y": [0, 1, 2, 0]}, "rank 4"),
     ],
 )
 def test_bad_input(changes: dict[str, object], word: str) -> None:
