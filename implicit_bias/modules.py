@@ -102,12 +102,20 @@ def left_as_it_is(module: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for table, before in kept:
-            # Comparing items with == would compare tensors entry by entry.
-            now = [*map(id, chain(*table.items()))]
-            if now != [*map(id, chain(*before.items()))]:
-                table.clear()
-                table.update(before)
+        try:
+            _put_back(kept)
+        except KeyboardInterrupt:  # it fell in between
+            _put_back(kept)
+            raise
+
+
+def _put_back(kept: list[tuple[dict[Any, Any], dict[Any, Any]]]) -> None:
+    for table, before in kept:
+        # Comparing items with == would compare tensors entry by entry.
+        now = [*map(id, chain(*table.items()))]
+        if now != [*map(id, chain(*before.items()))]:
+            table.clear()
+            table.update(before)
 
 
 @contextmanager

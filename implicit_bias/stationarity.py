@@ -530,14 +530,14 @@ def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:
             "not scale",
         )
     theta, (margins, gradient) = margins_of.theta.cpu().numpy(), original
-    missed = abs(float(theta @ gradient) - L * float(weights @ margins))
+    missed: float = abs(float(theta @ gradient) - L * float(weights @ margins))
     terms = float(np.abs(theta) @ np.abs(gradient))
-    size = max(L * float(weights @ np.abs(margins)), ROUNDED_SHARE * terms)
-    if not missed <= HOMOGENEITY_TOLERANCE * size:
+    allowed: float = max(L * float(weights @ np.abs(margins)), ROUNDED_SHARE * terms)
+    if not missed <= HOMOGENEITY_TOLERANCE * allowed:
         raise OtherGradientsError(
             f"the module scales with degree {L:.4g} in its parameters, but torch's gradients are "
             "not those of its outputs: Euler's identity <theta, grad q> = L q misses by "
-            f"{percent(missed / size, space=' ')}",
+            f"{percent(missed / allowed, space=' ')}",
             "leave out detach() and no_grad(), straight-through estimators and hooks that change "
             "gradients, or freeze the parameters that they keep from their gradients",
         )
