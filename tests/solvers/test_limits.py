@@ -123,7 +123,7 @@ class NotANumber(Failing):
     ) -> Candidate:
         """Answer."""
         answer = replace(nothing_yet(problem), alpha=np.ones(problem.alpha_shape))
-        coef = np.full(problem.coef_shape, np.nan)
+        coef = np.full(problem.coef_shape, 1e308) * 10.0  # which warns
         return Candidate(answer.alpha, coef, Status.OPTIMAL, 1)
 
 
