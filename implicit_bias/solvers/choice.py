@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from implicit_bias.norms import BALLS, L2, InRows, Nuclear, Spectral, SumOverGroups, nuclear_groups
+from implicit_bias.norms import (
+    BALLS,
+    L2,
+    InRows,
+    MaxOverGroups,
+    Nuclear,
+    Spectral,
+    SumOverGroups,
+    nuclear_groups,
+)
 from implicit_bias.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import count_kinds, group_form
@@ -119,16 +128,23 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
 
 
 def _conic(problem: MarginProblem) -> SolverName:
-    """Choose a conic solver: SCS where groups of gates need semidefinite cones of a large order.
+    """Choose a conic solver: SCS where matrix norms need semidefinite cones of a large order.
 
     Clarabel factorises them, in hours and tens of GiB where SCS takes seconds.
     """
-    norm, (K, _, D) = problem.norm, problem.norm_shape
+    norm, (K, M, D) = problem.norm, problem.norm_shape
     if isinstance(norm, InRows):
         K, norm = norm.n_rows, norm.norm
-    if not (isinstance(norm, SumOverGroups) and norm.norm in MATRIX_NORMS and norm.axis == -2):
+    if norm in MATRIX_NORMS:
+        orders = np.array([K + M * D])
+    elif (
+        isinstance(norm, SumOverGroups | MaxOverGroups)
+        and norm.norm in MATRIX_NORMS
+        and norm.axis == -2
+    ):
+        orders = K + D * np.bincount(norm.groups)
+    else:
         return "clarabel"
-    orders = K + D * np.bincount(norm.groups)
     return "scs" if (orders * (orders + 1) // 2).sum() > MOST_SEMIDEFINITE else "clarabel"
 
 

@@ -111,6 +111,9 @@ BACKENDS = {
 SAFETY = 0.1
 # Of the time that there is, a solver gets this share, so that its last iterate can be read.
 TIME_SHARE = 0.8
+# Solvers that know a limit have these seconds for up to so many entries of the features, where
+# nobody sets another: hundreds of thousands of steps on large cones would take hours.
+FEW_ENTRIES, PATIENCE = 10_000, 40.0
 # Tolerance of `proximal_margin`, below what Clarabel reaches.
 PROXIMAL_TOLERANCE = 1e-12
 # What the primal (infeasible) and the dual (unbounded) of inseparable data come back as.
@@ -174,7 +177,9 @@ class CvxpySolver(Solver):
                 "choose another solver for this problem"
             )
         if self.max_seconds is None:
-            return self.run_here(problem)
+            n_features = problem.plain_gates.shape[1] * problem.X.shape[1]
+            small = problem.n_samples * n_features <= FEW_ENTRIES
+            return self.run_here(problem, PATIENCE if small else None)
         try:
             return cast(Candidate, call_within(self.max_seconds, self.run_here, problem))
         except TimeoutError as error:

@@ -228,7 +228,10 @@ class _Attempt:
                 raise
 
         try:
-            return cls.of(problem, method, finite(problem, method.run(problem, relay, start)))
+            # What overflows is not finite, and is left out below: no warning is needed.
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                candidate = method.run(problem, relay, start)
+            return cls.of(problem, method, finite(problem, candidate))
         except BaseException as error:
             if error in of_user:
                 raise

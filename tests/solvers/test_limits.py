@@ -27,6 +27,7 @@ from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, no
 from implicit_bias.solvers.own_process import call_within
 
 PROBLEM = separable("gln")
+GROUPS = np.array([0, 0, 1, 1])
 
 
 class Panic(BaseException):
@@ -122,7 +123,7 @@ class NotANumber(Failing):
     ) -> Candidate:
         """Answer."""
         answer = replace(nothing_yet(problem), alpha=np.ones(problem.alpha_shape))
-        coef = np.full(problem.coef_shape, np.nan)
+        coef = np.full(problem.coef_shape, 1e308) * 10.0  # which warns
         return Candidate(answer.alpha, coef, Status.OPTIMAL, 1)
 
 
@@ -132,17 +133,18 @@ def test_coefficients_that_are_no_numbers_do_not_cost_the_lower_bound() -> None:
     assert found.certificate.lower > 0
 
 
-def gated(C: float, norm: object) -> MarginProblem:
+def gated(C: float, norm: Any) -> MarginProblem:
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((6, 3)), rng.random((6, 4))
-    return MarginProblem(X, np.arange(6) % 3, Z, [0, 0, 1, 1], C=C, norm=norm)
+    labels: Any = np.arange(6) % 3
+    return MarginProblem(X, labels, Z, GROUPS, C=C, norm=norm)
 
 
 @pytest.mark.parametrize(
     "problem",
     [
-        gated(1e290, SumOverGroups(Spectral(), [0, 0, 1, 1])),
-        gated(1e200, MaxOverGroups(Spectral(), [0, 0, 1, 1])),
+        gated(1e290, SumOverGroups(Spectral(), GROUPS)),
+        gated(1e200, MaxOverGroups(Spectral(), GROUPS)),
     ],
 )
 def test_a_panic_of_clarabel(problem: MarginProblem) -> None:
@@ -253,8 +255,9 @@ def test_calls_in_a_process_of_their_own() -> None:
 @pytest.mark.parametrize("solver", ["auto", "feature-space", "working-set"])
 def test_classes_without_samples_cost_nothing(solver: str, norm: Any, C: float) -> None:
     X, _ = cloud(8, 7)
-    y, ones = np.array([1, 4, 4, 5, 1, 5, 4, 1]), np.ones((8, 1))
-    problem = MarginProblem(X, y, ones, [0], C=C, norm=norm, classes=7)
+    y: Any = np.array([1, 4, 4, 5, 1, 5, 4, 1])
+    ones = np.ones((8, 1))
+    problem = MarginProblem(X, y, ones, GROUPS[:1], C=C, norm=norm, classes=7)
     found, known = solve(problem, solver), solve(problem, "clarabel")
     assert found.status is Status.OPTIMAL
     assert found.certificate.lower <= known.certificate.upper
@@ -266,6 +269,7 @@ def test_classes_without_samples_cost_nothing(solver: str, norm: Any, C: float) 
 def test_a_sample_without_features_has_none_whatever_its_input() -> None:
     gates = np.array([[1.0, 0.5], [0.5, 1.0], [0.0, 0.0], [0.0, 0.0]])
     X = 1e140 * np.array([[1.0, 2.0], [-2.0, 1.0], [3.0, 1.0], [1.0, 1.0]])
+    labels: Any = np.array([0, 1, 2, 0])
     for norm in (Nuclear(), L1()):
-        problem = MarginProblem(X, [0, 1, 2, 0], gates, [0, 1], norm=norm)
+        problem = MarginProblem(X, labels, gates, GROUPS[1:3], norm=norm)
         assert solve(problem).status is Status.NOT_SEPARABLE
