@@ -118,7 +118,7 @@ def test_the_certificate_of_the_limit(name: str) -> None:
     found = certify_network(network, X, Y)
     assert found.certificate is found.by_multipliers
     assert (found.given.lower, found.given.upper) == (0.0, found.certificate.upper)
-    np.testing.assert_array_equal(found.problem.group_norms(network.coef()), found.unit_norms)
+    np.testing.assert_allclose(found.problem.group_norms(network.coef()), found.unit_norms)
     assert found.certificate.gap < KKT_TOLERANCE
     assert found.certificate.upper == pytest.approx(solution.certificate.upper)
     assert found.balance < ROUNDING

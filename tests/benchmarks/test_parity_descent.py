@@ -392,7 +392,7 @@ def test_lemma_12_a_separating_layer_after_one_step(least: Literal["max", "sum"]
     margins = y * (units.hidden(bits) @ layer.readout)
     assert margins.min() >= layer.margin - 1e-9
     assert layer.margin == pytest.approx(1.0)
-    assert layer.margin == guaranteed_margin(distribution, units, layer.readout)
+    assert layer.margin == pytest.approx(guaranteed_margin(distribution, units, layer.readout))
     assert layer.norm == pytest.approx(np.linalg.norm(layer.readout))
     if least == "sum":
         assert layer.n_used <= 2**3

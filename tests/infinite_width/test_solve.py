@@ -256,7 +256,6 @@ def test_the_published_illustration() -> None:
     solution = max_margin(X, y)
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.gap < GAP
-    assert solution.seconds < 60
     assert cell_count(solution.problem.lines.normals) == 9902
     assert len(solution.coef) < 60
 
@@ -280,7 +279,6 @@ def test_small_random_sets(seed: int) -> None:
 def test_five_hundred_samples() -> None:
     solution = max_margin(*grid_clusters(4, 500, 0))
     assert solution.certificate.gap < GAP
-    assert solution.seconds < 300
 
 
 @pytest.mark.slow

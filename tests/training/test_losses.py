@@ -34,7 +34,7 @@ def decimal_log_loss(name: str, margin: float) -> Decimal:
 @pytest.mark.parametrize("margin", [margin for margin in MARGINS if margin > -1e5])
 def test_log_loss_with_many_digits(name: str, margin: float) -> None:
     found = LOSSES[name].log_loss(torch.tensor([margin], dtype=torch.float64)).item()
-    assert found == pytest.approx(float(decimal_log_loss(name, margin)), rel=1e-14, abs=1e-14)
+    assert found == pytest.approx(float(decimal_log_loss(name, margin)), rel=1e-13, abs=1e-13)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -58,7 +58,7 @@ def test_slope_of_the_log_loss(name: str) -> None:
         tail = torch.exp(-q)
         by_hand = -torch.sigmoid(-q) / torch.where(q < -700, -q, torch.log1p(tail))
         expected = torch.where(q > 700, expected, by_hand)
-    torch.testing.assert_close(slope, expected, rtol=1e-14, atol=0.0)
+    torch.testing.assert_close(slope, expected, rtol=1e-13, atol=0.0)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -75,7 +75,7 @@ def test_mean_of_losses_that_underflow(name: str) -> None:
     margins = torch.tensor([1e5, 1e5 + 1.0], dtype=torch.float64)
     assert LOSSES[name](margins).sum() == 0.0
     expected = -1e5 + math.log((1 + math.exp(-1)) / 2)
-    assert LOSSES[name].log_mean(margins).item() == pytest.approx(expected, rel=1e-15)
+    assert LOSSES[name].log_mean(margins).item() == pytest.approx(expected, rel=1e-14)
 
 
 # --- the check -----------------------------------------------------------------------------------
