@@ -401,7 +401,9 @@ def test_sweep_status_and_export(tmp_path: Path) -> None:
 def test_a_file_that_ends_early_is_no_interruption(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": np.random.default_rng(0).normal(size=99), "kind": [0, 1, 1] * 33})
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(table.to_csv(index=False).encode())[:-40])
-    done = run_here("fit", "svm-linear", "--data", "cut.csv.gz", "--target", "kind", folder=tmp_path)
+    done = run_here(
+        "fit", "svm-linear", "--data", "cut.csv.gz", "--target", "kind", folder=tmp_path
+    )
     assert (done.status, "cut.csv.gz" in done.err, done.err.count("\n")) == (2, True, 1)
 
 
