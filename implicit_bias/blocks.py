@@ -9,7 +9,6 @@ holding a block at a time; else the threads of this process.
 from __future__ import annotations
 
 import mmap
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -151,7 +150,9 @@ class Blocks:
 
         task = dask.delayed(function, pure=False)
         zipped = zip(self.parts, self.starts, strict=True)
-        return list(dask.compute(*[task(X, y, start, *arguments) for (X, y), start in zipped]))
+        # The labels travel with each pass: what only a worker has is lost when it dies.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            return list(dask.compute(*[task(X, y, start, *arguments) for (X, y), start in zipped]))
 
     def spread(self, count: int) -> SomeRows:
         """Return rows spread over the blocks, about this many; of each block all its labels.
@@ -291,27 +292,14 @@ def _labels(y: Any, n_samples: int, sizes: tuple[int, ...], starts: list[int]) -
         whole = _compact(np.asarray(y))
         if whole.ndim != 1:
             raise ValueError(f"y must have one dimension, got shape {whole.shape}")
-        found = [whole[a : a + size] for a, size in zip(starts, sizes, strict=False)]
-        found = _on_workers(found) if 0 < len(whole) == n_samples else []
+        fits = 0 < len(whole) == n_samples
+        found = [whole[a : a + k] for a, k in zip(starts, sizes, strict=False)] if fits else []
     if not found:
         raise ValueError(
             f"X has {n_samples} rows and y has {len(y)} labels: pass one label a row, and at "
             "least one row"
         )
     return found
-
-
-def _on_workers(parts: list[NDArray[Any]]) -> list[Any]:
-    """Send arrays to the workers of the present client once, not with each pass."""
-    if "distributed" not in sys.modules:
-        return parts
-    from distributed import default_client
-
-    try:
-        client = default_client()
-    except ValueError:  # there is none
-        return parts
-    return list(client.scatter(parts))
 
 
 def _compact(y: NDArray[Any]) -> NDArray[Any]:

@@ -208,3 +208,21 @@ def test_an_unfitted_model_is_not_saved(model: BinaryClassifier, tmp_path: Path)
     with pytest.raises(NotFittedError, match="not fitted.*nothing to save"):
         save_model(tmp_path / "model.safetensors", model)
     assert not list(tmp_path.iterdir())
+
+
+def test_no_flipped_byte_gives_another_model(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    model = GatedSVC(C=1.0).fit(MOONS.X, LABELS)
+    save_model(file, model, {"units": 3})
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 11):
+        for flipped in (1, 0x20, 0x80):
+            changed = bytearray(whole)
+            changed[place] ^= flipped
+            file.write_bytes(changed)
+            try:
+                found = load_model(file)
+            except FileError:
+                continue
+            np.testing.assert_array_equal(found.model.coef_, model.coef_)
+            assert (found.model.get_params(), found.facts) == (model.get_params(), {"units": 3})

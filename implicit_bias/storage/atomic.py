@@ -39,17 +39,20 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     if path.exists() and not path.is_file():
         raise OSError(f"{path} is there, and no regular file: write to another path")
     make_folder(path.parent)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(descriptor)
-    draft = Path(name)
     try:
-        write(draft)
-        _flush(draft)  # else a crash could leave the new name with nothing behind it
-        draft.chmod(0o666 & ~_umask())
-        os.replace(draft, path)
-        _flush(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(descriptor)
+        draft = Path(name)
+        try:
+            write(draft)
+            _flush(draft)  # else a crash could leave the new name with nothing behind it
+            draft.chmod(0o666 & ~_umask())
+            os.replace(draft, path)
+            _flush(path.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def make_folder(path: str | Path) -> Path:

@@ -84,7 +84,7 @@ class TensorFormat:
             try:
                 safetensors.numpy.save_file(dict(tensors), partial, metadata=metadata)
             except safetensors.SafetensorError as error:  # so it calls what the disk refuses
-                raise OSError(f"cannot write {path}: {error}") from error
+                raise OSError(str(error)) from error
 
         write_atomically(path, save)
 

@@ -263,7 +263,7 @@ def test_more_cells_than_a_scheduler_is_given_at_once() -> None:
             begun.append(cell)
             yield cell
 
-    with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=":0") as client:
         outcomes = gather(client, quick, claimed(), at_once=3)
         next(outcomes)
         assert len(begun) <= 4

@@ -1,5 +1,7 @@
 """Data in blocks give the answers of data in memory."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +145,31 @@ def cluster() -> Iterator[None]:
 
 def test_workers_of_a_cluster(cluster: None) -> None:
     agrees(*clouds(4000, 4, 2), "l2", intercept=False, chunk=700)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_in_the_middle(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    X, y = clouds(20_000, 6, 2)
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", float, "r", shape=X.shape)
+    begun: list[int] = []
+
+    def kill_once(bounds: BoundsAt) -> None:
+        if not begun:
+            begun.extend(client.run(os.getpid).values())
+            os.kill(begun[0], signal.SIGKILL)
+
+    workers = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with workers, Client(workers) as client:
+        found = solve_out_of_core(mapped, y, rows_a_block=2000, on_progress=kill_once)
+        assert len(found.history) > 1
+        assert set(begun) != set(client.run(os.getpid).values())
+    known = solve(max_margin(X, y)).certificate
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.lower <= known.upper
+    assert found.certificate.upper >= known.lower
 
 
 def test_a_problem_of_few_classes_named_so() -> None:

@@ -1,6 +1,7 @@
 """Files that are at no time half there."""
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -20,6 +21,19 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     write_text(tmp_path / "file", "one")
     write_text(tmp_path / "file", "two")
     assert (tmp_path / "file").read_text() == "two"
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    write_text(tmp_path / "file", "kept")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match=re.escape(str(tmp_path / "file"))):
+            write_text(tmp_path / "file", "x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["kept"]
 
 
 def test_spreadsheets_compute_no_text_of_a_table(tmp_path: Path) -> None:
