@@ -65,6 +65,7 @@ INFEASIBLE = 2
 TOLERANCE = 1e-10
 # Programs that correct a solution, and what they may leave of a margin, as a share of it.
 MOST_REFINEMENTS, DIGITS, GROWTH, BACK = 20, 1e-9, 2.0**20, 2.0**7
+MOST_EFFORT = 2
 # Rounding of a margin, as a share of its terms' sizes, and the smallest violation to correct.
 ROUNDING, SMALLEST = 2.0**-50, 2.0**-200
 # Rounds in which rows and columns are brought to one size.
@@ -123,8 +124,8 @@ class _WorkingProgram(Rounds):
             count = max(1, min(len(self.groups), int(FIRST_COLUMNS * len(self.rows))))
             self.columns = np.sort(np.argsort(-np.abs(V).ravel(), kind="stable")[:count])
         self._V = V.ravel()
-        # Whether rows and columns are brought to one size: only where the program as it is fails.
-        self.equilibrated = False
+        # Where a program fails: 1 refines it, 2 also brings its rows and columns to one size.
+        self.effort = 0
 
     def steps(self) -> Steps:
         """Solve the program, and add to it, round by round."""
@@ -135,8 +136,8 @@ class _WorkingProgram(Rounds):
                 others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
                 self._add_columns(others, 2 * len(self.columns))  # perhaps for want of columns
                 continue
-            if found is None and not self.equilibrated:
-                self.equilibrated = True  # perhaps for want of digits
+            if found is None and self.effort < MOST_EFFORT:
+                self.effort += 1  # perhaps for want of digits
                 continue
             if status == INFEASIBLE:
                 self.best = replace(self.best, alpha=self._gordan())
@@ -150,9 +151,9 @@ class _WorkingProgram(Rounds):
             if self.gap <= self.tolerance:
                 return Status.OPTIMAL
             if not self.grow():
-                if self.equilibrated:
+                if self.effort == MOST_EFFORT:
                     return Status.NUMERICAL_TROUBLE
-                self.equilibrated = True
+                self.effort += 1
 
     def grow(self) -> bool:
         """Add violated rows and missing columns: whether there are any."""
@@ -201,8 +202,11 @@ class _WorkingProgram(Rounds):
             padding = sp.csr_array((n_columns, len(cost) - n_columns - n_groups))
             margins = sp.vstack([margins, -sp.hstack([*limits, padding])], format="csr")
             right = np.append(right, np.zeros(n_columns))
-        sizes = equilibrating(margins) if self.equilibrated else (1.0, 1.0)
-        status, found = solve_refined(cost, margins, right, free, len(rows), self.deadline, *sizes)
+        count = MOST_REFINEMENTS if self.effort else 1
+        sizes = equilibrating(margins) if self.effort == MOST_EFFORT else (1.0, 1.0)
+        status, found = solve_refined(
+            cost, margins, right, free, len(rows), count, self.deadline, *sizes
+        )
         if found is None:
             return status, None
         x, multipliers = found
@@ -265,6 +269,7 @@ def solve_refined(
     b: Array,
     free: NDArray[np.bool_],
     n_margins: int,
+    count: int,
     deadline: Deadline = NEVER,
     rows: Array | float = 1.0,
     columns: Array | float = 1.0,
@@ -274,7 +279,7 @@ def solve_refined(
     HiGHS's tolerances are absolute. So what is violated, and what the reduced costs lack, make
     another program around the solution, scaled up, whose solution corrects it (Gleixner, Steffy,
     Wolter 2016: iterative refinement). The first rows, of the margins, are to exceed b by what
-    rounding may take from them.
+    rounding may take from them. ``count`` programs are solved at most.
 
     Returns
     -------
@@ -298,7 +303,7 @@ def solve_refined(
     unbounded, right = np.isinf(least), np.arange(m) < n_margins
     primal, dual = 1.0, 1.0
     best: tuple[Array, Array] | None = None
-    for _ in range(MOST_REFINEMENTS):
+    for _ in range(count):
         found = scipy.optimize.linprog(
             dual * (costs - whole.T @ y),
             A_eq=whole,

@@ -328,9 +328,9 @@ def _try_others(
     if (
         attempt.unsettled
         and not deadline.passed
-        and (found := _euclidean(problem, attempt, deadline))
+        and (other_norm := _euclidean(problem, attempt, deadline))
     ):
-        attempt = _Attempt.joined(problem, attempt, found)
+        attempt = _Attempt.joined(problem, attempt, other_norm)
         failures.append("separator of the Euclidean norm")
     unbounded = np.isinf(attempt.graded.certificate.upper)
     if attempt.unsettled and unbounded and not deadline.passed:

@@ -487,7 +487,7 @@ def mixed_gates(norm: Norm, by: str, classes: int) -> MarginProblem:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(8, 3))
     sizes = 10.0 ** rng.choice([-8, 0, 8], size=(8, 3) if by == "entry" else (8, 1))
-    y = rng.choice([-1, 1], 8) if classes == 2 else np.arange(8) % classes
+    y: Any = rng.choice([-1, 1], 8) if classes == 2 else np.arange(8) % classes
     return MarginProblem(X, y, rng.normal(size=(8, 3)) * sizes, np.array([0, 1, 0]), norm=norm)
 
 
