@@ -533,7 +533,6 @@ def _symmetric() -> str:
     values = eigenvalues((X @ X.T) ** degree)
     bound = khatri_rao_bound(n, degree, noise, 0.1)
     rank = math.comb(dimension + degree - 1, degree)
-    beyond = "0 but for rounding" if abs(values[rank]) < 1e-13 else f"{values[rank]:.0e}"
     return (
         f"d' = 2, p = 3, n = 8 = d'^p, C(d' + p - 1, p) = {rank}: eigenvalue {rank} of "
         f"(X X')^(Hadamard p) is {values[rank - 1]:.0e}, eigenvalue {rank + 1} is "

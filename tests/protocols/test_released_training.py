@@ -4,6 +4,7 @@ import math
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ DIGIT, IMAGE = 5e-7, 1 / 12_000 + 5e-7
 SEEN_WITH = ("AVX2", "AVX512")
 
 
-def check_released(found: object, released: object, within: float) -> None:
+def check_released(found: Any, released: Any, within: float) -> None:
     """Compare with released values; report, of kernels that were not tried, a few images more."""
     kernels = torch.backends.cpu.get_cpu_capability()
     if kernels not in SEEN_WITH and not np.allclose(found, released, rtol=0, atol=within):
