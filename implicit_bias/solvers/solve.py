@@ -318,8 +318,11 @@ def _try_others(
         other = by_name(name, bool(names))
         try:
             again = _Attempt.by(problem, other, on_progress)
-        except (MemoryError, ImportError) as error:  # which must not cost the answer that there is
-            failures.append(f"{name}: {error or Status.MEMORY_LIMIT.label}")
+        except MemoryError:  # which must not cost the answer that there is
+            failures.append(f"{name}: {Status.MEMORY_LIMIT.label}")
+            continue
+        except ImportError as error:
+            failures.append(f"{name}: {error}")
             continue
         late = late or again.graded.status is Status.TIME_LIMIT
         attempt = _Attempt.joined(problem, attempt, again) if again.unsettled else again
