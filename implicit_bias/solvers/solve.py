@@ -175,7 +175,7 @@ def solve(
     else:
         attempt = _Attempt.by(problem, method, on_progress, start)
         if others and attempt.unsettled:
-            attempt = _try_others(problem, attempt, by_name, on_progress, deadline)
+            attempt = _try_others(problem, attempt, by_name, on_progress, options, deadline)
     method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
     return Solution(
         problem=problem,
@@ -301,12 +301,13 @@ def _try_others(
     attempt: _Attempt,
     by_name: Callable[[str, bool], Solver],
     on_progress: OnProgress,
+    options: MethodOptions,
     deadline: Deadline,
 ) -> _Attempt:
     """Return the answer of the first solver that settles a problem, or of the nearest one."""
     failures = [attempt.failure]
     late = attempt.graded.status is Status.TIME_LIMIT
-    for candidate in _without_another_method(problem, attempt, on_progress, deadline):
+    for candidate in _without_another_method(problem, attempt, on_progress, options, deadline):
         again = _Attempt.of(problem, attempt.method, candidate)
         attempt = _Attempt.joined(problem, attempt, again)
         if not attempt.unsettled:
@@ -328,15 +329,12 @@ def _try_others(
         attempt = _Attempt.joined(problem, attempt, again) if again.unsettled else again
         if attempt.unsettled:
             failures.append(again.failure)
-    if (
-        attempt.unsettled
-        and not deadline.passed
-        and (other_norm := _euclidean(problem, attempt, deadline))
-    ):
-        attempt = _Attempt.joined(problem, attempt, other_norm)
-        failures.append("separator of the Euclidean norm")
-    unbounded = np.isinf(attempt.graded.certificate.upper)
-    if attempt.unsettled and unbounded and not deadline.passed:
+    if _lacks_separator(attempt, deadline) and _has_another_norm(problem):
+        found = _solved(replace(problem, norm=L2()), options, deadline)
+        if found is not None:
+            attempt = _Attempt.joined(problem, attempt, _Attempt.of(problem, attempt.method, found))
+            failures.append("separator of the Euclidean norm")
+    if _lacks_separator(attempt, deadline):
         alpha = gordan_vertex(problem)
         if alpha is not None:
             zero = np.zeros_like(attempt.candidate.coef)
@@ -352,7 +350,11 @@ def _try_others(
 
 
 def _without_another_method(
-    problem: MarginProblem, attempt: _Attempt, on_progress: OnProgress, deadline: Deadline
+    problem: MarginProblem,
+    attempt: _Attempt,
+    on_progress: OnProgress,
+    options: MethodOptions,
+    deadline: Deadline,
 ) -> Iterator[Candidate]:
     """Yield what the method finds when asked for more, and the solutions at both ends of C.
 
@@ -360,42 +362,51 @@ def _without_another_method(
     the numbers of such problems are too far apart for a method that follows both constraints.
     """
     method, tolerances = attempt.method, attempt.method.tolerances
-    gap = tolerances.gap
-    if attempt.graded.certificate.gap < NEAR_MISS * gap:
-        asked = replace(method, tolerances=replace(tolerances, gap=gap / NEAR_MISS))
-        yield replace(
-            _Attempt.by(problem, asked, on_progress).candidate,
-            detail=f"solved to {asked.tolerances.gap:g}",
-        )
+    if attempt.graded.certificate.gap < NEAR_MISS * tolerances.gap and not deadline.passed:
+        more = replace(tolerances, gap=tolerances.gap / NEAR_MISS)
+        asked = replace(method, tolerances=more, max_seconds=deadline.left)
+        again = _Attempt.by(problem, asked, on_progress).candidate
+        yield replace(again, detail=f"solved to {more.gap:g}")
     if problem.hard_margin:
         return
     zero = replace(nothing_yet(problem), alpha=equal_alpha(problem))
     yield Candidate(**vars(zero), status=Status.OPTIMAL, iterations=0, detail="zeta = 0")
     if problem.C * problem.scale * problem.scale < LARGE_C or deadline.passed:
         return
-    hard = solve(replace(problem, C=np.inf), tol=gap, max_seconds=deadline.left)
-    yield _answer_of(hard, "solved with a hard margin")
+    hard = _solved(replace(problem, C=np.inf), options, deadline)
+    if hard is not None:
+        yield replace(hard, detail="solved with a hard margin")
 
 
-def _euclidean(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> _Attempt | None:
-    """Solve under the Euclidean norm, whose coefficients, or proof, separate or not under any."""
-    other = problem.metric is None and problem.norm not in (L2(), problem.gate_norm)
-    if not (other and problem.hard_margin and np.isinf(attempt.graded.certificate.upper)):
+def _lacks_separator(attempt: _Attempt, deadline: Deadline) -> bool:
+    unbounded = np.isinf(attempt.graded.certificate.upper)
+    return bool(attempt.unsettled and unbounded and not deadline.passed)
+
+
+def _has_another_norm(problem: MarginProblem) -> bool:
+    """Whether the Euclidean norm may find a separator, or a proof of none, that holds here too."""
+    other = problem.norm not in (L2(), problem.gate_norm)
+    return other and problem.hard_margin and problem.metric is None
+
+
+def _solved(similar: MarginProblem, options: MethodOptions, deadline: Deadline) -> Candidate | None:
+    """Solve a similar problem for its numbers; None where there is no memory for it."""
+    try:
+        found = solve(
+            similar,
+            tol=options.tolerances.gap,
+            device=options.device,
+            max_seconds=deadline.left,
+            max_memory=options.max_memory,
+        )
+    except MemoryError:
         return None
-    posed = replace(problem, norm=L2())
-    found = solve(posed, tol=attempt.method.tolerances.gap, max_seconds=deadline.left)
-    return _Attempt.of(problem, attempt.method, _answer_of(found, attempt.candidate.detail))
-
-
-def _answer_of(found: Solution, detail: str) -> Candidate:
-    """Return the solution of a similar problem as a candidate for this one."""
     return Candidate(
         alpha=found.alpha,
         coef=found.coef,
         intercept=found.intercept,
         status=found.status,
         iterations=found.stats.iterations,
-        detail=detail,
     )
 
 
