@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status, certify
+from implicit_bias.certificate import Status, certify, repaired
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, equal_alpha, grouped_rows, worst_rows
@@ -201,7 +201,9 @@ class _WorkingRows(Rounds):
     def take_over(self, found: Candidate) -> None:
         """Take over what the solve on the working set has found."""
         problem = self.problem
-        self.take(self.lower_bound(found.alpha), found.alpha, found.coef, found.intercept)
+        # Rounding in the solve's own units may break the equation of an intercept again.
+        alpha = repaired(problem, found.alpha, problem.C)
+        self.take(self.lower_bound(alpha), alpha, found.coef, found.intercept)
         inside = float(self.margins[self.rows].min())
         scale = inside if problem.hard_margin and inside > 0 else 1.0
         self.margins = self.margins / scale

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cases import case_table, dense
@@ -254,6 +254,7 @@ def test_balls_of_samples_that_are_not_separable(norm: str, solver: str) -> None
     intercept=st.booleans(),
     seed=st.integers(0, 10**6),
 )
+@example(norm="nuclear", solver="working-set", K=4, D=2, soft=False, intercept=True, seed=4443)
 @settings(max_examples=60, deadline=None)
 def test_balls_of_random_problems(
     norm: str, solver: str, K: int, D: int, soft: bool, intercept: bool, seed: int
@@ -283,6 +284,7 @@ def test_balls_of_random_problems(
     intercept=st.booleans(),
     seed=st.integers(0, 10**6),
 )
+@example(solver="working-set", K=5, groups=[0, 1, 2], soft=False, intercept=True, seed=517)
 @settings(max_examples=30, deadline=None)
 def test_groups_of_random_problems(
     solver: str, K: int, groups: list[int], soft: bool, intercept: bool, seed: int
