@@ -9,6 +9,7 @@ holding a block at a time; else the threads of this process.
 from __future__ import annotations
 
 import mmap
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -151,7 +152,8 @@ class Blocks:
         task = dask.delayed(function, pure=False)
         zipped = zip(self.parts, self.starts, strict=True)
         # The labels travel with each pass: what only a worker has is lost when it dies.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             return list(dask.compute(*[task(X, y, start, *arguments) for (X, y), start in zipped]))
 
     def spread(self, count: int) -> SomeRows:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,3 +180,19 @@ def test_a_problem_of_few_classes_named_so() -> None:
     assert isinstance(found.working, MarginProblem)
     known = solve(max_margin(X, y)).certificate.upper
     assert found.certificate.upper == pytest.approx(known / np.sqrt(2), rel=RTOL)
+
+
+@pytest.mark.slow
+def test_a_new_process_solves_twice() -> None:
+    """The first solve imports Dask's parts, and must leave their configuration whole."""
+    code = (
+        "import dask.array as da, numpy as np\n"
+        "from implicit_bias import solve_out_of_core\n"
+        "X = np.random.default_rng(0).normal(size=(600, 2)) + 9.0\n"
+        "X[:300] *= -1.0\n"
+        "y = np.repeat([-1.0, 1.0], 300)\n"
+        "for _ in range(2):\n"
+        "    print(solve_out_of_core(da.from_array(X, chunks=(200, -1)), y).status.name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["OPTIMAL", "OPTIMAL"], done.stderr
