@@ -118,6 +118,8 @@ class Norm(ABC):
     ----------
     by_rows : bool
         Whether the dual norm depends on the norms of the rows of V alone, which cost less.
+    treats_classes_alike : bool
+        Whether exchanging two classes leaves the norm as it is.
 
     Examples
     --------
@@ -131,6 +133,7 @@ class Norm(ABC):
     """
 
     by_rows: ClassVar[bool] = False
+    treats_classes_alike: ClassVar[bool] = True
 
     @abstractmethod
     def value(self, coef: Array) -> float:
@@ -892,6 +895,8 @@ class OwnNorm(_OneGroup):
         The norm; for a solver with ``atom(zeta, shape, cp)``, too.
     """
 
+    treats_classes_alike: ClassVar[bool] = False
+
     given: HasValueAndDual
     _unit_duals: dict[Shape, Array] = field(default_factory=dict, init=False, repr=False)
 
@@ -964,6 +969,8 @@ class InRows(Norm):
     >>> InRows(Nuclear(), 2).value(coef), round(L2().value(coef), 4)
     (2.0, 1.4142)
     """
+
+    treats_classes_alike: ClassVar[bool] = False
 
     norm: Norm
     n_rows: int

@@ -173,7 +173,8 @@ def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, list[
     if solution.exact is None:
         plain = problem.plain_coef(solution.coef)
         return Exact.of(plain), [Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()]
-    return Exact.of_fractions(solution.exact.plain_coef), [solution.exact.intercept]
+    offsets = np.atleast_1d(np.asarray(solution.exact.intercept, dtype=object)).tolist()
+    return Exact.of_fractions(solution.exact.plain_coef), [Fraction(b) for b in offsets]
 
 
 def _attains_lower(problem: MarginProblem, alpha: Exact, bound: float) -> bool:

@@ -48,6 +48,8 @@ MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
 MATRIX_NORMS, MOST_SEMIDEFINITE = (Nuclear(), Spectral()), 2000
 # In multiple precision up to this many entries, and this many of samples or features.
 MOST_PRECISE_ENTRIES, MOST_PRECISE_ORDER = 100_000, 150
+# With many classes, or another norm, so many coefficients, and samples times rivals.
+MOST_PRECISE_COEFFICIENTS, MOST_PRECISE_PAIRS = 350, 500
 
 
 def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverName:
@@ -175,6 +177,9 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
         if problem.classes is not None and (one_ball or nuclear_groups(problem.norm) is not None):
             few = one_ball and _coefficients(problem) <= CLASS_FEATURES
             others = [*(("feature-space",) if few else ()), "working-set", *others]
+        n_pairs = problem.n_samples * (count_kinds(problem) - 1 if problem.classes else 1)
+        if _coefficients(problem) <= MOST_PRECISE_COEFFICIENTS and n_pairs <= MOST_PRECISE_PAIRS:
+            others.append("multiprecision")
         return tuple(name for name in others if name != failed)
     features, samples = count_features(problem), problem.n_samples
     names: list[SolverName] = []
@@ -224,6 +229,7 @@ def make_solver(
 
         return CvxpySolver(backend=name, **common)
     from implicit_bias.solvers.active_set import ActiveSet
+    from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
@@ -242,7 +248,7 @@ def make_solver(
     if name in methods:
         return native(methods[name])
     if name == "multiprecision":
-        return native(MultiPrecision, device="cpu")
+        return native(MultiPrecision if problem.is_binary_group_lasso else Barrier, device="cpu")
     n_rows = problem.n_samples * ((problem.classes or 2) - 1)
     whole = methods["interior-point"] if n_rows <= INTERIOR_POINT_LIMIT else WorkingSet
     if name == "one-group":

@@ -254,6 +254,8 @@ class NativeSolver(Solver):
     first_iteration: ClassVar[int] = 0
     # Whether it solves problems with many classes.
     takes_classes: ClassVar[bool] = False
+    # Whether it solves problems of two classes under norms that are no sums over groups.
+    takes_norms: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -287,7 +289,8 @@ class NativeSolver(Solver):
         deadline = Deadline.after(self.max_seconds)
         import torch  # here: solvers that do not compute with it need not load it
 
-        posed = problem if problem.classes is not None else group_form(problem)
+        as_it_is = problem.classes is not None or self.takes_norms
+        posed = problem if as_it_is else group_form(problem)
         found = drive(
             self.prepare(posed, start),
             self.limit,

@@ -158,7 +158,7 @@ class _MultiPrecisionRun(Run):
         return Answer(
             alpha=exact.alpha.astype(np.float64),
             coef=exact.coef(self.problem),
-            intercept=float(exact.intercept),
+            intercept=exact.offset,
             exact=exact,
         )
 

@@ -272,7 +272,7 @@ class _Attempt:
         graded = Graded(
             alpha=exact.alpha.astype(np.float64),
             coef=coef,
-            intercept=float(exact.intercept),
+            intercept=exact.offset,
             certificate=certificate,
             status=Status.OPTIMAL,
             group_norms=problem.group_norms(coef),
@@ -316,6 +316,12 @@ def _try_others(
     names = list(alternatives(problem, attempt.method.name))
     while names and attempt.unsettled and not deadline.passed:
         name = names.pop(0)
+        if name == "multiprecision" and not problem.is_binary_group_lasso:
+            # It may take a minute, and ends without a proof where there is no separator.
+            attempt, more = _with_proof(problem, attempt, deadline)
+            failures += more
+            if not attempt.unsettled:
+                break
         other = by_name(name, bool(names))
         try:
             again = _Attempt.by(problem, other, on_progress)
@@ -334,19 +340,27 @@ def _try_others(
         if found is not None:
             attempt = _Attempt.joined(problem, attempt, _Attempt.of(problem, attempt.method, found))
             failures.append("separator of the Euclidean norm")
-    if _lacks_separator(attempt, deadline):
-        alpha = gordan_vertex(problem)
-        if alpha is not None:
-            zero = np.zeros_like(attempt.candidate.coef)
-            found = replace(attempt.candidate, alpha=alpha, coef=zero, exact=None)
-            again = _Attempt.of(problem, attempt.method, found)
-            if again.graded.status is Status.NOT_SEPARABLE:
-                attempt = again
-                failures.append("proven in exact arithmetic")
+    attempt, more = _with_proof(problem, attempt, deadline)
+    failures += more
     if attempt.unsettled and late:
         attempt = replace(attempt, graded=replace(attempt.graded, status=Status.TIME_LIMIT))
     detail = f"after {', '.join(failures)}"
     return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
+
+
+def _with_proof(
+    problem: MarginProblem, attempt: _Attempt, deadline: Deadline
+) -> tuple[_Attempt, list[str]]:
+    """Return the proof that nothing separates the samples, if it is found, and how it was."""
+    alpha = gordan_vertex(problem) if _lacks_separator(attempt, deadline) else None
+    if alpha is None:
+        return attempt, []
+    zero = np.zeros_like(attempt.candidate.coef)
+    found = replace(attempt.candidate, alpha=alpha, coef=zero, exact=None)
+    again = _Attempt.of(problem, attempt.method, found)
+    if again.graded.status is not Status.NOT_SEPARABLE:
+        return attempt, []
+    return again, ["proven in exact arithmetic"]
 
 
 def _without_another_method(
