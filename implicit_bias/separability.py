@@ -36,6 +36,7 @@ import scipy.sparse as sp
 import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
+from implicit_bias.deadline import NEVER, Deadline
 from implicit_bias.problem import BLOCK, MarginProblem
 from implicit_bias.rounding import (
     SAFETY,
@@ -174,7 +175,7 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     return None
 
 
-def gordan_vertex(problem: MarginProblem) -> Array | None:
+def gordan_vertex(problem: MarginProblem, deadline: Deadline = NEVER) -> Array | None:
     """Search for alpha >= 0 with V = 0 by the simplex method in exact arithmetic.
 
     It needs no approximate alpha to begin with, unlike `prove_not_separable`, which can verify what
@@ -184,12 +185,19 @@ def gordan_vertex(problem: MarginProblem) -> Array | None:
     ----------
     problem : MarginProblem
         The problem.
+    deadline : Deadline
+        When to give up.
 
     Returns
     -------
     ndarray of shape (N,) or (N, K), or None
         A vertex, sum 1, rounded to float64; None where there is none, so that the data are
         separable, or the problem is too large.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed.
     """
     rows = rows_of(problem)
     samples = np.arange(len(rows))
@@ -207,7 +215,7 @@ def gordan_vertex(problem: MarginProblem) -> Array | None:
     level = [
         [v << (max(sizes) - size) for v, size in zip(row, sizes, strict=True)] for row in equations
     ]
-    ray = _positive_null_vector([_without_twos(row) for row in level])
+    ray = _positive_null_vector([_without_twos(row) for row in level], deadline)
     if ray is None:
         return None
     scaled = [Fraction(v << (max(sizes) - size)) for v, size in zip(ray, sizes, strict=True)]
@@ -611,7 +619,7 @@ def _without_twos(row: list[int]) -> list[int]:
     return [v >> zeros for v in row]
 
 
-def _positive_null_vector(equations: list[list[int]]) -> list[int] | None:
+def _positive_null_vector(equations: list[list[int]], deadline: Deadline) -> list[int] | None:
     """Return x >= 0, not 0, with A x = 0, if there is one: a ray of a linear program.
 
     max sum(x) over x >= 0 with A x = A x_0 is unbounded just if there is such an x, whatever the
@@ -626,7 +634,7 @@ def _positive_null_vector(equations: list[list[int]]) -> list[int] | None:
         if T[i, column] == 0:
             T = np.delete(T, i, axis=0)
             continue
-        T, last = _pivoted(T, i, column, last)
+        T, last = _pivoted(T, i, column, last, deadline)
         basis.append(column)
         i += 1
     right = np.random.default_rng(0).integers(1, 2**30, size=len(T)).astype(object) * last
@@ -644,19 +652,21 @@ def _positive_null_vector(equations: list[list[int]]) -> list[int] | None:
                 ray[member] = -T[i, entering]
             return ray
         leaving = min(rows, key=lambda i: Fraction(T[i, -1], T[i, entering]))  # noqa: B023
-        T, last = _pivoted(T, leaving, entering, last)
+        T, last = _pivoted(T, leaving, entering, last, deadline)
         basis[leaving] = entering
     return None
 
 
 def _pivoted(
-    T: NDArray[np.object_], row: int, column: int, last: int
+    T: NDArray[np.object_], row: int, column: int, last: int, deadline: Deadline
 ) -> tuple[NDArray[np.object_], int]:
     """Make a column a unit vector, times the pivot; ``last`` is the pivot before."""
     top = T[row] if T[row, column] > 0 else -T[row]
     lead = top[column]
-    changed = (lead * T - T[:, [column]] * top) // last
-    changed[row] = top
+    changed = np.empty_like(T)
+    for i, values in enumerate(T):
+        deadline.check()  # of integers of many digits, a row may take seconds
+        changed[i] = top if i == row else (lead * values - values[column] * top) // last
     return changed, lead
 
 

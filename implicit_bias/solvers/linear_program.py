@@ -39,11 +39,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, certify
+from implicit_bias.deadline import NEVER, Deadline
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, all_rows, equal_alpha, rows_of, worst_rows
 from implicit_bias.solvers.base import (
     Candidate,
-    Deadline,
     OnProgress,
     Solver,
     Start,
@@ -54,7 +54,6 @@ from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.validation import Array, UnsuitableError
 
 MAX_ROUNDS = 100
-NEVER = Deadline()
 # Rows of the first round, at most; later rounds may double them.
 FIRST_ROWS = 400
 # Columns of the first round, as a multiple of its rows, where columns are generated.

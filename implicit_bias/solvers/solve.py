@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from implicit_bias.certificate import (
     find_conflict,
     grade,
 )
+from implicit_bias.deadline import Deadline
 from implicit_bias.exact import ExactAnswer, certify_exact
 from implicit_bias.norms import L2
 from implicit_bias.options import DEFAULTS, SolverOptions
@@ -31,7 +33,6 @@ from implicit_bias.separability import (
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
-    Deadline,
     OnProgress,
     Solution,
     Solver,
@@ -107,7 +108,8 @@ def solve(
     max_seconds : float, optional
         Limit on the time: what was found by then is certified. "auto" shares it among its
         attempts. Solvers of CVXPY run in a process of their own then, which takes a second or two
-        to begin; a single step of another solver, and the certificate, are not interrupted.
+        to begin; a single step of another solver ("multiprecision" excepted), and the certificate,
+        are not interrupted.
     max_memory : float, optional
         GiB that a native solver may allocate beside the problem.
     start : Solution, optional
@@ -335,7 +337,9 @@ def _try_others(
             attempt = _Attempt.joined(problem, attempt, _Attempt.of(problem, attempt.method, found))
             failures.append("separator of the Euclidean norm")
     if _lacks_separator(attempt, deadline):
-        alpha = gordan_vertex(problem)
+        alpha = None
+        with suppress(TimeoutError):
+            alpha = gordan_vertex(problem, deadline)
         if alpha is not None:
             zero = np.zeros_like(attempt.candidate.coef)
             found = replace(attempt.candidate, alpha=alpha, coef=zero, exact=None)
@@ -343,7 +347,7 @@ def _try_others(
             if again.graded.status is Status.NOT_SEPARABLE:
                 attempt = again
                 failures.append("proven in exact arithmetic")
-    if attempt.unsettled and late:
+    if attempt.unsettled and (late or deadline.passed):
         attempt = replace(attempt, graded=replace(attempt.graded, status=Status.TIME_LIMIT))
     detail = f"after {', '.join(failures)}"
     return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
