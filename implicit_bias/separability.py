@@ -53,6 +53,8 @@ from implicit_bias.validation import Array
 # Exact elimination costs rank^3 operations on integers of up to rank * 110 bits.
 MOST_EXACT_RANK = 60
 MOST_EXACT_ENTRIES = 200_000
+# The linear program before it takes less than one, unless HiGHS goes in circles.
+MOST_SECONDS = 10.0
 # The interval method costs a factorisation of CANDIDATES * rank samples.
 MOST_INTERVAL_RANK = 1500
 CANDIDATES = 4
@@ -570,7 +572,7 @@ def _distinct_columns(Phi: Array) -> NDArray[np.int64]:
 def _basic_solution(Phi: Array, alpha: Array) -> NDArray[np.int64] | None:
     """Rows of Phi (n, k) that a vertex of {a >= 0: Phi' a = 0, sum a = 1} uses.
 
-    None if the linear program has no solution, or more rows than the exact solution could take.
+    None if the linear program has no solution, or none in time, or more rows than the exact solution could take.
     The equations are those of an orthonormal basis, so that offsets do not hide small features.
     """
     norms = row_norms(Phi)
@@ -587,6 +589,7 @@ def _basic_solution(Phi: Array, alpha: Array) -> NDArray[np.int64] | None:
         A_eq=np.vstack([Q[:, :rank].T / np.abs(Q[:, :rank]).max(axis=0)[:, None], np.ones(len(Q))]),
         b_eq=np.append(np.zeros(rank), 1.0),
         method="highs-ds",
+        options={"time_limit": MOST_SECONDS},
     )
     return np.flatnonzero(found.x > VERTEX_ZERO) if found.status == 0 else None
 

@@ -71,8 +71,8 @@ ROUNDING, SMALLEST = 2.0**-50, 2.0**-200
 SCALINGS = 5
 # A row is violated, and a column missing, beyond this share of the gap tolerance.
 SLACK_SHARE = 0.1
-# HiGHS may go in circles indefinitely. It has these seconds for up to so many entries of the margins'
-# features, where nobody sets another limit: such programs take less than one.
+# HiGHS may go in circles indefinitely. For up to so many entries of the margins' features it has
+# these seconds, where nobody sets another limit: such programs take less than one.
 FEW_ENTRIES, PATIENCE = 10_000, 20.0
 
 
