@@ -572,7 +572,8 @@ def _distinct_columns(Phi: Array) -> NDArray[np.int64]:
 def _basic_solution(Phi: Array, alpha: Array) -> NDArray[np.int64] | None:
     """Rows of Phi (n, k) that a vertex of {a >= 0: Phi' a = 0, sum a = 1} uses.
 
-    None if the linear program has no solution, or none in time, or more rows than the exact solution could take.
+    None if the linear program has no solution, or none in time, or more rows than the exact
+    solution could take.
     The equations are those of an orthonormal basis, so that offsets do not hide small features.
     """
     norms = row_norms(Phi)
