@@ -12,6 +12,7 @@ import mmap
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.certificate import margin_enclosures
+from implicit_bias.deadline import NEVER, Deadline
 from implicit_bias.problem import MarginProblem
 from implicit_bias.validation import Array, as_finite, check_count
 
@@ -145,27 +147,50 @@ class Blocks:
         parts = tuple((inputs[b], labels[b]) for b in kept)
         return cls(parts, tuple(starts[b] for b in kept), n_samples, n_features)
 
-    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
-        """Return function(inputs, labels, start, *arguments) of each block, computed by Dask."""
+    def map(
+        self, function: Callable[..., T], *arguments: Any, deadline: Deadline = NEVER
+    ) -> list[T]:
+        """Return function(inputs, labels, start, *arguments) of each block, computed by Dask.
+
+        Raises
+        ------
+        TimeoutError
+            The deadline has passed.
+        """
         import dask
 
-        task = dask.delayed(function, pure=False)
+        client = _client()
+        # Clocks of other machines say nothing here: there the results are waited for instead.
+        timed = partial(_in_time, deadline if client is None else NEVER, function)
+        task = dask.delayed(timed, pure=False)
         zipped = zip(self.parts, self.starts, strict=True)
+        tasks = [task(X, y, start, *arguments) for (X, y), start in zipped]
+        if client is None:
+            return list(dask.compute(*tasks))
         # The labels travel with each pass: what only a worker has is lost when it dies.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            return list(dask.compute(*[task(X, y, start, *arguments) for (X, y), start in zipped]))
+            futures = client.compute(tasks)
+        from distributed import as_completed
 
-    def spread(self, count: int) -> SomeRows:
+        try:
+            found = dict(as_completed(futures, with_results=True, timeout=deadline.left))
+        finally:
+            client.cancel(futures)
+        return [found[future] for future in futures]
+
+    def spread(self, count: int, deadline: Deadline = NEVER) -> SomeRows:
         """Return rows spread over the blocks, about this many; of each block all its labels.
 
         Raises
         ------
         ValueError
             NaN or infinity in a block.
+        TimeoutError
+            The deadline has passed.
         """
         each = -(-count // len(self.parts))
-        first, *others = self.map(_spread, each)
+        first, *others = self.map(_spread, each, deadline=deadline)
         return first.joined(*others)
 
     def worst(
@@ -176,6 +201,7 @@ class Blocks:
         *,
         below: float,
         count: int,
+        deadline: Deadline = NEVER,
     ) -> WorstRows:
         """Return bounds on the margins of coefficients, and the rows of the smallest margins.
 
@@ -191,13 +217,17 @@ class Blocks:
             Rows of this margin or more are none.
         count : int
             How many rows at most.
+        deadline : Deadline
+            When to give up.
 
         Raises
         ------
         ValueError
             Values or labels that no `MarginProblem` takes.
+        TimeoutError
+            The deadline has passed.
         """
-        found = self.map(_worst, coef, offsets, classes, below, count)
+        found = self.map(_worst, coef, offsets, classes, below, count, deadline=deadline)
         margins = np.concatenate([part.margins for part in found])
         first, *others = [part.rows for part in found]
         rows = first.joined(*others)  # in the order of the blocks, as the margins are
@@ -226,6 +256,14 @@ def dask_array() -> ModuleType:
         ) from error
     found: ModuleType = dask.array
     return found
+
+
+def _client() -> Any:
+    """Return the client whose workers compute; None where threads of this process do."""
+    from dask.base import get_scheduler
+
+    owner = getattr(get_scheduler(), "__self__", None)
+    return owner if hasattr(owner, "compute") else None
 
 
 # --- cutting into blocks -----------------------------------------------------------------------
@@ -317,6 +355,12 @@ def _compact(y: NDArray[Any]) -> NDArray[Any]:
 
 
 # --- what workers compute ----------------------------------------------------------------------
+
+
+def _in_time(deadline: Deadline, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function, unless the deadline has passed."""
+    deadline.check()
+    return function(*arguments)
 
 
 def _spread(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> SomeRows:

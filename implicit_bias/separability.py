@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
 
+import gmpy2
 import numpy as np
 import scipy.linalg
 import scipy.optimize
@@ -36,6 +37,7 @@ import scipy.sparse as sp
 import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
+from implicit_bias.deadline import NEVER, Deadline
 from implicit_bias.problem import BLOCK, MarginProblem
 from implicit_bias.rounding import (
     SAFETY,
@@ -51,6 +53,8 @@ from implicit_bias.validation import Array
 # Exact elimination costs rank^3 operations on integers of up to rank * 110 bits.
 MOST_EXACT_RANK = 60
 MOST_EXACT_ENTRIES = 200_000
+# The linear program before it takes less than one, unless HiGHS goes in circles.
+MOST_SECONDS = 10.0
 # The interval method costs a factorisation of CANDIDATES * rank samples.
 MOST_INTERVAL_RANK = 1500
 CANDIDATES = 4
@@ -174,7 +178,7 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     return None
 
 
-def gordan_vertex(problem: MarginProblem) -> Array | None:
+def gordan_vertex(problem: MarginProblem, deadline: Deadline = NEVER) -> Array | None:
     """Search for alpha >= 0 with V = 0 by the simplex method in exact arithmetic.
 
     It needs no approximate alpha to begin with, unlike `prove_not_separable`, which can verify what
@@ -184,12 +188,19 @@ def gordan_vertex(problem: MarginProblem) -> Array | None:
     ----------
     problem : MarginProblem
         The problem.
+    deadline : Deadline
+        When to give up.
 
     Returns
     -------
     ndarray of shape (N,) or (N, K), or None
         A vertex, sum 1, rounded to float64; None where there is none, so that the data are
         separable, or the problem is too large.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed.
     """
     rows = rows_of(problem)
     samples = np.arange(len(rows))
@@ -207,12 +218,12 @@ def gordan_vertex(problem: MarginProblem) -> Array | None:
     level = [
         [v << (max(sizes) - size) for v, size in zip(row, sizes, strict=True)] for row in equations
     ]
-    ray = _positive_null_vector([_without_twos(row) for row in level])
+    ray = _positive_null_vector([_without_twos(row) for row in level], deadline)
     if ray is None:
         return None
-    scaled = [Fraction(v << (max(sizes) - size)) for v, size in zip(ray, sizes, strict=True)]
-    total = sum(scaled)
-    return rows.alpha(np.array([float(v / total) for v in scaled]))
+    return rows.alpha(
+        _shares([v << (max(sizes) - size) for v, size in zip(ray, sizes, strict=True)])
+    )
 
 
 def lacks_constant(problem: MarginProblem) -> bool:
@@ -334,8 +345,14 @@ def _rational_proof(rows: Rows, samples: NDArray[np.int64], solution: list[int])
     if not (min(solution) > 0 or max(solution) < 0):
         return None
     found = np.zeros(len(rows))
-    found[samples] = [float(Fraction(value, sum(solution))) for value in solution]
+    found[samples] = _shares(solution)
     return Proof(found, "rational", UNIT)
+
+
+def _shares(values: list[int]) -> Array:
+    """Return integers over their sum, rounded to float64."""
+    total = int(sum(values))
+    return np.array([float(Fraction(int(value), total)) for value in values])
 
 
 def _interval(rows: Rows, alpha: Array) -> Proof | None:
@@ -463,12 +480,15 @@ def _exact_features(
     gate: NDArray[np.int64],
     feature: NDArray[np.int64],
 ) -> list[list[int]]:
-    """y_n phi (columns, samples) as real numbers, each column times a power of two: integers."""
+    """y_n phi (columns, samples) as real numbers, each column times a power of two: integers.
+
+    Those of gmpy2, which multiplies and divides numbers of thousands of digits ten times as fast.
+    """
     Z, X = _factors(rows, samples)
     equations = []
     for m, d in zip(gate, feature, strict=True):
         z, x = Z[:, [m]].toarray().ravel().tolist(), X[:, d].tolist()
-        row = [Fraction(a) * Fraction(b) for a, b in zip(z, x, strict=True)]
+        row = [gmpy2.mpq(a) * gmpy2.mpq(b) for a, b in zip(z, x, strict=True)]
         common = max(value.denominator for value in row)
         equations.append([value.numerator * (common // value.denominator) for value in row])
     return equations
@@ -552,7 +572,8 @@ def _distinct_columns(Phi: Array) -> NDArray[np.int64]:
 def _basic_solution(Phi: Array, alpha: Array) -> NDArray[np.int64] | None:
     """Rows of Phi (n, k) that a vertex of {a >= 0: Phi' a = 0, sum a = 1} uses.
 
-    None if the linear program has no solution, or more rows than the exact solution could take.
+    None if the linear program has no solution, or none in time, or more rows than the exact
+    solution could take.
     The equations are those of an orthonormal basis, so that offsets do not hide small features.
     """
     norms = row_norms(Phi)
@@ -569,6 +590,7 @@ def _basic_solution(Phi: Array, alpha: Array) -> NDArray[np.int64] | None:
         A_eq=np.vstack([Q[:, :rank].T / np.abs(Q[:, :rank]).max(axis=0)[:, None], np.ones(len(Q))]),
         b_eq=np.append(np.zeros(rank), 1.0),
         method="highs-ds",
+        options={"time_limit": MOST_SECONDS},
     )
     return np.flatnonzero(found.x > VERTEX_ZERO) if found.status == 0 else None
 
@@ -611,7 +633,7 @@ def _without_twos(row: list[int]) -> list[int]:
     return [v >> zeros for v in row]
 
 
-def _positive_null_vector(equations: list[list[int]]) -> list[int] | None:
+def _positive_null_vector(equations: list[list[int]], deadline: Deadline) -> list[int] | None:
     """Return x >= 0, not 0, with A x = 0, if there is one: a ray of a linear program.
 
     max sum(x) over x >= 0 with A x = A x_0 is unbounded just if there is such an x, whatever the
@@ -626,7 +648,7 @@ def _positive_null_vector(equations: list[list[int]]) -> list[int] | None:
         if T[i, column] == 0:
             T = np.delete(T, i, axis=0)
             continue
-        T, last = _pivoted(T, i, column, last)
+        T, last = _pivoted(T, i, column, last, deadline)
         basis.append(column)
         i += 1
     right = np.random.default_rng(0).integers(1, 2**30, size=len(T)).astype(object) * last
@@ -643,20 +665,22 @@ def _positive_null_vector(equations: list[list[int]]) -> list[int] | None:
             for i, member in enumerate(basis):
                 ray[member] = -T[i, entering]
             return ray
-        leaving = min(rows, key=lambda i: Fraction(T[i, -1], T[i, entering]))  # noqa: B023
-        T, last = _pivoted(T, leaving, entering, last)
+        leaving = min(rows, key=lambda i: gmpy2.mpq(T[i, -1], T[i, entering]))  # noqa: B023
+        T, last = _pivoted(T, leaving, entering, last, deadline)
         basis[leaving] = entering
     return None
 
 
 def _pivoted(
-    T: NDArray[np.object_], row: int, column: int, last: int
+    T: NDArray[np.object_], row: int, column: int, last: int, deadline: Deadline
 ) -> tuple[NDArray[np.object_], int]:
     """Make a column a unit vector, times the pivot; ``last`` is the pivot before."""
     top = T[row] if T[row, column] > 0 else -T[row]
     lead = top[column]
-    changed = (lead * T - T[:, [column]] * top) // last
-    changed[row] = top
+    changed = np.empty_like(T)
+    for i, values in enumerate(T):
+        deadline.check()  # of integers of many digits, a row may take seconds
+        changed[i] = top if i == row else (lead * values - values[column] * top) // last
     return changed, lead
 
 

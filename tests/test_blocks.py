@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from implicit_bias.blocks import Blocks
+from implicit_bias.deadline import Deadline
 from implicit_bias.validation import Array
 
 
@@ -124,3 +125,16 @@ def test_errors_of_a_block_name_its_rows() -> None:
         blocks.spread(5)
     with pytest.raises(ValueError, match="rows 8 to 15"):
         blocks.worst(np.ones((1, 3)), 0.0, None, below=1.0, count=3)
+
+
+def test_no_block_is_passed_over_when_the_time_is_up() -> None:
+    X, y = data()
+    blocks = Blocks.of(da.from_array(X, chunks=(5, -1)), y)
+    seen: list[int] = []
+
+    def see(X: Array, y: Array, start: int) -> None:
+        seen.append(start)
+
+    with pytest.raises(TimeoutError):
+        blocks.map(see, deadline=Deadline.after(1e-9))
+    assert seen == []

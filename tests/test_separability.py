@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from cases import build, cloud, gln, linear, near_twin, separable
 from implicit_bias.certificate import Status, certify, grade
+from implicit_bias.deadline import Deadline
 from implicit_bias.problem import MarginProblem
 from implicit_bias.separability import (
     find_conflict,
+    gordan_vertex,
     lacks_constant,
     prove_not_separable,
     scaling_advice,
@@ -159,6 +161,13 @@ def test_separable_data_are_never_proven_inseparable() -> None:
         problem = separable(name)
         assert prove_not_separable(problem, np.ones(problem.n_samples)) is None
         assert prove_not_separable(problem, np.zeros(problem.n_samples)) is None
+
+
+def test_the_search_for_a_vertex_ends_when_its_time_is_up() -> None:
+    mixed = INSEPARABLE["linear"]()
+    assert gordan_vertex(mixed, Deadline.after(None)) is not None
+    with pytest.raises(TimeoutError):
+        gordan_vertex(mixed, Deadline.after(1e-9))
 
 
 def test_an_intercept_predicts_where_no_gate_is_on() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,28 +73,6 @@ def in_words(error: BaseException) -> str:
         raise error
     logging.getLogger(__name__).debug("a solver failed", exc_info=error)
     return f"{type(error).__name__}: {error}"
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """When to stop, by a clock that is never set; never without a time."""
-
-    end: float = np.inf
-
-    @classmethod
-    def after(cls, seconds: float | None) -> Self:
-        """Stop so many seconds from now; None is never."""
-        return cls() if seconds is None else cls(time.perf_counter() + seconds)
-
-    @property
-    def left(self) -> float | None:
-        """Seconds until then, positive even if it has passed; None is no limit."""
-        return None if np.isinf(self.end) else max(self.end - time.perf_counter(), 1e-9)
-
-    @property
-    def passed(self) -> bool:
-        """Whether that was before."""
-        return time.perf_counter() >= self.end
 
 
 def are_few_features(n_features: int, n_samples: int) -> bool:

@@ -49,12 +49,12 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from implicit_bias.certificate import Status
+from implicit_bias.deadline import Deadline
 from implicit_bias.norms import GroupNorm, HasAtom, Norm
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import rows_of
 from implicit_bias.solvers.base import (
     Candidate,
-    Deadline,
     OnProgress,
     Solver,
     Start,

@@ -18,13 +18,13 @@ from typing import Any, ClassVar, Self, TypeAlias, final
 import numpy as np
 
 from implicit_bias.certificate import Status
+from implicit_bias.deadline import NEVER, Deadline
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import group_form
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
-    Deadline,
     OnProgress,
     Solver,
     Start,
@@ -37,8 +37,6 @@ GIB = 2**30
 
 # Yields (lower, upper), the best bounds so far, once an iteration; returns how it ended.
 Steps: TypeAlias = Generator[tuple[float, float], None, Status]
-
-NEVER = Deadline()
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +160,8 @@ def drive(
 ) -> Candidate:
     """Run the steps of a method up to a limit, or to Ctrl-C, and return its answer.
 
-    What a step raises ends the run as `Status.NUMERICAL_TROUBLE`, with what it had found.
+    What a step raises ends the run as `Status.NUMERICAL_TROUBLE`, with what it had found; where it
+    finds that its time is up (`Deadline.check`), as `Status.TIME_LIMIT`.
 
     Parameters
     ----------
@@ -194,6 +193,8 @@ def _guarded(run: Run) -> Steps:
     """Take the steps of a run, which end where one of them raises an error."""
     try:
         return (yield from run.steps())
+    except TimeoutError:
+        return Status.TIME_LIMIT
     except BaseException as error:
         run.detail = in_words(error)
         return Status.NUMERICAL_TROUBLE

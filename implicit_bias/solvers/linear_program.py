@@ -39,11 +39,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, certify
+from implicit_bias.deadline import NEVER, Deadline
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, all_rows, equal_alpha, rows_of, worst_rows
 from implicit_bias.solvers.base import (
     Candidate,
-    Deadline,
     OnProgress,
     Solver,
     Start,
@@ -54,7 +54,6 @@ from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.validation import Array, UnsuitableError
 
 MAX_ROUNDS = 100
-NEVER = Deadline()
 # Rows of the first round, at most; later rounds may double them.
 FIRST_ROWS = 400
 # Columns of the first round, as a multiple of its rows, where columns are generated.
@@ -72,6 +71,9 @@ ROUNDING, SMALLEST = 2.0**-50, 2.0**-200
 SCALINGS = 5
 # A row is violated, and a column missing, beyond this share of the gap tolerance.
 SLACK_SHARE = 0.1
+# HiGHS may go in circles indefinitely. For up to so many entries of the margins' features it has
+# these seconds, where nobody sets another limit: such programs take less than one.
+FEW_ENTRIES, PATIENCE = 10_000, 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,9 @@ class LinearProgram(Solver):
         ValueError
             A norm that is no sum of maxima over groups.
         """
-        deadline = Deadline.after(self.max_seconds)
+        n_pairs = problem.n_samples * ((problem.classes or 2) - 1)
+        few = n_pairs * problem.plain_gates.shape[1] * problem.X.shape[1] <= FEW_ENTRIES
+        deadline = Deadline.after(self.max_seconds or (PATIENCE if few else None))
         run = _WorkingProgram(problem, self.tolerances.gap, deadline)
         limit = self.max_iterations or MAX_ROUNDS
         found = drive(run, limit, on_progress, deadline=deadline)
@@ -140,8 +144,10 @@ class _WorkingProgram(Rounds):
                 self.effort += 1  # perhaps for want of digits
                 continue
             if status == INFEASIBLE:
-                self.best = replace(self.best, alpha=self._gordan())
-                return Status.NOT_SEPARABLE
+                alpha = self._gordan()
+                self.best = replace(self.best, alpha=alpha)
+                late = self.deadline.passed and not alpha.any()
+                return Status.TIME_LIMIT if late else Status.NOT_SEPARABLE
             if found is None:
                 return Status.TIME_LIMIT if self.deadline.passed else Status.NUMERICAL_TROUBLE
             alpha = found[0]
@@ -238,6 +244,7 @@ class _WorkingProgram(Rounds):
             np.zeros(len(rows)),
             bounds=[(-1, 1)] * n_columns + [(None, None)] * rows.n_offsets + [(None, None)],
             method="highs",
+            options={"time_limit": self.deadline.left},
         )
         if found.status != 0:
             return np.zeros(problem.alpha_shape)

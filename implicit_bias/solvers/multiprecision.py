@@ -49,6 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status
+from implicit_bias.deadline import Deadline
 from implicit_bias.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
@@ -122,12 +123,13 @@ class _MultiPrecisionRun(Run):
 
     def __init__(self, solver: MultiPrecision, problem: MarginProblem) -> None:
         self.solver, self.problem = solver, problem
+        self.deadline = Deadline.after(solver.max_seconds)
         self.found: _Found | None = None
 
     def steps(self) -> Steps:
         bits = self.solver.bits
         with gmpy2.context(gmpy2.get_context(), precision=bits):
-            program = _Program.of(self.problem)
+            program = _Program.of(self.problem, self.deadline)
             iterate = program.start()
         while True:
             with gmpy2.context(gmpy2.get_context(), precision=bits):
@@ -208,9 +210,14 @@ class _Found:
 
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """The conic program of a problem, in scaled samples, in units in which the largest r is 1."""
+    """The conic program of a problem, in scaled samples, in units in which the largest r is 1.
+
+    A single step of a large one takes minutes: the loops of its products and factors end, with
+    TimeoutError, when the deadline has passed.
+    """
 
     problem: MarginProblem
+    deadline: Deadline
     cone: _Cone
     Phi: tuple[Vector, ...]  # (N, M_g D) of each group
     r: Vector  # (N,)
@@ -219,7 +226,7 @@ class _Program:
     unit: Number  # coefficients are those of the program times this
 
     @classmethod
-    def of(cls, problem: MarginProblem) -> _Program:
+    def of(cls, problem: MarginProblem, deadline: Deadline) -> _Program:
         n, groups = problem.n_samples, problem.plain_groups
         gates, X = _numbers(problem.plain_gates.toarray()), _numbers(problem.X)
         X = X * _numbers(problem.y)[:, None]
@@ -237,6 +244,7 @@ class _Program:
             c[n : 2 * n] = gmpy2.mpfr(problem.C) * norms
         return cls(
             problem,
+            deadline,
             cone,
             tuple(part / norms[:, None] for part in Phi),
             1 / (norms * unit),
@@ -248,12 +256,20 @@ class _Program:
     @cached_property
     def grams(self) -> list[Vector]:
         """Q_g (N, N) of each group."""
-        return [part @ part.T for part in self.Phi]
+        return [self.product(part, part.T) for part in self.Phi]
 
     @cached_property
     def joined(self) -> Vector:
         """Phi (N, P) of all groups."""
         return np.hstack(self.Phi)
+
+    def product(self, A: Vector, B: Vector) -> Vector:
+        """Return A B of two matrices."""
+        result = np.empty((len(A), B.shape[1]), dtype=object)
+        for i, row in enumerate(A):
+            self.deadline.check()
+            result[i] = row @ B
+        return result
 
     def start(self) -> _Iterate:
         """Return the identity of the cone."""
@@ -262,6 +278,7 @@ class _Program:
 
     def forward(self, x: Vector) -> Vector:
         """Return A x, shape (N,)."""
+        self.deadline.check()
         n = len(self.r)
         value = -x[:n]
         if self.cone.n_linear > n:
@@ -433,7 +450,7 @@ class _NormalMatrix:
         diagonal = squares[:n] + (squares[n:] if len(squares) > n else gmpy2.mpfr(0))
         few = program.joined.shape[1] < n
         if few:
-            matrix = program.joined.T @ (program.joined / diagonal[:, None])
+            matrix = program.product(program.joined.T, program.joined / diagonal[:, None])
             first = 0
             for eta, w in W.blocks:
                 block = slice(first, first := first + len(w) - 1)
@@ -445,7 +462,7 @@ class _NormalMatrix:
             for (eta, w), part, gram in zip(W.blocks, program.Phi, program.grams, strict=True):
                 u = part @ w[1:]
                 matrix = matrix + eta * eta * (gram + 2 * np.outer(u, u))
-        factor = _cholesky(matrix)
+        factor = _cholesky(matrix, program.deadline)
         if factor is None:
             return None
         return cls(diagonal, program.joined if few else None, factor, program.e)
@@ -616,10 +633,11 @@ def _norm(vector: Vector) -> Number:
     return gmpy2.sqrt(vector @ vector)
 
 
-def _cholesky(matrix: Vector) -> Vector | None:
+def _cholesky(matrix: Vector, deadline: Deadline) -> Vector | None:
     """Return the lower factor, its upper half undefined; None unless positive definite."""
     factor = matrix.copy()
     for k in range(len(factor)):
+        deadline.check()
         if not factor[k, k] > 0:
             return None
         factor[k, k] = gmpy2.sqrt(factor[k, k])

@@ -59,10 +59,11 @@ import torch
 from torch import Tensor
 
 from implicit_bias.certificate import Status
+from implicit_bias.deadline import Deadline
 from implicit_bias.norms import BALLS, L2, nuclear_groups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import count_kinds, grouped_rows, merged_pairs, row_index
-from implicit_bias.solvers.base import Deadline, Start
+from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.class_pairs import ClassPairs, Integers, memory_of_balls
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.blocks import Blocks, SomeRows
 from implicit_bias.certificate import Certificate, Status, relative_gap
+from implicit_bias.deadline import Deadline
 from implicit_bias.gating import NoGates
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
@@ -121,6 +122,7 @@ def solve_out_of_core(
     rows_a_block: int | None = None,
     most_rows: int = MOST_ROWS,
     max_rounds: int = MAX_ROUNDS,
+    max_seconds: float | None = None,
     on_progress: OnProgress = no_report,
 ) -> OutOfCoreSolution:
     """Solve the hard margin of a linear model on data that are never in memory as a whole.
@@ -147,6 +149,9 @@ def solve_out_of_core(
         Samples of the working set, which are in memory.
     max_rounds : int
         Passes over the data.
+    max_seconds : float, optional
+        Limit on the time, seen between blocks: what was found by then is certified. A pass that it
+        cuts short gives no upper bound.
     on_progress : callable, optional
         Called with the `BoundsAt` of each round.
 
@@ -164,6 +169,8 @@ def solve_out_of_core(
         unknown sizes.
     ImportError
         Dask is not installed.
+    TimeoutError
+        ``max_seconds`` passed before the first working set was read, so that there are no bounds.
 
     Examples
     --------
@@ -177,8 +184,11 @@ def solve_out_of_core(
     check_number(tol, "tol", "(0, inf)")
     check_count(most_rows, "most_rows")
     check_count(max_rounds, "max_rounds")
+    if max_seconds is not None:
+        check_number(max_seconds, "max_seconds", "(0, inf)")
+    deadline = Deadline.after(max_seconds)
     blocks = Blocks.of(X, y, rows_a_block)
-    first = blocks.spread(min(FIRST_SIZE, most_rows))  # which has all labels
+    first = blocks.spread(min(FIRST_SIZE, most_rows), deadline)  # which has all labels
     count = as_class_labels(first.y, len(first), classes)[1]
     model = Architecture(NoGates(blocks.n_features), norm=as_norm(norm, groups))
 
@@ -186,8 +196,8 @@ def solve_out_of_core(
         y = rows.y if count is None else rows.y.astype(np.int64)
         return model.problem(rows.X, y, np.inf, intercept, count)
 
-    run = _Run(blocks, posed, first, most_rows)
-    return run.solution(*follow(run.rounds(tol), max_rounds, on_progress))
+    run = _Run(blocks, posed, first, most_rows, deadline)
+    return run.solution(*follow(run.rounds(tol), max_rounds, on_progress, deadline=deadline))
 
 
 class _Run:
@@ -199,8 +209,10 @@ class _Run:
         posed: Callable[[SomeRows], MarginProblem],
         first: SomeRows,
         most_rows: int,
+        deadline: Deadline,
     ) -> None:
         self.blocks, self.posed, self.rows, self.most_rows = blocks, posed, first, most_rows
+        self.deadline = deadline
         self.problem = posed(first)
         self.lower, self.upper, self.min_margin = 0.0, np.inf, np.nan
         self.coef, self.intercept = np.zeros(self.problem.coef_shape), self.problem.no_offset
@@ -215,13 +227,18 @@ class _Run:
         """Solve on the working set, pass over all data, and choose the next one."""
         while True:
             self.problem = self.posed(self.rows)
-            found = solve(self.problem, tol=INNER_SHARE * tol)
+            left = self.deadline.left
+            found = solve(self.problem, tol=INNER_SHARE * tol, max_seconds=left)
             if found.certificate.lower > self.lower:
                 self._take_proof(found)
             if found.status.inseparable or not np.isfinite(found.certificate.upper):
                 yield self.lower, self.upper
                 return found.status
-            violators = self._pass(found)
+            try:
+                violators = self._pass(found)
+            except TimeoutError:
+                yield self.lower, self.upper
+                return Status.TIME_LIMIT
             yield self.lower, self.upper
             if relative_gap(self.lower, self.upper) <= tol:
                 return Status.OPTIMAL
@@ -249,7 +266,9 @@ class _Run:
         coef, offsets = found.coef / unit, found.intercept / unit
         room = max(FIRST_SIZE, len(self.rows))
         classes = self.problem.classes
-        passed = self.blocks.worst(coef, offsets, classes, below=1.0 / unit, count=room)
+        passed = self.blocks.worst(
+            coef, offsets, classes, below=1.0 / unit, count=room, deadline=self.deadline
+        )
         norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
         upper = up(norm / passed.at_least) if passed.at_least > 0 else np.inf
         if upper < self.upper:

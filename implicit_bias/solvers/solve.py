@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from implicit_bias.certificate import (
     find_conflict,
     grade,
 )
+from implicit_bias.deadline import Deadline
 from implicit_bias.exact import ExactAnswer, certify_exact
 from implicit_bias.norms import L2
 from implicit_bias.options import DEFAULTS, SolverOptions
@@ -31,7 +33,6 @@ from implicit_bias.separability import (
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
-    Deadline,
     OnProgress,
     Solution,
     Solver,
@@ -107,7 +108,8 @@ def solve(
     max_seconds : float, optional
         Limit on the time: what was found by then is certified. "auto" shares it among its
         attempts. Solvers of CVXPY run in a process of their own then, which takes a second or two
-        to begin; a single step of another solver, and the certificate, are not interrupted.
+        to begin; a single step of another solver ("multiprecision" excepted), and the certificate,
+        are not interrupted.
     max_memory : float, optional
         GiB that a native solver may allocate beside the problem.
     start : Solution, optional
@@ -342,7 +344,7 @@ def _try_others(
             failures.append("separator of the Euclidean norm")
     attempt, more = _with_proof(problem, attempt, deadline)
     failures += more
-    if attempt.unsettled and late:
+    if attempt.unsettled and (late or deadline.passed):
         attempt = replace(attempt, graded=replace(attempt.graded, status=Status.TIME_LIMIT))
     detail = f"after {', '.join(failures)}"
     return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
@@ -352,7 +354,10 @@ def _with_proof(
     problem: MarginProblem, attempt: _Attempt, deadline: Deadline
 ) -> tuple[_Attempt, list[str]]:
     """Return the proof that nothing separates the samples, if it is found, and how it was."""
-    alpha = gordan_vertex(problem) if _lacks_separator(attempt, deadline) else None
+    alpha = None
+    if _lacks_separator(attempt, deadline):
+        with suppress(TimeoutError):
+            alpha = gordan_vertex(problem, deadline)
     if alpha is None:
         return attempt, []
     zero = np.zeros_like(attempt.candidate.coef)

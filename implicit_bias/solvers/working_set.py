@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, certify, repaired
+from implicit_bias.deadline import Deadline
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, equal_alpha, grouped_rows, worst_rows
@@ -41,7 +42,6 @@ from implicit_bias.separability import prove_not_separable
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Candidate,
-    Deadline,
     Start,
     Tolerances,
     WarmStart,

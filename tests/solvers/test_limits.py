@@ -192,6 +192,16 @@ def test_times_that_are_none_are_refused(seconds: float) -> None:
         solve(PROBLEM, max_seconds=seconds)
 
 
+def test_a_linear_program_in_which_highs_goes_in_circles() -> None:
+    """The search for a proof, where no program has a solution; on some processors it ends."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(147, 68)) * 10.0 ** rng.uniform(-5, 5, size=(147, 1))
+    mixed = max_margin(X, rng.choice([-1.0, 1.0], 147), "linf", intercept=True)
+    found = solve(mixed, "highs", max_seconds=0.5)
+    assert found.status is not Status.OPTIMAL
+    assert found.certificate.lower <= found.certificate.upper
+
+
 SCRIPT = """
 import numpy as np
 from implicit_bias import max_margin, solve

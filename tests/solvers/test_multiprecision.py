@@ -180,6 +180,16 @@ def test_limits() -> None:
         MultiPrecision(device="cuda")
 
 
+@pytest.mark.parametrize("samples", [10, 60])
+def test_a_step_ends_when_its_time_is_up(samples: int) -> None:
+    """Whether the normal matrix is that of the samples or of the features."""
+    X, y = cloud(samples, 30, shift=1.0)
+    stopped = solve(plain(X, y), MultiPrecision(max_seconds=1e-9))
+    assert stopped.status is Status.TIME_LIMIT
+    assert stopped.stats.history == ()
+    assert stopped.certificate.lower <= stopped.certificate.upper
+
+
 def test_too_little_memory_for_it_costs_no_answer() -> None:
     offset = dates(1e10)
     columns = np.random.default_rng(0).normal(size=(20, 100))

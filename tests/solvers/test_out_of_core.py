@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -118,6 +120,41 @@ def test_limits_end_with_bounds_that_hold() -> None:
     assert "memory" in small.message
 
 
+@pytest.mark.parametrize("in_a_pass", [False, True])
+def test_time_is_a_limit(monkeypatch: pytest.MonkeyPatch, in_a_pass: bool) -> None:
+    """After a round; and between two blocks, of which no further one is read."""
+    X, y = clouds(6000, 4, 2)
+    now, history, rounds = [0.0], list[BoundsAt](), list[int]()
+
+    def read(block: Array) -> Array:
+        rounds.append(len(history))
+        now[0] += 3600.0 * (in_a_pass and len(history) == 1)
+        return block
+
+    def on_progress(bounds: BoundsAt) -> None:
+        history.append(bounds)
+        now[0] += 3600.0 * (not in_a_pass)
+
+    blocks = da.from_array(X, chunks=(900, -1)).map_blocks(read, meta=X[:0])
+    optimum = solve(max_margin(X, y)).certificate
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    with dask.config.set(scheduler="synchronous"):
+        found = solve_out_of_core(blocks, y, max_seconds=60.0, on_progress=on_progress)
+    assert found.status is Status.TIME_LIMIT
+    assert rounds.count(1) == int(in_a_pass)
+    assert tuple(history) == found.history
+    assert 0 < found.certificate.lower <= optimum.upper
+    assert optimum.lower <= found.certificate.upper < np.inf
+
+
+def test_time_that_is_up_before_anything_is_read() -> None:
+    X, y = clouds(600, 4, 2)
+    with pytest.raises(TimeoutError):
+        solve_out_of_core(da.from_array(X, chunks=(90, -1)), y, max_seconds=1e-9)
+    with pytest.raises(ValueError, match="max_seconds"):
+        solve_out_of_core(da.from_array(X, chunks=(90, -1)), y, max_seconds=0.0)
+
+
 def test_one_class_of_all_in_a_block() -> None:
     X, y = clouds(3000, 4, 2)
     order = np.argsort(y, kind="stable")
@@ -147,6 +184,20 @@ def cluster() -> Iterator[None]:
 
 def test_workers_of_a_cluster(cluster: None) -> None:
     agrees(*clouds(4000, 4, 2), "l2", intercept=False, chunk=700)
+
+
+def test_a_cluster_that_does_not_answer(cluster: None) -> None:
+    """It is not waited for beyond the limit, and what it was asked for is withdrawn."""
+    from distributed import Event, get_client
+
+    X, y = clouds(600, 4, 2)
+    never = da.from_array(X, chunks=(90, -1)).map_blocks(
+        lambda block: block[: Event("never").wait()], meta=X[:0]
+    )
+    with pytest.raises(TimeoutError):
+        solve_out_of_core(never, y, max_seconds=0.5)
+    Event("never").set()
+    assert not get_client().futures
 
 
 @pytest.mark.slow

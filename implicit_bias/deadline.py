@@ -1,0 +1,45 @@
+"""When a computation has to end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When to stop, by a clock that is never set; never without a time."""
+
+    end: float = np.inf
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Self:
+        """Stop so many seconds from now; None is never."""
+        return cls() if seconds is None else cls(time.perf_counter() + seconds)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until then, positive even if it has passed; None is no limit."""
+        return None if np.isinf(self.end) else max(self.end - time.perf_counter(), 1e-9)
+
+    @property
+    def passed(self) -> bool:
+        """Whether that was before."""
+        return time.perf_counter() >= self.end
+
+    def check(self) -> None:
+        """End a long loop where the time is up.
+
+        Raises
+        ------
+        TimeoutError
+            The deadline has passed.
+        """
+        if self.passed:
+            raise TimeoutError("the time is up")
+
+
+NEVER = Deadline()
