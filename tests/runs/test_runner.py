@@ -270,6 +270,21 @@ def test_more_cells_than_a_scheduler_is_given_at_once() -> None:
         assert len(list(outcomes)) == 6
 
 
+def test_claims_leave_files_to_open(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    grid = Grid.from_mapping({**SMALL, "seed": list(range(300))})
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with distributed.LocalCluster(processes=False, n_workers=1, dashboard_address=":0") as here:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+        try:
+            records = run_grid(grid, Store(tmp_path), DaskScheduler(here.scheduler_address, quick))
+            with closing(records):
+                assert next(records).outcome.status == "done"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not list((tmp_path / "claims").iterdir())
+
+
 def test_a_failure_releases_the_claims(tmp_path: Path) -> None:
     def broken(config: RunConfig) -> Outcome:
         raise RuntimeError("no worker")
@@ -473,6 +488,24 @@ def test_dask_gives_up_a_cell_whose_workers_die(cluster: Cluster, tmp_path: Path
     retried = list(run_grid(grid, store, DaskScheduler(cluster.address), retry_failed=True))
     assert len(retried) == len(found.failed)
     assert len(inventory(grid, store).done) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_workers_that_have_all_died_are_told(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = Grid.from_mapping({**SMALL, "models": ["gd-gln"], "steps": [1, 200_000]})
+    store = Store(tmp_path / "store")
+    records = run_grid(grid, store, DaskScheduler(cluster.address))
+    next(records)
+    monkeypatch.setattr("implicit_bias.runs.backends.CONNECT_TIMEOUT", 2)
+    for process in cluster.workers:
+        process.kill()
+    with pytest.raises(BackendError, match=f"no worker: start one .*{cluster.address}"):
+        next(records)
+    assert len(inventory(grid, store).done) == 1
+    assert not list((store.folder / "claims").iterdir())
 
 
 @pytest.mark.slow
