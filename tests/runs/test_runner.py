@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,7 +31,7 @@ from implicit_bias.runs.cell import Origin, Outcome, compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Grid, cell_key
-from implicit_bias.runs.processes import Process
+from implicit_bias.runs.processes import Process, ProcessEnded
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Record, Store, StoreError
 
@@ -227,6 +227,34 @@ def test_a_claimed_cell_is_left_alone_until_its_process_has_died(tmp_path: Path)
     assert claim.exists()  # killed, it could not delete it
     os.utime(claim, (2**33, 2**33))
     assert [record.key for record in finish(grid, store, Here(work=quick))] == [first]
+
+
+def fill(pipe: Connection, folder: Path, grid: Grid) -> None:
+    for record in run_grid(grid, Store(folder), Here(work=quick)):
+        pipe.send(record.key)
+
+
+@pytest.mark.slow
+def test_runs_that_are_killed_at_any_moment_compute_no_cell_again(tmp_path: Path) -> None:
+    """Two at a time, sixteen in all."""
+    grid = Grid.from_mapping({**SMALL, "seed": list(range(200))})
+    store, rng = Store(tmp_path), np.random.default_rng(0)
+    for _ in range(8):
+        kept = snapshot(store)
+        preload = ["implicit_bias.runs.runner"]
+        with (
+            Process(fill, (tmp_path, grid), preload=preload) as first,
+            Process(fill, (tmp_path, grid), preload=preload) as second,
+            suppress(ProcessEnded),
+        ):
+            for process, count in zip((first, second), rng.integers(0, 4, size=2), strict=True):
+                for _ in range(count):
+                    process.receive()
+        assert kept.items() <= snapshot(store).items()
+    kept = snapshot(store)
+    assert len(finish(grid, store, Here(work=quick))) == 200 - len(kept)
+    assert kept.items() <= snapshot(store).items()
+    assert len(inventory(grid, store).done) == 200
 
 
 def test_cells_of_a_run_that_stopped_are_taken_over_at_the_end(tmp_path: Path) -> None:
