@@ -39,10 +39,13 @@ Compute: TypeAlias = Callable[[RunConfig], Outcome]
 
 # A cell is given to this many workers that die before it fails.
 ATTEMPTS = 2
-# Cells that a scheduler has at once: each is claimed, which takes an open file of this process.
+# Cells that a scheduler has at once, if this process may open twice as many files: each is claimed
+# by an open file.
 AT_ONCE = 500
-# Seconds to wait for a scheduler, and for its first worker.
+# Seconds to wait for a scheduler, for its first worker, and for another when all have died.
 CONNECT_TIMEOUT = 30
+# Seconds between two questions whether a scheduler has an outcome.
+POLL = 0.01
 
 
 class BackendError(RuntimeError):
@@ -212,12 +215,7 @@ class DaskScheduler:
         except (OSError, ValueError) as error:
             raise BackendError(f"no Dask scheduler answers at {self.address}: {error}") from error
         with client:
-            try:
-                client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
-            except TimeoutError as error:
-                raise BackendError(
-                    f"the scheduler has no worker: start one with `dask worker {self.address}`"
-                ) from error
+            _wait_for_worker(client)
             threads = client.nthreads().values()
             if max(threads, default=1) > 1:
                 warnings.warn(
@@ -225,7 +223,7 @@ class DaskScheduler:
                     "workers with --nthreads 1",
                     stacklevel=2,
                 )
-            yield from gather(client, self.compute, cells)
+            yield from gather(client, self.compute, cells, min(AT_ONCE, _open_files() // 2))
 
 
 def gather(
@@ -249,7 +247,15 @@ def gather(
 
     try:
         submit(at_once)
-        for future in completed:
+        while waiting:
+            asked = time.perf_counter()
+            while not completed.has_ready():
+                time.sleep(POLL)
+                # A scheduler whose workers have all died waits for others without a word.
+                if time.perf_counter() - asked > CONNECT_TIMEOUT:
+                    _wait_for_worker(client)
+                    asked = time.perf_counter()
+            future = next(completed)
             cell = waiting.pop(future)
             try:
                 outcome = future.result()
@@ -266,3 +272,23 @@ def gather(
             submit(1)
     finally:
         client.cancel(list(waiting))
+
+
+def _wait_for_worker(client: distributed.Client) -> None:
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
+    except TimeoutError as error:
+        raise BackendError(
+            "the scheduler has no worker: start one with `dask worker "
+            f"{client.scheduler_info()['address']}`, and run again"
+        ) from error
+
+
+def _open_files() -> int:
+    """How many files this process may open at a time; on macOS 256 unless told otherwise."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return 2 * AT_ONCE
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * AT_ONCE if soft == resource.RLIM_INFINITY else soft

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,7 +31,7 @@ from implicit_bias.runs.cell import Origin, Outcome, compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Grid, cell_key
-from implicit_bias.runs.processes import Process
+from implicit_bias.runs.processes import Process, ProcessEnded
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Record, Store, StoreError
 
@@ -229,6 +229,34 @@ def test_a_claimed_cell_is_left_alone_until_its_process_has_died(tmp_path: Path)
     assert [record.key for record in finish(grid, store, Here(work=quick))] == [first]
 
 
+def fill(pipe: Connection, folder: Path, grid: Grid) -> None:
+    for record in run_grid(grid, Store(folder), Here(work=quick)):
+        pipe.send(record.key)
+
+
+@pytest.mark.slow
+def test_runs_that_are_killed_at_any_moment_compute_no_cell_again(tmp_path: Path) -> None:
+    """Two at a time, sixteen in all."""
+    grid = Grid.from_mapping({**SMALL, "seed": list(range(200))})
+    store, rng = Store(tmp_path), np.random.default_rng(0)
+    for _ in range(8):
+        kept = snapshot(store)
+        preload = ["implicit_bias.runs.runner"]
+        with (
+            Process(fill, (tmp_path, grid), preload=preload) as first,
+            Process(fill, (tmp_path, grid), preload=preload) as second,
+            suppress(ProcessEnded),
+        ):
+            for process, count in zip((first, second), rng.integers(0, 4, size=2), strict=True):
+                for _ in range(count):
+                    process.receive()
+        assert kept.items() <= snapshot(store).items()
+    kept = snapshot(store)
+    assert len(finish(grid, store, Here(work=quick))) == 200 - len(kept)
+    assert kept.items() <= snapshot(store).items()
+    assert len(inventory(grid, store).done) == 200
+
+
 def test_cells_of_a_run_that_stopped_are_taken_over_at_the_end(tmp_path: Path) -> None:
     grid = Grid.from_mapping({**SMALL, "seed": [1, 2, 3]})
     other = Store(tmp_path)
@@ -268,6 +296,21 @@ def test_more_cells_than_a_scheduler_is_given_at_once() -> None:
         next(outcomes)
         assert len(begun) <= 4
         assert len(list(outcomes)) == 6
+
+
+def test_claims_leave_files_to_open(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    grid = Grid.from_mapping({**SMALL, "seed": list(range(300))})
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with distributed.LocalCluster(processes=False, n_workers=1, dashboard_address=":0") as here:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+        try:
+            records = run_grid(grid, Store(tmp_path), DaskScheduler(here.scheduler_address, quick))
+            with closing(records):
+                assert next(records).outcome.status == "done"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not list((tmp_path / "claims").iterdir())
 
 
 def test_a_failure_releases_the_claims(tmp_path: Path) -> None:
@@ -473,6 +516,24 @@ def test_dask_gives_up_a_cell_whose_workers_die(cluster: Cluster, tmp_path: Path
     retried = list(run_grid(grid, store, DaskScheduler(cluster.address), retry_failed=True))
     assert len(retried) == len(found.failed)
     assert len(inventory(grid, store).done) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_workers_that_have_all_died_are_told(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = Grid.from_mapping({**SMALL, "models": ["gd-gln"], "steps": [1, 200_000]})
+    store = Store(tmp_path / "store")
+    records = run_grid(grid, store, DaskScheduler(cluster.address))
+    next(records)
+    monkeypatch.setattr("implicit_bias.runs.backends.CONNECT_TIMEOUT", 2)
+    for process in cluster.workers:
+        process.kill()
+    with pytest.raises(BackendError, match=f"no worker: start one .*{cluster.address}"):
+        next(records)
+    assert len(inventory(grid, store).done) == 1
+    assert not list((store.folder / "claims").iterdir())
 
 
 @pytest.mark.slow
