@@ -8,9 +8,10 @@ rational numbers has no such limit; its bounds are those of `certificate`,
     lower = sum(alpha) / Omega_*(V(alpha)),    upper = Omega(zeta) / min_n q_n
 
 (or C sum(alpha) / max_n sum_k alpha_nk if less, and Omega(zeta) + C sum_n xi_n, with a soft
-margin). V(alpha) and the margins q_n are exact, and so is the intercept's equation. Norms are
-bounded from above in float64, of V(alpha) as it is rounded, with that rounding. Of the rounded
-coefficients c and what rounding leaves, r, they are bounded by
+margin). V(alpha) and the margins q_n are exact, and so is the intercept's equation. Norms of groups
+are sums of square roots, which are rounded outwards. Other norms are bounded from above in
+float64, of V(alpha) as it is rounded, with that rounding. Of coefficients, which are c when
+rounded, with what rounding leaves, r, they are bounded by
 
     Omega(zeta) <= Omega(c) + sum_j abs(r_j) Omega(e_j).
 """
@@ -28,8 +29,11 @@ from numpy.typing import NDArray
 
 from implicit_bias.certificate import Certificate, relative_gap
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rounding import Enclosure, ldexp_up, sum_up
+from implicit_bias.rounding import Enclosure, sum_up
 from implicit_bias.validation import Array
+
+# Bits of a square root beyond those of float64.
+ROOT_BITS = 256
 
 Rationals = NDArray[np.object_]
 
@@ -105,8 +109,8 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     ...     np.array([[Fraction(1)]]), np.array([Fraction(1, 2)] * 2), -Fraction(10**9 + 1)
     ... )
     >>> bounds = certify_exact(problem, answer)
-    >>> print(f"{bounds.lower:.9f}, {bounds.upper:.9f}")
-    1.000000000, 1.000000000
+    >>> bounds.lower, bounds.upper
+    (1.0, 1.0)
     """
     alpha = rationals(answer.alpha)
     shapes = problem.alpha_shape, _plain_shape(problem)
@@ -163,23 +167,20 @@ def _lower(problem: MarginProblem, alpha: Rationals) -> tuple[float, Array]:
         own = np.arange(len(alpha)), problem.owners
         weights = -alpha
         weights[own] = alpha.sum(axis=1) + weights[own]
-    V = np.stack([(gates * column[:, None]).T @ X for column in weights.T])
-    enclosure, exponent = _enclosed(
-        V if problem.classes is not None else V.reshape(problem.norm_shape)
-    )
-    norms = ldexp_up(problem.norm.dual_bounds(enclosure), exponent)
-    total, largest = alpha.sum(), float(norms.max())
+    norms = _dual_norms(problem, np.stack([(gates * w[:, None]).T @ X for w in weights.T]))
+    dual_norms = np.array([math.inf if norm is None else _rounded(norm) for norm in norms])
+    total = alpha.sum()
     balanced = not problem.intercept or not weights.sum(axis=0).any()
-    if total == 0 or not balanced or not math.isfinite(largest):
-        return 0.0, norms
-    scales = [1 / gmpy2.mpq(largest)] if largest > 0 else []
+    if total == 0 or not balanced or None in norms:
+        return 0.0, dual_norms
+    scales = [1 / max(norms)] if max(norms) > 0 else []
     if not problem.hard_margin:
         scales.append(gmpy2.mpq(problem.C) / max(problem.totals(alpha)))
-    return (_rounded(total * min(scales), down=True) if scales else math.inf), norms
+    return (_rounded(total * min(scales), down=True) if scales else math.inf), dual_norms
 
 
 def _upper(problem: MarginProblem, coef: Rationals, margins: Rationals) -> float:
-    norm = gmpy2.mpq(found) if math.isfinite(found := _norm_above(problem, coef)) else None
+    norm = _norm(problem, coef if problem.classes is not None else coef[None])
     if norm is None or (problem.hard_margin and min(margins) <= 0):
         return math.inf
     if problem.hard_margin:
@@ -188,36 +189,64 @@ def _upper(problem: MarginProblem, coef: Rationals, margins: Rationals) -> float
     return _rounded(norm + gmpy2.mpq(problem.C) * losses)
 
 
-def _norm_above(problem: MarginProblem, coef: Rationals) -> float:
-    """Return an upper bound on Omega of plain coefficients."""
-    rounded, exponent = _enclosed(coef if problem.classes is not None else coef[None])
-    if problem.metric is not None:  # of groups, whose norms and dual norms are the same
-        norm = sum_up(problem.gate_norm.dual_bounds(rounded).tolist())
-    else:
-        shape = problem.norm_shape
-        terms = [problem.norm.value_bound(rounded.value.reshape(shape))]
-        for j in np.flatnonzero(rounded.radius):
-            unit = np.zeros(rounded.radius.size)
-            unit[j] = rounded.radius.flat[j]
-            terms.append(problem.norm.value_bound(unit.reshape(shape)))
-        norm = sum_up(terms)
-    return float(ldexp_up(norm, exponent))
+# --- norms, from above; None is infinity ---------------------------------------------------------
 
 
-def _enclosed(values: Rationals) -> tuple[Enclosure, int]:
-    """Return numbers over a power of two, the largest about 1, in float64, and its exponent."""
-    sizes = [_exponent(value) for value in values.ravel() if value]
-    exponent = max(sizes, default=0)
-    scaled = values / gmpy2.mpq(2) ** exponent
+def _dual_norms(problem: MarginProblem, V: Rationals) -> list[gmpy2.mpq | None]:
+    """Return upper bounds on the terms of Omega_*(V), V (K, M', D)."""
+    if problem.norm is problem.gate_norm:
+        return [_root_above(square) for square in _group_squares(problem, V)]
+    enclosure, unit = _enclosed(V)
+    return [_times(bound, unit) for bound in problem.norm.dual_bounds(enclosure)]
+
+
+def _norm(problem: MarginProblem, coef: Rationals) -> gmpy2.mpq | None:
+    """Return an upper bound on Omega of plain coefficients (K, M', D)."""
+    if problem.norm is problem.gate_norm:
+        roots = [_root_above(square) for square in _group_squares(problem, coef)]
+        return sum(roots, gmpy2.mpq(0))
+    rounded, unit = _enclosed(coef)
+    terms = [problem.norm.value_bound(rounded.value)]
+    for j in np.flatnonzero(rounded.radius):
+        entry = np.zeros(coef.shape)
+        entry.flat[j] = rounded.radius.flat[j]
+        terms.append(problem.norm.value_bound(entry))
+    return _times(sum_up(terms), unit)
+
+
+def _times(bound: float, unit: gmpy2.mpq) -> gmpy2.mpq | None:
+    return gmpy2.mpq(bound) * unit if math.isfinite(bound) else None
+
+
+def _enclosed(values: Rationals) -> tuple[Enclosure, gmpy2.mpq]:
+    """Return numbers over a power of two, none above 1, in float64, and that power."""
+    sizes = [v.numerator.bit_length() - v.denominator.bit_length() for v in values.ravel() if v]
+    unit = gmpy2.mpq(2) ** (max(sizes, default=0) + 1)
+    scaled = values / unit
     nearest = scaled.astype(np.float64)
     left = abs(scaled - rationals(nearest))
-    radius = np.frompyfunc(_rounded, 1, 1)(left).astype(np.float64)
-    return Enclosure(nearest, radius), exponent
+    return Enclosure(nearest, np.frompyfunc(_rounded, 1, 1)(left).astype(np.float64)), unit
 
 
-def _exponent(value: gmpy2.mpq) -> int:
-    """Return an exponent e with abs(value) < 2^e, and not far below."""
-    return int(value.numerator.bit_length() - value.denominator.bit_length() + 1)
+def _group_squares(problem: MarginProblem, rows: Rationals) -> list[gmpy2.mpq]:
+    """Return the sum of squares of each group of rows (K, M', D)."""
+    sums = [gmpy2.mpq(0)] * problem.n_groups
+    groups = problem.gate_norm.groups_of_rows(len(rows))
+    for group, square in zip(groups, (rows * rows).sum(axis=-1).ravel(), strict=True):
+        sums[group] += square
+    return sums
+
+
+def _root_above(square: gmpy2.mpq) -> gmpy2.mpq:
+    """Return a rational number that is at least a square root, by a share of 2^-255 at most."""
+    if square == 0:
+        return square
+    shift = 2 * ROOT_BITS + square.denominator.bit_length() - square.numerator.bit_length()
+    shift += shift % 2
+    scaled = square * gmpy2.mpq(2) ** shift
+    root, rest = gmpy2.isqrt_rem(scaled.numerator // scaled.denominator)
+    above = root + (rest > 0 or scaled.denominator > 1)
+    return above / gmpy2.mpq(2) ** (shift // 2)
 
 
 def _rounded(value: gmpy2.mpq, down: bool = False) -> float:

@@ -1118,7 +1118,7 @@ class GroupNorm(_Sum):
 
     def of_rows(self, rows: Enclosure) -> Enclosure:
         """Return ||V_g|| (G,) from the norms of the rows of V (M', D), or of (K, M', D)."""
-        groups = self._groups_of_rows(len(rows.value) // len(self.plain_groups))
+        groups = self.groups_of_rows(len(rows.value) // len(self.plain_groups))
         rounding = gamma(int(np.bincount(groups).max()) + 4)
         value, radius = root_sums(rows.value, groups), root_sums(rows.radius, groups)
         lost = SMALLEST_NORMAL * ((value > 0) | (radius > 0))
@@ -1136,12 +1136,12 @@ class GroupNorm(_Sum):
         if self.metric is not None:
             return None
         K = math.prod(shape[:-2])
-        rows = self._groups_of_rows(K)
+        rows = self.groups_of_rows(K)
         return Partition(np.repeat(rows, shape[-1]).reshape(shape), "l2")
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Say it in CVXPY, of plain coefficients."""
-        groups = self._groups_of_rows(math.prod(shape[:-2]))
+        groups = self.groups_of_rows(math.prod(shape[:-2]))
         places = np.arange(math.prod(shape)).reshape(len(groups), shape[-1])
         return sum(
             cp.norm(zeta[places[groups == g].ravel()], 2) for g in range(int(groups.max()) + 1)
@@ -1206,7 +1206,7 @@ class GroupNorm(_Sum):
     def plain_norms(self, coef: Array) -> Array:
         """||u_g|| of each group, shape (G,), of u (M', D): primal and dual are the same here."""
         norms = row_norms(coef.reshape(-1, coef.shape[-1]))
-        return root_sums(norms, self._groups_of_rows(len(norms) // len(self.plain_groups)))
+        return root_sums(norms, self.groups_of_rows(len(norms) // len(self.plain_groups)))
 
     def plain_gates(self, gates: sp.csr_array) -> sp.csr_array:
         """Gates Z R, shape (N, M'), of u.
@@ -1236,7 +1236,7 @@ class GroupNorm(_Sum):
             by_class[outside if self.apart else outside.any(keepdims=True), g] = np.inf
         return norms
 
-    def _groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
+    def groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
         """Group of each row of coefficients (K, M', D), flattened: (K M',)."""
         if n_classes == 1:
             return self.plain_groups

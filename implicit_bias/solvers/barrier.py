@@ -14,8 +14,13 @@ method minimises tau c'x + F(x), F(x) = -sum_p log s_p(x) + B(x), to the end; th
 
     alpha_p = 1 / (tau s_p)      is feasible,      c'x is within nu / tau of the optimum,
 
-nu the sum of the barriers' parameters. A norm says itself in the functions of CVXPY that it needs
-(`Norm.atom`), each of which is a barrier of its epigraph:
+nu the sum of the barriers' parameters. For the constraints Newton's method is primal and dual: it
+keeps beta = tau alpha apart from 1 / s, to which it tends, and its matrix is
+
+    B''(x) + A' diag(beta / s) A,      d beta = 1 / s - beta - (beta / s) o (A dx),
+
+so that a slack that is to change by decades does so in a few steps. A norm says itself in the
+functions of CVXPY that it needs (`Norm.atom`), each of which is a barrier of its epigraph:
 
 =====================  ===============================================================  =========
 f(z) <= t              barrier                                                          parameter
@@ -31,11 +36,19 @@ maxima                 f_g(z) <= t of all g                                     
 =====================  ===============================================================  =========
 
 All classes without samples have one vector of coefficients where the norm treats classes alike.
+
+======  ============  =============================================================================
+symbol  shape         meaning
+======  ============  =============================================================================
+x       (X,)          zeta, b, t and the variables of the norm's barriers, then m or xi
+A       (P, X)        s(x) = A x - r, of the constraints
+beta    (P,)          tau alpha
+c       (X,)          cost
+======  ============  =============================================================================
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -65,7 +78,7 @@ NEAR, REACHED = 1.0 / 16, 0.5
 # tau grows by a factor that is adapted to the steps that its last growth took.
 FIRST_GROWTH, LEAST_GROWTH, MOST_GROWTH = 30.0, 5.0, 1e4
 FEW_STEPS, MANY_STEPS = 8, 20
-# A step of beta goes this share of the way to where one is 0; beta s stays within FAR and its inverse.
+# A step of beta goes this share of the way to where one is 0. beta s stays between 1 / FAR and FAR.
 SHARE, FAR = 0.9, 1e12
 # No separator of norm 1 has a larger margin than this in units of the features: there is none.
 SMALLEST_MARGIN = 1e-100
@@ -129,36 +142,28 @@ class _BarrierRun(Run):
 
     def steps(self) -> Steps:
         program, tolerance = self.program, 0.1 * self.solver.tolerances.gap
-        allowed = int(MOST_WORK / len(program.moved) ** 3)
         with flint.ctx.workprec(program.bits):
             at = program.start()
-            tau, growth = program.first_tau(at), FIRST_GROWTH
-        while True:
-            for taken in itertools.count():
-                if allowed == 0:
-                    return Status.ITERATION_LIMIT
-                allowed -= 1
-                with flint.ctx.workprec(program.bits):
-                    step = program.step(at, tau)
-                    if step is None:
-                        return Status.NUMERICAL_TROUBLE
-                    at, decrement = step
-                    if decrement < 2.0 ** (-REACHED * program.bits):
-                        self.found = program.bounds(at.x, tau)
-                        break
-                yield self._bounds
-            yield self._bounds
-            assert self.found is not None
-            if self.found.gap <= tolerance:
-                return Status.OPTIMAL
-            if self.found.hopeless:
-                return Status.NOT_SEPARABLE
-            if taken < FEW_STEPS:
-                growth = min(3.0 * growth, MOST_GROWTH)
-            elif taken > MANY_STEPS:
-                growth = max(growth / 3.0, LEAST_GROWTH)
+            tau, growth, taken = program.first_tau(at), FIRST_GROWTH, 0
+        for _ in range(int(MOST_WORK / len(program.moved) ** 3)):
             with flint.ctx.workprec(program.bits):
-                tau, at = (tau * growth).mid(), Point(at.x, _mid(at.beta * growth))
+                step = program.step(at, tau)
+                if step is None:
+                    return Status.NUMERICAL_TROUBLE
+                (at, decrement), taken = step, taken + 1
+                if decrement < 2.0 ** (-REACHED * program.bits):
+                    self.found = program.bounds(at.x, tau)
+                    if self.found.gap <= tolerance:
+                        return Status.OPTIMAL
+                    if self.found.hopeless:
+                        return Status.NOT_SEPARABLE
+                    if taken < FEW_STEPS:
+                        growth = min(3.0 * growth, MOST_GROWTH)
+                    elif taken > MANY_STEPS:
+                        growth = max(growth / 3.0, LEAST_GROWTH)
+                    tau, at, taken = (tau * growth).mid(), at.after(growth), 0
+            yield self._bounds
+        return Status.ITERATION_LIMIT
 
     @property
     def _bounds(self) -> tuple[float, float]:
@@ -216,6 +221,10 @@ class Point:
 
     x: Vector
     beta: Vector
+
+    def after(self, growth: float) -> Point:
+        """Return the point with the same alpha when tau has grown."""
+        return Point(self.x, _mid(self.beta * growth))
 
 
 @dataclass(frozen=True, eq=False)
@@ -590,10 +599,12 @@ class Less(Term):
     parameter: ClassVar[int] = 1
 
     def value(self, x: Vector) -> Number | None:
+        """Return the barrier; None outside of its domain."""
         rest = self.weights @ x
         return -rest.log() if rest.mid() > 0 else None
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
+        """Return the gradient, and the Hessian by its places and values."""
         gradient = -self.weights / (self.weights @ x)
         return _dense(gradient, np.outer(gradient, gradient))
 
@@ -607,10 +618,12 @@ class Ball(Term):
     parameter: ClassVar[int] = 2
 
     def value(self, x: Vector) -> Number | None:
+        """Return the barrier; None outside of its domain."""
         rest = self._rest(x)
         return -rest.log() if rest.mid() > 0 and x[-1].mid() > 0 else None
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
+        """Return the gradient, and the Hessian by its places and values."""
         rest, signs = self._rest(x), np.append(self.weights, _number(-1.0))
         gradient = 2 * signs * x / rest
         hessian = np.outer(gradient, gradient)
@@ -634,6 +647,7 @@ class Powers(Term):
         return len(self.places)
 
     def value(self, x: Vector) -> Number | None:
+        """Return the barrier; None outside of its domain."""
         z, r, t = x.reshape(3, -1)
         if not (_positive(r) and _positive(t)):
             return None
@@ -643,6 +657,7 @@ class Powers(Term):
         return -(_log(rest) + (1 - self.a) * _log(r) + self.a * _log(t)).sum()
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
+        """Return the gradient, and the Hessian by its places and values."""
         z, r, t = x.reshape(3, -1)
         a, b = 2 * self.a, 2 - 2 * self.a
         power = self._power(r, t)
@@ -691,11 +706,13 @@ class Entries(Term):
         return len(self.places)
 
     def value(self, x: Vector) -> Number | None:
+        """Return the barrier; None outside of its domain."""
         z, t = x.reshape(2, -1)
         rest = t * t - z * z
         return -_log(rest).sum() if _positive(rest) and _positive(t) else None
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
+        """Return the gradient, and the Hessian by its places and values."""
         z, t = x.reshape(2, -1)
         rest, n = t * t - z * z, len(z)
         slope = np.concatenate([2 * z / rest, -2 * t / rest])
@@ -724,6 +741,7 @@ class SpectralBall(Term):
         return sum(self.shape)
 
     def value(self, x: Vector) -> Number | None:
+        """Return the barrier; None outside of its domain."""
         Z, t = (x[:-1] * self.scales).reshape(self.shape), x[-1]
         if not t.mid() > 0:
             return None
@@ -733,6 +751,7 @@ class SpectralBall(Term):
         return None if log_det is None else -log_det - Z.shape[1] * t.log()
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
+        """Return the gradient, and the Hessian by its places and values."""
         (K, n), Z = self.shape, (x[:-1] * self.scales).reshape(self.shape)
         whole = _zeros(K + n, K + n)
         whole[:K, K:], whole[K:, :K] = Z, Z.T
@@ -773,6 +792,7 @@ class MatrixFraction(Term):
         return (x[: K * n] * self.scales).reshape(K, n), P
 
     def value(self, x: Vector) -> Number | None:
+        """Return the barrier; None outside of its domain."""
         Z, P = self._parts(x)
         log_det = _log_det(P)
         if log_det is None:
@@ -781,6 +801,7 @@ class MatrixFraction(Term):
         return -rest.log() - self.shape[1] * log_det if rest.mid() > 0 else None
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
+        """Return the gradient, and the Hessian by its places and values."""
         (K, n), (Z, P) = self.shape, self._parts(x)
         a, b = self._upper
         times = np.where(a == b, 1, 2)
@@ -790,7 +811,7 @@ class MatrixFraction(Term):
         slope = np.concatenate([-2 * Y.ravel(), times * _product(Y, Y.T)[a, b], _numbers([1.0])])
         gradient = -slope / rest
         gradient[K * n : -1] -= n * times * inverse[a, b]
-        # The second derivative of tr Z' P^-1 Z along (dZ, E) is 2 ||dZ - E Y||^2 in the metric P^-1.
+        # The second derivative of tr Z' P^-1 Z along (dZ, E) is 2 tr Q' P^-1 Q, Q = dZ - E Y.
         change = _zeros(K, n, K * n + len(a))
         for i in range(K):
             for j in range(n):
@@ -810,7 +831,7 @@ class MatrixFraction(Term):
         return _dense(gradient * scales, hessian * np.outer(scales, scales))
 
 
-# --- a norm's own words ----------------------------------------------------------------------------
+# --- what a norm says of itself ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -853,6 +874,7 @@ class Sum(Expression):
     parts: tuple[Expression, ...]
 
     def below(self, epigraph: Epigraph, head: int, begin: Number) -> None:
+        """Bound each part by a variable of its own, and their sum."""
         share = begin / (2 * len(self.parts))
         heads = epigraph.several(len(self.parts), share)
         epigraph.add_less(heads, _numbers(np.ones(len(heads))), head)
@@ -867,6 +889,7 @@ class Maximum(Expression):
     parts: tuple[Expression, ...]
 
     def below(self, epigraph: Epigraph, head: int, begin: Number) -> None:
+        """Bound all parts by the same variable."""
         for part in self.parts:
             part.below(epigraph, head, begin)
 
@@ -879,6 +902,7 @@ class EntryNorm(Expression):
     p: float
 
     def below(self, epigraph: Epigraph, head: int, begin: Number) -> None:
+        """Bound the entries, by variables of their own unless p is 2 or infinite."""
         places, counts = self.z.counted()
         if self.p == 2:
             epigraph.terms.append(Ball(np.append(places, head), counts))
@@ -903,6 +927,7 @@ class MatrixNorm(Expression):
     total: bool
 
     def below(self, epigraph: Epigraph, head: int, begin: Number) -> None:
+        """Bound the singular values; their sum by the matrix P and a variable."""
         rows, counts = np.unique(self.z.places, axis=0, return_counts=True)
         weights = np.broadcast_to(counts[:, None], rows.shape)
         if rows.shape[0] > rows.shape[1]:

@@ -151,8 +151,9 @@ def _conic(problem: MarginProblem) -> SolverName:
 
 
 def _coefficients(problem: MarginProblem) -> int:
-    """K F: coefficients of many classes; all classes without samples are one."""
-    return count_kinds(problem) * problem.plain_gates.shape[1] * problem.X.shape[1]
+    """K F: coefficients; all classes without samples are one."""
+    kinds = 1 if problem.classes is None else count_kinds(problem)
+    return kinds * problem.plain_gates.shape[1] * problem.X.shape[1]
 
 
 def count_features(problem: MarginProblem) -> int:

@@ -262,10 +262,10 @@ def test_numbers_beyond_float32_and_enormous_separators() -> None:
     mostly_slow([18, 70, 117, 194, 213, 275, 473], [18]),
 )
 def test_answers_in_more_digits_than_float64(index: int) -> None:
-    """Problems at which every solver in float64 fails."""
-    row = stress.answer(stress.draw(index), "auto", TOL)
-    assert (row["status"], row["lies"]) == ("OPTIMAL", "")
-    assert row["solver"] == "multiprecision"
+    """Problems at which float64 fails: all its solvers on most processors."""
+    for method in ("auto", "multiprecision"):
+        row = stress.answer(stress.draw(index), method, TOL)
+        assert (row["status"], row["lies"]) == ("OPTIMAL", "")
 
 
 @pytest.mark.slow

@@ -355,7 +355,7 @@ def test_the_space_of_the_features_refuses_other_norms() -> None:
             solve(problem, "feature-space")
 
 
-@pytest.mark.parametrize("solver", ["active-set", "multiprecision", "osqp"])
+@pytest.mark.parametrize("solver", ["active-set", "osqp"])
 def test_methods_for_two_classes_refuse_more(solver: str) -> None:
     with pytest.raises(ValueError, match="two classes|quadratic"):
         solve(NATIVE["l2"], solver)
