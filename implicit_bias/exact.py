@@ -152,7 +152,7 @@ def _margins(problem: MarginProblem, answer: ExactAnswer) -> Rationals:
         f = ((X @ coef.T) * gates).sum(axis=1) + gmpy2.mpq(answer.intercept)
         return np.asarray(rationals(problem.y) * f)
     scores = np.stack([((X @ part.T) * gates).sum(axis=1) for part in coef], axis=1)
-    scores = scores + rationals(np.broadcast_to(answer.intercept, problem.classes))
+    scores = scores + rationals(np.asarray(answer.intercept, dtype=object))
     own = np.arange(len(scores)), problem.owners
     rivals = [np.delete(row, k) for row, k in zip(scores, problem.owners, strict=True)]
     return np.asarray(scores[own] - np.array([row.max() for row in rivals], dtype=object))
@@ -169,13 +169,17 @@ def _lower(problem: MarginProblem, alpha: Rationals) -> tuple[float, Array]:
         weights[own] = alpha.sum(axis=1) + weights[own]
     norms = _dual_norms(problem, np.stack([(gates * w[:, None]).T @ X for w in weights.T]))
     dual_norms = np.array([math.inf if norm is None else _rounded(norm) for norm in norms])
-    total = alpha.sum()
-    balanced = not problem.intercept or not weights.sum(axis=0).any()
-    if total == 0 or not balanced or None in norms:
+    totals = alpha.reshape(len(alpha), -1).sum(axis=1)
+    total, largest = totals.sum(), gmpy2.mpq(0)
+    if total == 0 or (problem.intercept and weights.sum(axis=0).any()):
         return 0.0, dual_norms
-    scales = [1 / max(norms)] if max(norms) > 0 else []
+    for norm in norms:
+        if norm is None:
+            return 0.0, dual_norms
+        largest = max(largest, norm)
+    scales = [1 / largest] if largest > 0 else []
     if not problem.hard_margin:
-        scales.append(gmpy2.mpq(problem.C) / max(problem.totals(alpha)))
+        scales.append(gmpy2.mpq(problem.C) / max(totals))
     return (_rounded(total * min(scales), down=True) if scales else math.inf), dual_norms
 
 

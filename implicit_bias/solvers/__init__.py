@@ -19,7 +19,8 @@ rounds.py           rounds on some of the constraints, and the bounds for all of
 active_set.py       from the solution of a similar problem
 one_group.py        one group, up to a few thousand samples, on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
-multiprecision.py   small problems that float64 cannot hold
+multiprecision.py   small problems of two classes and groups that float64 cannot hold
+barrier.py          such problems of any norm and any number of classes
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
 scaled_pairs.py     these products for pairs of samples and rivals, class by class
@@ -46,6 +47,7 @@ from implicit_bias.solvers.solve import solve, solve_relaxed
 
 if TYPE_CHECKING:
     from implicit_bias.solvers.active_set import ActiveSet
+    from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
@@ -69,6 +71,7 @@ HOMES = {
     "linear_program": ("LinearProgram",),
     "norm_path": ("NormFeatureSpace", "NormInteriorPoint"),
     "multiprecision": ("MultiPrecision",),
+    "barrier": ("Barrier",),
     "one_group": ("OneGroup",),
     "out_of_core": ("OutOfCoreSolution", "solve_out_of_core"),
     "working_set": ("WorkingSet",),

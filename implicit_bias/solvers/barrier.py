@@ -468,10 +468,10 @@ class Program:
             intercept[~kept[:, 0, 0]] = self._below_all_others(coef, intercept)
         kinds = _kinds(problem)
         whole = np.full(problem.alpha_shape, Fraction(0), dtype=object)
-        shares = alpha / np.array([(kinds == kinds[rival]).sum() for rival in rows.rivals])
-        weights = _balanced(rows, _fractions(shares))
-        for sample, rival, weight in zip(rows.samples, rows.rivals, weights, strict=True):
-            whole[sample, kinds == kinds[rival]] = weight
+        shared = kinds == kinds[rows.rivals][:, None]  # (P, K)
+        weights = _balanced(rows, _fractions(alpha / shared.sum(axis=1)))
+        for sample, alike, weight in zip(rows.samples, shared, weights, strict=True):
+            whole[sample, alike] = weight
         return ExactAnswer(_fractions(coef), whole, intercept)
 
     def _below_all_others(self, coef: Vector, intercept: Vector) -> Fraction:
@@ -574,7 +574,11 @@ class Term(ABC):
     """A self-concordant barrier of some of the variables, at these places of x."""
 
     places: Places
-    parameter: int
+
+    @property
+    @abstractmethod
+    def parameter(self) -> int:
+        """Nesterov and Nemirovskii's: by how much it may change along a line through the domain."""
 
     @abstractmethod
     def value(self, x: Vector) -> Number | None:
@@ -596,7 +600,11 @@ class Less(Term):
 
     places: Places
     weights: Vector
-    parameter: ClassVar[int] = 1
+
+    @property
+    def parameter(self) -> int:
+        """1."""
+        return 1
 
     def value(self, x: Vector) -> Number | None:
         """Return the barrier; None outside of its domain."""
@@ -615,7 +623,11 @@ class Ball(Term):
 
     places: Places
     weights: Vector
-    parameter: ClassVar[int] = 2
+
+    @property
+    def parameter(self) -> int:
+        """2."""
+        return 2
 
     def value(self, x: Vector) -> Number | None:
         """Return the barrier; None outside of its domain."""

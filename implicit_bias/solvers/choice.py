@@ -167,7 +167,7 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     """Name the solvers that may succeed where one has failed, in the order to try them.
 
     The feature space keeps digits that inner products of ill-conditioned features lose, multiple
-    precision all digits of small problems. An interior point sees the margins of the coefficients
+    precision all digits of small problems, of any norm and number of classes. An interior point sees the margins of the coefficients
     as they are rounded, and "one-group" the Gram matrix alone. CVXPY's solvers are the last resort
     for larger ones, if they solve them in seconds.
     """

@@ -1,0 +1,238 @@
+"""The barrier method in multiple precision: any norm, any classes, numbers of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import flint
+import numpy as np
+import pytest
+
+from benchmarks.speed import stress
+from benchmarks.speed.exact import find_lies
+from implicit_bias import MarginProblem, Status, max_margin, solve
+from implicit_bias.exact import certify_exact
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    InRows,
+    LInf,
+    Lp,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Spectral,
+    SumOverGroups,
+)
+from implicit_bias.solvers.barrier import (
+    Ball,
+    Barrier,
+    Entries,
+    Less,
+    MatrixFraction,
+    Powers,
+    SpectralBall,
+    Term,
+)
+from implicit_bias.solvers.base import Tolerances
+
+N, D, M = 8, 3, 2
+TIGHT = Barrier(tolerances=Tolerances(gap=1e-9))
+GROUPS = np.array([0, 1, 0])
+NORMS = {
+    "l1": L1(),
+    "l2": L2(),
+    "linf": LInf(),
+    "l1.5": Lp(1.5),
+    "l3": Lp(3.0),
+    "almost linf": Lp(1e16),
+    "spectral": Spectral(),
+    "nuclear": Nuclear(),
+    "groups": GroupNorm(np.array([0, 1])),
+    "groups of classes": GroupNorm(np.array([0, 1]), apart=True),
+    "metric": GroupNorm(np.arange(M), {0: np.array([[2.0]])}),
+    "sum of nuclear": SumOverGroups(Nuclear(), GROUPS, axis=-1),
+    "sum of powers": SumOverGroups(Lp(3.0), np.array([0, 1])),
+    "max of l2": MaxOverGroups(L2(), np.array([0, 1])),
+    "max of spectral": MaxOverGroups(Spectral(), GROUPS, axis=-1),
+    "rows": InRows(Nuclear(), 2),
+}
+
+
+def drawn(norm: Norm, classes: int, C: float = np.inf, intercept: bool = False) -> MarginProblem:
+    rng = np.random.default_rng(5)
+    X, gates = rng.normal(size=(N, D)), np.abs(rng.normal(size=(N, M)))
+    y: Any = np.arange(N) % classes if classes > 2 else np.where(np.arange(N) % 2, 1.0, -1.0)
+    K = classes if classes > 2 else None
+    return MarginProblem(X, y, gates, np.arange(M), None, C, norm, intercept, classes=K)
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("C", "intercept"), [(np.inf, False), (np.inf, True), (0.7, True)])
+def test_every_norm(name: str, classes: int, C: float, intercept: bool) -> None:
+    if name == "rows" and classes == 3:
+        pytest.skip("rows of gates, of one class")
+    problem = drawn(NORMS[name], classes, C, intercept)
+    usual = solve(problem, "auto", 1e-7).certificate
+    found = solve(problem, TIGHT)
+    assert found.status in (Status.OPTIMAL, Status.NOT_SEPARABLE, Status.NEARLY_INSEPARABLE)
+    assert found.certificate.lower <= usual.upper
+    assert usual.lower <= found.certificate.upper
+    if name != "rows":  # of which the grader does not know
+        assert find_lies(found, problem, 1e-9) == []
+
+
+def test_classes_without_samples_share_their_coefficients() -> None:
+    X = np.random.default_rng(2).normal(size=(4, 2))
+    y = np.where(X[:, 0] > 0, 0, 3)
+    for norm in (
+        L2(),
+        Lp(1.5),
+        Spectral(),
+        Nuclear(),
+        SumOverGroups(Lp(3.0), np.array([0, 1]), -1),
+    ):
+        problem = MarginProblem(X, y, np.ones((4, 1)), np.zeros(1, int), norm=norm, classes=9)
+        found = solve(problem, TIGHT)
+        assert found.status is Status.OPTIMAL
+        np.testing.assert_array_equal(found.coef[1], found.coef[8])
+        with_offsets = MarginProblem(
+            *(X, problem.y, problem.gates, problem.groups), norm=norm, intercept=True, classes=9
+        )
+        found = solve(with_offsets, TIGHT)
+        assert found.status is Status.OPTIMAL
+        assert find_lies(found, with_offsets, 1e-8) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "index"),
+    [
+        ("metrics", 18),
+        ("metrics", 24),
+        ("metrics", 43),
+        ("metrics", 58),
+        ("classes", 60),
+        ("many classes", 22),
+        ("many classes", 53),
+        ("gate scales", 57),
+        pytest.param("C", 14, marks=pytest.mark.slow),
+        pytest.param("C", 58, marks=pytest.mark.slow),
+        pytest.param("classes", 31, marks=pytest.mark.slow),
+        pytest.param("gate scales", 36, marks=pytest.mark.slow),
+        pytest.param("gate scales", 43, marks=pytest.mark.slow),
+        pytest.param("gate scales", 50, marks=pytest.mark.slow),
+    ],
+)
+def test_numbers_of_any_size(family: str, index: int) -> None:
+    """Gates, metrics and C that differ by so much that float64 ends far from the optimum."""
+    problem = stress.draw(index, family).problem
+    found = solve(problem, Barrier())
+    assert found.status is Status.OPTIMAL
+    assert find_lies(found, problem, 1e-6) == []
+
+
+def test_answers_that_float64_cannot_hold() -> None:
+    """Offsets of 1e20 leave no digit of a difference of 1 in the coefficients' products."""
+    X = 1e20 + np.array([[0.0], [1e5], [2e5]])
+    problem = MarginProblem(
+        X, np.array([0, 1, 2]), np.ones((3, 1)), np.zeros(1, int), norm=Spectral(), intercept=True
+    )
+    found = solve(problem, Barrier())
+    assert found.status is Status.OPTIMAL
+    exact = found.exact
+    if exact is not None:
+        assert certify_exact(problem, exact).gap <= 1e-6
+        assert sum(exact.alpha.ravel()) > 0
+
+
+def test_what_is_not_separable_has_no_optimum() -> None:
+    X = np.array([[1.0], [2.0], [3.0]])
+    problem = max_margin(X, np.array([0, 1, 2]), Lp(3.0))
+    found = solve(problem, Barrier())
+    assert found.status is not Status.OPTIMAL
+    assert np.isinf(found.certificate.upper)
+    assert solve(problem).status is Status.NOT_SEPARABLE
+
+
+class Quadratic:
+    """A norm that says itself in a function without a barrier here."""
+
+    def value(self, coef: Any) -> float:
+        """Euclidean norm."""
+        return float(np.linalg.norm(coef))
+
+    dual = value
+
+    def atom(self, zeta: Any, shape: Any, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return cp.sqrt(cp.sum_squares(zeta))
+
+
+def test_a_function_without_a_barrier() -> None:
+    problem = max_margin(np.eye(2), np.array([1.0, -1.0]), Quadratic())
+    found = solve(problem, "multiprecision")
+    assert found.status is Status.NUMERICAL_TROUBLE
+    assert "sqrt" in found.stats.detail
+
+
+def test_refuses_other_devices() -> None:
+    with pytest.raises(ValueError, match="CPU"):
+        Barrier(device="cuda")
+
+
+# --- derivatives, by brute force -------------------------------------------------------------
+
+
+def numbers(values: Any) -> Any:
+    return np.array([flint.arb(float(v)) for v in np.ravel(values)], dtype=object)
+
+
+def terms() -> Iterator[Any]:
+    """Each barrier, with a point of its domain."""
+    rng = np.random.default_rng(0)
+    yield pytest.param(Less(np.arange(3), numbers([1, 2, -1])), [1.0, 2.0, 0.5], id="less")
+    yield pytest.param(Ball(np.arange(3), numbers([1, 3])), [0.2, -0.3, 1.0], id="ball")
+    yield pytest.param(Entries(np.arange(4)), [0.2, -0.3, 1.0, 0.4], id="entries")
+    powers = Powers(np.arange(6), flint.arb(0.25))
+    yield pytest.param(powers, [0.2, -0.3, 0.5, 0.6, 1.0, 0.9], id="powers")
+    Z = 0.2 * rng.normal(size=6)
+    ball = SpectralBall(np.arange(7), (2, 3), numbers(np.sqrt([1, 1, 1, 2, 2, 2])))
+    yield pytest.param(ball, [*Z, 1.0], id="spectral")
+    fraction = MatrixFraction(np.arange(10), (2, 3), numbers(np.ones(6)))
+    yield pytest.param(fraction, [*Z, 1.0, 0.1, 0.8, 2.0], id="fraction")
+
+
+@pytest.mark.parametrize(("term", "point"), list(terms()))
+def test_derivatives_are_those_of_the_barrier(term: Term, point: list[float]) -> None:
+    with flint.ctx.workprec(400):
+        x, step = numbers(point), flint.arb(2) ** -100
+        gradient, rows, columns, values = term.derivatives(x)
+        hessian = np.zeros((len(x), len(x)))
+        np.add.at(hessian, (rows, columns), values.astype(float))
+        slope = np.zeros(len(x))
+        np.add.at(slope, np.arange(len(x)), gradient.astype(float))
+
+        def moved(*places: int) -> Any:
+            shifted = x.copy()
+            for place in places:
+                shifted[place] = shifted[place] + step
+            value = term.value(shifted)
+            assert value is not None
+            return value
+
+        for i in range(len(x)):
+            assert float((moved(i) - moved()) / step) == pytest.approx(slope[i], abs=1e-9)
+            for j in range(len(x)):
+                second = (moved(i, j) - moved(i) - moved(j) + moved()) / step**2
+                assert float(second) == pytest.approx(hessian[i, j], rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("term", "point"), list(terms()))
+def test_outside_of_the_domain(term: Term, point: list[float]) -> None:
+    with flint.ctx.workprec(200):
+        x = numbers(point)
+        x[-1] = -x[-1] * 100
+        assert (term.value(x) is None) == (not isinstance(term, Less))
