@@ -373,7 +373,8 @@ class Program:
         cost = self.cost[self.moved]
         steps = _solve(hessian, np.stack([gradient, cost], axis=1))
         tau = -(cost @ steps[:, 0]) / (cost @ steps[:, 1])
-        size = max(abs(value) for value in (self.A if self.problem.hard_margin else cost).ravel())
+        hard = self.problem.hard_margin
+        size = max(abs(value) for value in self.A.ravel()) if hard else self.cost @ at.x
         return min(tau, 1 / size).mid() if tau > 0 else (1 / size).mid()
 
     def step(self, at: Point, tau: Number) -> tuple[Point, float] | None:

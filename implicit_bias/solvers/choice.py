@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -48,6 +49,8 @@ MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
 MATRIX_NORMS, MOST_SEMIDEFINITE = (Nuclear(), Spectral()), 2000
 # In multiple precision up to this many entries, and this many of samples or features.
 MOST_PRECISE_ENTRIES, MOST_PRECISE_ORDER = 100_000, 150
+# Powers of two between C and the features' squares up to which 512 bits hold both.
+MOST_PRECISE_POWER = 200
 # With many classes, or another norm, so many coefficients, and samples times rivals.
 MOST_PRECISE_COEFFICIENTS, MOST_PRECISE_PAIRS = 350, 500
 
@@ -167,7 +170,7 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
     """Name the solvers that may succeed where one has failed, in the order to try them.
 
     The feature space keeps digits that inner products of ill-conditioned features lose, multiple
-    precision all digits of small problems, of any norm and number of classes. An interior point sees the margins of the coefficients
+    precision all digits of small problems. An interior point sees the margins of the coefficients
     as they are rounded, and "one-group" the Gram matrix alone. CVXPY's solvers are the last resort
     for larger ones, if they solve them in seconds.
     """
@@ -194,6 +197,13 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
         ecos: tuple[SolverName, ...] = ("ecos",) if find_spec("ecos") else ()
         names += [*ecos, "clarabel"]
     return tuple(names)
+
+
+def is_far_from_features(problem: MarginProblem) -> bool:
+    """Whether C is so large or small for the features that 512 bits do not hold both."""
+    if problem.hard_margin or problem.scale == 0:
+        return False
+    return abs(math.log2(problem.C) + 2 * math.log2(problem.scale)) > MOST_PRECISE_POWER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +259,8 @@ def make_solver(
     if name in methods:
         return native(methods[name])
     if name == "multiprecision":
-        return native(MultiPrecision if problem.is_binary_group_lasso else Barrier, device="cpu")
+        own = problem.is_binary_group_lasso and not is_far_from_features(problem)
+        return native(MultiPrecision if own else Barrier, device="cpu")
     n_rows = problem.n_samples * ((problem.classes or 2) - 1)
     whole = methods["interior-point"] if n_rows <= INTERIOR_POINT_LIMIT else WorkingSet
     if name == "one-group":
