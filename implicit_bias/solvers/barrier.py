@@ -41,7 +41,7 @@ All classes without samples have one vector of coefficients where the norm treat
 symbol  shape         meaning
 ======  ============  =============================================================================
 x       (X,)          zeta, b, t and the variables of the norm's barriers, then m or xi
-A       (P, X)        s(x) = A x - r, of the constraints
+A       (P, X)        s(x) = A x - r, of the constraints, then of the sums and xi
 beta    (P,)          tau alpha
 c       (X,)          cost
 ======  ============  =============================================================================
@@ -68,16 +68,17 @@ from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 
 MOST_STEPS = 600
-# Steps times the cube of the number of variables: a minute, or somewhat less.
-MOST_WORK = 4e9
+# Steps times the cube of the number of equations: half a minute. Fewer steps than these lead
+# nowhere.
+MOST_WORK, FEWEST_STEPS = 8e8, 60
 # Precision: at least so many bits, more by this many for each bit that features differ by.
 FEWEST_BITS, BITS_A_BIT, MOST_BITS = 192, 2, 1024
-# Square of Newton's decrement up to which full steps are taken. The minimum is reached when it is
-# below 2^-bits to this power: V(alpha) is a small difference of large numbers.
+# Square of Newton's decrement at which tau grows. The last minimum is reached when it is below
+# 2^-bits to this power: V(alpha) is a small difference of large numbers.
 NEAR, REACHED = 1.0 / 16, 0.5
 # tau grows by a factor that is adapted to the steps that its last growth took.
-FIRST_GROWTH, LEAST_GROWTH, MOST_GROWTH = 30.0, 5.0, 1e4
-FEW_STEPS, MANY_STEPS = 8, 20
+FIRST_GROWTH, LEAST_GROWTH, MOST_GROWTH = 20.0, 5.0, 1e4
+FEW_STEPS, MANY_STEPS = 5, 12
 # A step of beta goes this share of the way to where one is 0. beta s stays between 1 / FAR and FAR.
 SHARE, FAR = 0.9, 1e12
 # No separator of norm 1 has a larger margin than this in units of the features: there is none.
@@ -145,23 +146,22 @@ class _BarrierRun(Run):
         with flint.ctx.workprec(program.bits):
             at = program.start()
             tau, growth, taken = program.first_tau(at), FIRST_GROWTH, 0
-        for _ in range(int(MOST_WORK / len(program.moved) ** 3)):
+        allowed = int(MOST_WORK / program.order**3)
+        for _ in range(allowed if allowed >= FEWEST_STEPS else 0):
             with flint.ctx.workprec(program.bits):
                 step = program.step(at, tau)
                 if step is None:
                     return Status.NUMERICAL_TROUBLE
                 (at, decrement), taken = step, taken + 1
-                if decrement < 2.0 ** (-REACHED * program.bits):
+                if decrement <= NEAR:
                     self.found = program.bounds(at.x, tau)
-                    if self.found.gap <= tolerance:
-                        return Status.OPTIMAL
                     if self.found.hopeless:
                         return Status.NOT_SEPARABLE
-                    if taken < FEW_STEPS:
-                        growth = min(3.0 * growth, MOST_GROWTH)
-                    elif taken > MANY_STEPS:
-                        growth = max(growth / 3.0, LEAST_GROWTH)
-                    tau, at, taken = (tau * growth).mid(), at.after(growth), 0
+                    if self.found.gap > tolerance:
+                        growth = _adapted(growth, taken)
+                        tau, at, taken = (tau * growth).mid(), at.after(growth), 0
+                    elif decrement <= 2.0 ** (-REACHED * program.bits):
+                        return Status.OPTIMAL
             yield self._bounds
         return Status.ITERATION_LIMIT
 
@@ -177,6 +177,13 @@ class _BarrierRun(Run):
         problem = self.program.problem
         alpha = exact.alpha.astype(np.float64)
         return Answer(alpha, exact.coef(problem), exact.offset, exact)
+
+
+def _adapted(growth: float, taken: int) -> float:
+    """Return the next growth of tau, from the steps that the last one took."""
+    if taken < FEW_STEPS:
+        return min(1.5 * growth, MOST_GROWTH)
+    return max(growth / 3.0, LEAST_GROWTH) if taken > MANY_STEPS else growth
 
 
 # --- the program ---------------------------------------------------------------------------------
@@ -240,18 +247,21 @@ class Program:
         intercept takes care of.
     moved : ndarray of int
         Places of the variables: all but t, which is 1, with a hard margin.
+    alone : ndarray of int
+        Places of variables that meet one another in sums alone: a step eliminates them.
     """
 
     problem: MarginProblem
     rows: Rows
     bits: int
     A: Vector
-    r: Number
+    r: Vector  # (P,)
     cost: Vector  # c, (X,)
     places: Places
     terms: tuple[Term, ...]
     begin: Vector  # (X,)
     moved: Places
+    alone: Places
 
     @classmethod
     def of(cls, problem: MarginProblem) -> Program:
@@ -281,38 +291,41 @@ class Program:
             kept = places[kinds >= 0]
             norm = problem.norm.atom(Coefficients(kept.ravel()), kept.shape, epigraph)
             norm.below(epigraph, head, unit)
-            samples = np.unique(rows.samples, return_inverse=True)[1]
-            own = np.zeros(len(rows), dtype=np.int64) if hard else samples
-            first = epigraph.size
-            for _ in range(int(own.max()) + 1):
-                epigraph.new(_number(-1.0 if hard else 2.0))
-            A = _numbers(np.zeros((len(rows), epigraph.size)))
-            A[:, : features.shape[1]] = features
-            A[:, features.shape[1] : head] = _numbers(rows.offsets * rows.y[:, None])
-            A[np.arange(len(rows)), first + own] = _number(-1.0 if hard else 1.0)
-            cost = _numbers(np.zeros(epigraph.size))
-            cost[first:] = _number(-1.0 if hard else problem.C)
-            terms = list(epigraph.terms)
+            if hard:
+                last = np.full(len(rows), epigraph.new(_number(-1.0)))
+            else:
+                samples = np.unique(rows.samples, return_inverse=True)[1]
+                last = epigraph.several(int(samples.max()) + 1, _number(2.0))
+                epigraph.alone.extend(last.tolist())
+                for place in last:
+                    epigraph.add_positive(np.array([place]), _numbers([1.0]))
+                last = last[samples]
+            A = _zeros(len(rows) + len(epigraph.sums), epigraph.size)
+            r = _numbers(np.zeros(len(A)))
+            A[: len(rows), : features.shape[1]] = features
+            A[: len(rows), features.shape[1] : head] = _numbers(rows.offsets * rows.y[:, None])
+            A[np.arange(len(rows)), last] = _number(-1.0 if hard else 1.0)
+            for row, (members, weights) in zip(A[len(rows) :], epigraph.sums, strict=True):
+                row[members] = weights
+            cost = _zeros(epigraph.size)
+            cost[last] = _number(-1.0 if hard else problem.C)
             if not hard:
-                cost[head] = _number(1.0)
-                terms += [
-                    Less(np.array([place]), _numbers([1.0]))
-                    for place in range(first, epigraph.size)
-                ]
-            begin = _numbers(np.zeros(epigraph.size))
+                r[: len(rows)] = cost[head] = _number(1.0)
+            begin = _zeros(epigraph.size)
             begin[list(epigraph.begin)] = list(epigraph.begin.values())
-            everything = np.arange(epigraph.size)
+            places_of_all = np.arange(epigraph.size)
             return cls(
                 problem=problem,
                 rows=rows,
                 bits=bits,
                 A=A,
-                r=_number(0.0 if hard else 1.0),
+                r=r,
                 cost=cost,
                 places=places,
-                terms=tuple(terms),
+                terms=tuple(epigraph.terms),
                 begin=begin,
-                moved=everything[everything != head] if hard else everything,
+                moved=places_of_all[places_of_all != head] if hard else places_of_all,
+                alone=np.array(epigraph.alone, dtype=np.int64),
             )
 
     @cached_property
@@ -321,13 +334,24 @@ class Program:
         return len(self.A) + sum(term.parameter for term in self.terms)
 
     @cached_property
+    def order(self) -> int:
+        """How many equations a step solves."""
+        return len(self.moved) - len(self.alone) + len(self._wide)
+
+    @cached_property
     def _matrix(self) -> Any:
         return _matrix(self.A)
 
     @cached_property
-    def _used(self) -> Places:
-        """Places of the variables that rows have."""
-        return np.flatnonzero((self.A != 0).any(axis=0))
+    def _wide(self) -> Places:
+        """Rows that have more than one of the variables that are eliminated."""
+        return np.flatnonzero((self.A[:, self.alone] != 0).sum(axis=1) > 1)
+
+    @cached_property
+    def _others(self) -> tuple[Places, Places]:
+        """The other rows, and the places of the variables that they have."""
+        rows = np.setdiff1d(np.arange(len(self.A)), self._wide)
+        return rows, np.flatnonzero((self.A[rows] != 0).any(axis=0))
 
     def start(self) -> Point:
         """Return a feasible point."""
@@ -350,29 +374,30 @@ class Program:
             total += value
         return total
 
-    def derivatives(self, at: Point) -> tuple[Vector, Vector, Vector]:
-        """Gradient of F and the Newton matrix, in the variables that move, and s(x)."""
-        x, slacks = at.x, self.slacks(at.x)
-        gradient, hessian = _zeros(len(x)), _zeros(len(x), len(x))
+    def newton(self, at: Point, slacks: Vector) -> tuple[Vector, Newton]:
+        """Return the gradient of F, and the equations of a step, in the variables that move."""
+        gradient, matrix = -(1 / slacks) @ self.A, _zeros(len(at.x), len(at.x))
         for term in self.terms:
-            slope, rows, columns, curvature = term.derivatives(x[term.places])
+            slope, rows, columns, curvature = term.derivatives(at.x[term.places])
             np.add.at(gradient, term.places, slope)
-            np.add.at(hessian, (term.places[rows], term.places[columns]), curvature)
-        used = self.A[:, self._used]
-        gradient[self._used] -= (1 / slacks) @ used
-        weighted = _matrix(_mid(used * _root(at.beta / slacks)[:, None]))
-        hessian[np.ix_(self._used, self._used)] += _entries(weighted.transpose() * weighted)
-        return _mid(gradient[self.moved]), _mid(hessian[np.ix_(self.moved, self.moved)]), slacks
+            np.add.at(matrix, (term.places[rows], term.places[columns]), curvature)
+        roots = _root(at.beta / slacks)[:, None]
+        rows, columns = self._others
+        part = _matrix(_mid(self.A[np.ix_(rows, columns)] * roots[rows]))
+        matrix[np.ix_(columns, columns)] += _entries(part.transpose() * part)
+        moved, wide = self.moved, self.A[self._wide] * roots[self._wide]
+        alone = np.searchsorted(moved, self.alone)
+        whole = Newton(_mid(matrix[np.ix_(moved, moved)]), _mid(wide[:, moved]), alone)
+        return _mid(gradient[moved]), whole
 
     def first_tau(self, at: Point) -> Number:
         """Return the tau whose minimiser is nearest to x, by the length of Newton's step.
 
         Not too large a one, whose minimiser is near a curved boundary along which steps are short.
         """
-        gradient, hessian, _ = self.derivatives(at)
+        gradient, newton = self.newton(at, self.slacks(at.x))
         cost = self.cost[self.moved]
-        steps = _solve(hessian, np.stack([gradient, cost], axis=1))
-        tau = -(cost @ steps[:, 0]) / (cost @ steps[:, 1])
+        tau = -(cost @ newton.solve(gradient)) / (cost @ newton.solve(cost))
         hard = self.problem.hard_margin
         size = max(abs(value) for value in self.A.ravel()) if hard else self.cost @ at.x
         return min(tau, 1 / size).mid() if tau > 0 else (1 / size).mid()
@@ -382,11 +407,11 @@ class Program:
 
         None where no step lowers the function, for want of precision.
         """
-        x = at.x
-        gradient, hessian, slacks = self.derivatives(at)
+        x, slacks = at.x, self.slacks(at.x)
+        gradient, newton = self.newton(at, slacks)
         gradient = _mid(tau * self.cost[self.moved] + gradient)
         direction = _zeros(len(x))
-        direction[self.moved] = _solve(hessian, -gradient[:, None])[:, 0]
+        direction[self.moved] = newton.solve(-gradient)
         decrement = float(-(gradient @ direction[self.moved]).mid())
         if not math.isfinite(decrement) or decrement < 0:
             return None
@@ -444,7 +469,7 @@ class Program:
     def bounds(self, x: Vector, tau: Number) -> _Found:
         """Return a central point, with the multipliers that it gives."""
         value = self.cost @ x * (-1 if self.problem.hard_margin else 1)
-        alpha = 1 / (tau * self.slacks(x))
+        alpha = 1 / (tau * self.slacks(x)[: len(self.rows)])
         smallest = SMALLEST_MARGIN * float(self.problem.feature_norms.max())
         hard = self.problem.hard_margin
         return _Found(x, _mid(alpha), value.mid(), (self.nu / tau).mid(), hard, smallest)
@@ -482,6 +507,39 @@ class Program:
         scores = (gates[:, :, None] * coef[owners] * _numbers(problem.X)[:, None, :]).sum((1, 2))
         lowest = _fractions(scores) + intercept[owners]
         return Fraction(math.floor(min(lowest)) - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Newton:
+    """The matrix H + B'B, of which H is diagonal in the variables ``alone``.
+
+    With y = B x the equations have the matrix [[H, B'], [B, -I]], and those variables are
+    eliminated one by one.
+    """
+
+    H: Vector  # (n, n)
+    B: Vector  # (m, n)
+    alone: Places
+
+    def solve(self, right: Vector) -> Vector:
+        """Solve with this matrix."""
+        kept = np.setdiff1d(np.arange(len(self.H)), self.alone)
+        diagonal = self.H[self.alone, self.alone]
+        across = np.vstack([self.H[np.ix_(kept, self.alone)], self.B[:, self.alone]])
+        n, m = len(kept), len(self.B)
+        matrix = _zeros(n + m, n + m)
+        matrix[:n, :n] = self.H[np.ix_(kept, kept)]
+        matrix[n:, :n], matrix[:n, n:] = self.B[:, kept], self.B[:, kept].T
+        matrix[np.arange(n, n + m), np.arange(n, n + m)] = _number(-1)
+        rest = np.append(right[kept], _zeros(m))
+        if len(self.alone):
+            scaled = _mid(across / diagonal)
+            matrix, rest = matrix - _product(scaled, across.T), rest - scaled @ right[self.alone]
+        found = _solve(matrix, _mid(rest)[:, None])[:, 0]
+        whole = _zeros(len(right))
+        whole[kept] = found[:n]
+        whole[self.alone] = (right[self.alone] - found @ across) / diagonal
+        return np.asarray(_mid(whole))
 
 
 def _kinds(problem: MarginProblem) -> Places:
@@ -593,29 +651,6 @@ class Term(ABC):
 def _dense(gradient: Vector, hessian: Vector) -> tuple[Vector, Places, Places, Vector]:
     rows, columns = np.indices(hessian.shape).reshape(2, -1)
     return gradient, rows, columns, hessian.ravel()
-
-
-@dataclass(frozen=True, eq=False)
-class Less(Term):
-    """-log <weights, x>."""
-
-    places: Places
-    weights: Vector
-
-    @property
-    def parameter(self) -> int:
-        """1."""
-        return 1
-
-    def value(self, x: Vector) -> Number | None:
-        """Return the barrier; None outside of its domain."""
-        rest = self.weights @ x
-        return -rest.log() if rest.mid() > 0 else None
-
-    def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
-        """Return the gradient, and the Hessian by its places and values."""
-        gradient = -self.weights / (self.weights @ x)
-        return _dense(gradient, np.outer(gradient, gradient))
 
 
 @dataclass(frozen=True, eq=False)
@@ -923,6 +958,7 @@ class EntryNorm(Expression):
             epigraph.terms.append(Entries(np.append(places, np.full(len(places), head))))
         else:
             own = epigraph.several(len(places), begin / (2 * self.z.places.size))
+            epigraph.alone.extend(own.tolist())
             epigraph.add_less(own, counts, head)
             if self.p == 1:
                 epigraph.terms.append(Entries(np.append(places, own)))
@@ -969,6 +1005,9 @@ class Epigraph:
     def __init__(self, size: int) -> None:
         self.size = size
         self.terms: list[Term] = []
+        # Places and weights of sums that are positive; places of variables that meet there only.
+        self.sums: list[tuple[Places, Vector]] = []
+        self.alone: list[int] = []
         self.begin: dict[int, Number] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -986,7 +1025,11 @@ class Epigraph:
 
     def add_less(self, parts: Places, weights: Vector, head: int, times: float = 1.0) -> None:
         """Bound a sum of variables, with weights, by a multiple of another."""
-        self.terms.append(Less(np.append(parts, head), np.append(-weights, _number(times))))
+        self.add_positive(np.append(parts, head), np.append(-weights, _number(times)))
+
+    def add_positive(self, members: Places, weights: Vector) -> None:
+        """Keep a sum of variables, with weights, positive."""
+        self.sums.append((members, weights))
 
     def pnorm(self, z: Coefficients, p: float, **options: Any) -> Expression:
         """||z||_p."""
