@@ -11,9 +11,9 @@ rational numbers has no such limit; its bounds are those of `certificate`,
 margin). V(alpha) and the margins q_n are exact, and so is the intercept's equation. Norms of groups
 are sums of square roots, which are rounded outwards. Other norms are bounded from above in
 float64, of V(alpha) as it is rounded, with that rounding. Of coefficients, which are c when
-rounded, with what rounding leaves, r, they are bounded by
+rounded, and with what rounding leaves, r, they are bounded by
 
-    Omega(zeta) <= Omega(c) + sum_j abs(r_j) Omega(e_j).
+    Omega(zeta) <= Omega(c) + sum_j Omega(r_j e_j).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.rounding import Enclosure, sum_up
 from implicit_bias.validation import Array
 
-# Bits of a square root beyond those of float64.
+# Bits of a square root.
 ROOT_BITS = 256
 
 Rationals = NDArray[np.object_]
@@ -97,7 +97,8 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     Raises
     ------
     ValueError
-        Shapes that do not fit, or negative alpha.
+        Shapes that do not fit, an intercept that the problem lacks, or alpha that is negative or
+        not 0 at a sample's own class.
 
     Examples
     --------
@@ -119,6 +120,13 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
             f"alpha and plain_coef must have the shapes {shapes[0]} and {shapes[1]}, got "
             f"{alpha.shape} and {np.shape(answer.plain_coef)}"
         )
+    if problem.classes is not None and alpha[np.arange(len(alpha)), problem.owners].any():
+        raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
+    offset, shape = np.asarray(answer.offset), np.shape(problem.no_offset)
+    if offset.shape != shape:
+        raise ValueError(f"intercept must have the shape {shape}, got {offset.shape}")
+    if not problem.intercept and rationals(np.asarray(answer.intercept, dtype=object)).any():
+        raise ValueError("the problem has no intercept: pass intercept=True to it, or leave it out")
     if (alpha < 0).any():
         smallest = float(alpha.min())
         raise ValueError(f"alpha must not be negative, got {smallest:.3g}: clip it at 0")
@@ -159,7 +167,7 @@ def _margins(problem: MarginProblem, answer: ExactAnswer) -> Rationals:
 
 
 def _lower(problem: MarginProblem, alpha: Rationals) -> tuple[float, Array]:
-    """Return the lower bound, and bounds (G,) on the terms of Omega_*(V)."""
+    """Return the lower bound, and bounds (G,) on the terms of Omega_*(V) of scaled alpha."""
     gates, X = _data(problem)
     if problem.classes is None:
         weights = (alpha * rationals(problem.y))[:, None]
@@ -168,19 +176,18 @@ def _lower(problem: MarginProblem, alpha: Rationals) -> tuple[float, Array]:
         weights = -alpha
         weights[own] = alpha.sum(axis=1) + weights[own]
     norms = _dual_norms(problem, np.stack([(gates * w[:, None]).T @ X for w in weights.T]))
-    dual_norms = np.array([math.inf if norm is None else _rounded(norm) for norm in norms])
     totals = alpha.reshape(len(alpha), -1).sum(axis=1)
-    total, largest = totals.sum(), gmpy2.mpq(0)
-    if total == 0 or (problem.intercept and weights.sum(axis=0).any()):
-        return 0.0, dual_norms
-    for norm in norms:
-        if norm is None:
-            return 0.0, dual_norms
-        largest = max(largest, norm)
-    scales = [1 / largest] if largest > 0 else []
+    total, finite = totals.sum(), [norm for norm in norms if norm is not None]
+    balanced = not problem.intercept or not weights.sum(axis=0).any()
+    if total == 0 or not balanced or len(finite) < len(norms):
+        return 0.0, np.array([math.inf if norm is None else _rounded(norm) for norm in norms])
+    scales = [1 / max(finite)] if max(finite) > 0 else []
     if not problem.hard_margin:
         scales.append(gmpy2.mpq(problem.C) / max(totals))
-    return (_rounded(total * min(scales), down=True) if scales else math.inf), dual_norms
+    if not scales:
+        return math.inf, np.zeros(len(norms))
+    dual_norms = np.array([_rounded(norm * min(scales)) for norm in finite])
+    return _rounded(total * min(scales), down=True), dual_norms
 
 
 def _upper(problem: MarginProblem, coef: Rationals, margins: Rationals) -> float:

@@ -170,8 +170,10 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             # What is compiled was compiled for tensors of the module's own kind.
             if part._compiled_call_impl is not None:
                 part._compiled_call_impl = None
-            for name, child in part.named_children():
-                part._modules[name] = _compiled(child) or child
+            # A part may be registered under several names, of which `named_children` yields one.
+            for name, child in list(part._modules.items()):
+                found = None if child is None else _compiled(child)
+                part._modules[name] = child if found is None else found
         outputs = module(*inputs)
     dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
     if not dense or outputs.is_complex():

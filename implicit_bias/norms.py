@@ -133,7 +133,7 @@ class Norm(ABC):
     """
 
     by_rows: ClassVar[bool] = False
-    treats_classes_alike: ClassVar[bool] = True
+    treats_classes_alike: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, coef: Array) -> float:
@@ -184,7 +184,7 @@ class Norm(ABC):
         shape : tuple of int
             Their shape.
         cp : module
-            ``cvxpy``.
+            ``cvxpy``, or `solvers.barrier.Epigraph`, which has some of its functions.
 
         Raises
         ------
@@ -301,6 +301,8 @@ class _Bounded(Norm):
 
 class _Conjugated(_OneGroup, _Bounded):
     """A norm whose dual is another norm of this module, in one group."""
+
+    treats_classes_alike: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -677,6 +679,8 @@ def _norm_of_orthonormal(U: Array) -> float:
 class _OverGroups(Norm):
     """One norm of each of the groups of gate columns, or of features."""
 
+    treats_classes_alike: ClassVar[bool] = True
+
     norm: _Conjugated
     groups: NDArray[np.int64]
     axis: int = -2
@@ -895,8 +899,6 @@ class OwnNorm(_OneGroup):
         The norm; for a solver with ``atom(zeta, shape, cp)``, too.
     """
 
-    treats_classes_alike: ClassVar[bool] = False
-
     given: HasValueAndDual
     _unit_duals: dict[Shape, Array] = field(default_factory=dict, init=False, repr=False)
 
@@ -969,8 +971,6 @@ class InRows(Norm):
     >>> InRows(Nuclear(), 2).value(coef), round(L2().value(coef), 4)
     (2.0, 1.4142)
     """
-
-    treats_classes_alike: ClassVar[bool] = False
 
     norm: Norm
     n_rows: int
@@ -1078,6 +1078,7 @@ class GroupNorm(_Sum):
     """
 
     by_rows: ClassVar[bool] = True
+    treats_classes_alike: ClassVar[bool] = True
 
     groups: NDArray[np.int64]
     metric: Mapping[int, Array] | None = field(default=None, repr=False)

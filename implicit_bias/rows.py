@@ -250,6 +250,35 @@ def equal_alpha(problem: MarginProblem) -> Array:
     return alpha
 
 
+def alpha_of_zero(problem: MarginProblem) -> Array:
+    """Return dual variables of the value of zeta = 0 at C = 1, (N,) or (N, K)."""
+    if not problem.intercept:
+        return equal_alpha(problem)
+    present, own, counts = np.unique(problem.y, return_inverse=True, return_counts=True)
+    shares = (_even_flow(counts) / counts[:, None])[own]
+    if problem.classes is None:
+        return np.asarray(shares.sum(axis=1))
+    alpha = np.zeros(problem.alpha_shape)
+    alpha[:, present] = shares
+    return alpha
+
+
+def _even_flow(counts: NDArray[np.int64]) -> Array:
+    """Weights that classes send to each other, (J, J), each as much as it receives.
+
+    That is as much as it has samples, or as all others have. The classes are arcs of a circle:
+    turned by half of it, none lies on itself.
+    """
+    arcs = np.minimum(counts, counts.sum() - counts)
+    ends = np.cumsum(arcs)
+    starts, half = ends - arcs, ends[-1] / 2
+    flow = np.zeros((len(arcs), len(arcs)))
+    for turn in (half, -half):
+        last = np.minimum(ends[:, None] + turn, ends)
+        flow += np.maximum(last - np.maximum(starts[:, None] + turn, starts), 0.0)
+    return flow
+
+
 def grouped_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None) -> Rows:
     """Return the constraints with the columns of all classes, in groups of Euclidean norms.
 

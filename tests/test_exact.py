@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,20 @@ def test_refuses_what_does_not_fit() -> None:
         certify_exact(problem, answer(np.ones((1, 2)), np.ones(6)))
     with pytest.raises(ValueError, match="negative"):
         certify_exact(problem, answer(np.ones((1, 3)), -np.ones(6)))
+
+
+def test_refuses_what_no_bound_may_rest_on() -> None:
+    X, y = cloud(6, 3)
+    labels: Any = np.arange(6) % 3
+    classes = MarginProblem(X, labels, np.ones((6, 1)), ONE_GROUP, classes=3)
+    one = fractions(np.ones((6, 3)))
+    with pytest.raises(ValueError, match="own class"):
+        certify_exact(classes, ExactAnswer(fractions(np.ones((3, 1, 3))), one, one[0] * 0))
+    with pytest.raises(ValueError, match="intercept"):
+        certify_exact(
+            MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP),
+            answer(np.ones((1, 3)), np.ones(6), intercept=-3.0),
+        )
 
 
 def test_bounds_beyond_float64() -> None:

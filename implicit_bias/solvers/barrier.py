@@ -1,16 +1,20 @@
 r"""Path following in multiple precision: small problems under any norm, with any number of classes.
 
 Where gates, metrics or C differ by many orders of magnitude, no conic solver in float64 ends near
-the optimum. Here each number has hundreds of bits (arb, of FLINT), in which a plain primal barrier
-method needs no scaling and no care. One constraint a row p, with q_p = <phi_p, zeta> + <e_p, b>:
+the optimum. Here each number has hundreds of bits (arb, of FLINT), in which a barrier method needs
+no scaling of its variables. One constraint a row p, with q_p = <phi_p, zeta> + <e_p, b>:
 
     hard margin    max  m                    s.t.  q_p >= m,          Omega(zeta) <= 1
     soft margin    min  t + C sum_n xi_n     s.t.  q_p >= 1 - xi_n,   Omega(zeta) <= t,   xi >= 0
 
 The first is the margin problem in other units: its optimum is 1 / m, and zeta = 0, m = -1 is a
-feasible start. Both are: min c'x over s(x) > 0 and the domain of the norm's barrier B. Newton's
-method minimises tau c'x + F(x), F(x) = -sum_p log s_p(x) + B(x), to the end; then tau grows
-(Nesterov and Nemirovskii 1994). At its minimiser
+feasible start. Both are: min c'x over s(x) = A x - r > 0 and the domain of a barrier B, of the
+norm. The dual is that of the margin problem; KKT are alpha_p s_p = 0, and zeta in the
+subdifferential of Omega_* at V(alpha). Newton's method minimises
+
+    tau c'x + F(x),     F(x) = -sum_p log s_p(x) + B(x),
+
+for tau that grows (Nesterov and Nemirovskii 1994). At the minimiser
 
     alpha_p = 1 / (tau s_p)      is feasible,      c'x is within nu / tau of the optimum,
 
@@ -19,20 +23,22 @@ keeps beta = tau alpha apart from 1 / s, to which it tends, and its matrix is
 
     B''(x) + A' diag(beta / s) A,      d beta = 1 / s - beta - (beta / s) o (A dx),
 
-so that a slack that is to change by decades does so in a few steps. A norm says itself in the
-functions of CVXPY that it needs (`Norm.atom`), each of which is a barrier of its epigraph:
+so that a slack that is to change by decades does so in a few steps. `Norm.atom` writes a norm in
+functions of CVXPY, each of which has a barrier of its epigraph here. Entries that occur w_j times,
+those of classes without samples, are counted:
 
 =====================  ===============================================================  =========
-f(z) <= t              barrier                                                          parameter
+f(z) <= t              barrier, besides linear constraints in s(x)                      parameter
 =====================  ===============================================================  =========
-max_j abs(z_j)         -sum_j log(t^2 - z_j^2)                                          2 a term
-||z||_2                -log(t^2 - ||z||^2)                                              2
-||z||_p                -sum_j [log(r_j^(2/p) t^(2-2/p) - z_j^2) + (1 - 1/p) log r_j     4 a term
-                       + log(t) / p] - log(t - sum_j r_j)    (Chares 2009, power cone)
+max_j abs(z_j)         -sum_j log(t^2 - z_j^2)                                          2 n
+sum_j w_j abs(z_j)     -sum_j log(r_j^2 - z_j^2), sum_j w_j r_j < t                     2 n
+||z||_2                -log(t^2 - sum_j w_j z_j^2)                                      2
+||z||_p                -sum_j [log(r_j^(2/p) t^(2-2/p) - z_j^2) + (1 - 1/p) log r_j     3 n
+                       + log(t) / p], sum_j w_j r_j < t    (Chares 2009, power cone)
 sigma_max(Z), K x n    -log det(t I - Z Z' / t) - n log t, K <= n                       K + n
-normNuc(Z), K x n      -log(s - tr Z' P^-1 Z) - n log det P - log(2 t - s - tr P)       K n + 2
-sums                   -log(t - sum_g t_g), f_g(z) <= t_g                               1
-maxima                 f_g(z) <= t of all g                                             0
+normNuc(Z), K x n      -log(s - tr Z' P^-1 Z) - n log det P, s + tr P < 2 t             K n + 1
+sums                   sum_g t_g < t, f_g(z) <= t_g
+maxima                 f_g(z) <= t of all g
 =====================  ===============================================================  =========
 
 All classes without samples have one vector of coefficients where the norm treats classes alike.
@@ -41,16 +47,21 @@ All classes without samples have one vector of coefficients where the norm treat
 symbol  shape         meaning
 ======  ============  =============================================================================
 x       (X,)          zeta, b, t and the variables of the norm's barriers, then m or xi
-A       (P, X)        s(x) = A x - r, of the constraints, then of the sums and xi
-beta    (P,)          tau alpha
+s, r    (S,)          slacks and right sides of the P constraints, then of sums, and xi > 0
+A       (S, X)        s(x) = A x - r
+beta    (S,)          tau alpha, of the constraints
 c       (X,)          cost
+m       ()            smallest margin of coefficients of norm 1
 ======  ============  =============================================================================
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -66,13 +77,16 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.rows import Rows, all_rows, merged_classes, merged_pairs, row_index, rows_of
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.validation import UnsuitableError
 
 MOST_STEPS = 600
 # Steps times the cube of the number of equations: half a minute. Fewer steps than these lead
 # nowhere.
 MOST_WORK, FEWEST_STEPS = 8e8, 60
-# Precision: at least so many bits, more by this many for each bit that features differ by.
+# Bits of the numbers: at least the first, and as often the second as features differ by bits.
 FEWEST_BITS, BITS_A_BIT, MOST_BITS = 192, 2, 1024
+# A step is halved until it is this share of the first one.
+SHORTEST = 1e-12
 # Square of Newton's decrement at which tau grows. The last minimum is reached when it is below
 # 2^-bits to this power: V(alpha) is a small difference of large numbers.
 NEAR, REACHED = 1.0 / 16, 0.5
@@ -112,8 +126,8 @@ class Barrier(NativeSolver):
     >>> from implicit_bias import max_margin, solve
     >>> X = np.array([[1e9, 1.0], [1e9, -1.0], [-1e9, 0.0]])
     >>> problem = max_margin(X, np.array([0, 1, 2]), "spectral")
-    >>> round(solve(problem, Barrier()).certificate.upper, 6)
-    1.0
+    >>> round(solve(problem, Barrier()).certificate.upper, 4)
+    0.7071
     """
 
     name: ClassVar[str] = "multiprecision"
@@ -128,51 +142,51 @@ class Barrier(NativeSolver):
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Set up a run; a start is not used."""
-        program = Program.of(problem)
-        n_rows, n = program.A.shape
+        n_rows, n = int(np.prod(problem.alpha_shape)), 2 * int(np.prod(problem.coef_shape))
         self.check_memory(BYTES_A_NUMBER * (2 * n_rows * n + 3 * n * n))
-        return _BarrierRun(self, program)
+        return _BarrierRun(self, BarrierProgram.of(problem))
 
 
 class _BarrierRun(Run):
     """One solve: its program, the iterate, and the best bounds so far."""
 
-    def __init__(self, solver: Barrier, program: Program) -> None:
+    def __init__(self, solver: Barrier, program: BarrierProgram) -> None:
         self.solver, self.program = solver, program
-        self.found: _Found | None = None
+        self.bits = program.bits
+        self.found: _Central | None = None
 
     def steps(self) -> Steps:
         program, tolerance = self.program, 0.1 * self.solver.tolerances.gap
-        with flint.ctx.workprec(program.bits):
+        with _precision_of(self.bits):
             at = program.start()
             tau, growth, taken = program.first_tau(at), FIRST_GROWTH, 0
         allowed = int(MOST_WORK / program.order**3)
         for _ in range(allowed if allowed >= FEWEST_STEPS else 0):
-            with flint.ctx.workprec(program.bits):
+            with _precision_of(self.bits):
                 step = program.step(at, tau)
                 if step is None:
-                    return Status.NUMERICAL_TROUBLE
-                (at, decrement), taken = step, taken + 1
-                if decrement <= NEAR:
-                    self.found = program.bounds(at.x, tau)
+                    self.bits *= 2
+                    if self.bits > MOST_BITS:
+                        return Status.NUMERICAL_TROUBLE
+                    continue
+                (at, squared), taken = step, taken + 1
+                if squared <= NEAR:
+                    self.found = program.found(at.x, tau)
                     if self.found.hopeless:
                         return Status.NOT_SEPARABLE
                     if self.found.gap > tolerance:
                         growth = _adapted(growth, taken)
                         tau, at, taken = (tau * growth).mid(), at.after(growth), 0
-                    elif decrement <= 2.0 ** (-REACHED * program.bits):
+                    elif squared <= 2.0 ** (-REACHED * self.bits):
                         return Status.OPTIMAL
-            yield self._bounds
+            # Bounds are those of minimisers, and of these only the last is computed to the end.
+            yield 0.0, math.inf
         return Status.ITERATION_LIMIT
-
-    @property
-    def _bounds(self) -> tuple[float, float]:
-        return (0.0, math.inf) if self.found is None else (self.found.lower, self.found.upper)
 
     def answer(self) -> Answer:
         if self.found is None:
             return nothing_yet(self.program.problem)
-        with flint.ctx.workprec(self.program.bits):
+        with _precision_of(self.bits):
             exact = self.program.exact(self.found)
         problem = self.program.problem
         alpha = exact.alpha.astype(np.float64)
@@ -190,52 +204,35 @@ def _adapted(growth: float, taken: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """A central point, in units in which the smallest margin, or the objective, is `value`."""
+class _Central:
+    """A point near a minimiser, what its slacks say of alpha, and how far off the optimum is."""
 
     x: Vector
     alpha: Vector  # (P,)
     value: Number  # m, or t + C sum_n xi_n
-    slack: Number  # nu / tau, what is left to the optimum at most
-    hard: bool
-    smallest: float
+    rest: Number  # nu / tau: the optimum is at most so far away, from the minimiser
+    hopeless: bool  # whether separators, if there are any, are out of reach
 
     @property
     def gap(self) -> float:
-        return float(self.slack / self.value) if self.value.mid() > 0 else math.inf
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether separators, if there are any, are out of reach."""
-        return self.hard and not self.value.mid() > 0 and float(self.slack) < self.smallest
-
-    @property
-    def lower(self) -> float:
-        if self.hard:
-            return float(1 / (self.value + self.slack)) if self.value + self.slack > 0 else 0.0
-        return max(float(self.value - self.slack), 0.0)
-
-    @property
-    def upper(self) -> float:
-        if not self.hard:
-            return float(self.value)
-        return float(1 / self.value) if self.value.mid() > 0 else math.inf
+        """The relative gap, of the minimiser."""
+        return float(self.rest / self.value) if self.value.mid() > 0 else math.inf
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class CentralPoint:
     """Variables x (X,), and beta (P,), which is 1 / s(x) at a minimiser."""
 
     x: Vector
     beta: Vector
 
-    def after(self, growth: float) -> Point:
+    def after(self, growth: float) -> CentralPoint:
         """Return the point with the same alpha when tau has grown."""
-        return Point(self.x, _mid(self.beta * growth))
+        return CentralPoint(self.x, _mid(self.beta * growth))
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class BarrierProgram:
     """The program of a problem: x = (zeta, b, t, the norm's own variables, m or xi).
 
     Attributes
@@ -264,13 +261,13 @@ class Program:
     alone: Places
 
     @classmethod
-    def of(cls, problem: MarginProblem) -> Program:
+    def of(cls, problem: MarginProblem) -> BarrierProgram:
         """Pose a problem.
 
         Raises
         ------
-        NotImplementedError
-            A norm that says itself in a function of CVXPY of which no barrier is known here.
+        UnsuitableError
+            A norm in functions of CVXPY of which no barrier is known here.
         """
         rows, kinds = _rows(problem), _kinds(problem)
         shape = (problem.classes or 1, problem.plain_gates.shape[1], problem.X.shape[1])
@@ -280,8 +277,8 @@ class Program:
         for k in np.flatnonzero(kinds >= 0):
             first = int(np.searchsorted(used, kinds[k])) * size
             places[k] = np.arange(first, first + size).reshape(shape[1:])
-        bits = _precision(problem)
-        with flint.ctx.workprec(bits):
+        bits = _bits(problem)
+        with _precision_of(bits):
             firsts = [int(np.flatnonzero(kinds == kind)[0]) for kind in used]
             features = _features(rows, shape, firsts)
             J, hard = rows.n_offsets, problem.hard_margin
@@ -289,8 +286,7 @@ class Program:
             unit = _number(1.0) if hard else _first_norm(problem)
             head = epigraph.new(unit)
             kept = places[kinds >= 0]
-            norm = problem.norm.atom(Coefficients(kept.ravel()), kept.shape, epigraph)
-            norm.below(epigraph, head, unit)
+            _norm(problem, kept, epigraph).below(epigraph, head, unit)
             if hard:
                 last = np.full(len(rows), epigraph.new(_number(-1.0)))
             else:
@@ -353,9 +349,9 @@ class Program:
         rows = np.setdiff1d(np.arange(len(self.A)), self._wide)
         return rows, np.flatnonzero((self.A[rows] != 0).any(axis=0))
 
-    def start(self) -> Point:
+    def start(self) -> CentralPoint:
         """Return a feasible point."""
-        return Point(self.begin, _mid(1 / self.slacks(self.begin)))
+        return CentralPoint(self.begin, _mid(1 / self.slacks(self.begin)))
 
     def slacks(self, x: Vector) -> Vector:
         """s(x), shape (P,)."""
@@ -374,7 +370,7 @@ class Program:
             total += value
         return total
 
-    def newton(self, at: Point, slacks: Vector) -> tuple[Vector, Newton]:
+    def newton(self, at: CentralPoint, slacks: Vector) -> tuple[Vector, NewtonSystem]:
         """Return the gradient of F, and the equations of a step, in the variables that move."""
         gradient, matrix = -(1 / slacks) @ self.A, _zeros(len(at.x), len(at.x))
         for term in self.terms:
@@ -387,10 +383,10 @@ class Program:
         matrix[np.ix_(columns, columns)] += _entries(part.transpose() * part)
         moved, wide = self.moved, self.A[self._wide] * roots[self._wide]
         alone = np.searchsorted(moved, self.alone)
-        whole = Newton(_mid(matrix[np.ix_(moved, moved)]), _mid(wide[:, moved]), alone)
+        whole = NewtonSystem(_mid(matrix[np.ix_(moved, moved)]), _mid(wide[:, moved]), alone)
         return _mid(gradient[moved]), whole
 
-    def first_tau(self, at: Point) -> Number:
+    def first_tau(self, at: CentralPoint) -> Number:
         """Return the tau whose minimiser is nearest to x, by the length of Newton's step.
 
         Not too large a one, whose minimiser is near a curved boundary along which steps are short.
@@ -402,7 +398,7 @@ class Program:
         size = max(abs(value) for value in self.A.ravel()) if hard else self.cost @ at.x
         return min(tau, 1 / size).mid() if tau > 0 else (1 / size).mid()
 
-    def step(self, at: Point, tau: Number) -> tuple[Point, float] | None:
+    def step(self, at: CentralPoint, tau: Number) -> tuple[CentralPoint, float] | None:
         """Return the point after a damped step of Newton's, and the square of the decrement.
 
         None where no step lowers the function, for want of precision.
@@ -412,34 +408,34 @@ class Program:
         gradient = _mid(tau * self.cost[self.moved] + gradient)
         direction = _zeros(len(x))
         direction[self.moved] = newton.solve(-gradient)
-        decrement = float(-(gradient @ direction[self.moved]).mid())
-        if not math.isfinite(decrement) or decrement < 0:
+        squared = float(-(gradient @ direction[self.moved]).mid())
+        if not math.isfinite(squared) or squared < 0:
             return None
-        length = _number(1.0)
-        if decrement > NEAR:
-            found = self._length(x, tau, direction, decrement, slacks)
-            if found is None:
-                return None
-            length = found
-        moved = _mid(x + length * direction)
         along = _entries(self._matrix * _matrix(direction[:, None]))[:, 0]
+        length: Number | None = _number(1.0)
+        if squared > NEAR or self.barrier(x + direction) is None:
+            length = self._length(x, tau, direction, slacks, along)
+        if length is None:
+            return None
+        moved = _mid(x + length * direction)
         change = 1 / slacks - at.beta - at.beta / slacks * along
         reach = [-b / d for b, d in zip(at.beta, change, strict=True) if d.mid() < 0]
         share = min([_number(1.0), *(SHARE * length for length in reach)])
         # Far from the minimiser they say nothing of it.
         center = 1 / self.slacks(moved)
         beta = np.minimum(np.maximum(at.beta + share * change, center / FAR), center * FAR)
-        return Point(moved, _mid(beta)), decrement
+        return CentralPoint(moved, _mid(beta)), squared
 
     def _length(
-        self, x: Vector, tau: Number, direction: Vector, decrement: float, slacks: Vector
+        self, x: Vector, tau: Number, direction: Vector, slacks: Vector, along: Vector
     ) -> Number | None:
         """Return the step of those 4^k times the first one that lowers the function most.
 
-        Where some slacks are to become larger by decades, Newton's step only doubles them.
+        Where some slacks are to become larger by decades, Newton's step only doubles them. The
+        direction is one of descent, so that a step which is short enough lowers the function, but
+        for want of precision.
         """
-        change = _entries(self._matrix * _matrix(direction[:, None]))[:, 0]
-        reach = [-s / d for s, d in zip(slacks, change, strict=True) if d.mid() < 0]
+        reach = [-s / d for s, d in zip(slacks, along, strict=True) if d.mid() < 0]
         longest = min(reach, default=None)
 
         def value(length: Number) -> Number | None:
@@ -449,11 +445,10 @@ class Program:
         length = _number(1.0) if longest is None else min(_number(1.0), longest / 2)
         best, now = value(length), value(_number(0.0))
         assert now is not None
-        # Newton's step over 1 + its decrement stays inside and lowers the function.
-        shortest = 1e-3 / (1.0 + math.sqrt(decrement))
+        shortest = length * SHORTEST
         while best is None or not best < now:
             length = (length / 2).mid()
-            if float(length) < shortest:
+            if length < shortest:
                 return None
             best = value(length)
         for factor in (4, _number(1) / 4):
@@ -466,20 +461,21 @@ class Program:
 
     # --- what is found
 
-    def bounds(self, x: Vector, tau: Number) -> _Found:
-        """Return a central point, with the multipliers that it gives."""
-        value = self.cost @ x * (-1 if self.problem.hard_margin else 1)
-        alpha = 1 / (tau * self.slacks(x)[: len(self.rows)])
-        smallest = SMALLEST_MARGIN * float(self.problem.feature_norms.max())
+    def found(self, x: Vector, tau: Number) -> _Central:
+        """Return a point with the multipliers that it gives."""
         hard = self.problem.hard_margin
-        return _Found(x, _mid(alpha), value.mid(), (self.nu / tau).mid(), hard, smallest)
+        value = (self.cost @ x * (-1 if hard else 1)).mid()
+        alpha, rest = 1 / (tau * self.slacks(x)[: len(self.rows)]), (self.nu / tau).mid()
+        smallest = SMALLEST_MARGIN * float(self.problem.feature_norms.max())
+        hopeless = hard and not value > 0 and float(rest) < smallest
+        return _Central(x, _mid(alpha), value, rest, hopeless)
 
-    def exact(self, found: _Found) -> ExactAnswer:
+    def exact(self, found: _Central) -> ExactAnswer:
         """Return what attains the bounds in rational numbers, at smallest margin 1."""
         problem, rows = self.problem, self.rows
         alpha, unit = found.alpha, _number(1.0)
         if problem.hard_margin and found.value.mid() > 0:
-            alpha, unit = alpha / (found.value + found.slack), 1 / found.value
+            alpha, unit = alpha / (found.value + found.rest), 1 / found.value
         coef = _zeros(*self.places.shape)
         kept = self.places >= 0
         coef[kept] = found.x[self.places[kept]] * unit
@@ -490,8 +486,9 @@ class Program:
             return ExactAnswer(_fractions(coef[0]), _balanced(rows, _fractions(alpha)), intercept)
         intercept = np.full(problem.classes, Fraction(0), dtype=object)
         intercept[rows.offset_classes] = _fractions(offsets)
-        if not kept.all():
-            intercept[~kept[:, 0, 0]] = self._below_all_others(coef, intercept)
+        empty = np.setdiff1d(np.arange(problem.classes), problem.owners)
+        if problem.intercept and len(empty):
+            intercept[empty] = self._below_all_others(coef, intercept, empty)
         kinds = _kinds(problem)
         whole = np.full(problem.alpha_shape, Fraction(0), dtype=object)
         shared = kinds == kinds[rows.rivals][:, None]  # (P, K)
@@ -500,17 +497,17 @@ class Program:
             whole[sample, alike] = weight
         return ExactAnswer(_fractions(coef), whole, intercept)
 
-    def _below_all_others(self, coef: Vector, intercept: Vector) -> Fraction:
-        """Return an offset with which a class without samples and coefficients wins nowhere."""
+    def _below_all_others(self, coef: Vector, intercept: Vector, empty: Places) -> Fraction:
+        """Return an offset with which classes without samples win nowhere."""
         problem = self.problem
-        gates, owners = _numbers(problem.plain_gates.toarray()), problem.owners
-        scores = (gates[:, :, None] * coef[owners] * _numbers(problem.X)[:, None, :]).sum((1, 2))
-        lowest = _fractions(scores) + intercept[owners]
-        return Fraction(math.floor(min(lowest)) - 1)
+        gates, X = _numbers(problem.plain_gates.toarray()), _numbers(problem.X)
+        scores = np.stack([_fractions((X @ part.T * gates).sum(axis=1)) for part in coef], axis=1)
+        own = scores[np.arange(len(X)), problem.owners] + intercept[problem.owners]
+        return Fraction(math.floor(min(own - scores[:, empty].max(axis=1))) - 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Newton:
+class NewtonSystem:
     """The matrix H + B'B, of which H is diagonal in the variables ``alone``.
 
     With y = B x the equations have the matrix [[H, B'], [B, -I]], and those variables are
@@ -540,6 +537,17 @@ class Newton:
         whole[kept] = found[:n]
         whole[self.alone] = (right[self.alone] - found @ across) / diagonal
         return np.asarray(_mid(whole))
+
+
+def _norm(problem: MarginProblem, places: Places, epigraph: Epigraph) -> Expression:
+    """Return the norm in the functions of CVXPY that have barriers here."""
+    try:
+        found = problem.norm.atom(Coefficients(places.ravel()), places.shape, epigraph)
+    except (TypeError, AttributeError) as error:
+        raise UnsuitableError(f"multiprecision cannot read {problem.norm!r}: {error}") from error
+    if not isinstance(found, Expression):
+        raise UnsuitableError(f"multiprecision knows no barrier of {problem.norm!r}")
+    return found
 
 
 def _kinds(problem: MarginProblem) -> Places:
@@ -575,14 +583,13 @@ def _features(rows: Rows, shape: tuple[int, ...], classes: list[int]) -> Vector:
     )
 
 
-def _precision(problem: MarginProblem) -> int:
-    """Return the bits that a problem needs, by how far its features are apart."""
+def _bits(problem: MarginProblem) -> int:
+    """Return the bits to begin with, by how far the features of a problem are apart."""
     gates = np.abs(problem.plain_gates.toarray())
     sizes = [np.frexp(values[values > 0])[1] for values in (gates, np.abs(problem.X))]
     apart = sum(int(np.ptp(exponents)) if len(exponents) else 0 for exponents in sizes)
     if not problem.hard_margin:
-        scale = math.frexp(problem.scale)[1]
-        apart += abs(math.frexp(problem.C)[1] + 2 * scale)
+        apart += abs(math.frexp(problem.C)[1] + math.frexp(problem.scale)[1])
     return min(FEWEST_BITS + BITS_A_BIT * apart, MOST_BITS)
 
 
@@ -905,18 +912,18 @@ class Expression(ABC):
         """Bound it by the variable at ``head``, which begins at ``begin``, in an epigraph."""
 
     def __radd__(self, other: Expression | int) -> Expression:
-        return self if other == 0 else Sum((*_parts_of(other), *_parts_of(self)))
+        return self if other == 0 else SumOfNorms((*_parts_of(other), *_parts_of(self)))
 
     def __add__(self, other: Expression | int) -> Expression:
-        return self if other == 0 else Sum((*_parts_of(self), *_parts_of(other)))
+        return self if other == 0 else SumOfNorms((*_parts_of(self), *_parts_of(other)))
 
 
 def _parts_of(expression: Any) -> tuple[Expression, ...]:
-    return expression.parts if isinstance(expression, Sum) else (expression,)
+    return expression.parts if isinstance(expression, SumOfNorms) else (expression,)
 
 
 @dataclass(frozen=True)
-class Sum(Expression):
+class SumOfNorms(Expression):
     """A sum of functions."""
 
     parts: tuple[Expression, ...]
@@ -931,7 +938,7 @@ class Sum(Expression):
 
 
 @dataclass(frozen=True)
-class Maximum(Expression):
+class MaximumOfNorms(Expression):
     """A maximum of functions."""
 
     parts: tuple[Expression, ...]
@@ -1011,7 +1018,7 @@ class Epigraph:
         self.begin: dict[int, Number] = {}
 
     def __getattr__(self, name: str) -> Any:
-        raise NotImplementedError(f"no barrier is known here of CVXPY's {name}")
+        raise UnsuitableError(f"multiprecision knows no barrier of CVXPY's {name}")
 
     def new(self, begin: Number) -> int:
         """Add a variable."""
@@ -1031,12 +1038,14 @@ class Epigraph:
         """Keep a sum of variables, with weights, positive."""
         self.sums.append((members, weights))
 
-    def pnorm(self, z: Coefficients, p: float, **options: Any) -> Expression:
-        """||z||_p."""
-        return EntryNorm(z, float(p))
+    def pnorm(self, z: Coefficients, p: float = 2, *, approx: bool = True) -> Expression:
+        """||z||_p; the same whether approximated or not, which is CVXPY's matter."""
+        return self.norm(z, p)
 
     def norm(self, z: Coefficients, p: float = 2) -> Expression:
-        """||z||_p."""
+        """||z||_p of a vector: that of a matrix is another norm in CVXPY."""
+        if z.places.ndim != 1:
+            raise UnsuitableError("multiprecision takes norms of entries of vectors only")
         return EntryNorm(z, float(p))
 
     def sigma_max(self, z: Coefficients) -> Expression:
@@ -1047,18 +1056,31 @@ class Epigraph:
         """Sum of singular values."""
         return MatrixNorm(z, total=True)
 
-    def reshape(self, z: Coefficients, shape: tuple[int, ...], order: str = "C") -> Coefficients:
-        """Return coefficients in another shape."""
+    def reshape(self, z: Coefficients, shape: tuple[int, ...], order: str = "F") -> Coefficients:
+        """Return coefficients in another shape, of the order C."""
+        if order != "C":
+            raise UnsuitableError("multiprecision reshapes in the order C only")
         return Coefficients(z.places.reshape(shape))
 
     def maximum(self, *parts: Expression | float) -> Expression:
         """Return the largest of functions, none of which is negative."""
-        return Maximum(tuple(part for part in parts if isinstance(part, Expression)))
+        return MaximumOfNorms(tuple(part for part in parts if isinstance(part, Expression)))
 
 
 # --- numbers -------------------------------------------------------------------------------------
 
 _number = flint.arb
+# FLINT's precision is one for all threads.
+_lock = threading.RLock()
+
+
+@contextmanager
+def _precision_of(bits: int) -> Iterator[None]:
+    """Compute with this precision, one thread at a time."""
+    with _lock, flint.ctx.workprec(bits):
+        yield
+
+
 _log = np.frompyfunc(lambda v: v.log(), 1, 1)
 _exp = np.frompyfunc(lambda v: v.exp(), 1, 1)
 _root = np.frompyfunc(lambda v: v.sqrt(), 1, 1)

@@ -49,7 +49,7 @@ MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
 MATRIX_NORMS, MOST_SEMIDEFINITE = (Nuclear(), Spectral()), 2000
 # In multiple precision up to this many entries, and this many of samples or features.
 MOST_PRECISE_ENTRIES, MOST_PRECISE_ORDER = 100_000, 150
-# Powers of two between C and the features' squares up to which 512 bits hold both.
+# Powers of two between C and what it is for features of size 1, up to which 512 bits hold both.
 MOST_PRECISE_POWER = 200
 # With many classes, or another norm, so many coefficients, and samples times rivals.
 MOST_PRECISE_COEFFICIENTS, MOST_PRECISE_PAIRS = 350, 500
@@ -203,7 +203,7 @@ def is_far_from_features(problem: MarginProblem) -> bool:
     """Whether C is so large or small for the features that 512 bits do not hold both."""
     if problem.hard_margin or problem.scale == 0:
         return False
-    return abs(math.log2(problem.C) + 2 * math.log2(problem.scale)) > MOST_PRECISE_POWER
+    return abs(math.log2(problem.C) + math.log2(problem.scale)) > MOST_PRECISE_POWER
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from implicit_bias.certificate import Status, dual_scale
 from implicit_bias.problem import MarginProblem
+from implicit_bias.rows import alpha_of_zero
 from implicit_bias.solvers.base import Solution, Solver
 from implicit_bias.solvers.solve import solve
 from implicit_bias.validation import Array, check_count
@@ -104,39 +104,7 @@ def smallest_C(problem: MarginProblem) -> float:
     With many classes, or with an intercept and classes of different sizes, a smaller one: the
     samples of a class then share its weight evenly, and its rivals share that of each sample.
     """
-    return dual_scale(replace(problem, C=np.inf), _alpha_of_zero(problem))
-
-
-def _alpha_of_zero(problem: MarginProblem) -> Array:
-    """Return dual variables of the value of zeta = 0 at C = 1, (N,) or (N, K)."""
-    if not problem.intercept:
-        alpha = np.full(problem.alpha_shape, 1.0 / max((problem.classes or 2) - 1, 1))
-        if problem.classes is not None:
-            alpha[np.arange(problem.n_samples), problem.owners] = 0.0
-        return alpha
-    present, own, counts = np.unique(problem.y, return_inverse=True, return_counts=True)
-    shares = (_even_flow(counts) / counts[:, None])[own]
-    if problem.classes is None:
-        return np.asarray(shares.sum(axis=1))
-    alpha = np.zeros(problem.alpha_shape)
-    alpha[:, present] = shares
-    return alpha
-
-
-def _even_flow(counts: NDArray[np.int64]) -> Array:
-    """Weights that classes send to each other, (J, J), each as much as it receives.
-
-    That is as much as it has samples, or as all others have. The classes are arcs of a circle:
-    turned by half of it, none lies on itself.
-    """
-    arcs = np.minimum(counts, counts.sum() - counts)
-    ends = np.cumsum(arcs)
-    starts, half = ends - arcs, ends[-1] / 2
-    flow = np.zeros((len(arcs), len(arcs)))
-    for turn in (half, -half):
-        last = np.minimum(ends[:, None] + turn, ends)
-        flow += np.maximum(last - np.maximum(starts[:, None] + turn, starts), 0.0)
-    return flow
+    return dual_scale(replace(problem, C=np.inf), alpha_of_zero(problem))
 
 
 def largest_C(solution: Solution) -> float:

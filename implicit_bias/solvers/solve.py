@@ -23,7 +23,7 @@ from implicit_bias.exact import ExactAnswer, certify_exact
 from implicit_bias.norms import L2
 from implicit_bias.options import DEFAULTS, SolverOptions
 from implicit_bias.problem import MarginProblem, check_problem
-from implicit_bias.rows import equal_alpha
+from implicit_bias.rows import alpha_of_zero
 from implicit_bias.separability import (
     gordan_vertex,
     lacks_constant,
@@ -50,13 +50,13 @@ from implicit_bias.solvers.choice import (
 )
 from implicit_bias.solvers.iteration import finite, nothing_yet
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
-from implicit_bias.validation import Array, check_number
+from implicit_bias.validation import Array, UnsuitableError, check_number
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
 # A gap above the tolerance by less than this factor may be mended by asking for so much more.
 NEAR_MISS = 100.0
-# From this C on, times the square of the features' scale, a soft margin may be a hard one.
+# From this C on, times the features' scale, a soft margin may be a hard one.
 LARGE_C = 1e8
 # After these "auto" tries another solver.
 UNSETTLED = (
@@ -268,7 +268,7 @@ class _Attempt:
         if exact is None or graded.status in (Status.OPTIMAL, Status.NOT_SEPARABLE):
             return found
         certificate = certify_exact(problem, exact)
-        if not certificate.gap <= method.tolerances.gap:
+        if not certificate.gap < graded.certificate.gap:
             return found
         coef = exact.coef(problem)
         graded = Graded(
@@ -276,7 +276,7 @@ class _Attempt:
             coef=coef,
             intercept=exact.offset,
             certificate=certificate,
-            status=Status.OPTIMAL,
+            status=Status.OPTIMAL if certificate.gap <= method.tolerances.gap else graded.status,
             group_norms=problem.group_norms(coef),
             margins=exact.margins(problem),
         )
@@ -315,13 +315,13 @@ def _try_others(
         if not attempt.unsettled:
             failures.append(candidate.detail)
             break
-    names = list(alternatives(problem, attempt.method.name))
+    names, sought = list(alternatives(problem, attempt.method.name)), False
     while names and attempt.unsettled and not deadline.passed:
         name = names.pop(0)
         if name == "multiprecision" and not problem.is_binary_group_lasso:
             # It may take a minute, and ends without a proof where there is no separator.
-            attempt, more = _with_proof(problem, attempt, deadline)
-            failures += more
+            sought = _lacks_separator(attempt, deadline)
+            attempt = _with_proof(problem, attempt, failures, deadline)
             if not attempt.unsettled:
                 break
         other = by_name(name, bool(names))
@@ -330,7 +330,7 @@ def _try_others(
         except MemoryError:  # which must not cost the answer that there is
             failures.append(f"{name}: {Status.MEMORY_LIMIT.label}")
             continue
-        except ImportError as error:
+        except (ImportError, UnsuitableError) as error:
             failures.append(f"{name}: {error}")
             continue
         late = late or again.graded.status is Status.TIME_LIMIT
@@ -342,30 +342,33 @@ def _try_others(
         if found is not None:
             attempt = _Attempt.joined(problem, attempt, _Attempt.of(problem, attempt.method, found))
             failures.append("separator of the Euclidean norm")
-    attempt, more = _with_proof(problem, attempt, deadline)
-    failures += more
+    if not sought:
+        attempt = _with_proof(problem, attempt, failures, deadline)
     if attempt.unsettled and (late or deadline.passed):
-        attempt = replace(attempt, graded=replace(attempt.graded, status=Status.TIME_LIMIT))
+        # Without a limit of the user's it was one of a method's own.
+        ended = Status.ITERATION_LIMIT if deadline.left is None else Status.TIME_LIMIT
+        attempt = replace(attempt, graded=replace(attempt.graded, status=ended))
     detail = f"after {', '.join(failures)}"
     return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
 
 
 def _with_proof(
-    problem: MarginProblem, attempt: _Attempt, deadline: Deadline
-) -> tuple[_Attempt, list[str]]:
-    """Return the proof that nothing separates the samples, if it is found, and how it was."""
+    problem: MarginProblem, attempt: _Attempt, failures: list[str], deadline: Deadline
+) -> _Attempt:
+    """Return a proof that nothing separates the samples, if there is no separator, and say so."""
     alpha = None
     if _lacks_separator(attempt, deadline):
         with suppress(TimeoutError):
             alpha = gordan_vertex(problem, deadline)
     if alpha is None:
-        return attempt, []
+        return attempt
     zero = np.zeros_like(attempt.candidate.coef)
     found = replace(attempt.candidate, alpha=alpha, coef=zero, exact=None)
     again = _Attempt.of(problem, attempt.method, found)
     if again.graded.status is not Status.NOT_SEPARABLE:
-        return attempt, []
-    return again, ["proven in exact arithmetic"]
+        return attempt
+    failures.append("proven in exact arithmetic")
+    return again
 
 
 def _without_another_method(
@@ -388,9 +391,9 @@ def _without_another_method(
         yield replace(again, detail=f"solved to {more.gap:g}")
     if problem.hard_margin:
         return
-    zero = replace(nothing_yet(problem), alpha=equal_alpha(problem))
+    zero = replace(nothing_yet(problem), alpha=alpha_of_zero(problem))
     yield Candidate(**vars(zero), status=Status.OPTIMAL, iterations=0, detail="zeta = 0")
-    if problem.C * problem.scale * problem.scale < LARGE_C or deadline.passed:
+    if problem.C * problem.scale < LARGE_C or deadline.passed:
         return
     hard = _solved(replace(problem, C=np.inf), options, deadline)
     if hard is not None:

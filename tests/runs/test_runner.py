@@ -302,7 +302,9 @@ def test_claims_leave_files_to_open(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     grid = Grid.from_mapping({**SMALL, "seed": list(range(300))})
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with distributed.LocalCluster(processes=False, n_workers=1, dashboard_address=":0") as here:
+    with distributed.LocalCluster(
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"
+    ) as here:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
         try:
             records = run_grid(grid, Store(tmp_path), DaskScheduler(here.scheduler_address, quick))
