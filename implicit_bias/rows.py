@@ -156,33 +156,28 @@ def rows_of(problem: MarginProblem, where: NDArray[np.bool_] | None = None) -> R
             alpha_shape=problem.alpha_shape,
         )
         return rows if where is None else rows.subset(np.flatnonzero(where))
-    samples, rivals = all_pairs(problem, where)
+    samples, rivals = row_index(problem, where)
     reduced = problem.classes - 1
     groups = problem.plain_groups
     apart = np.repeat(np.arange(reduced) * (int(groups.max()) + 1), len(groups))
     return pair_rows(problem, samples, rivals, reduced, np.tile(groups, reduced) + apart)
 
 
-def all_pairs(
+def row_index(
     problem: MarginProblem, where: NDArray[np.bool_] | None = None
 ) -> tuple[Integers, Integers]:
-    """Return the pairs (n, k), k != y_n, of many classes, all or where (N, K) says, by samples."""
+    """Return samples and rivals of the constraints of a problem with many classes, by samples.
+
+    These are the pairs (n, k), k != y_n, all or where (N, K) says. Pairs whose rival has no
+    samples are left out where an offset separates them: the rival's equation, of weights that none
+    of its own samples balances, makes their dual variables 0.
+    """
     others = np.ones(problem.alpha_shape, dtype=bool) if where is None else where.copy()
     others[np.arange(problem.n_samples), problem.owners] = False
+    if problem.intercept:
+        others[:, np.setdiff1d(np.arange(others.shape[1]), problem.owners)] = False
     samples, rivals = np.nonzero(others)
     return samples, rivals
-
-
-def row_index(problem: MarginProblem) -> tuple[Integers, Integers]:
-    """Return samples and rivals of all constraints of a problem with many classes.
-
-    Pairs whose rival has no samples are left out where an offset separates them.
-    """
-    samples, rivals = all_pairs(problem)
-    if not problem.intercept:
-        return samples, rivals
-    kept = np.isin(rivals, problem.owners)
-    return samples[kept], rivals[kept]
 
 
 def merged_classes(problem: MarginProblem) -> Integers:
