@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ from implicit_bias.validation import Array
 PROBES = 256
 # Outputs may differ by this share of the largest from those of another batch, by rounding.
 BATCH_TOLERANCE = 1e-9
+
+# Tables of attributes of a module's parts, and copies of them.
+Attributes: TypeAlias = list[tuple[dict[Any, Any], dict[Any, Any]]]
 
 
 def as_module(module: object) -> nn.Module:
@@ -94,28 +97,33 @@ def left_as_it_is(module: nn.Module) -> Iterator[None]:
 
     What is in a tensor is not put back: `evaluate` exchanges the tensors.
     """
-    kept: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+    kept = _attributes(module)
+    try:
+        yield
+    finally:
+        _put_back(kept)
+
+
+def _attributes(module: nn.Module) -> Attributes:
+    kept: Attributes = []
     for part in module.modules():
         attributes = vars(part)
         tables = [attributes, *(value for value in attributes.values() if isinstance(value, dict))]
         kept += [(table, dict(table)) for table in tables]
+    return kept
+
+
+def _put_back(kept: Attributes) -> None:
     try:
-        yield
-    finally:
-        try:
-            _put_back(kept)
-        except KeyboardInterrupt:  # it fell in between
-            _put_back(kept)
-            raise
-
-
-def _put_back(kept: list[tuple[dict[Any, Any], dict[Any, Any]]]) -> None:
-    for table, before in kept:
-        # Comparing items with == would compare tensors entry by entry.
-        now = [*map(id, chain(*table.items()))]
-        if now != [*map(id, chain(*before.items()))]:
-            table.clear()
-            table.update(before)
+        for table, before in kept:
+            # Comparing items with == would compare tensors entry by entry.
+            now = [*map(id, chain(*table.items()))]
+            if now != [*map(id, chain(*before.items()))]:
+                table.clear()
+                table.update(before)
+    except KeyboardInterrupt:  # it fell in between
+        _put_back(kept)
+        raise
 
 
 @contextmanager
@@ -162,7 +170,10 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
         The output is no dense tensor of real numbers.
     """
     given = {id(own): values[name] for name, own in _named(module) if name in values}
-    with left_as_it_is(module):
+    kept = _attributes(module)
+    # Not `left_as_it_is`: where Ctrl-C falls in the exit of a context that is a generator, this one
+    # puts back what it kept when it is collected, which may be after those around it did.
+    try:
         for part in list(module.modules()):
             for table in (part._parameters, part._buffers):
                 for name, own in table.items():
@@ -175,6 +186,8 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
                 found = None if child is None else _compiled(child)
                 part._modules[name] = child if found is None else found
         outputs = module(*inputs)
+    finally:
+        _put_back(kept)
     dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
     if not dense or outputs.is_complex():
         raise ValueError(

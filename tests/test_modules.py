@@ -4,9 +4,13 @@ Whatever a module consists of, and however the call ends: tensors, types, precis
 modes, hooks, attributes, and the global state of torch.
 """
 
+import contextlib
+import itertools
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +26,7 @@ from implicit_bias import (
     Recorder,
     certify_network,
     diagnose,
+    modules,
     train_to_limit,
 )
 from implicit_bias.gating import HyperplaneContexts
@@ -310,6 +315,37 @@ def test_a_network_of_this_package_is_left_as_it_is(
         with unchanged(network), suppress(Broken, KeyboardInterrupt):
             call()
         handle.remove()
+
+
+class Interrupted:
+    """Raises KeyboardInterrupt where the n-th context of `modules` that is a generator exits."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        """See a call."""
+        code, caller = frame.f_code, frame.f_back
+        leaving = (code.co_filename, code.co_name) == (contextlib.__file__, "__exit__")
+        if event == "call" and leaving and caller and caller.f_code.co_filename == modules.__file__:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_the_exit_of_a_context_leaves_a_module_as_it_is() -> None:
+    module, inputs, labels = built("shared", torch.float64, training=True)
+    tracing = sys.gettrace()
+    for n in itertools.count(1):
+        interrupt = Interrupted(n)
+        with unchanged(module), suppress(KeyboardInterrupt):
+            sys.settrace(interrupt)
+            try:
+                stationarity(module, (inputs,), labels)
+            finally:
+                sys.settrace(tracing)
+        if interrupt.left > 0:
+            break
 
 
 class Twice(nn.Module):
