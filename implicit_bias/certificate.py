@@ -432,7 +432,7 @@ def balanced_flow(alpha: Array, y: NDArray[np.int64]) -> Array:
     leaves a class by 1 / s, what enters it by s, s the root of their ratio); then all is rounded
     down to a grid on which sums are exact, and what is left is sent back: from the classes that
     receive too much to those that send too much, by the largest entries. Zeros where that cannot
-    be, as where only one class has samples.
+    be, as where only one class has samples, or where numbers are not finite.
 
     Parameters
     ----------
@@ -454,9 +454,10 @@ def balanced_flow(alpha: Array, y: NDArray[np.int64]) -> Array:
         scale = np.sqrt(np.where(both, leaving, 1.0) / np.where(both, entering, 1.0))
         alpha *= scale[None, :] / scale[y][:, None]
         alpha[:, leaving == 0], alpha[(entering == 0)[y]] = 0.0, 0.0
-    if not alpha.any():
-        return alpha
-    exponent = int(np.frexp(alpha.sum())[1]) - 50
+    total = alpha.sum()
+    if not 0.0 < total < np.inf:
+        return np.zeros_like(alpha)
+    exponent = int(np.frexp(total)[1]) - 50
     units = np.floor(np.ldexp(alpha, -exponent))
     leaving = np.bincount(y, weights=units.sum(axis=1), minlength=n_classes)
     excess = leaving - units.sum(axis=0)  # exact: integers below 2^53

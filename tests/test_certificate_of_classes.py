@@ -351,6 +351,13 @@ def test_flows_are_balanced_exactly(seed: int, k: int, scale: int) -> None:
         np.testing.assert_allclose(again, found, atol=1e-11 * found.max())
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e308])
+def test_flows_that_are_not_finite_are_none(value: float) -> None:
+    alpha = np.where(np.eye(3) > 0, 0.0, value)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert not balanced_flow(alpha, np.arange(3)).any()
+
+
 # --- no separator ----------------------------------------------------------------------------
 
 

@@ -52,6 +52,7 @@ r are one a sample: diag(r/w) becomes one constant block a sample (`Boxes`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -344,7 +345,7 @@ def _warm(scaled: ScaledProblem, start: Start) -> _Point:
     price = float(alpha.max())
     lower = float(scaled.b @ alpha)
     upper = float(d.sum()) + price * float((-excess).clamp(min=0.0).sum())
-    if not lower > 0.0:  # it underflowed
+    if not (lower > 0.0 and math.isfinite(upper)):  # in float32, perhaps
         return _cold(scaled)
     gap = min(max(upper / lower - 1.0, LEAST_WARM), 1.0)
     mu = gap * lower / scaled.n_pairs
