@@ -145,6 +145,10 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
     ValueError
         Labels that are fractions with many different values.
     """
+    # White space around a name, which nobody sees, makes no other class of it.
+    if labels.dtype.kind in "UO":
+        values = [v.strip() if isinstance(v, str) else v for v in labels.tolist()]
+        labels = np.array(values, dtype=object)
     classes, numbers = np.unique(labels, return_inverse=True)
     fractions = classes.dtype.kind == "f" and not (classes == np.floor(classes)).all()
     if fractions and len(classes) > MOST_FRACTIONS:

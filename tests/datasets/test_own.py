@@ -178,6 +178,17 @@ def test_damaged_files_are_named(kind: str, packed: str, tmp_path: Path) -> None
             load_own(file, None if kind == ".svm" else "kind")
 
 
+def test_white_space_makes_no_class(tmp_path: Path) -> None:
+    kinds = ["cat", "dog ", " cat", "dog", "cat\t"]
+    table = pd.DataFrame({"a": np.arange(5.0), "kind": kinds})
+    table.to_csv(tmp_path / "own.csv", index=False)
+    table.to_parquet(tmp_path / "own.parquet")
+    np.savez(tmp_path / "own.npz", X=table[["a"]], kind=kinds)
+    for file in ("own.csv", "own.parquet", "own.npz"):
+        data = load_own(tmp_path / file, "kind")
+        assert (data.class_names, data.y.tolist()) == (("cat", "dog"), [-1, 1, -1, 1, -1])
+
+
 def test_labels_of_two_types_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "own.parquet"
     for kinds in (pd.to_datetime(["2020-01-01", "2020-01-02"]), [b"x", b"y"]):
