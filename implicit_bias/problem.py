@@ -239,13 +239,15 @@ class MarginProblem:
                 f"groups must name the group of each of the {gates.shape[1]} gate columns, "
                 f"got {len(group_norm.groups)} entries"
             )
-        number = isinstance(self.C, (int, float, np.number)) and not isinstance(self.C, bool)
-        if not number or not self.C > 0:
+        # Of float32, the limits below would overflow.
+        C = self.C.item() if isinstance(self.C, np.number) else self.C
+        number = isinstance(C, (int, float)) and not isinstance(C, bool)
+        if not number or not C > 0:
             raise ValueError(
                 f"C must be in (0, inf], got {self.C!r}: pass a number (not text), and "
                 "use inf for the hard margin"
             )
-        if self.C < SMALLEST_C or LARGEST_C < self.C < np.inf:
+        if C < SMALLEST_C or LARGEST_C < C < np.inf:
             raise ValueError(
                 f"C must be between {SMALLEST_C:g} and {LARGEST_C:g}, or inf, the hard margin; got "
                 f"{self.C!r:.20}"
@@ -261,7 +263,7 @@ class MarginProblem:
             group_norm, norm = _as_gate_norm(group_norm, norm, X.shape[1])
         checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
         checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
-        for name, value in {**checked, "C": float(self.C), "classes": classes}.items():
+        for name, value in {**checked, "C": float(C), "classes": classes}.items():
             object.__setattr__(self, name, value)
         self._check_range()
         self.norm.dual_norms(np.zeros(self.norm_shape))  # refuses groups that do not fit
@@ -667,6 +669,11 @@ def _over(samples: NDArray[np.bool_], alpha: Array) -> NDArray[np.bool_]:
 def _as_gates(gates: object) -> GateMatrix:
     if not sp.issparse(gates):
         return owned(as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
+    if isinstance(gates, (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix)):
+        try:
+            gates.check_format()  # indices out of range would be read from elsewhere in memory
+        except ValueError as error:
+            raise ValueError(f"gates is a damaged sparse array ({error}): build it anew") from error
     as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
     frozen = all(is_frozen(array) for array in _arrays_of(matrix))

@@ -33,7 +33,8 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
     Raises
     ------
     ValueError
-        Not numeric, complex, sparse, masked, of another dimension, or with NaN or infinity in it.
+        Not numeric, complex, dates, sparse, masked, of another dimension, or with NaN or infinity
+        in it.
     """
     from scipy.sparse import issparse  # here: listing the data sets needs numpy only
 
@@ -44,8 +45,12 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
         given = np.asarray(values)
         if np.iscomplexobj(given):
             raise TypeError("it is complex: pass real numbers, such as its real part")
+        if given.dtype.kind in "mM":
+            raise TypeError(
+                "dates and durations are numbers of a unit that is not seen: pass those"
+            )
         array = np.ascontiguousarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ValueError(f"{name} is not a numeric array: {error}") from error
     if given.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {given.shape}")
@@ -242,7 +247,7 @@ def as_device(name: str) -> str:
     import torch
 
     try:
-        torch.zeros(1, device=name)
+        float(torch.zeros(1, device=name))  # "meta" has tensors, but no numbers
     except (AssertionError, RuntimeError) as error:
         raise ValueError(
             f"device {name!r} cannot be used ({str(error).splitlines()[0][:120]}): choose 'cpu'"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
@@ -270,6 +271,14 @@ NAN = np.where(np.arange(18).reshape(6, 3) == 7, np.nan, 1.0)
 INDEFINITE = np.diag([1.0, -1.0])
 TILTED = np.array([[1.0, 0.5], [0.0, 1.0]])
 
+
+def with_index(column: int) -> sp.csr_array:
+    """Sparse gates of which one says that it is of this column."""
+    gates = sp.csr_array(np.ones((6, 3)))
+    gates.indices[4] = column
+    return gates
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "nan-x": ({"X": NAN}, r"X contains NaN or infinity at 1 place.*index \(2, 1\).*impute or drop"),
     "inf-x": ({"X": np.full((6, 3), np.inf)}, "X contains NaN or infinity at 18 place"),
@@ -277,6 +286,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "nan-sparse-gates": ({"gates": sp.csr_array(NAN)}, "gates contains NaN.*impute or drop"),
     "nan-y": ({"y": np.full(6, np.nan)}, "y contains NaN.*impute or drop"),
     "text-x": ({"X": np.full((6, 3), "a")}, "X is not a numeric array"),
+    "huge-x": ({"X": [[10**400] * 3] * 6}, "X is not a numeric array"),
+    "dates": ({"X": X.astype("M8[s]")}, "X is not a numeric array: dates"),
+    "durations": ({"gates": X.astype("m8[s]")}, "gates is not a numeric array: dates"),
+    "with-gradient": ({"X": torch.tensor(X, requires_grad=True)}, "X is not a numeric array"),
+    "c-complex": ({"C": np.complex64(1)}, "C must be in"),
+    "foreign-column": ({"gates": with_index(3)}, "gates is a damaged sparse array"),
+    "column-before": ({"gates": with_index(-1)}, "gates is a damaged sparse array"),
     "sparse-x": ({"X": sp.csr_array(X)}, r"X must be dense.*pass X.toarray\(\)"),
     "complex-x": ({"X": X + 1j}, "X is not a numeric array: it is complex"),
     "complex-sparse": ({"gates": sp.csr_array(np.full((6, 3), 1j))}, "gates is not .* complex"),
@@ -322,6 +338,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "c-negative": ({"C": -1.0}, r"C must be in \(0, inf\]"),
     "c-nan": ({"C": np.nan}, r"C must be in \(0, inf\]"),
 }
+
+
+def test_numbers_of_numpy_are_taken_without_a_warning() -> None:
+    for C in (np.float32(2), np.float16(2), np.int8(2)):
+        assert MarginProblem(**GOOD, C=C).C == 2
 
 
 def test_masked_labels_of_a_linear_model_are_refused() -> None:

@@ -670,8 +670,9 @@ def test_data_beyond_the_range_of_squares_are_refused(size: float) -> None:
 
 def test_bad_options_are_refused() -> None:
     problem = SEPARABLE["gln"]()
-    with pytest.raises(ValueError, match="device 'nowhere' cannot be used.*choose 'cpu'"):
-        solve(problem, device="nowhere")
+    for device in ("nowhere", "meta"):
+        with pytest.raises(ValueError, match=f"device '{device}' cannot be used.*choose 'cpu'"):
+            solve(problem, device=device)
     for limit in (0, -1):
         with pytest.raises(ValueError, match="max_iterations must be at least 1"):
             solve(problem, max_iterations=limit)
