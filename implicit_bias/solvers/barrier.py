@@ -288,7 +288,9 @@ class BarrierProgram:
             kept = places[kinds >= 0]
             _norm(problem, kept, epigraph).below(epigraph, head, unit)
             if hard:
-                last = np.full(len(rows), epigraph.new(_number(-1.0)))
+                # In units of the features: of others, they and the norm would need more bits.
+                smallest = -_number(float(problem.feature_norms.max()) or 1.0)
+                last = np.full(len(rows), epigraph.new(smallest))
             else:
                 samples = np.unique(rows.samples, return_inverse=True)[1]
                 last = epigraph.several(int(samples.max()) + 1, _number(2.0))
