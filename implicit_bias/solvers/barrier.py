@@ -71,13 +71,20 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status
-from implicit_bias.exact import ExactAnswer
+from implicit_bias.base.validation import UnsuitableError
+from implicit_bias.bounds.certificate import Status
+from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, all_rows, merged_classes, merged_pairs, row_index, rows_of
+from implicit_bias.problem.rows import (
+    Rows,
+    all_rows,
+    merged_classes,
+    merged_pairs,
+    row_index,
+    rows_of,
+)
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.validation import UnsuitableError
 
 MOST_STEPS = 600
 # Steps times the cube of the number of equations: half a minute. Fewer steps than these lead

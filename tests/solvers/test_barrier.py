@@ -12,7 +12,7 @@ import pytest
 from benchmarks.speed import stress
 from benchmarks.speed.exact import find_lies
 from implicit_bias import MarginProblem, Status, max_margin, solve
-from implicit_bias.exact import certify_exact
+from implicit_bias.bounds.exact import certify_exact
 from implicit_bias.norms import (
     L1,
     L2,

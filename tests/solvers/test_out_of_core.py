@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
+from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.validation import Array
 
 RTOL = 1e-6
 
