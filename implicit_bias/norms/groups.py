@@ -82,6 +82,7 @@ class SumOverGroups(_OverGroups, SumNorm, BoundedNorm):
 
     Examples
     --------
+    >>> from implicit_bias.norms import Nuclear
     >>> norm = SumOverGroups(Nuclear(), [0, 0, 1])  # of coefficients (K, 3, D)
     """
 
