@@ -101,7 +101,7 @@ NEAR, REACHED = 1.0 / 16, 0.5
 FIRST_GROWTH, LEAST_GROWTH, MOST_GROWTH = 20.0, 5.0, 1e4
 FEW_STEPS, MANY_STEPS = 5, 12
 # A step of beta goes this share of the way to where one is 0. beta s stays between 1 / FAR and FAR.
-SHARE, FAR = 0.9, 1e12
+SHARE, FAR = 0.9, 1e3
 # No separator of norm 1 has a larger margin than this in units of the features: there is none.
 SMALLEST_MARGIN = 1e-100
 BYTES_A_NUMBER = 200
@@ -303,6 +303,8 @@ class BarrierProgram:
                 for place in last:
                     epigraph.add_positive(np.array([place]), _numbers([1.0]))
                 last = last[samples]
+            if len(rows) < features.shape[1] and all(t.adds_square for t in epigraph.terms):
+                epigraph.alone = [*range(features.shape[1])]  # xi meet them in the rows
             A = _zeros(len(rows) + len(epigraph.sums), epigraph.size)
             r = _numbers(np.zeros(len(A)))
             A[: len(rows), : features.shape[1]] = features
@@ -339,7 +341,8 @@ class BarrierProgram:
     @cached_property
     def order(self) -> int:
         """How many equations a step solves."""
-        return len(self.moved) - len(self.alone) + len(self._wide)
+        squares = sum(term.adds_square for term in self.terms)
+        return len(self.moved) - len(self.alone) + len(self._wide) + squares
 
     @cached_property
     def _matrix(self) -> Any:
@@ -380,15 +383,20 @@ class BarrierProgram:
     def newton(self, at: CentralPoint, slacks: Vector) -> tuple[Vector, NewtonSystem]:
         """Return the gradient of F, and the equations of a step, in the variables that move."""
         gradient, matrix = -(1 / slacks) @ self.A, _zeros(len(at.x), len(at.x))
+        squares = []
         for term in self.terms:
             slope, rows, columns, curvature = term.derivatives(at.x[term.places])
             np.add.at(gradient, term.places, slope)
+            if term.adds_square:
+                squares.append(_zeros(1, len(at.x)))
+                squares[-1][0, term.places] = slope
             np.add.at(matrix, (term.places[rows], term.places[columns]), curvature)
         roots = _root(at.beta / slacks)[:, None]
         rows, columns = self._others
-        part = _matrix(_mid(self.A[np.ix_(rows, columns)] * roots[rows]))
-        matrix[np.ix_(columns, columns)] += _entries(part.transpose() * part)
-        moved, wide = self.moved, self.A[self._wide] * roots[self._wide]
+        if len(rows):
+            part = _matrix(_mid(self.A[np.ix_(rows, columns)] * roots[rows]))
+            matrix[np.ix_(columns, columns)] += _entries(part.transpose() * part)
+        moved, wide = self.moved, np.vstack([self.A[self._wide] * roots[self._wide], *squares])
         alone = np.searchsorted(moved, self.alone)
         whole = NewtonSystem(_mid(matrix[np.ix_(moved, moved)]), _mid(wide[:, moved]), alone)
         return _mid(gradient[moved]), whole
@@ -431,6 +439,9 @@ class BarrierProgram:
         # Far from the minimiser they say nothing of it.
         center = 1 / self.slacks(moved)
         beta = np.minimum(np.maximum(at.beta + share * change, center / FAR), center * FAR)
+        # Newton's matrix is that of F where beta s is 1: elsewhere a decrement says less.
+        if max(abs(beta / center - 1)) > NEAR:
+            squared = max(squared, 1.0)
         return CentralPoint(moved, _mid(beta)), squared
 
     def _length(
@@ -653,6 +664,11 @@ class Term(ABC):
     def parameter(self) -> int:
         """Nesterov and Nemirovskii's: by how much it may change along a line through the domain."""
 
+    @property
+    def adds_square(self) -> bool:
+        """Whether the square of the gradient is to be added to what is given of the Hessian."""
+        return False
+
     @abstractmethod
     def value(self, x: Vector) -> Number | None:
         """Return the barrier; None outside of its domain."""
@@ -687,10 +703,13 @@ class Ball(Term):
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
         """Return the gradient, and the Hessian by its places and values."""
         rest, signs = self._rest(x), np.append(self.weights, _number(-1.0))
-        gradient = 2 * signs * x / rest
-        hessian = np.outer(gradient, gradient)
-        hessian[np.diag_indices(len(x))] += 2 * signs / rest
-        return _dense(gradient, hessian)
+        each = np.arange(len(x))
+        return 2 * signs * x / rest, each, each, 2 * signs / rest
+
+    @property
+    def adds_square(self) -> bool:
+        """The Hessian is diagonal but for the square of the gradient."""
+        return True
 
     def _rest(self, x: Vector) -> Number:
         return x[-1] * x[-1] - (self.weights * x[:-1]) @ x[:-1]
