@@ -252,6 +252,7 @@ def test_derivatives_are_those_of_the_barrier(term: Term, point: list[float]) ->
         np.add.at(hessian, (rows, columns), values.astype(float))
         slope = np.zeros(len(x))
         np.add.at(slope, np.arange(len(x)), gradient.astype(float))
+        hessian += np.outer(slope, slope) * term.adds_square
 
         def moved(*places: int) -> Any:
             shifted = x.copy()
