@@ -32,9 +32,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.catalogue import HOME, Entry, Study
+from implicit_bias.base.atomic import write_atomically
 from implicit_bias.datasets.files import DataError
 from implicit_bias.report.style import style
-from implicit_bias.storage.atomic import write_atomically
 
 # Longest line of a page.
 LINE = 100

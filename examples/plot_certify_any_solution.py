@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.svm import SVC
 
 from implicit_bias import MarginProblem, certify, solve
-from implicit_bias.certificate import balanced
+from implicit_bias.bounds.certificate import balanced
 from implicit_bias.datasets import load_digits
 
 digits = load_digits()

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from implicit_bias import MarginProblem, certify, solve
-from implicit_bias.exact import certify_exact
+from implicit_bias.bounds.exact import certify_exact
 
 rng = np.random.default_rng(0)
 y = np.tile([-1.0, 1.0], 20)

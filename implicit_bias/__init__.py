@@ -9,12 +9,15 @@ The names below are imported on first use, so that ``import implicit_bias`` is q
 
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias import _lazy
+from implicit_bias.base import lazy
+from implicit_bias.base.version import VERSION
 
 if TYPE_CHECKING:
-    from implicit_bias.certificate import Certificate, Status, certify
+    from implicit_bias.bounds.certificate import Certificate, Status, certify
+    from implicit_bias.bounds.run_certificate import certify_run
     from implicit_bias.comparison import Comparison, compare
     from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, diagnose
+    from implicit_bias.diagnosis.recorder import Recorder
     from implicit_bias.estimators import (
         GLNSVC,
         GaLUClassifier,
@@ -27,38 +30,54 @@ if TYPE_CHECKING:
         MaxMarginSVC,
         ReLUClassifier,
     )
+    from implicit_bias.measure.stationarity import (
+        HomogeneityError,
+        SeparationError,
+        certify_network,
+    )
     from implicit_bias.problem import MarginProblem, max_margin
-    from implicit_bias.recorder import Recorder
-    from implicit_bias.run_certificate import certify_run
     from implicit_bias.solvers import Solution, SolveError
     from implicit_bias.solvers.out_of_core import solve_out_of_core
     from implicit_bias.solvers.solve import solve
-    from implicit_bias.stationarity import HomogeneityError, SeparationError, certify_network
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
-__version__ = "0.2.0"
+__version__ = VERSION
 
 ESTIMATORS = (
     *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "InfiniteWidthSVC", "MaxMarginSVC"),
     *("GLNClassifier", "ReLUClassifier", "GaLUClassifier", "GaLURegressor"),
 )
+# Documented under these names before they found their rooms.
+FORMER_NAMES = {
+    "counts": "base.counts",
+    "exact": "bounds.exact",
+    "gating": "problem.gating",
+    "least_squares": "kernels.least_squares",
+    "options": "base.options",
+    "parameter_norms": "norms.tensors",
+    "regularised": "bounds.regularised",
+    "saved_models": "estimators.saved_models",
+    "stationarity": "measure.stationarity",
+}
+lazy.add_former_names(__name__, FORMER_NAMES)
+
 HOMES = {
-    "certificate": ("Certificate", "Status", "certify"),
+    "bounds.certificate": ("Certificate", "Status", "certify"),
     "comparison": ("Comparison", "compare"),
     "diagnosis": ("Diagnosis", "DiagnosisWarning", "diagnose"),
     "estimators": ESTIMATORS,
     "problem": ("MarginProblem", "max_margin"),
-    "recorder": ("Recorder",),
-    "run_certificate": ("certify_run",),
+    "diagnosis.recorder": ("Recorder",),
+    "bounds.run_certificate": ("certify_run",),
     "solvers": ("Solution", "SolveError", "solve"),
     "solvers.out_of_core": ("solve_out_of_core",),
-    "stationarity": ("HomogeneityError", "SeparationError", "certify_network"),
+    "measure.stationarity": ("HomogeneityError", "SeparationError", "certify_network"),
     "training.limit": ("LimitConfig", "train_to_limit"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    return _lazy.find(__name__, HOMES, name)
+    return lazy.find(__name__, HOMES, name)
 
 
 def __dir__() -> list[str]:

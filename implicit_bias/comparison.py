@@ -29,17 +29,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
-from implicit_bias.certificate import Certificate, Status, certify, excess, norm_at_margin_1
-from implicit_bias.counts import CONFIDENCE, Count, PairedDifference
+from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
+from implicit_bias.base.strict_json import attributes
+from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
+from implicit_bias.bounds.certificate import Certificate, Status, certify, excess, norm_at_margin_1
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
+from implicit_bias.measure.stationarity import active_units
 from implicit_bias.norms import Norm
 from implicit_bias.problem import MarginProblem
-from implicit_bias.stationarity import active_units
-from implicit_bias.storage.strict_json import attributes
-from implicit_bias.validation import Array
-from implicit_bias.wording import UNKNOWN, html_table, percent, percent_range, text_table
 
 if TYPE_CHECKING:
     import pandas as pd

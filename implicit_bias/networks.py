@@ -68,11 +68,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from implicit_bias.gating import GatedReadout, Gating, HyperplaneContexts, UnitGates
-from implicit_bias.margins import smallest_margins
-from implicit_bias.norms import InRows, Nuclear, SumOverGroups
-from implicit_bias.problem import BLOCK, Architecture
-from implicit_bias.validation import (
+from implicit_bias.base.validation import (
     Array,
     as_class_labels,
     as_features,
@@ -80,6 +76,10 @@ from implicit_bias.validation import (
     check_choice,
     check_count,
 )
+from implicit_bias.norms import InRows, Nuclear, SumOverGroups
+from implicit_bias.problem import BLOCK, Architecture
+from implicit_bias.problem.gating import GatedReadout, Gating, HyperplaneContexts, UnitGates
+from implicit_bias.problem.margins import smallest_margins
 
 Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
 

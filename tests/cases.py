@@ -14,7 +14,9 @@ import pytest
 import scipy.sparse as sp
 from _pytest.mark import ParameterSet
 
-from implicit_bias.gating import (
+from implicit_bias.base.validation import Array
+from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.gating import (
     GateMatrix,
     Gating,
     GlobalContexts,
@@ -23,8 +25,6 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.problem import MarginProblem
-from implicit_bias.validation import Array
 
 T = TypeVar("T")
 

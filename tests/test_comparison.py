@@ -16,11 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
-from implicit_bias.certificate import excess
+from implicit_bias.bounds.certificate import excess
 from implicit_bias.comparison import Comparison, first_svm
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.words import conclusions
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)

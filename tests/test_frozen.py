@@ -15,17 +15,17 @@ import pytest
 import torch
 
 from implicit_bias import GLNClassifier, Status, solve
+from implicit_bias.base.validation import Array
 from implicit_bias.cli.app import app
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.gating import HyperplaneContexts, UnitGates
+from implicit_bias.estimators.saved_models import load_model
 from implicit_bias.networks import GLN, ReLUNetwork
+from implicit_bias.problem.gating import HyperplaneContexts, UnitGates
 from implicit_bias.protocols import lippl2022
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.runner import inventory
 from implicit_bias.runs.store import Store
-from implicit_bias.saved_models import load_model
 from implicit_bias.training.limit import LimitConfig, train_to_limit
-from implicit_bias.validation import Array
 
 FIXTURES = Path(__file__).parent / "fixtures"
 EXPECTED: dict[str, Any] = json.loads((FIXTURES / "expected.json").read_text())

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from implicit_bias import LimitConfig, certify_run, solve, train_to_limit
-from implicit_bias.gating import HyperplaneContexts, NoGates
-from implicit_bias.margin_gradients import MarginGradients, Pairs
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.stationarity import certify_network
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
-from implicit_bias.stationarity import certify_network
-from implicit_bias.validation import Array
+from implicit_bias.problem.gating import HyperplaneContexts, NoGates
 
 N_FEATURES = 5
 X = np.random.default_rng(0).normal(size=(23, N_FEATURES))

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from implicit_bias import solve
-from implicit_bias.certificate import certify
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import certify
+from implicit_bias.measure.stationarity import balance, certify_network, layer_norms, stationarity
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.stationarity import balance, certify_network, layer_norms, stationarity
-from implicit_bias.validation import Array
+from implicit_bias.problem.gating import HyperplaneContexts
 
 K, D = 3, 5
 X = np.random.default_rng(0).normal(size=(20, D))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import (
     ParityDistribution,
     cube,
@@ -26,11 +27,10 @@ from implicit_bias.datasets.parities import (
     hinge_loss,
     hinge_lower_bound,
 )
-from implicit_bias.gating import UnitGates
 from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, GREY
 from implicit_bias.solvers import solve
-from implicit_bias.validation import Array
 
 # C of the soft margins, over the largest whose solution is 0.
 STRENGTHS = (1.05, 1.3, 2, 5, 20, 100, 1000, 10000)

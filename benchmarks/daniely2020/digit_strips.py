@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.validation import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.base.validation import Array, as_finite
 from implicit_bias.datasets.parities import cube
-from implicit_bias.validation import Array, as_finite
 
 
 def walsh_coefficients(values: ArrayLike) -> Array:

@@ -69,8 +69,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import gammaln
 
+from implicit_bias.base.validation import Array, as_features, as_finite
 from implicit_bias.datasets.parities import ParityDistribution, cube
-from implicit_bias.validation import Array, as_features, as_finite
 
 # Where ReLU6 saturates.
 CEILING = 6.0

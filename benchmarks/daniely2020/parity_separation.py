@@ -35,8 +35,8 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from benchmarks.daniely2020.parity_first_step import TwoLayers, hidden_ranges
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import ParityDistribution, cube
-from implicit_bias.validation import Array
 
 # Entries below this share of the largest are counted as 0.
 NEGLIGIBLE = 1e-9

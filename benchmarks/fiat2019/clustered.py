@@ -22,10 +22,10 @@ from scipy.stats import binom
 
 from benchmarks.fiat2019 import galu_clusters as theory
 from benchmarks.harness import Experiment, Verdict, middle_of, whole
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import normalise
-from implicit_bias.least_squares import gated_features
+from implicit_bias.kernels.least_squares import gated_features
 from implicit_bias.report.style import BLACK, BLUE, GREEN, ORANGE, VERMILION
-from implicit_bias.validation import Array
 
 DELTA = 0.05
 # Singular values below this share of the largest count as 0; rounding is at 1e-16.

@@ -23,11 +23,11 @@ from benchmarks.fiat2019 import galu_bounds as bounds
 from benchmarks.fiat2019 import galu_clusters as clusters
 from benchmarks.fiat2019 import gated_bounds
 from benchmarks.harness import Experiment, Verdict, middle_of, whole
-from implicit_bias import least_squares as fitted
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
+from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.training.losses import hinge
-from implicit_bias.validation import Array
 
 DELTA = 0.05
 RELATIONS: dict[str, Callable[[float, float], bool]] = {

@@ -36,8 +36,8 @@ import scipy.optimize
 from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
-from implicit_bias.gating import GateMatrix, dense
-from implicit_bias.validation import Array, as_finite, check_number
+from implicit_bias.base.validation import Array, as_finite, check_number
+from implicit_bias.problem.gating import GateMatrix, dense
 
 # Printed: B^2 = sqrt(6) d bounds all ||u_j||^2 but with probability k e^-d. That fails for large d.
 PRINTED_NORM_SQUARE = math.sqrt(6.0)

@@ -26,11 +26,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from implicit_bias.gating import GateMatrix, dense
+from implicit_bias.base.validation import Array, as_finite, check_number
 from implicit_bias.kernels.dual_kernels import NEARLY_UNIT, unit_rows
 from implicit_bias.kernels.gated_least_squares import smallest_eigenvalue, spectral_square
-from implicit_bias.least_squares import check_rows
-from implicit_bias.validation import Array, as_finite, check_number
+from implicit_bias.kernels.least_squares import check_rows
+from implicit_bias.problem.gating import GateMatrix, dense
 
 # Largest q of the bound on lambda(X): inputs that nearly coincide would ask for 1 / (1 - mu) terms.
 MAX_POWER = 10**5

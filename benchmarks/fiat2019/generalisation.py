@@ -23,7 +23,7 @@ from benchmarks.fiat2019 import galu_bounds as bounds
 from benchmarks.fiat2019.constants import DELTA, gates_of, sphere
 from benchmarks.harness import Experiment, Verdict, middle_of, whole
 from implicit_bias.kernels import gated_least_squares as galu
-from implicit_bias.least_squares import least_squares
+from implicit_bias.kernels.least_squares import least_squares
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY
 
 

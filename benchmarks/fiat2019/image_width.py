@@ -33,11 +33,11 @@ from benchmarks.fiat2019.published_training import (
     train_as_published,
 )
 from benchmarks.harness import Experiment, Run, Verdict, middle_of
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION
-from implicit_bias.validation import Array
 
 NETWORKS: dict[str, Kind] = {"ReLU": "relu", "linear": "linear", "GaLU0": "sigmoid"}
 READOUT = "ReLU, readout only"

@@ -19,14 +19,14 @@ from matplotlib.figure import Figure
 from benchmarks.fiat2019.constants import sphere
 from benchmarks.fiat2019.gated_bounds import eigenvalue_bound, khatri_rao_bound
 from benchmarks.harness import Experiment, Verdict, middle_of, whole
-from implicit_bias.gating import UnitGates
 from implicit_bias.kernels.gated_least_squares import (
     PUBLISHED_CHERNOFF,
     limit_kernel,
     smallest_eigenvalue,
     sufficient_width,
 )
-from implicit_bias.least_squares import gated_gram
+from implicit_bias.kernels.least_squares import gated_gram
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE
 
 

@@ -23,7 +23,6 @@ from benchmarks.fiat2019.gated_bounds import (
     sufficient_steps,
 )
 from benchmarks.harness import Experiment, Verdict, common_legend, middle_of, whole
-from implicit_bias.gating import UnitGates
 from implicit_bias.kernels.gated_least_squares import (
     PUBLISHED_CHERNOFF,
     predicted_losses,
@@ -31,7 +30,8 @@ from implicit_bias.kernels.gated_least_squares import (
     spectral_square,
     sufficient_width,
 )
-from implicit_bias.least_squares import gated_gram, least_squares
+from implicit_bias.kernels.least_squares import gated_gram, least_squares
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE
 
 # Losses below are rounding; and eps of theorem 1.

@@ -32,11 +32,11 @@ from benchmarks.harness import (
     middle_of,
     rows_of,
 )
-from implicit_bias.gating import UnitGates
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
-from implicit_bias.least_squares import least_squares
+from implicit_bias.kernels.least_squares import least_squares
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.validation import Array
 
 MEMORISED = 0.01
 REPEATS = 5

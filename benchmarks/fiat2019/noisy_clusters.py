@@ -29,10 +29,10 @@ from benchmarks.fiat2019.published_training import (
     train_as_published,
 )
 from benchmarks.harness import Experiment, Run, Verdict, middle_of
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.training.losses import hinge
-from implicit_bias.validation import Array
 
 NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}
 REPEATS = 16

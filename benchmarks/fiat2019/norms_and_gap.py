@@ -23,11 +23,11 @@ from matplotlib.figure import Figure
 
 from benchmarks.fiat2019.noisy_clusters import clusters
 from benchmarks.harness import Experiment, Verdict, whole
-from implicit_bias.gating import UnitGates
-from implicit_bias.least_squares import gated_gram, least_squares, positive_eigen
+from implicit_bias.base.validation import Array
+from implicit_bias.kernels.least_squares import gated_gram, least_squares, positive_eigen
 from implicit_bias.problem import gated_linear
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY
-from implicit_bias.validation import Array
 
 # Noise; squared 2-norm, 1-norm, and gap of the published figure 4.
 NOISE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)

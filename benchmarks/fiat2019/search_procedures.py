@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_bias.gating import GateMatrix, RandomState, UnitGates, dense
-from implicit_bias.least_squares import check_rows, gated_features, positive_eigen
+from implicit_bias.base.validation import Array, as_features, as_finite
+from implicit_bias.kernels.least_squares import check_rows, gated_features, positive_eigen
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.validation import Array, as_features, as_finite
+from implicit_bias.problem.gating import GateMatrix, RandomState, UnitGates, dense
 
 
 @dataclass(frozen=True, eq=False)

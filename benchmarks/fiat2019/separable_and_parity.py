@@ -26,11 +26,11 @@ from matplotlib.ticker import NullFormatter
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
 from benchmarks.harness import Experiment, Run, Verdict, least_to_most, middle_of
-from implicit_bias.gating import UnitGates
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.kernels.gradient_gram import normalise
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, VERMILION
-from implicit_bias.validation import Array
 
 NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}
 COLOURS = {"GaLU": BLUE, "ReLU": VERMILION}

@@ -37,10 +37,10 @@ from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import alternating_search
 from benchmarks.harness import Experiment, Run, Verdict
-from implicit_bias.gating import UnitGates
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.validation import Array
 
 ERROR = 0.3
 PUBLISHED_SIZE, PUBLISHED_INPUTS = 1024, 32

@@ -27,11 +27,11 @@ from benchmarks.fiat2019.gated_bounds import expected_loss
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
 from benchmarks.harness import Experiment, Run, Verdict, least_to_most, middle_of
-from implicit_bias.gating import UnitGates
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers
-from implicit_bias.least_squares import gated_features, least_squares
+from implicit_bias.kernels.least_squares import gated_features, least_squares
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
-from implicit_bias.validation import Array
 
 IMPROVED = "GaLU(512)"
 # kd/m, and the mean squared errors of the paper's figure 2.

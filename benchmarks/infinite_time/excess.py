@@ -27,11 +27,12 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
-from implicit_bias.certificate import excess
+from implicit_bias.bounds.certificate import excess
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.measure.stationarity import certify_network, kkt_measure
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.figures.limit import decay_exponent, logarithmic
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION
@@ -39,7 +40,6 @@ from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.stationarity import certify_network, kkt_measure
 from implicit_bias.training.limit import ComparisonPredictor, LimitConfig, train_to_limit
 from implicit_bias.training.minibatch import train
 

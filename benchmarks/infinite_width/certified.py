@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import at_sizes, with_sizes
-from implicit_bias.certificate import Status
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.infinite_width import (
     ClassesSolution,
     InfiniteWidthSolution,
@@ -27,7 +28,6 @@ from implicit_bias.infinite_width.sphere_search import ascend
 from implicit_bias.infinite_width.vector_arrangement import KinkedVectors
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
 from implicit_bias.report.words import percent
-from implicit_bias.validation import Array
 
 RANDOM, PUBLISHED, HIGHER, OTHER, CLASSES, DEGENERATE = (
     "random points",

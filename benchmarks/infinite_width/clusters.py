@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.sizes import log_spaced
-from implicit_bias.validation import Array
+from implicit_bias.base.validation import Array
 
 # Activations that the networks trained side by side have together at most: 1 MiB in float32.
 CACHED_ENTRIES = 2**18

@@ -18,13 +18,13 @@ from matplotlib.figure import Figure
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import at_sizes, with_sizes
-from implicit_bias.certificate import Certificate, Status, certify
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Certificate, Status, certify
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.infinite_width.arrangement import cell_signs
 from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.solvers import solve
-from implicit_bias.validation import Array
 
 LEARNED = "gates of a trained network (SVM-LC)"
 RANDOM_GATES = (16, 64, 256, 1024)

@@ -14,10 +14,10 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import at_sizes, with_sizes
+from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.infinite_width.arrangement import Lines, maximise
 from implicit_bias.report.style import BLUE, GREEN, VERMILION
-from implicit_bias.validation import Array
 
 # Peaks of |h| this near to 1 touch the bound; those nearer than this angle are one.
 TOUCHES, SAME = 1e-4, 0.02

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from implicit_bias.base.validation import Array
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.validation import Array
 
 # Points along each axis of a picture, and the picture's half width.
 GRID, HALF = 120, 0.56

@@ -55,15 +55,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, gln_without_momentum
+from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating, HiddenLayerSVC
-from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts, dense
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, HasHiddenLayer, MarginProblem
+from implicit_bias.problem.gating import GateMatrix, Gating, HyperplaneContexts, dense
 from implicit_bias.runs.cell import Fitted
 from implicit_bias.runs.models import ModelFactory
-from implicit_bias.validation import Array
 
 # Eigenvalue of A put in the place of 0. Results do not change below 0.01.
 FREE = 1e-3

@@ -59,7 +59,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.base.validation import Array, as_finite
 
 # Margins (N,) of parameters (P,).
 Margins: TypeAlias = Callable[[Tensor], Tensor]

@@ -44,12 +44,13 @@ from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
 from benchmarks.lippl2022.study import STUDY
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_mnist
 from implicit_bias.estimators.svm import GatedSVC
-from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem import gated_linear
+from implicit_bias.problem.gating import Gating, GlobalContexts, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.protocols.released_training import (
     ReleasedTraining,
@@ -59,7 +60,6 @@ from implicit_bias.protocols.released_training import (
     train_as_released,
 )
 from implicit_bias.report.words import percent
-from implicit_bias.validation import Array
 
 GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
 # Released SVMs, and the networks that they are compared with.

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.validation import Array, as_finite, check_count
+from implicit_bias.base.validation import Array, as_finite, check_count
 
 # Share of the largest entry by which predictors may fail to be sums.
 ADDITIVE = 1e-9

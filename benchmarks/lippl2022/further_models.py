@@ -24,10 +24,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from implicit_bias.base.validation import Array, as_features
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.svm import GLNSVC
-from implicit_bias.gating import GlobalContexts, HyperplaneContexts
 from implicit_bias.networks import GLN, Network
+from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts
 from implicit_bias.protocols.released_training import released_shallow_gln, train_as_released
 from implicit_bias.runs.cell import Fitted
 from implicit_bias.runs.configuration import RunConfig
@@ -35,7 +36,6 @@ from implicit_bias.runs.models import ModelFactory
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.limit import LimitConfig, train_to_limit
 from implicit_bias.training.minibatch import TrainingConfig, train
-from implicit_bias.validation import Array, as_features
 
 Training: TypeAlias = Callable[[Network, Array, Array], tuple[HistoryPoint, ...]]
 

@@ -79,8 +79,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.validation import Array, as_finite, check_count
+from implicit_bias.base.validation import Array, as_finite, check_count
+from implicit_bias.problem.gating import HyperplaneContexts
 
 if TYPE_CHECKING:
     from implicit_bias.networks import GLN

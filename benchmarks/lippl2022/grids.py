@@ -42,7 +42,8 @@ import pandas as pd
 from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
-from implicit_bias.certificate import Status
+from implicit_bias.base.atomic import write_atomically
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.report.words import percent
 from implicit_bias.runs.backends import LocalProcesses
 from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
@@ -51,7 +52,6 @@ from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Axis, Grid, cell_key
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Record, Store
-from implicit_bias.storage.atomic import write_atomically
 
 GRIDS = Path(__file__).parent / "grids"
 

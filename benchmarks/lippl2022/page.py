@@ -34,11 +34,11 @@ from benchmarks.lippl2022.figures import (
 from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS
 from benchmarks.lippl2022.study import BY_ECOS, EXACT, LEARNED, STUDY, THEORY
 from benchmarks.lippl2022.values import Tables, all_values
-from implicit_bias.certificate import Status
+from implicit_bias.base.atomic import write_atomically
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.report.figures.base import Plot
 from implicit_bias.report.style import style
 from implicit_bias.runs.grid import Grid
-from implicit_bias.storage.atomic import write_atomically
 
 HERE = Path(__file__).parent
 CLASSES = {

@@ -37,7 +37,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
-from implicit_bias.certificate import Status
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.datasets.files import DataError
 
 # Names the file of the released values, where no option does.

@@ -63,7 +63,7 @@ from benchmarks.lippl2022.exact_training import (
     trained,
 )
 from benchmarks.lippl2022.published import published_values
-from implicit_bias.certificate import certify
+from implicit_bias.bounds.certificate import certify
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem import gated_linear
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from benchmarks.data import separable_set, ten_digits
 from implicit_bias import SolveError, max_margin, solve
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets import DataError
-from implicit_bias.validation import Array
 
 NORMS = ("l2", "l1", "linf", "spectral", "nuclear")
 

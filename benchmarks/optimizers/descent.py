@@ -28,8 +28,8 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
+from implicit_bias.base.validation import Array
 from implicit_bias.norms import as_norm
-from implicit_bias.validation import Array
 
 
 class Direction(Protocol):

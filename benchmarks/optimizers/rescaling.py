@@ -35,8 +35,8 @@ from benchmarks.optimizers import mirror
 from benchmarks.optimizers.speed import Step, ascent, excess, momentum, normalised, taken
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias import max_margin, solve
+from implicit_bias.base.validation import Array
 from implicit_bias.report.style import COLOURS, LINES, panel
-from implicit_bias.validation import Array
 
 POINTS = 60
 # Excess at which the certified optimum itself is known no better.

@@ -35,10 +35,10 @@ from matplotlib.figure import Figure
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load_mnist, split
 from implicit_bias.report.style import COLOURS, LINES, MARKERS, panel
 from implicit_bias.training.history import HistoryPoint
-from implicit_bias.validation import Array
 
 POINTS = 40
 TOLERANCES = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8)

@@ -27,8 +27,8 @@ from torch.nn.functional import cross_entropy
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.optimizers.data import samples
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
+from implicit_bias.base.validation import Array
 from implicit_bias.report.style import COLOURS, LINES, panel
-from implicit_bias.validation import Array
 
 # Relative excess of the loss over its minimum in the box at which the claim counts as reached, and
 # by how much a weight may leave the box.

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from benchmarks.data import data_file
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.shared import COLOUR, number, parts
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     eigenvalues,
@@ -20,7 +21,6 @@ from implicit_bias.kernels.gradient_gram import (
     preprocess,
 )
 from implicit_bias.report.style import BLUE, GREY
-from implicit_bias.validation import Array
 
 FIGURE_2 = ("relu", "tanh", "swish", "elu")
 PUBLISHED_WIDTH = 10**5

@@ -16,8 +16,8 @@ from torch.nn import functional
 from benchmarks.harness import Experiment, Options, Run, Verdict
 from benchmarks.panigrahi2020.cifar import FIGURE_2, PUBLISHED_WIDTH, images
 from benchmarks.panigrahi2020.shared import COLOUR, parts
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import ACTIVATIONS, eigenvalues, finite_gram
-from implicit_bias.validation import Array
 
 RATE, BATCH, CLASSES = 1e-3, 256, 10
 # Images on which G is compared before and after.

@@ -18,9 +18,9 @@ from benchmarks.panigrahi2020.gram_bounds import (
     tail_bound,
 )
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import ACTIVATIONS, Activation
 from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.validation import Array
 
 # Values of c_20 and c_100 of tanh' that the paper's rate can be held against.
 CHECKED = (20, 100)

@@ -27,6 +27,7 @@ from benchmarks.panigrahi2020.shared import (
     parts,
     plain_numbers,
 )
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     circle_points,
@@ -35,7 +36,6 @@ from implicit_bias.kernels.gradient_gram import (
     separation,
 )
 from implicit_bias.report.style import BLACK, COLOURS, GREY
-from implicit_bias.validation import Array
 
 # Share of its limit at which an eigenvalue counts as large, and the n drawn against depth.
 ENOUGH, SHOWN = 0.5, 20

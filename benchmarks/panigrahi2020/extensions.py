@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     INITIALISATIONS,
@@ -21,7 +22,6 @@ from implicit_bias.kernels.gradient_gram import (
     infinite_gram,
     sphere_eigenvalues,
 )
-from implicit_bias.validation import Array
 
 N, CLASSES = 10, 3
 KINDS = ("relu", "elu", "tanh")

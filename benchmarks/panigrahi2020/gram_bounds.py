@@ -30,9 +30,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.validation import Array, as_finite
 from implicit_bias.kernels.dual_kernels import HERMITE_TERMS, hermite_coefficients
 from implicit_bias.kernels.gradient_gram import Activation
-from implicit_bias.validation import Array, as_finite
 
 # --- dynamics ------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from benchmarks.panigrahi2020.shared import (
     plain_numbers,
     power,
 )
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     KINKS,
@@ -32,7 +33,6 @@ from implicit_bias.kernels.gradient_gram import (
     normalise,
     separation,
 )
-from implicit_bias.validation import Array
 
 
 def measure(quick: bool) -> pd.DataFrame:

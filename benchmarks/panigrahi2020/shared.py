@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.report.style import COLOURS, MARKERS
-from implicit_bias.validation import Array
 
 DRAWN = ("relu", "leaky-relu", "selu", "elu", "swish", "tanh", "quadratic")
 COLOUR = dict(zip(DRAWN, COLOURS, strict=True))

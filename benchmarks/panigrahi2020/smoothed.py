@@ -18,6 +18,7 @@ from benchmarks.panigrahi2020.gram_bounds import (
     smoothed_power,
 )
 from benchmarks.panigrahi2020.shared import number, parts, plain_numbers, power
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     eigenvalues,
@@ -25,7 +26,6 @@ from implicit_bias.kernels.gradient_gram import (
     smoothed_points,
 )
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
-from implicit_bias.validation import Array
 
 TANH, CUBIC = "tanh", "cubic"
 # gamma of theorem 4.7: n = d'^2 samples.

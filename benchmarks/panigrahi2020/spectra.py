@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, ROUNDING, number, parts
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
@@ -27,7 +28,6 @@ from implicit_bias.kernels.gradient_gram import (
     sphere_eigenvalues,
 )
 from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.validation import Array
 
 # What has no kink, so that its eigenvalues are known below the rounding of a matrix.
 EXACT = ("swish", "tanh", "quadratic")

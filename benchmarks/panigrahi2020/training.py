@@ -20,6 +20,7 @@ from torch import Tensor
 from benchmarks.harness import Experiment, Options, Run, Verdict
 from benchmarks.panigrahi2020.gram_bounds import descent_width, dynamics_width
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_least_squares import flow_losses, predicted_losses
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
@@ -30,7 +31,6 @@ from implicit_bias.kernels.gradient_gram import (
     infinite_gram,
 )
 from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.validation import Array
 
 # The paper's step size, for every activation.
 RATE = 1e-3

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import polynomial_constraints, zero_index
 from benchmarks.panigrahi2020.shared import in_subspace, parts, plain_numbers
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     Activation,
     eigenvalues,
@@ -22,7 +23,6 @@ from implicit_bias.kernels.gradient_gram import (
     polynomial_rank,
 )
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
-from implicit_bias.validation import Array
 
 # Relative to the largest, an eigenvalue above this is not 0, in the count of zeros.
 NOT_ZERO = 1e-10

@@ -25,11 +25,11 @@ from sklearn.svm import SVC
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies
 from benchmarks.speed.runs import TIME_LIMIT, few_digits, outcome, warm_up
-from implicit_bias.certificate import Status, balanced, certify
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, balanced, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.runs.processes import Process, ProcessEnded
 from implicit_bias.solvers import solve
-from implicit_bias.validation import Array
 
 SETS: dict[str, Callable[..., tuple[Array, Array]]] = {
     "iris": datasets.load_iris,

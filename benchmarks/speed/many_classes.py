@@ -37,17 +37,17 @@ from benchmarks.speed.runs import (
     warm_up,
 )
 from benchmarks.speed.scaling import Point, forget_peak, peak_memory
-from implicit_bias.certificate import Status, certify
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.problem import MarginProblem, max_margin
+from implicit_bias.problem.rows import row_index
 from implicit_bias.protocols import lippl2022
-from implicit_bias.rows import row_index
 from implicit_bias.runs.processes import GIB, Process, ProcessEnded, limit_processor_time
 from implicit_bias.solvers import BoundsAt, solve
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.cvxpy_solver import SAFETY
-from implicit_bias.validation import Array
 
 NORMS = ("l2", "nuclear", "spectral", "l1", "linf")
 # The stored margin that is not the maximum, and by how much the others may differ from it.

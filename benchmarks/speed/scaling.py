@@ -47,15 +47,15 @@ from benchmarks.harness import (
     rows_of,
 )
 from benchmarks.speed.runs import ANSWERED, TIME_LIMIT, Row, few_digits, machine, outcome, warm_up
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import split_indices
-from implicit_bias.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION
 from implicit_bias.runs.processes import GIB, Process, ProcessEnded
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, BoundsAt, solve
-from implicit_bias.validation import Array
 
 # The yardstick.
 FACTORISATIONS, ORDER = 20, 2000

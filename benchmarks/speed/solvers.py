@@ -41,7 +41,7 @@ from benchmarks.speed.runs import (
     span,
     warm_up,
 )
-from implicit_bias.certificate import Status, certify
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.runs.configuration import RunConfig

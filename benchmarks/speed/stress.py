@@ -38,7 +38,8 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies, has_optimum
-from implicit_bias.certificate import Status
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import (
     L1,
     L2,
@@ -54,7 +55,6 @@ from implicit_bias.norms import (
 from implicit_bias.problem import MarginProblem
 from implicit_bias.runs.processes import Process, ProcessEnded, Reason, limit_processor_time
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.validation import Array
 
 SEED = 13
 MOST = 80

@@ -44,8 +44,8 @@ def certify(
     as_json: JsonOption = False,
 ) -> None:
     """Bound how far a saved network or SVM is from the optimum of its own program."""
+    from implicit_bias.estimators.saved_models import load_model
     from implicit_bias.runs.grading import grade
-    from implicit_bias.saved_models import load_model
 
     saved = load_model(file)
     if not saved.facts and dataset is None and data is None:

@@ -28,12 +28,12 @@ def fit(
 def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     """Fit the one model of a configuration, save it, and print its bounds."""
     data = load_data(config)
-    from implicit_bias.certificate import Status
+    from implicit_bias.bounds.certificate import Status
     from implicit_bias.comparison import is_interrupted
+    from implicit_bias.estimators.saved_models import save_model
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
     from implicit_bias.runs.grading import grade
     from implicit_bias.runs.models import fit_models
-    from implicit_bias.saved_models import save_model
 
     [(name, model)] = fit_models(config, data, progress=True)
     file = file or Path(f"{name}{MODEL_SUFFIX}")

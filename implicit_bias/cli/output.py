@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from implicit_bias.storage import strict_json
-from implicit_bias.wording import UNKNOWN
-from implicit_bias.wording import percent as write_percent
+from implicit_bias.base import strict_json
+from implicit_bias.base.wording import UNKNOWN
+from implicit_bias.base.wording import percent as write_percent
 
 out = Console()
 err = Console(stderr=True)

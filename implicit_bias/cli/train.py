@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from implicit_bias.base import strict_json
+from implicit_bias.base.options import METHOD_NAMES, NORM_NAMES, OPTIMIZER_LIMITS
 from implicit_bias.cli.choices import NETWORK_NAMES, check_model, load_data
 from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
 from implicit_bias.cli.output import INTERRUPTED, print_json, print_values, show, usage_errors
-from implicit_bias.options import METHOD_NAMES, NORM_NAMES, OPTIMIZER_LIMITS
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.storage import strict_json
 
 if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Dataset
@@ -145,12 +145,12 @@ def train(
         return
     config = replace(config, steps=limit.steps, batch_size=None)
     data = load_data(config)
-    from implicit_bias.certificate import norm_at_margin_1
+    from implicit_bias.bounds.certificate import norm_at_margin_1
+    from implicit_bias.estimators.saved_models import save_model
     from implicit_bias.report.page import write_limit
     from implicit_bias.runs.beside_svm import train_beside_svm
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
     from implicit_bias.runs.models import ModelFactory
-    from implicit_bias.saved_models import save_model
     from implicit_bias.training.limit import LimitResult
 
     samples = data.parts.train
@@ -199,7 +199,7 @@ def train(
 
 def _in_norm(result: LimitResult, samples: Dataset) -> dict[str, object]:
     """Return the norm of a training's geometry, and the KKT gap in it at the end."""
-    from implicit_bias.parameter_norms import as_parameter_norm
+    from implicit_bias.norms.tensors import as_parameter_norm
     from implicit_bias.training.trainee import as_trainee
 
     norm = as_parameter_norm(result.config.norm)

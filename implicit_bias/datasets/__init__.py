@@ -12,6 +12,7 @@ catalogue.py   all of them by name
 =============  =============================================================================
 """
 
+from implicit_bias.base.options import DATASET_NAMES
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices, standardized
 from implicit_bias.datasets.files import (
@@ -25,4 +26,3 @@ from implicit_bias.datasets.files import (
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.datasets.own import load_own
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.options import DATASET_NAMES

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 
+from implicit_bias.base.options import DATASET_NAMES, TOY_KINDS
+from implicit_bias.base.validation import check_choice
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import Subset
 from implicit_bias.datasets.images import load_images
 from implicit_bias.datasets.own import ClassName
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.options import DATASET_NAMES, TOY_KINDS
-from implicit_bias.validation import check_choice
 
 
 def load(

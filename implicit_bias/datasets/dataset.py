@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.validation import Array, as_class_labels, as_finite, check_count, owned
+from implicit_bias.base.validation import Array, as_class_labels, as_finite, check_count, owned
 
 
 @dataclass(frozen=True, eq=False)

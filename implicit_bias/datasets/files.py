@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.validation import check_choice
+from implicit_bias.base.validation import check_choice
 
 Subset: TypeAlias = Literal["train", "test"]
 FileState: TypeAlias = Literal["ok", "missing", "corrupt"]

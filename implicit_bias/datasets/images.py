@@ -11,10 +11,10 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_bias.base.validation import Array, check_choice
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import FILE_PREFIXES, Subset, load_file
 from implicit_bias.datasets.own import ClassName, find_class, refuse_both, several_classes
-from implicit_bias.validation import Array, check_choice
 
 POSITIVE_DIGITS = (0, 1, 2, 3, 4)
 NEGATIVE_DIGITS = (5, 6, 7, 8, 9)

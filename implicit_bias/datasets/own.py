@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
     import pandas as pd

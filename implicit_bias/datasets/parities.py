@@ -40,8 +40,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.validation import Array, as_features, as_finite, as_labels
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.validation import Array, as_features, as_finite, as_labels
 
 # 2^20 points of the cube are 168 MB of bits.
 MAX_CUBE_BITS = 20

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from implicit_bias.base.options import TOY_KINDS, ToyKind
+from implicit_bias.base.validation import Array, check_choice, check_count, check_number
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.options import TOY_KINDS, ToyKind
-from implicit_bias.validation import Array, check_choice, check_count, check_number
 
 
 def make_toy(

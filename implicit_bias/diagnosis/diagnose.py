@@ -1,7 +1,7 @@
 r"""How far is a module from where its training can end: one call for any homogeneous module.
 
 In the geometry of a norm, training on an exponential-like loss goes, in direction, to a KKT point
-of  min 1/2 ||theta||^2 s.t. q >= 1 (`implicit_bias.multipliers`). Each step below is a file of this
+of  min 1/2 ||theta||^2 s.t. q >= 1 (`measure.multipliers`). Each step below is a file of this
 package.
 
 1. Traps: what makes the question meaningless, or a number mean less (`traps`,
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.escape import Escape, find_escape
 from implicit_bias.diagnosis.function_space import in_function_space, two_layer_relu
 from implicit_bias.diagnosis.layers import layer_bounds
@@ -37,9 +38,9 @@ from implicit_bias.diagnosis.traps import (
     check,
     is_gated,
 )
-from implicit_bias.margin_gradients import MarginGradients, labels_as_array
-from implicit_bias.modules import as_module, evaluating
-from implicit_bias.multipliers import (
+from implicit_bias.measure.margin_gradients import MarginGradients, labels_as_array
+from implicit_bias.measure.modules import as_module, evaluating
+from implicit_bias.measure.multipliers import (
     Multipliers,
     at_margin_1,
     judge,
@@ -48,15 +49,14 @@ from implicit_bias.multipliers import (
     measure,
     tempered_weights,
 )
+from implicit_bias.measure.stationarity import SeparationError
 from implicit_bias.norms import Norm
-from implicit_bias.parameter_norms import (
+from implicit_bias.norms.tensors import (
     PARAMETER_NORMS,
     HasParameterNorm,
     ParameterNorm,
     as_parameter_norm,
 )
-from implicit_bias.stationarity import SeparationError
-from implicit_bias.validation import Array
 
 # The geometries that are compared with the one asked for.
 COMPARED = ("l2", "l1", "linf", "spectral")
@@ -89,7 +89,7 @@ def diagnose(
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     norm : {"l2", "l1", "linf", "spectral", "nuclear"} or a norm
         The geometry: l2 for gradient descent, linf for sign descent and Adam, spectral for Muon
-        (see `implicit_bias.parameter_norms`).
+        (see `implicit_bias.norms.tensors`).
     loss : str, MarginLoss or callable, optional
         What was minimised, as a function of outputs and targets: a torch loss, say. It is only
         checked to be one whose training has such a limit.

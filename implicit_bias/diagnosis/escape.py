@@ -23,10 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.margin_gradients import MarginGradients, Pairs
-from implicit_bias.multipliers import best_multipliers
-from implicit_bias.parameter_norms import PARAMETER_NORMS
-from implicit_bias.validation import Array
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.multipliers import best_multipliers
+from implicit_bias.norms.tensors import PARAMETER_NORMS
 
 # A pull of more than 1 by this share makes a unit a candidate.
 SUGGESTS = 1e-3

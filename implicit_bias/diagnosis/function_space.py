@@ -37,16 +37,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_bias.certificate import Certificate
-from implicit_bias.margin_gradients import MarginGradients
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Certificate
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.stationarity import active_units
 from implicit_bias.networks import Network
 from implicit_bias.norms import LInf, as_norm
-from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.solve import solve
-from implicit_bias.stationarity import active_units
-from implicit_bias.validation import Array
 
 # Outputs may differ from the family's predictor by this share, by rounding.
 SAME = 1e-9

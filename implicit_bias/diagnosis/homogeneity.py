@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from implicit_bias.margin_gradients import MarginGradients
-from implicit_bias.stationarity import HomogeneityError, OtherGradientsError, measured_degree
-from implicit_bias.validation import Array
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.stationarity import (
+    HomogeneityError,
+    OtherGradientsError,
+    measured_degree,
+)
 
 # Share by which single outputs may miss c^L.
 DEGREE_TOLERANCE = 1e-6

@@ -23,10 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_bias.margin_gradients import MarginGradients
-from implicit_bias.multipliers import Method, best_multipliers
-from implicit_bias.parameter_norms import ParameterNorm
-from implicit_bias.validation import Array
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.multipliers import Method, best_multipliers
+from implicit_bias.norms.tensors import ParameterNorm
 
 # <W, G_n> may differ from q_n by this share where the degree in W is 1.
 LINEAR_TOLERANCE = 1e-6

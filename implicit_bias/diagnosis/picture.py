@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from implicit_bias.colours import BLUE, GREY, VERMILION
+from implicit_bias.base.colours import BLUE, GREY, VERMILION
 from implicit_bias.diagnosis.result import Diagnosis
 
 # Size in inches.

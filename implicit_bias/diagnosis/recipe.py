@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from implicit_bias.options import OPTIMIZER_LIMITS
-from implicit_bias.parameter_norms import ParameterNorm
+from implicit_bias.base.options import OPTIMIZER_LIMITS
+from implicit_bias.norms.tensors import ParameterNorm
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
 # f'(q) q must grow by this factor from the first of these margins to the second one. It grows

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import html_table, number, percent
 from implicit_bias.diagnosis.escape import Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
-from implicit_bias.multipliers import Method
-from implicit_bias.validation import Array
-from implicit_bias.wording import html_table, number, percent
+from implicit_bias.measure.multipliers import Method
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,9 +23,10 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
+from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.homogeneity import TRAPS, degree_or_cause, listed
-from implicit_bias.margin_gradients import MarginGradients, Pairs
-from implicit_bias.modules import (
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.modules import (
     as_inputs,
     check_finite,
     check_outputs,
@@ -34,7 +35,6 @@ from implicit_bias.modules import (
     values_of,
 )
 from implicit_bias.networks import Network
-from implicit_bias.validation import Array
 
 # Samples on which the forward pass is watched.
 WATCHED = 4

@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from implicit_bias.certificate import repaired
-from implicit_bias.gating import HyperplaneContexts, Threshold
+from implicit_bias.base.validation import Array, check_not_masked
+from implicit_bias.bounds.certificate import repaired
 from implicit_bias.problem import Architecture, MarginProblem
+from implicit_bias.problem.gating import HyperplaneContexts, Threshold
 from implicit_bias.solvers import Solution
-from implicit_bias.validation import Array, check_not_masked
 
 if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint

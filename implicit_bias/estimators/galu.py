@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import RandomState, as_generator, classes_of
-from implicit_bias.gating import GateFunction, UnitGates
-from implicit_bias.least_squares import LeastSquares, least_squares
-from implicit_bias.validation import Array
+from implicit_bias.kernels.least_squares import LeastSquares, least_squares
+from implicit_bias.problem.gating import GateFunction, UnitGates
 
 GateThreshold: TypeAlias = Literal["median", "random", "zero"]
 
@@ -76,7 +76,7 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
     gates : {">=", ">", "sigmoid"} or callable
         s of the projections: 0/1 gates, the logistic function, or any function that acts entrywise.
     threshold : {"zero", "median", "random"}
-        What projections are compared with, as in `implicit_bias.gating.UnitGates.random`.
+        What projections are compared with, as in `implicit_bias.problem.gating.UnitGates.random`.
     always_on : bool
         Add a unit whose gate is 1, a linear model.
     fit_intercept : bool

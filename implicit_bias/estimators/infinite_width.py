@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from implicit_bias.certificate import Status
+from implicit_bias.base.options import TOLERANCE
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.estimators.base import BinaryClassifier, RandomState, as_generator
 from implicit_bias.infinite_width import (
     Activation,
@@ -19,9 +21,7 @@ from implicit_bias.infinite_width import (
     max_margin,
     max_margin_of_classes,
 )
-from implicit_bias.options import TOLERANCE
 from implicit_bias.solvers import SolveError
-from implicit_bias.validation import Array
 
 if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint

@@ -18,6 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from implicit_bias.base.options import OptimizerName
+from implicit_bias.base.strict_json import attributes
+from implicit_bias.base.validation import Array, as_device, check_choice
 from implicit_bias.estimators.base import (
     BinaryClassifier,
     FittedMargin,
@@ -25,11 +28,8 @@ from implicit_bias.estimators.base import (
     as_generator,
     drawn_or_given,
 )
-from implicit_bias.gating import Gating, HyperplaneContexts, Threshold
-from implicit_bias.options import OptimizerName
-from implicit_bias.storage.strict_json import attributes
+from implicit_bias.problem.gating import Gating, HyperplaneContexts, Threshold
 from implicit_bias.training.configuration import LossName, TrainingConfig
-from implicit_bias.validation import Array, as_device, check_choice
 
 if TYPE_CHECKING:
     import torch

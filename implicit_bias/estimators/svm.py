@@ -20,6 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from implicit_bias.base.options import TOLERANCE, OnFailure, SolverOptions
+from implicit_bias.base.validation import Array, check_choice
 from implicit_bias.estimators.base import (
     BinaryClassifier,
     FittedMargin,
@@ -27,7 +29,9 @@ from implicit_bias.estimators.base import (
     as_generator,
     drawn_or_given,
 )
-from implicit_bias.gating import (
+from implicit_bias.norms import HasValueAndDual, Norm, as_norm
+from implicit_bias.problem import Architecture, HasHiddenLayer
+from implicit_bias.problem.gating import (
     Gating,
     GlobalContexts,
     HyperplaneContexts,
@@ -36,12 +40,8 @@ from implicit_bias.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.norms import HasValueAndDual, Norm, as_norm
-from implicit_bias.options import TOLERANCE, OnFailure, SolverOptions
-from implicit_bias.problem import Architecture, HasHiddenLayer
 from implicit_bias.solvers import Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
-from implicit_bias.validation import Array, check_choice
 
 if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
@@ -280,7 +280,7 @@ class GatedSVC(MarginSVC):
     --------
     >>> from implicit_bias import GatedSVC
     >>> from implicit_bias.datasets import make_toy
-    >>> from implicit_bias.gating import UnitGates
+    >>> from implicit_bias.problem.gating import UnitGates
     >>> circles = make_toy("circles", 60)
     >>> gates = UnitGates.random(circles.X, 20, random_state=0)
     >>> svm = GatedSVC(gates).fit(circles.X, circles.y)

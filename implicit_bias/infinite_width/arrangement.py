@@ -46,7 +46,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from implicit_bias.validation import Array
+from implicit_bias.base.validation import Array
 
 # Unit normals this close are the same hyperplane: they differ by rounding. What merging changes is
 # measured and goes into the slack, so this is no tolerance of a bound.

@@ -33,7 +33,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.certificate import Certificate, Conflict, Status, relative_gap
+from implicit_bias.base.validation import (
+    Array,
+    as_class_labels,
+    as_finite,
+    check_count,
+    check_number,
+)
+from implicit_bias.bounds.certificate import Certificate, Conflict, Status, relative_gap
 from implicit_bias.infinite_width.arrangement import EPS, Peaks, scattered
 from implicit_bias.infinite_width.problem import (
     Activation,
@@ -49,13 +56,6 @@ from implicit_bias.infinite_width.vector_arrangement import KinkedVectors, maxim
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve as solve_gated
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.validation import (
-    Array,
-    as_class_labels,
-    as_finite,
-    check_count,
-    check_number,
-)
 
 # Most new directions of a round.
 NEW_DIRECTIONS = 40

@@ -20,11 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
-from implicit_bias.certificate import Conflict
-from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
-from implicit_bias.problem import MarginProblem
-from implicit_bias.separability import prove_not_separable
-from implicit_bias.validation import (
+from implicit_bias.base.validation import (
     Array,
     as_features,
     as_finite,
@@ -32,6 +28,10 @@ from implicit_bias.validation import (
     check_choice,
     check_number,
 )
+from implicit_bias.bounds.certificate import Conflict
+from implicit_bias.bounds.separability import prove_not_separable
+from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
+from implicit_bias.problem import MarginProblem
 
 Activation: TypeAlias = (
     Literal["relu", "leaky relu", "absolute value", "linear plus relu"] | tuple[float, float]

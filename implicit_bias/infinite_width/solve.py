@@ -49,7 +49,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
-from implicit_bias.certificate import Certificate, Conflict, Status, relative_gap
+from implicit_bias.base.validation import Array, as_features, as_finite, check_count, check_number
+from implicit_bias.bounds.certificate import Certificate, Conflict, Status, relative_gap
 from implicit_bias.infinite_width.arrangement import TINY, Peaks, maximise, scattered
 from implicit_bias.infinite_width.problem import (
     LP_OPTIONS,
@@ -65,7 +66,6 @@ from implicit_bias.infinite_width.problem import (
 )
 from implicit_bias.infinite_width.sphere_search import ascend, flipped, relax, upper_bound
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.validation import Array, as_features, as_finite, check_count, check_number
 
 if TYPE_CHECKING:
     from implicit_bias.networks import ReLUNetwork

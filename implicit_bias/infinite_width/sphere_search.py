@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width.arrangement import EPS, TINY, Kinked
 from implicit_bias.infinite_width.vector_arrangement import KinkedVectors
-from implicit_bias.validation import Array
 
 ASCENT_STEPS = 60
 # Frank-Wolfe steps of the relaxation, and the step sizes that are tried.

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width.arrangement import (
     BLOCK,
     EPS,
@@ -36,7 +37,6 @@ from implicit_bias.infinite_width.arrangement import (
     on_arcs,
     swept,
 )
-from implicit_bias.validation import Array
 
 # Values up to this share of the size below the best are evaluated again: they may be the best.
 NEARLY_BEST = 1e-9

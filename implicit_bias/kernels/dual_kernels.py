@@ -28,7 +28,7 @@ from numpy.polynomial import chebyshev, legendre
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from implicit_bias.validation import Array, as_finite
+from implicit_bias.base.validation import Array, as_finite
 
 # Where exp(-r^2 / 2), even times a large power of r, has long been below rounding.
 RADIUS = 13.0

@@ -14,7 +14,7 @@ A_i        weights, trained; or A_L alone, for a network with a trained readout 
 =========  ==========================================================================
 
 With one hidden layer both kinds are the same, and the outputs are linear in A_1 for a fixed readout
-(`implicit_bias.least_squares`).
+(`implicit_bias.kernels.least_squares`).
 
 Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity": [L] arXiv:1906.05032
 (2019), [C] the submission of 2018. The initialisation is that of the authors' code.

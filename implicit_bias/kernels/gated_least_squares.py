@@ -3,8 +3,8 @@ r"""Fixed gates: the kernel of many, the width that memorises, and gradient desc
     f(x) = sum_h z_h(x) <w_h, x>,   z_h(x) = sigma(<u_h, x>) with filters u_h that are not trained
 
 is a GaLU network, or a ReLU network with frozen gates, linear in the coefficients, which
-`implicit_bias.least_squares` fits. Here is the Gram matrix K of such features for many gates, when
-it is regular, and the losses that it predicts for gradient descent and gradient flow.
+`implicit_bias.kernels.least_squares` fits. Here is the Gram matrix K of such features for many
+gates, when it is regular, and the losses that it predicts for gradient descent and gradient flow.
 
 =========  ==========  ======================================================================
 X          (m, D)      inputs
@@ -32,9 +32,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.base.validation import Array, as_features, as_finite, check_number
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.validation import Array, as_features, as_finite, check_number
 
 # Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
 # m (e / 2)^(-mean / (2 R)) = m exp(-mean / (R c)), with this c; lemma 1 is printed with 8.

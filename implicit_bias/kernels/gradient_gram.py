@@ -71,6 +71,7 @@ from scipy.special import gammaln
 from torch import Tensor
 from torch.nn import functional
 
+from implicit_bias.base.validation import Array, as_device, as_finite, check_count
 from implicit_bias.kernels.dual_kernels import (
     HERMITE_TERMS,
     UNIT,
@@ -80,7 +81,6 @@ from implicit_bias.kernels.dual_kernels import (
     unit_rows,
     without_rounding,
 )
-from implicit_bias.validation import Array, as_device, as_finite, check_count
 
 # Rows of W that are drawn at once, and entries of the gates that are held at once.
 ROWS, BLOCK = 2**12, 2**20

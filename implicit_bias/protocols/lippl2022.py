@@ -32,7 +32,8 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from implicit_bias.gating import (
+from implicit_bias.base.validation import as_features, as_finite
+from implicit_bias.problem.gating import (
     THRESHOLD_SCALE,
     WEIGHT_SCALE,
     HyperplaneContexts,
@@ -41,7 +42,6 @@ from implicit_bias.gating import (
     single_precision_projections,
 )
 from implicit_bias.training.configuration import TrainingConfig
-from implicit_bias.validation import as_features, as_finite
 
 
 def draw_contexts(

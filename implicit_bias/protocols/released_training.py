@@ -46,8 +46,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.gating import THRESHOLD_SCALE, WEIGHT_SCALE, HyperplaneContexts
+from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN, Network, ReLUNetwork
+from implicit_bias.problem.gating import THRESHOLD_SCALE, WEIGHT_SCALE, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.training.driver import Ending
 from implicit_bias.training.history import Observer
@@ -58,7 +59,6 @@ from implicit_bias.training.minibatch import (
     TrainingResult,
     _threads,
 )
-from implicit_bias.validation import Array
 
 # Samples that a network sees: 200 epochs of 2,000.
 SAMPLES_SEEN = 400_000

@@ -5,7 +5,7 @@ The names below load matplotlib, so they are imported when first used: words nee
 
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias import _lazy
+from implicit_bias.base import lazy
 
 if TYPE_CHECKING:
     from implicit_bias.report.page import write_limit, write_report, write_trajectory
@@ -14,4 +14,4 @@ HOMES = {"page": ("write_limit", "write_report", "write_trajectory")}
 
 
 def __getattr__(name: str) -> Any:
-    return _lazy.find(__name__, HOMES, name)
+    return lazy.find(__name__, HOMES, name)

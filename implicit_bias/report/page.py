@@ -29,6 +29,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
+from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report.figures.base import Plot, Subject
@@ -38,9 +40,7 @@ from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
 from implicit_bias.report.words import chance_words, conclusions, data_facts
-from implicit_bias.storage.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.training.limit import LimitResult
-from implicit_bias.validation import as_finite
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from implicit_bias.base.counts import Count
+from implicit_bias.base.strict_json import attributes
+from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
 from implicit_bias.comparison import Comparison
-from implicit_bias.counts import Count
 from implicit_bias.report.words import trained
-from implicit_bias.storage.strict_json import attributes
-from implicit_bias.wording import INFINITE, UNKNOWN, number, percent, percent_range
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-import implicit_bias
+from implicit_bias.base.version import VERSION
+from implicit_bias.base.wording import number as number
+from implicit_bias.base.wording import percent as percent
+from implicit_bias.base.wording import percent_range as percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report.conclusion import (
@@ -17,9 +20,6 @@ from implicit_bias.report.conclusion import (
     Verdict,
     conclude,
 )
-from implicit_bias.wording import number as number
-from implicit_bias.wording import percent as percent
-from implicit_bias.wording import percent_range as percent_range
 
 # How to train on from Python; a command line has its own.
 TRAIN_ON = "network.fit_by(X, y, partial(train_to_limit, config=LimitConfig()))"
@@ -103,7 +103,7 @@ def data_facts(
         "inputs": f"{described.n_features - described.has_constant:,}"
         + (" and the constant 1" if described.has_constant else ""),
         **classes,
-        "implicit_bias": implicit_bias.__version__,
+        "implicit_bias": VERSION,
         **given,
     }
 

@@ -23,11 +23,11 @@ import joblib
 import threadpoolctl
 import torch
 
+from implicit_bias.base.validation import check_count
 from implicit_bias.runs.cell import Outcome, compute, failure
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
 from implicit_bias.runs.processes import Process, ProcessEnded
-from implicit_bias.validation import check_count
 
 if TYPE_CHECKING:
     import distributed

@@ -13,18 +13,18 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from implicit_bias.base.options import DEFAULTS, SolverOptions
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.stationarity import FEW_SAMPLES, kkt_measure
 from implicit_bias.networks import Network
-from implicit_bias.options import DEFAULTS, SolverOptions
-from implicit_bias.parameter_norms import PARAMETER_NORMS, as_parameter_norm
+from implicit_bias.norms.tensors import PARAMETER_NORMS, as_parameter_norm
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.stationarity import FEW_SAMPLES, kkt_measure
 from implicit_bias.training.limit import (
     ComparisonPredictor,
     LimitConfig,
     LimitResult,
     train_to_limit,
 )
-from implicit_bias.validation import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from typing import Any, Literal, Self, TypeAlias
 import pandas as pd
 import torch
 
-import implicit_bias
+from implicit_bias.base.version import VERSION
 from implicit_bias.comparison import Comparison, ModelResult, is_interrupted
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.runs.configuration import RunConfig, chosen
@@ -94,7 +94,7 @@ class Origin:
     def here(cls) -> Self:
         """Describe this process."""
         return cls(
-            version=implicit_bias.__version__,
+            version=VERSION,
             commit=_commit(),
             python=platform.python_version(),
             dependencies={name: metadata.version(name) for name in DEPENDENCIES},
@@ -221,7 +221,7 @@ def _rows(frame: pd.DataFrame) -> tuple[Row, ...]:
 @lru_cache(maxsize=1)
 def _commit() -> str | None:
     """Commit of the checkout that this package is imported from."""
-    root = Path(implicit_bias.__file__).parent.parent
+    root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
     # Without locks: whoever stops this process must not leave one in the checkout.

@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from implicit_bias.base import strict_json
+from implicit_bias.base.atomic import write_text
+from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
 from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.options import limit_words
+from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.report.page import write_report
 from implicit_bias.report.words import names_of
 from implicit_bias.runs.command import command_line, train_on
 from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig, group
 from implicit_bias.runs.models import Data, fit_models
-from implicit_bias.saved_models import load_model, save_model
-from implicit_bias.storage import strict_json
-from implicit_bias.storage.atomic import write_text
 
 # Fields of a configuration that `implicit-bias compare` takes.
 COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")

@@ -35,7 +35,8 @@ from reprlib import repr as cut
 from types import UnionType
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
 
-from implicit_bias.options import (
+from implicit_bias.base import strict_json
+from implicit_bias.base.options import (
     DATASET_NAMES,
     OPTIMIZER_LIMITS,
     OPTIMIZER_NAMES,
@@ -46,7 +47,6 @@ from implicit_bias.options import (
     SolverOptions,
     ThresholdRule,
 )
-from implicit_bias.storage import strict_json
 
 T = TypeVar("T")
 Protocol: TypeAlias = Literal["default", "lippl2022"]
@@ -277,7 +277,7 @@ _HINTS = get_type_hints(RunConfig)
 
 def _check(described: Field[Any], value: Any) -> None:
     """Refuse a value that its field's metadata do not allow."""
-    from implicit_bias.validation import check_choice, check_count, check_number  # needs numpy
+    from implicit_bias.base.validation import check_choice, check_count, check_number  # needs numpy
 
     name, limits = described.name, described.metadata
     if limits["least"] is not None:

@@ -18,10 +18,10 @@ from typing import Any
 
 import pandas as pd
 
+from implicit_bias.base.atomic import write_tables as write_tables
+from implicit_bias.base.strict_json import attributes
 from implicit_bias.runs.cell import Outcome
 from implicit_bias.runs.store import Record
-from implicit_bias.storage.atomic import write_tables as write_tables
-from implicit_bias.storage.strict_json import attributes
 
 
 def tables(records: Iterable[Record]) -> dict[str, pd.DataFrame]:

@@ -17,24 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from implicit_bias.certificate import certify, excess
+from implicit_bias.base.options import DEFAULTS, SolverOptions
+from implicit_bias.base.strict_json import attributes
+from implicit_bias.base.wording import percent
+from implicit_bias.bounds.certificate import certify, excess
 from implicit_bias.comparison import training_of
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
-from implicit_bias.networks import Network
-from implicit_bias.options import DEFAULTS, SolverOptions
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Solution, solve
-from implicit_bias.stationarity import (
+from implicit_bias.measure.stationarity import (
     FEW_SAMPLES,
     NetworkCertificate,
     balance,
     certify_network,
     stationarity,
 )
-from implicit_bias.storage.strict_json import attributes
-from implicit_bias.wording import percent
+from implicit_bias.networks import Network
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import Solution, solve
 
 # By how much the dual norm of a dead unit must exceed 1 to be worth reporting.
 REACH = 0.01

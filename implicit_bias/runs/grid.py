@@ -37,9 +37,9 @@ from pathlib import Path
 from reprlib import repr as cut
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
+from implicit_bias.base import strict_json
 from implicit_bias.datasets.own import digest
 from implicit_bias.runs.configuration import RunConfig, kinds
-from implicit_bias.storage import strict_json
 
 if TYPE_CHECKING:
     import yaml

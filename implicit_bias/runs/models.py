@@ -12,8 +12,8 @@ from implicit_bias.datasets.own import load_own
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
-from implicit_bias.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.networks import Network
+from implicit_bias.problem.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.protocols import lippl2022
 from implicit_bias.runs.configuration import RunConfig, chosen
 

@@ -27,11 +27,11 @@ from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
+from implicit_bias.base import strict_json
+from implicit_bias.base.atomic import make_folder, write_text
 from implicit_bias.runs.cell import Origin, Outcome
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
-from implicit_bias.storage import strict_json
-from implicit_bias.storage.atomic import make_folder, write_text
 
 FORMAT = "implicit-bias results 1"
 HEAD = "store.json"

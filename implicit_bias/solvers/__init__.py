@@ -31,8 +31,8 @@ paths.py            paths over C, growing data, gates
 
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias import _lazy
-from implicit_bias.options import SOLVER_NAMES, OnFailure, SolverName
+from implicit_bias.base import lazy
+from implicit_bias.base.options import SOLVER_NAMES, OnFailure, SolverName
 from implicit_bias.solvers.base import (
     BoundsAt,
     Solution,
@@ -79,4 +79,4 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    return _lazy.find(__name__, HOMES, name)
+    return lazy.find(__name__, HOMES, name)

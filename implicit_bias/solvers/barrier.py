@@ -71,13 +71,20 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status
-from implicit_bias.exact import ExactAnswer
+from implicit_bias.base.validation import UnsuitableError
+from implicit_bias.bounds.certificate import Status
+from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, all_rows, merged_classes, merged_pairs, row_index, rows_of
+from implicit_bias.problem.rows import (
+    Rows,
+    all_rows,
+    merged_classes,
+    merged_pairs,
+    row_index,
+    rows_of,
+)
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.validation import UnsuitableError
 
 MOST_STEPS = 600
 # Steps times the cube of the number of equations: half a minute. Fewer steps than these lead
@@ -94,7 +101,7 @@ NEAR, REACHED = 1.0 / 16, 0.5
 FIRST_GROWTH, LEAST_GROWTH, MOST_GROWTH = 20.0, 5.0, 1e4
 FEW_STEPS, MANY_STEPS = 5, 12
 # A step of beta goes this share of the way to where one is 0. beta s stays between 1 / FAR and FAR.
-SHARE, FAR = 0.9, 1e12
+SHARE, FAR = 0.9, 1e3
 # No separator of norm 1 has a larger margin than this in units of the features: there is none.
 SMALLEST_MARGIN = 1e-100
 BYTES_A_NUMBER = 200
@@ -298,6 +305,8 @@ class BarrierProgram:
                 for place in last:
                     epigraph.add_positive(np.array([place]), _numbers([1.0]))
                 last = last[samples]
+            if len(rows) < features.shape[1] and all(t.adds_square for t in epigraph.terms):
+                epigraph.alone = [*range(features.shape[1])]  # xi meet them in the rows
             A = _zeros(len(rows) + len(epigraph.sums), epigraph.size)
             r = _numbers(np.zeros(len(A)))
             A[: len(rows), : features.shape[1]] = features
@@ -334,7 +343,8 @@ class BarrierProgram:
     @cached_property
     def order(self) -> int:
         """How many equations a step solves."""
-        return len(self.moved) - len(self.alone) + len(self._wide)
+        squares = sum(term.adds_square for term in self.terms)
+        return len(self.moved) - len(self.alone) + len(self._wide) + squares
 
     @cached_property
     def _matrix(self) -> Any:
@@ -346,10 +356,19 @@ class BarrierProgram:
         return np.flatnonzero((self.A[:, self.alone] != 0).sum(axis=1) > 1)
 
     @cached_property
-    def _others(self) -> tuple[Places, Places]:
-        """The other rows, and the places of the variables that they have."""
-        rows = np.setdiff1d(np.arange(len(self.A)), self._wide)
-        return rows, np.flatnonzero((self.A[rows] != 0).any(axis=0))
+    def _narrow(self) -> Places:
+        """The other rows."""
+        return np.setdiff1d(np.arange(len(self.A)), self._wide)
+
+    @cached_property
+    def _kept(self) -> Places:
+        """Places of the variables that move and are not eliminated."""
+        return np.setdiff1d(self.moved, self.alone)
+
+    @cached_property
+    def _ordered(self) -> Places:
+        """Places of the variables that move, those that are eliminated last."""
+        return np.concatenate([self._kept, self.alone])
 
     def start(self) -> CentralPoint:
         """Return a feasible point."""
@@ -374,19 +393,35 @@ class BarrierProgram:
 
     def newton(self, at: CentralPoint, slacks: Vector) -> tuple[Vector, NewtonSystem]:
         """Return the gradient of F, and the equations of a step, in the variables that move."""
-        gradient, matrix = -(1 / slacks) @ self.A, _zeros(len(at.x), len(at.x))
+        gradient, squares = -(1 / slacks) @ self.A, []
+        kept, alone = self._kept, self.alone
+        place = np.full(len(at.x), -1)  # in `kept`; of those that are eliminated, -2 - the place
+        place[kept], place[alone] = np.arange(len(kept)), -2 - np.arange(len(alone))
+        matrix, across = _zeros(len(kept), len(kept)), _zeros(len(kept), len(alone))
+        diagonal = _zeros(len(alone))
         for term in self.terms:
             slope, rows, columns, curvature = term.derivatives(at.x[term.places])
             np.add.at(gradient, term.places, slope)
-            np.add.at(matrix, (term.places[rows], term.places[columns]), curvature)
+            if term.adds_square:
+                squares.append(_zeros(1, len(at.x)))
+                squares[-1][0, term.places] = slope
+            i, j = place[term.places[rows]], place[term.places[columns]]
+            for chosen, target, index in (
+                ((i >= 0) & (j >= 0), matrix, (i, j)),
+                ((i >= 0) & (j < -1), across, (i, -2 - j)),
+                ((i < -1) & (i == j), diagonal, (-2 - i,)),
+            ):
+                np.add.at(target, tuple(part[chosen] for part in index), curvature[chosen])
         roots = _root(at.beta / slacks)[:, None]
-        rows, columns = self._others
-        part = _matrix(_mid(self.A[np.ix_(rows, columns)] * roots[rows]))
-        matrix[np.ix_(columns, columns)] += _entries(part.transpose() * part)
-        moved, wide = self.moved, self.A[self._wide] * roots[self._wide]
-        alone = np.searchsorted(moved, self.alone)
-        whole = NewtonSystem(_mid(matrix[np.ix_(moved, moved)]), _mid(wide[:, moved]), alone)
-        return _mid(gradient[moved]), whole
+        wide = np.vstack([self.A[self._wide] * roots[self._wide], *squares])
+        if len(self._narrow):
+            part = _mid(self.A[self._narrow] * roots[self._narrow])
+            matrix = matrix + _product(part[:, kept].T, part[:, kept])
+            across = across + _product(part[:, kept].T, part[:, alone])
+            diagonal = diagonal + (part[:, alone] * part[:, alone]).sum(axis=0)
+        gradient = gradient[self._ordered]
+        parts = matrix, across, diagonal, wide[:, kept], wide[:, alone]
+        return _mid(gradient), NewtonSystem(*map(_mid, parts))
 
     def first_tau(self, at: CentralPoint) -> Number:
         """Return the tau whose minimiser is nearest to x, by the length of Newton's step.
@@ -394,7 +429,7 @@ class BarrierProgram:
         Not too large a one, whose minimiser is near a curved boundary along which steps are short.
         """
         gradient, newton = self.newton(at, self.slacks(at.x))
-        cost = self.cost[self.moved]
+        cost = self.cost[self._ordered]
         tau = -(cost @ newton.solve(gradient)) / (cost @ newton.solve(cost))
         hard = self.problem.hard_margin
         size = max(abs(value) for value in self.A.ravel()) if hard else self.cost @ at.x
@@ -407,10 +442,10 @@ class BarrierProgram:
         """
         x, slacks = at.x, self.slacks(at.x)
         gradient, newton = self.newton(at, slacks)
-        gradient = _mid(tau * self.cost[self.moved] + gradient)
+        gradient = _mid(tau * self.cost[self._ordered] + gradient)
         direction = _zeros(len(x))
-        direction[self.moved] = newton.solve(-gradient)
-        squared = float(-(gradient @ direction[self.moved]).mid())
+        direction[self._ordered] = newton.solve(-gradient)
+        squared = float(-(gradient @ direction[self._ordered]).mid())
         if not math.isfinite(squared) or squared < 0:
             return None
         along = _entries(self._matrix * _matrix(direction[:, None]))[:, 0]
@@ -426,6 +461,9 @@ class BarrierProgram:
         # Far from the minimiser they say nothing of it.
         center = 1 / self.slacks(moved)
         beta = np.minimum(np.maximum(at.beta + share * change, center / FAR), center * FAR)
+        # Newton's matrix is that of F where beta s is 1: elsewhere a decrement says less.
+        if max(abs(beta / center - 1)) > NEAR:
+            squared = max(squared, 1.0)
         return CentralPoint(moved, _mid(beta)), squared
 
     def _length(
@@ -510,35 +548,30 @@ class BarrierProgram:
 
 @dataclass(frozen=True, eq=False)
 class NewtonSystem:
-    """The matrix H + B'B, of which H is diagonal in the variables ``alone``.
+    """The matrix [[H, G], [G', diag d]] + B'B, B = [U, W], of variables kept and eliminated.
 
-    With y = B x the equations have the matrix [[H, B'], [B, -I]], and those variables are
-    eliminated one by one.
+    With y = B x the equations have the matrix [[H, G, U'], [G', diag d, W'], [U, W, -I]].
     """
 
     H: Vector  # (n, n)
-    B: Vector  # (m, n)
-    alone: Places
+    G: Vector  # (n, a)
+    d: Vector  # (a,)
+    U: Vector  # (m, n)
+    W: Vector  # (m, a)
 
     def solve(self, right: Vector) -> Vector:
-        """Solve with this matrix."""
-        kept = np.setdiff1d(np.arange(len(self.H)), self.alone)
-        diagonal = self.H[self.alone, self.alone]
-        across = np.vstack([self.H[np.ix_(kept, self.alone)], self.B[:, self.alone]])
-        n, m = len(kept), len(self.B)
+        """Solve with this matrix, those that are eliminated last."""
+        n, m = len(self.H), len(self.U)
+        across = np.vstack([self.G, self.W])
         matrix = _zeros(n + m, n + m)
-        matrix[:n, :n] = self.H[np.ix_(kept, kept)]
-        matrix[n:, :n], matrix[:n, n:] = self.B[:, kept], self.B[:, kept].T
+        matrix[:n, :n], matrix[n:, :n], matrix[:n, n:] = self.H, self.U, self.U.T
         matrix[np.arange(n, n + m), np.arange(n, n + m)] = _number(-1)
-        rest = np.append(right[kept], _zeros(m))
-        if len(self.alone):
-            scaled = _mid(across / diagonal)
-            matrix, rest = matrix - _product(scaled, across.T), rest - scaled @ right[self.alone]
-        found = _solve(matrix, _mid(rest)[:, None])[:, 0]
-        whole = _zeros(len(right))
-        whole[kept] = found[:n]
-        whole[self.alone] = (right[self.alone] - found @ across) / diagonal
-        return np.asarray(_mid(whole))
+        first, last = np.append(right[:n], _zeros(m)), right[n:]
+        if len(last):
+            scaled = _mid(across / self.d)
+            matrix, first = matrix - _product(scaled, across.T), first - scaled @ last
+        found = _solve(matrix, _mid(first)[:, None])[:, 0]
+        return np.asarray(_mid(np.append(found[:n], (last - found @ across) / self.d)))
 
 
 def _norm(problem: MarginProblem, places: Places, epigraph: Epigraph) -> Expression:
@@ -648,6 +681,11 @@ class Term(ABC):
     def parameter(self) -> int:
         """Nesterov and Nemirovskii's: by how much it may change along a line through the domain."""
 
+    @property
+    def adds_square(self) -> bool:
+        """Whether the square of the gradient is to be added to what is given of the Hessian."""
+        return False
+
     @abstractmethod
     def value(self, x: Vector) -> Number | None:
         """Return the barrier; None outside of its domain."""
@@ -682,10 +720,13 @@ class Ball(Term):
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
         """Return the gradient, and the Hessian by its places and values."""
         rest, signs = self._rest(x), np.append(self.weights, _number(-1.0))
-        gradient = 2 * signs * x / rest
-        hessian = np.outer(gradient, gradient)
-        hessian[np.diag_indices(len(x))] += 2 * signs / rest
-        return _dense(gradient, hessian)
+        each = np.arange(len(x))
+        return 2 * signs * x / rest, each, each, 2 * signs / rest
+
+    @property
+    def adds_square(self) -> bool:
+        """The Hessian is diagonal but for the square of the gradient."""
+        return True
 
     def _rest(self, x: Vector) -> Number:
         return x[-1] * x[-1] - (self.weights * x[:-1]) @ x[:-1]

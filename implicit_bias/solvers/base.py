@@ -11,12 +11,12 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Certificate, Conflict, Status
-from implicit_bias.exact import ExactAnswer
-from implicit_bias.options import TOLERANCE
+from implicit_bias.base.options import TOLERANCE
+from implicit_bias.base.validation import Array, UnsuitableError, check_count, check_number
+from implicit_bias.base.wording import html_table, number
+from implicit_bias.bounds.certificate import Certificate, Conflict, Status
+from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
-from implicit_bias.validation import Array, UnsuitableError, check_count, check_number
-from implicit_bias.wording import html_table, number
 
 # Factors of the features are cheaper than those of the samples with this many samples, this many of
 # them a feature, and up to this many features.

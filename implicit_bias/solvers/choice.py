@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from implicit_bias.base.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
+from implicit_bias.base.strict_json import attributes
+from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms import (
     BALLS,
     L2,
@@ -20,9 +23,8 @@ from implicit_bias.norms import (
     SumOverGroups,
     nuclear_groups,
 )
-from implicit_bias.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import count_kinds, group_form
+from implicit_bias.problem.rows import count_kinds, group_form
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Solver,
@@ -32,8 +34,6 @@ from implicit_bias.solvers.base import (
 )
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
-from implicit_bias.storage.strict_json import attributes
-from implicit_bias.validation import as_device, check_choice
 
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000

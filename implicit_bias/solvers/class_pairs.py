@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from implicit_bias.certificate import balanced_flow
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import balanced_flow
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import merged_classes
+from implicit_bias.problem.rows import merged_classes
 from implicit_bias.solvers.iteration import Answer
 from implicit_bias.solvers.scaled_problem import Boxes
-from implicit_bias.validation import Array
 
 Integers = NDArray[np.int64]
 NormOf: TypeAlias = Callable[[Tensor], float]

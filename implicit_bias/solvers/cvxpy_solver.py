@@ -48,11 +48,12 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from implicit_bias.certificate import Status
-from implicit_bias.deadline import Deadline
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.validation import Array, UnsuitableError
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import GroupNorm, HasAtom, Norm
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import rows_of
+from implicit_bias.problem.rows import rows_of
 from implicit_bias.solvers.base import (
     Candidate,
     OnProgress,
@@ -62,7 +63,6 @@ from implicit_bias.solvers.base import (
 )
 from implicit_bias.solvers.iteration import Answer, nothing_yet
 from implicit_bias.solvers.own_process import call_within
-from implicit_bias.validation import Array, UnsuitableError
 
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
 

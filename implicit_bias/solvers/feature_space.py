@@ -63,12 +63,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from implicit_bias.certificate import Status
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start, Tolerances
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs, lift
-from implicit_bias.validation import Array
 
 MAX_ITERATIONS = 150
 # Share of the way to the boundary that a step may go.

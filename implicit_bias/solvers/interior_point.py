@@ -61,9 +61,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_bias.certificate import Status
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, grouped_rows
+from implicit_bias.problem.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start, Tolerances
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_pairs import ScaledPairs

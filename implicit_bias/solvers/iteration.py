@@ -17,11 +17,12 @@ from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 
-from implicit_bias.certificate import Status
-from implicit_bias.deadline import NEVER, Deadline
-from implicit_bias.exact import ExactAnswer
+from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.validation import Array, UnsuitableError, check_number
+from implicit_bias.bounds.certificate import Status
+from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import group_form
+from implicit_bias.problem.rows import group_form
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
@@ -31,7 +32,6 @@ from implicit_bias.solvers.base import (
     in_words,
     no_report,
 )
-from implicit_bias.validation import Array, UnsuitableError, check_number
 
 GIB = 2**30
 

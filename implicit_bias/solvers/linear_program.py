@@ -38,10 +38,11 @@ import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status, certify
-from implicit_bias.deadline import NEVER, Deadline
+from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.validation import Array, UnsuitableError
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, all_rows, equal_alpha, rows_of, worst_rows
+from implicit_bias.problem.rows import Rows, all_rows, equal_alpha, rows_of, worst_rows
 from implicit_bias.solvers.base import (
     Candidate,
     OnProgress,
@@ -51,7 +52,6 @@ from implicit_bias.solvers.base import (
 )
 from implicit_bias.solvers.iteration import Steps, drive
 from implicit_bias.solvers.rounds import Rounds
-from implicit_bias.validation import Array, UnsuitableError
 
 MAX_ROUNDS = 100
 # Rows of the first round, at most; later rounds may double them.

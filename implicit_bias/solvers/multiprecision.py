@@ -48,13 +48,13 @@ import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status
-from implicit_bias.deadline import Deadline
-from implicit_bias.exact import ExactAnswer
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.validation import Array, check_count
+from implicit_bias.bounds.certificate import Status
+from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
-from implicit_bias.validation import Array, check_count
 
 BITS = 512
 MOST_STEPS = 300

@@ -58,11 +58,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_bias.certificate import Status
-from implicit_bias.deadline import Deadline
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.validation import UnsuitableError
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import BALLS, L2, nuclear_groups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import count_kinds, grouped_rows, merged_pairs, row_index
+from implicit_bias.problem.rows import count_kinds, grouped_rows, merged_pairs, row_index
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.class_pairs import ClassPairs, Integers, memory_of_balls
 from implicit_bias.solvers.interior_point import InteriorPoint
@@ -76,7 +77,6 @@ from implicit_bias.solvers.norm_balls import (
     multipliers,
 )
 from implicit_bias.solvers.scaled_problem import peak_memory
-from implicit_bias.validation import UnsuitableError
 
 MAX_ITERATIONS = 100
 # Share of the way to the boundary that a step may go.

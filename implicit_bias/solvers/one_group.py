@@ -49,13 +49,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from implicit_bias.masked_gram import mask_into
+from implicit_bias.base.validation import Array
 from implicit_bias.problem import MarginProblem, are_few
-from implicit_bias.rows import Rows, grouped_rows
+from implicit_bias.problem.masked_gram import mask_into
+from implicit_bias.problem.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, Approach, NativeSolver, Run
 from implicit_bias.solvers.scaled_problem import TINY
-from implicit_bias.validation import Array
 
 # Steps on one level, and steps without fewer breaches than ever there, until it gives up.
 MAX_STEPS, PATIENCE = 50, 4

@@ -23,18 +23,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.blocks import Blocks, SomeRows
-from implicit_bias.certificate import Certificate, Status, relative_gap
-from implicit_bias.deadline import Deadline
-from implicit_bias.gating import NoGates
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.rounding import up
+from implicit_bias.base.validation import Array, as_class_labels, check_count, check_number
+from implicit_bias.bounds.certificate import Certificate, Status, relative_gap
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
-from implicit_bias.rounding import up
+from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, no_report
+from implicit_bias.solvers.blocks import Blocks, SomeRows
 from implicit_bias.solvers.iteration import Steps, follow
 from implicit_bias.solvers.solve import solve
 from implicit_bias.solvers.working_set import MAX_ROUNDS, clearly_no_support
-from implicit_bias.validation import Array, as_class_labels, check_count, check_number
 
 FIRST_SIZE = 2000
 MOST_ROWS = 100_000

@@ -16,12 +16,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from implicit_bias.certificate import Status, dual_scale
+from implicit_bias.base.validation import Array, check_count
+from implicit_bias.bounds.certificate import Status, dual_scale
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import alpha_of_zero
+from implicit_bias.problem.rows import alpha_of_zero
 from implicit_bias.solvers.base import Solution, Solver
 from implicit_bias.solvers.solve import solve
-from implicit_bias.validation import Array, check_count
 
 
 def solve_path(

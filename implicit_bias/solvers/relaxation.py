@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status
-from implicit_bias.options import OnFailure as OnFailure
+from implicit_bias.base.options import OnFailure as OnFailure
+from implicit_bias.base.validation import check_number
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import Solution
-from implicit_bias.validation import check_number
 
 # C of the soft margin where the user names none, in units of 1 / (root mean square feature norm):
 # then it does not depend on the scale of the data.

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import primal_bound
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import primal_bound
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import row_index
+from implicit_bias.problem.rows import row_index
 from implicit_bias.solvers.iteration import Answer, Run, nothing_yet
-from implicit_bias.validation import Array
 
 
 class Rounds(Run):

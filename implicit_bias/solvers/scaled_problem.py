@@ -39,14 +39,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from implicit_bias.certificate import balanced_flow
-from implicit_bias.masked_gram import mask_into
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import balanced_flow
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, grouped_rows
+from implicit_bias.problem.masked_gram import mask_into
+from implicit_bias.problem.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer
 from implicit_bias.solvers.scaled_pairs import ClassGroups, ScaledPairs
-from implicit_bias.validation import Array
 
 # Wider groups gain little from a rotation, which fills sparse gates.
 WIDEST_ROTATION = 8

@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import (
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.options import DEFAULTS, SolverOptions
+from implicit_bias.base.validation import Array, UnsuitableError, check_number
+from implicit_bias.bounds.certificate import (
     QUIET,
     Conflict,
     Graded,
@@ -18,18 +21,16 @@ from implicit_bias.certificate import (
     find_conflict,
     grade,
 )
-from implicit_bias.deadline import Deadline
-from implicit_bias.exact import ExactAnswer, certify_exact
-from implicit_bias.norms import L2
-from implicit_bias.options import DEFAULTS, SolverOptions
-from implicit_bias.problem import MarginProblem, check_problem
-from implicit_bias.rows import alpha_of_zero
-from implicit_bias.separability import (
+from implicit_bias.bounds.exact import ExactAnswer, certify_exact
+from implicit_bias.bounds.separability import (
     gordan_vertex,
     lacks_constant,
     offset_advice,
     scaling_advice,
 )
+from implicit_bias.norms import L2
+from implicit_bias.problem import MarginProblem, check_problem
+from implicit_bias.problem.rows import alpha_of_zero
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
@@ -50,7 +51,6 @@ from implicit_bias.solvers.choice import (
 )
 from implicit_bias.solvers.iteration import finite, nothing_yet
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
-from implicit_bias.validation import Array, UnsuitableError, check_number
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()

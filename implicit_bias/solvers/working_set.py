@@ -33,12 +33,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.certificate import Status, certify, repaired
-from implicit_bias.deadline import Deadline
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, certify, repaired
+from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, equal_alpha, grouped_rows, worst_rows
-from implicit_bias.separability import prove_not_separable
+from implicit_bias.problem.rows import Rows, equal_alpha, grouped_rows, worst_rows
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Candidate,
@@ -60,7 +61,6 @@ from implicit_bias.solvers.norm_path import (
 from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.solvers.scaled_problem import peak_memory
-from implicit_bias.validation import Array
 
 MAX_ROUNDS = 100
 # The first S: samples of two classes, or pairs.

@@ -22,7 +22,7 @@ The names below are imported on first use: a configuration alone does not load t
 
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias import _lazy
+from implicit_bias.base import lazy
 
 if TYPE_CHECKING:
     from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
@@ -39,4 +39,4 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    return _lazy.find(__name__, HOMES, name)
+    return lazy.find(__name__, HOMES, name)

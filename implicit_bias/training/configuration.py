@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from implicit_bias.options import (
+from implicit_bias.base.options import (
     METHOD_NAMES,
     NORM_NAMES,
     OPTIMIZER_LIMITS,
     OPTIMIZER_NAMES,
     OptimizerName,
 )
-from implicit_bias.options import Method as Method
-from implicit_bias.options import NormName as NormName
-from implicit_bias.validation import check_choice, check_count, check_number
+from implicit_bias.base.options import Method as Method
+from implicit_bias.base.options import NormName as NormName
+from implicit_bias.base.validation import check_choice, check_count, check_number
 
 if TYPE_CHECKING:
-    from implicit_bias.parameter_norms import ParameterNorm
+    from implicit_bias.norms.tensors import ParameterNorm
     from implicit_bias.training.losses import MarginLoss
     from implicit_bias.training.optimizers import OptimizerFactory
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from implicit_bias.base.wording import html_table, number, percent, text_table
 from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
-from implicit_bias.wording import html_table, number, percent, text_table
 
 if TYPE_CHECKING:
     import pandas as pd

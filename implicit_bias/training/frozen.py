@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.validation import Array, as_features
 from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
 from implicit_bias.training.configuration import TrainingConfig
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.minibatch import TrainingResult, train
-from implicit_bias.validation import Array, as_features
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from implicit_bias.margins import smallest_margins, soft_margins
 from implicit_bias.networks import Network
+from implicit_bias.problem.margins import smallest_margins, soft_margins
 from implicit_bias.training.losses import MarginLoss
 
 if TYPE_CHECKING:

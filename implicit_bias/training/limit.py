@@ -69,9 +69,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.certificate import excess, norm_at_margin_1
-from implicit_bias.parameter_norms import PARAMETER_NORMS, as_parameter_norm
-from implicit_bias.storage.tensors import FileError, TensorFormat, Tensors
+from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
+from implicit_bias.base.validation import Array, as_finite, check_number
+from implicit_bias.base.wording import percent
+from implicit_bias.bounds.certificate import excess, norm_at_margin_1
+from implicit_bias.norms.tensors import PARAMETER_NORMS, as_parameter_norm
 from implicit_bias.training.configuration import LimitConfig as LimitConfig
 from implicit_bias.training.configuration import Method as Method
 from implicit_bias.training.driver import Ending as Ending
@@ -81,8 +83,6 @@ from implicit_bias.training.objective import Objective, State
 from implicit_bias.training.prox_linear import ProxLinear
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, Trainee, as_trainee, predicted
-from implicit_bias.validation import Array, as_finite, check_number
-from implicit_bias.wording import percent
 
 # Of a network of this package, or of the module that is trained.
 Measure: TypeAlias = Callable[[Any], Mapping[str, float]]

@@ -39,8 +39,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from implicit_bias.margins import soft_margins
 from implicit_bias.networks import Network
+from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import OwnLoop, Rule
 from implicit_bias.training.configuration import TrainingConfig as TrainingConfig
 from implicit_bias.training.driver import Ending, Result, drive

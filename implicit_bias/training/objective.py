@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from implicit_bias.margins import soft_margins
+from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import LimitConfig
 from implicit_bias.training.losses import as_loss
 from implicit_bias.training.trainee import Trainee

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from implicit_bias.options import OptimizerName
+from implicit_bias.base.options import OptimizerName
 from implicit_bias.training.configuration import TrainingConfig
 
 # Makes an optimizer of the trained parameters, with the step size of the first update.

@@ -44,12 +44,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from implicit_bias.margin_gradients import MarginGradients
-from implicit_bias.multipliers import FlatNorm, at_margin_1
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.multipliers import FlatNorm, at_margin_1
 from implicit_bias.training.configuration import LimitConfig
 from implicit_bias.training.objective import FIRST_STEP_SIZE, Objective, State
 from implicit_bias.training.trainee import Trainee
-from implicit_bias.validation import Array
 
 # Entries of the gradients that a program may have (pairs by parameters): some ten seconds a step.
 MOST_ENTRIES = 2**21

@@ -18,9 +18,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.margin_gradients import MarginGradients, Pairs, labels_as_array
-from implicit_bias.margins import smallest_margins, soft_margins
-from implicit_bias.modules import (
+from implicit_bias.base.validation import as_features
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs, labels_as_array
+from implicit_bias.measure.modules import (
     PROBES,
     as_inputs,
     as_module,
@@ -29,13 +29,13 @@ from implicit_bias.modules import (
     undisturbed,
     values_of,
 )
-from implicit_bias.multipliers import measure
+from implicit_bias.measure.multipliers import measure
+from implicit_bias.measure.stationarity import HomogeneityError, balance, measured_degree
 from implicit_bias.networks import Network
-from implicit_bias.parameter_norms import PARAMETER_NORMS, ParameterNorm
-from implicit_bias.stationarity import HomogeneityError, balance, measured_degree
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.problem.margins import smallest_margins, soft_margins
 from implicit_bias.training.history import HistoryPoint, Observer
 from implicit_bias.training.losses import MarginLoss
-from implicit_bias.validation import as_features
 
 if TYPE_CHECKING:
     from torch.nn import Parameter

@@ -31,7 +31,7 @@ from benchmarks.lippl2022.exact_training import (
 )
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import DATA_VARIABLE
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.protocols.released_training import released_gln, released_relu
 from implicit_bias.protocols.released_training import released_shallow_gln as shallow_gln

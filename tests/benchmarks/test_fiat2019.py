@@ -25,11 +25,11 @@ from benchmarks.fiat2019 import (
     statements,
     too_few_parameters,
 )
-from implicit_bias import least_squares as fitted
-from implicit_bias.gating import UnitGates
+from implicit_bias.base.validation import Array
+from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.training.losses import hinge
-from implicit_bias.validation import Array
 
 STUDY = catalogue.study("fiat2019")
 NAMES = [entry.name for entry in STUDY.experiments]

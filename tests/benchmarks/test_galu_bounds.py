@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from benchmarks.fiat2019 import galu_bounds as bounds
-from implicit_bias import least_squares as fitted
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
+from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.training.losses import hinge
-from implicit_bias.validation import Array
 
 
 def normal(*shape: int, seed: int = 0) -> Array:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.fiat2019 import galu_clusters as clusters
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import normalise
-from implicit_bias.least_squares import gated_features
-from implicit_bias.validation import Array
+from implicit_bias.kernels.least_squares import gated_features
 
 
 def sphere(n: int, d: int, seed: int = 0) -> Array:

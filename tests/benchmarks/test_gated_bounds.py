@@ -10,12 +10,12 @@ import torch
 
 from benchmarks.fiat2019 import gated_bounds, search_procedures
 from benchmarks.fiat2019.parity_correlation import parity_correlation
-from implicit_bias import least_squares as fitted
-from implicit_bias.gating import UnitGates
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
+from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
 from implicit_bias.problem import gated_linear
-from implicit_bias.validation import Array
+from implicit_bias.problem.gating import UnitGates
 
 M, D, K = 60, 4, 7
 

@@ -24,13 +24,13 @@ from benchmarks.lippl2022.gln_predictors import (
     predictors,
 )
 from cases import ROUNDING, cloud
-from implicit_bias.certificate import certify
-from implicit_bias.gating import HyperplaneContexts, l2_metric
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import certify
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem, gated_linear
+from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
 from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import solve
-from implicit_bias.validation import Array
 
 Contexts: TypeAlias = NDArray[np.int64]
 

@@ -9,6 +9,7 @@ import torch
 from numpy.polynomial import chebyshev
 
 from benchmarks.panigrahi2020 import gram_bounds
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
@@ -21,7 +22,6 @@ from implicit_bias.kernels.gradient_gram import (
     polynomial,
     separation,
 )
-from implicit_bias.validation import Array
 
 
 def samples(n: int, d: int) -> Array:

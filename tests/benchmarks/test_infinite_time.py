@@ -10,7 +10,7 @@ from benchmarks import catalogue, harness
 from benchmarks.infinite_time import deep_gln, excess
 from benchmarks.infinite_time.deep_gln import DeepOptions
 from benchmarks.infinite_time.excess import ExcessOptions
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.problem.gating import HyperplaneContexts
 
 STUDY = catalogue.study("infinite_time")
 

@@ -16,8 +16,8 @@ from benchmarks.infinite_width import (
 )
 from benchmarks.infinite_width.clusters import CACHED_ENTRIES, Trained, clusters, train
 from implicit_bias import MarginProblem, solve
+from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import certify, max_margin
-from implicit_bias.validation import Array
 
 STUDY = catalogue.study("infinite_width")
 

@@ -12,6 +12,7 @@ from benchmarks.daniely2020.linear_methods import (
     sets_of_size,
     walsh_coefficients,
 )
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.datasets.parities import (
     ParityDistribution,
@@ -20,10 +21,9 @@ from implicit_bias.datasets.parities import (
     hinge_loss,
     hinge_lower_bound,
 )
-from implicit_bias.gating import UnitGates
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.solvers import solve
-from implicit_bias.validation import Array
 
 ROUNDING = 1e-12
 

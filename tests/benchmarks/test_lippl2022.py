@@ -20,7 +20,7 @@ from benchmarks.lippl2022 import as_published, further_models, grids, published
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.backends import Compute, Outcomes
 from implicit_bias.runs.cell import Origin, Outcome, compute, failure
 from implicit_bias.runs.configuration import RunConfig

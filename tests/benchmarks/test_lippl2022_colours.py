@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from benchmarks.lippl2022 import figures
+from implicit_bias.base.validation import Array
 from implicit_bias.report.figures.base import Plot
-from implicit_bias.validation import Array
 
 # Complete protanopia, deuteranopia and tritanopia in linear RGB: Machado, Oliveira, Fernandes 2009.
 BLINDNESS = {

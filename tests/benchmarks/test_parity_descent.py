@@ -45,8 +45,8 @@ from benchmarks.daniely2020.parity_first_step import (
 )
 from benchmarks.daniely2020.parity_separation import guaranteed_margin, separating_layer
 from cases import mostly_slow
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
-from implicit_bias.validation import Array
 
 ROUNDING = 1e-12
 

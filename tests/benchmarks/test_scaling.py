@@ -10,7 +10,7 @@ import pytest
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import scaling
-from implicit_bias.certificate import Status
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.solvers import solve
 
 

@@ -12,7 +12,7 @@ from benchmarks import catalogue
 from benchmarks.__main__ import main
 from benchmarks.speed import solvers
 from cases import separable
-from implicit_bias.certificate import certify
+from implicit_bias.bounds.certificate import certify
 
 STUDY = catalogue.study("speed")
 TOL = 1e-6

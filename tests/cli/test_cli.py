@@ -21,11 +21,11 @@ import typer
 from implicit_bias import GLNSVC, GLNClassifier
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.models import load_data
 from implicit_bias.runs.store import Store
-from implicit_bias.saved_models import load_model, save_model
 from implicit_bias.training import history, minibatch, trainee
 
 SMALL = ["--train-size", "80", "--units", "4", "--steps", "200"]

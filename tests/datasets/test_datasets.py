@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from implicit_bias.base.options import DATASET_NAMES, TOY_KINDS, ToyKind
 from implicit_bias.datasets import files
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices
@@ -31,7 +32,6 @@ from implicit_bias.datasets.files import (
 )
 from implicit_bias.datasets.images import GARMENT_NAMES, load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.options import DATASET_NAMES, TOY_KINDS, ToyKind
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TINY_DIGITS = np.array([5, 0, 4, 1, 9], dtype=np.uint8)

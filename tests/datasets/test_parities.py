@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import (
     MAX_CUBE_BITS,
     ParityDistribution,
@@ -12,7 +13,6 @@ from implicit_bias.datasets.parities import (
     hinge_lower_bound,
     least_hinge_loss,
 )
-from implicit_bias.validation import Array
 
 ROUNDING = 1e-12
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from implicit_bias import Diagnosis, MarginProblem, diagnose, max_margin, solve
+from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import FourierL1
-from implicit_bias.gating import HyperplaneContexts, dense
 from implicit_bias.networks import GLN
-from implicit_bias.validation import Array
+from implicit_bias.problem.gating import HyperplaneContexts, dense
 
 
 def two_layers(hidden: Array, readout: Array) -> nn.Module:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from cases import mostly_slow
 from implicit_bias import Diagnosis, LimitConfig, diagnose, max_margin, solve, train_to_limit
+from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import FourierL1
-from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
 from implicit_bias.networks import GLN
-from implicit_bias.parameter_norms import as_parameter_norm
-from implicit_bias.validation import Array
+from implicit_bias.norms.tensors import as_parameter_norm
+from implicit_bias.problem.gating import HyperplaneContexts
 
 NORMS = ("l2", "l1", "linf", "spectral")
 D, K = 5, 3

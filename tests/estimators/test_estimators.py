@@ -33,7 +33,7 @@ from implicit_bias import (
 )
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.gating import GlobalContexts, HyperplaneContexts, UnitGates
+from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.solvers import solve
 
 DECISION_ATOL = 1e-5

@@ -22,18 +22,18 @@ from implicit_bias import (
     compare,
     solve,
 )
+from implicit_bias.base.options import DEFAULTS
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import split
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators import MarginSVC
-from implicit_bias.gating import HyperplaneContexts, NoGates
-from implicit_bias.options import DEFAULTS
+from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.problem import Architecture
+from implicit_bias.problem.gating import HyperplaneContexts, NoGates
 from implicit_bias.report.figures.plane import Plane
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grading import grade
 from implicit_bias.runs.models import Data, ModelFactory
-from implicit_bias.saved_models import load_model, save_model
-from implicit_bias.validation import Array
 
 DECISION_ATOL = 1e-5
 MOONS = make_toy("moons", 60, noise=0.05)

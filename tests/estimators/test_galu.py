@@ -6,7 +6,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
 from implicit_bias import GaLUClassifier, GaLURegressor
-from implicit_bias.validation import Array
+from implicit_bias.base.validation import Array
 
 
 def data(n: int = 60, d: int = 3, seed: int = 0) -> tuple[Array, Array]:

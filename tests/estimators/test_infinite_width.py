@@ -10,8 +10,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from implicit_bias import InfiniteWidthSVC, SolveError, Status
 from implicit_bias.datasets import make_toy
+from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.infinite_width import Activation, max_margin, max_margin_of_classes
-from implicit_bias.saved_models import load_model, save_model
 
 MOONS = make_toy("moons", 40, noise=0.05)
 X, Y = MOONS.X[:, :2], MOONS.y

@@ -20,12 +20,12 @@ from implicit_bias import (
     max_margin,
     solve,
 )
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.estimators.networks import NetworkClassifier
+from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.estimators.svm import MarginSVC
 from implicit_bias.norms import GroupNorm, Lp, Nuclear
-from implicit_bias.saved_models import load_model, save_model
-from implicit_bias.validation import Array
 
 NAMES = np.array(["ant", "bee", "cow"])
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from implicit_bias import GLNClassifier, ReLUClassifier, compare
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.networks import Network
-from implicit_bias.saved_models import load_model, save_model
 from implicit_bias.training import OwnLoop
-from implicit_bias.validation import Array
 
 MOONS = make_toy("blobs", 30, random_state=0)
 

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from cases import mostly_slow
 from implicit_bias import MarginProblem, Status
 from implicit_bias import solve as solve_gated
+from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import ClassesProblem, max_margin, max_margin_of_classes
 from implicit_bias.infinite_width.arrangement import Kinked, Lines, maximise
 from implicit_bias.infinite_width.classes import primal_bound
 from implicit_bias.infinite_width.sphere_search import ascend_length, length_bound, upper_bound
 from implicit_bias.infinite_width.vector_arrangement import KinkedVectors, maximise_length
-from implicit_bias.validation import Array
 
 GAP = 1e-6
 

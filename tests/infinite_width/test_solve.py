@@ -11,6 +11,7 @@ from scipy.optimize import linprog, nnls
 from cases import mostly_slow
 from implicit_bias import MarginProblem, Status
 from implicit_bias import solve as solve_gated
+from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import certify, max_margin
 from implicit_bias.infinite_width.arrangement import (
     Kinked,
@@ -21,7 +22,6 @@ from implicit_bias.infinite_width.arrangement import (
 )
 from implicit_bias.infinite_width.sphere_search import ascend, flipped, relax, upper_bound
 from implicit_bias.networks import ReLUNetwork
-from implicit_bias.validation import Array
 
 GAP = 1e-6
 CHECKERBOARD = np.array([[1, i, j] for i in range(4) for j in range(4)])

@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.integrate import solve_ivp
 
-from implicit_bias import least_squares as fitted
-from implicit_bias.gating import UnitGates
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
+from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.problem import gated_linear
-from implicit_bias.validation import Array
+from implicit_bias.problem.gating import UnitGates
 
 M, D, K = 60, 4, 7
 

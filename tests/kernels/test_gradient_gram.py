@@ -12,6 +12,7 @@ from scipy.stats import norm
 from torch import Tensor
 from torch.nn import functional
 
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as module
 from implicit_bias.kernels.dual_kernels import HERMITE_TERMS, Dual, hermite_coefficients
 from implicit_bias.kernels.gated_least_squares import limit_kernel
@@ -38,7 +39,6 @@ from implicit_bias.kernels.gradient_gram import (
     sphere_eigenvalues,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.validation import Array
 
 # Closed forms and quadrature agree to this; matrices of moderate size to the second.
 TIGHT, CLOSE = 1e-11, 1e-9

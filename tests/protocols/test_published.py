@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias.certificate import Status
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.datasets.images import load_mnist
-from implicit_bias.gating import GateMatrix, Gating, HyperplaneContexts, NoGates, UnitGates
 from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.problem.gating import GateMatrix, Gating, HyperplaneContexts, NoGates, UnitGates
 from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.validation import Array
 
 pytestmark = [
     pytest.mark.slow,

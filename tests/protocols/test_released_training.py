@@ -11,16 +11,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.certificate import certify
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import certify
 from implicit_bias.comparison import compare
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.datasets.images import load_mnist
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GLNSVC
-from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.protocols.released_training import (
     ReleasedTraining,
@@ -30,7 +31,6 @@ from implicit_bias.protocols.released_training import (
     train_as_released,
 )
 from implicit_bias.training.minibatch import TrainingDiverged
-from implicit_bias.validation import Array
 
 N, D = 1500, 6
 # The released values have six digits, and 12,000 validation images.

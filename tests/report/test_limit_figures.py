@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, Network
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.figures.limit import decay_exponent, limit_plots, unit_weights_plots
 from implicit_bias.report.style import style
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit

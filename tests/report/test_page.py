@@ -39,8 +39,8 @@ from implicit_bias import (
     train_to_limit,
 )
 from implicit_bias import report as report_package
+from implicit_bias.base.counts import Count
 from implicit_bias.comparison import Predicts
-from implicit_bias.counts import Count
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.datasets.toys import make_toy

@@ -2,8 +2,8 @@
 
 from dataclasses import fields
 
+from implicit_bias.base.options import SOLVER_NAMES, SolverOptions
 from implicit_bias.datasets import DATASET_NAMES
-from implicit_bias.options import SOLVER_NAMES, SolverOptions
 from implicit_bias.runs.configuration import RunConfig, group
 from implicit_bias.solvers import Tolerances
 from implicit_bias.training import TrainingConfig

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import distributed
 import numpy as np
@@ -38,6 +39,8 @@ from implicit_bias.runs.store import Record, Store, StoreError
 SMALL = {"train_size": 40, "models": ["svm-gln", "svm-linear"], "units": 3}
 # More training samples than there are digits.
 TOO_MANY = 5000
+# Without it Dask asks the network for an address of its own, which there need not be.
+LOCALLY: Any = {"host": "127.0.0.1", "protocol": "tcp://"}
 
 
 @dataclass(frozen=True)
@@ -291,7 +294,9 @@ def test_more_cells_than_a_scheduler_is_given_at_once() -> None:
             begun.append(cell)
             yield cell
 
-    with distributed.Client(processes=False, n_workers=1, dashboard_address=":0") as client:
+    with distributed.Client(
+        processes=False, n_workers=1, dashboard_address=":0", **LOCALLY
+    ) as client:
         outcomes = gather(client, quick, claimed(), at_once=3)
         next(outcomes)
         assert len(begun) <= 4
@@ -303,7 +308,7 @@ def test_claims_leave_files_to_open(tmp_path: Path) -> None:
     grid = Grid.from_mapping({**SMALL, "seed": list(range(300))})
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with distributed.LocalCluster(
-        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0", **LOCALLY
     ) as here:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
         try:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from implicit_bias import GatedReLUSVC, GatedSVC, ReLUClassifier
-from implicit_bias.gating import UnitGates
 from implicit_bias.networks import ReLUNetwork
+from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.page import write_trajectory
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import Data, ModelFactory, fit_models, load_data

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.speed import stress
 from benchmarks.speed.exact import find_lies
 from implicit_bias import MarginProblem, Status, max_margin, solve
-from implicit_bias.exact import certify_exact
+from implicit_bias.bounds.exact import certify_exact
 from implicit_bias.norms import (
     L1,
     L2,
@@ -134,6 +134,17 @@ def test_numbers_of_any_size(family: str, index: int) -> None:
     assert find_lies(found, problem, 1e-6) == []
 
 
+@pytest.mark.parametrize("size", [1e-140, 1e-90, 1e90, 1e140])
+@pytest.mark.parametrize("name", ["l1", "spectral", "nuclear"])
+def test_features_of_any_size(name: str, size: float) -> None:
+    """In a common unit, of which the solver takes no more bits than of 1."""
+    X, y = np.array([[1.0, -1.0], [0.0, 1.0], [2.0, 1.0]]), np.array([0, 1, 2])
+    plain = solve(max_margin(X, y, name), Barrier())
+    found = solve(max_margin(size * X, y, name), Barrier())
+    assert found.status is plain.status is Status.OPTIMAL
+    assert size * found.certificate.upper == pytest.approx(plain.certificate.upper, rel=1e-5)
+
+
 def test_answers_that_float64_cannot_hold() -> None:
     """Offsets of 1e20 leave no digit of a difference of 1 in the coefficients' products."""
     X = 1e20 + np.array([[0.0], [1e5], [2e5]])
@@ -252,6 +263,7 @@ def test_derivatives_are_those_of_the_barrier(term: Term, point: list[float]) ->
         np.add.at(hessian, (rows, columns), values.astype(float))
         slope = np.zeros(len(x))
         np.add.at(slope, np.arange(len(x)), gradient.astype(float))
+        hessian += np.outer(slope, slope) * term.adds_square
 
         def moved(*places: int) -> Any:
             shifted = x.copy()

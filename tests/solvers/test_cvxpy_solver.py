@@ -21,7 +21,7 @@ from cases import (
     separable,
     twin,
 )
-from implicit_bias.certificate import Certificate, Status, certify
+from implicit_bias.bounds.certificate import Certificate, Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate

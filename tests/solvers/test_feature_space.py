@@ -31,14 +31,14 @@ from cases import (
     separable,
     twin,
 )
-from implicit_bias.certificate import Status, certify
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import BoundsAt, Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import count_features
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.feature_space import FeatureSpace, peak_memory
-from implicit_bias.validation import Array
 
 GIB = 2**30
 # The slow run has all of the case table.

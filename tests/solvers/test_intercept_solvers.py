@@ -26,7 +26,7 @@ from cases import (
     separable,
     twin,
 )
-from implicit_bias.certificate import Status, certify
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import Solution, Tolerances, solve, working_set
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver

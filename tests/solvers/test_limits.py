@@ -12,7 +12,7 @@ import pytest
 
 from cases import cloud, separable
 from implicit_bias import solve
-from implicit_bias.certificate import Status, certify
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers.base import (

@@ -21,12 +21,12 @@ from cases import (
     separable,
     twin,
 )
-from implicit_bias.certificate import Status, certify
-from implicit_bias.exact import certify_exact
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, certify
+from implicit_bias.bounds.exact import certify_exact
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import BoundsAt, MultiPrecision, Tolerances, choose_solver, solve
 from implicit_bias.solvers.choice import alternatives
-from implicit_bias.validation import Array
 
 # The slow run has all of the case table.
 MOST_CASES = mostly_slow(SEPARABLE, ("gln", "linear", "one-group", "soft-not-separable"))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cases import case_table, dense
 from implicit_bias import Status, max_margin, solve
+from implicit_bias.base.validation import Array
 from implicit_bias.norms import (
     L1,
     L2,
@@ -28,12 +29,11 @@ from implicit_bias.norms import (
     SumOverGroups,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import class_gates, equal_alpha, grouped_rows, row_index, worst_rows
+from implicit_bias.problem.rows import class_gates, equal_alpha, grouped_rows, row_index, worst_rows
 from implicit_bias.solvers.base import Solution
 from implicit_bias.solvers.choice import choose_solver
 from implicit_bias.solvers.class_pairs import ClassPairs
 from implicit_bias.solvers.scaled_problem import Boxes
-from implicit_bias.validation import Array
 
 DATA = Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"
 FEATURES = np.array([0, 0, 1, 2, 1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cases import GAP_LIMIT, OBJECTIVE_RTOL, SOLVE_TOL, separable
-from implicit_bias.certificate import Status
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import Tolerances, choose_solver, solve
 from implicit_bias.solvers.interior_point import InteriorPoint

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dask
 import dask.array as da
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
+from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.validation import Array
 
 RTOL = 1e-6
+# Without it Dask asks the network for an address of its own, which there need not be.
+LOCALLY: Any = {"host": "127.0.0.1", "protocol": "tcp://"}
 
 
 def clouds(n: int, d: int, K: int, *, separable: bool = True) -> tuple[Array, Array]:
@@ -177,7 +180,9 @@ def cluster() -> Iterator[None]:
     """Workers that are threads of this process, so that the test is quick."""
     from distributed import Client, LocalCluster
 
-    local = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+    local = LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, **LOCALLY
+    )
     with local, Client(local):
         yield
 
@@ -214,7 +219,7 @@ def test_a_worker_that_is_killed_in_the_middle(tmp_path: Path) -> None:
             begun.extend(client.run(os.getpid).values())
             os.kill(begun[0], signal.SIGKILL)
 
-    workers = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    workers = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", **LOCALLY)
     with workers, Client(workers) as client:
         found = solve_out_of_core(mapped, y, rows_a_block=2000, on_progress=kill_once)
         assert len(found.history) > 1

@@ -28,12 +28,12 @@ from cases import (
     units,
     xor,
 )
-from implicit_bias.certificate import Status, certify
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import BoundsAt, Solution, active_set, solve
 from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
 from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
-from implicit_bias.validation import Array
 
 
 @cache

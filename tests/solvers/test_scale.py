@@ -24,14 +24,14 @@ from cases import (
     twin,
     units,
 )
-from implicit_bias.certificate import Status, gordan_ratio
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, gordan_ratio
 from implicit_bias.problem import MarginProblem
 from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.solvers import BoundsAt, Solution, interior_point, solve, working_set
 from implicit_bias.solvers.relaxation import relax
 from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
-from implicit_bias.validation import Array
 
 GIB = 2**30
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from implicit_bias.base.validation import Array
 from implicit_bias.norms import GroupNorm
 from implicit_bias.problem import MarginProblem
-from implicit_bias.rows import Rows, grouped_rows, row_index
+from implicit_bias.problem.rows import Rows, grouped_rows, row_index
 from implicit_bias.solvers.scaled_pairs import ScaledPairs
 from implicit_bias.solvers.scaled_problem import ScaledProblem, ScaledSamples
-from implicit_bias.validation import Array
 
 ATOL = 1e-12
 

@@ -23,10 +23,10 @@ from cases import (
     separable,
     units,
 )
+from implicit_bias.base.validation import Array
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import scaled_problem as kernels
 from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
-from implicit_bias.validation import Array
 
 RTOL = 1e-9
 

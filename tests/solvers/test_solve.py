@@ -8,10 +8,11 @@ import pytest
 
 from cases import cloud, separable
 from implicit_bias import solve
-from implicit_bias.certificate import Status, certify
-from implicit_bias.masked_gram import masked_gram
-from implicit_bias.options import SolverName
+from implicit_bias.base.options import SolverName
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem, max_margin
+from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet
 from implicit_bias.solvers.base import Solver
@@ -20,7 +21,6 @@ from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.working_set import WorkingSet
-from implicit_bias.validation import Array
 
 PROBLEM = separable("gln")
 TIGHT = Tolerances(gap=1e-9)

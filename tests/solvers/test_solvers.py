@@ -47,9 +47,10 @@ from cases import (
     units,
     xor,
 )
-from implicit_bias.certificate import Status, certify
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.solvers import (
     SOLVER_NAMES,
     BoundsAt,
@@ -59,7 +60,6 @@ from implicit_bias.solvers import (
     solve,
     working_set,
 )
-from implicit_bias.validation import Array
 
 # What is left of bounds that were computed in float32.
 SINGLE_RTOL = 1e-5

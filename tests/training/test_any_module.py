@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.stationarity import HomogeneityError, stationarity
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.norms import L1, L2
-from implicit_bias.parameter_norms import ComposedNorm, as_parameter_norm
-from implicit_bias.stationarity import HomogeneityError, stationarity
+from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.configuration import Method, NormName
 from implicit_bias.training.limit import CheckpointError, ComparisonPredictor, Ending, LimitPoint
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, as_trainee
-from implicit_bias.validation import Array
 
 RNG = np.random.default_rng(0)
 # Two classes and four, with rotated centres, so that the norms' directions differ.

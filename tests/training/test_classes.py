@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, Network, ReLUNetwork
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.beside_svm import train_beside_svm
 from implicit_bias.training.configuration import LimitConfig, Rule, TrainingConfig
 from implicit_bias.training.minibatch import train

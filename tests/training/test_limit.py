@@ -18,17 +18,18 @@ import pytest
 import torch
 
 from cases import cloud, mostly_slow
-from implicit_bias.certificate import Status, certify
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.cli import main
 from implicit_bias.datasets.dataset import split
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.datasets.images import load_mnist
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.estimators.saved_models import load_model
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
-from implicit_bias.saved_models import load_model
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import (
     GROWTH,
@@ -44,7 +45,6 @@ from implicit_bias.training.limit import (
 from implicit_bias.training.losses import LOSSES, LossError, MarginLoss
 from implicit_bias.training.objective import State
 from implicit_bias.training.trainee import as_trainee
-from implicit_bias.validation import Array
 
 DATA = make_toy("blobs", n_samples=40, random_state=0)
 X, Y = DATA.X, DATA.y

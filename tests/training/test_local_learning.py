@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy.special import expit, logit
 
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.networks import GLNClassifier
-from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, FrozenGateReLU, ReLUNetwork
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.minibatch import TrainingConfig, _batches, train
-from implicit_bias.validation import Array
 
 DATA = make_toy("blobs", n_samples=40, random_state=0)
 X, Y = DATA.X, DATA.y

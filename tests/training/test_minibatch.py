@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.gating import HyperplaneContexts
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.frozen import train_beside_frozen
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.losses import LOSSES, LossName, MarginLoss
 from implicit_bias.training.minibatch import TrainingConfig, TrainingDiverged, _batches, train
-from implicit_bias.validation import Array
 
 DATA = make_toy("blobs", n_samples=40, random_state=0)
 X, Y = DATA.X, DATA.y

@@ -12,18 +12,18 @@ from torch import nn
 from torch.optim import Optimizer
 
 from implicit_bias import GLNClassifier
+from implicit_bias.base.options import OPTIMIZER_LIMITS, OPTIMIZER_NAMES, OptimizerName
+from implicit_bias.base.validation import Array
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.gating import HyperplaneContexts
+from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.networks import GLN
-from implicit_bias.options import OPTIMIZER_LIMITS, OPTIMIZER_NAMES, OptimizerName
-from implicit_bias.parameter_norms import PARAMETER_NORMS
+from implicit_bias.norms.tensors import PARAMETER_NORMS
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
-from implicit_bias.saved_models import load_model, save_model
 from implicit_bias.training import TrainingConfig, train
 from implicit_bias.training.optimizers import OPTIMIZERS, SignDescent
-from implicit_bias.validation import Array
 
 DATA = make_toy("blobs", n_samples=40, random_state=0)
 GATING = HyperplaneContexts.random(DATA.X, 4, 1, random_state=0)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
-from implicit_bias.gating import HyperplaneContexts
-from implicit_bias.margin_gradients import MarginGradients
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.stationarity import HomogeneityError
 from implicit_bias.networks import GLN
-from implicit_bias.parameter_norms import as_parameter_norm
-from implicit_bias.stationarity import HomogeneityError
+from implicit_bias.norms.tensors import as_parameter_norm
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.configuration import NormName
 from implicit_bias.training.limit import CheckpointError, Ending
 from implicit_bias.training.prox_linear import MOST_ENTRIES, ProxLinear

@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.base.validation import Array
 from implicit_bias.comparison import Comparison, ModelResult, Predicts
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.report.style import ROLE_LINES, ROLE_MARKERS, Look, Role
-from implicit_bias.validation import Array
 
 
 @dataclass(frozen=True, eq=False)

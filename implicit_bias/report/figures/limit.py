@@ -15,10 +15,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from implicit_bias.measure.stationarity import balance, layer_norms
 from implicit_bias.networks import Network
 from implicit_bias.report.figures.base import Plot
 from implicit_bias.report.style import BLUE, COLOURS, GREY, LINES, VERMILION, panel
-from implicit_bias.stationarity import balance, layer_norms
 from implicit_bias.training.limit import LimitResult
 
 # Factor between the last step and the first one that counts for the exponent.

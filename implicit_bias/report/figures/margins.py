@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.validation import Array
 from implicit_bias.comparison import ModelResult
 from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.style import BLACK, GREY, legend, panel
-from implicit_bias.validation import Array
 
 
 def margin_plots(subject: Subject) -> Iterator[Plot]:

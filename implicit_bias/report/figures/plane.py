@@ -15,9 +15,10 @@ from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
-from implicit_bias.gating import dense
+from implicit_bias.problem.gating import dense
 from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.figures.predictors import reads_inputs
 from implicit_bias.report.style import (
@@ -32,7 +33,6 @@ from implicit_bias.report.style import (
     panel,
 )
 from implicit_bias.report.words import has_class_names, signed
-from implicit_bias.validation import Array
 
 # The classes have colours of their own, as in the pictures of weights: no model has them.
 NEGATIVE, POSITIVE = "#5e3c99", "#b35806"

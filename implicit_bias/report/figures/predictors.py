@@ -6,13 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from implicit_bias.base.validation import Array
 from implicit_bias.comparison import first_svm
 from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.figures.units import ONE_GROUP
 from implicit_bias.report.style import GREY, WIDTH
 from implicit_bias.report.words import signed
-from implicit_bias.validation import Array
 
 # Most units, contexts and support vectors shown as images.
 MAX_UNITS, MAX_CONTEXTS, MAX_SUPPORT, IMAGES_A_ROW = 4, 4, 8, 4

@@ -1,0 +1,67 @@
+"""Packages that import what they offer on first use, so that importing them is quick."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+def find(package: str, homes: Mapping[str, Sequence[str]], name: str) -> Any:
+    """Return what a package offers under a name: the body of its ``__getattr__``.
+
+    Parameters
+    ----------
+    package : str
+        The package's name.
+    homes : mapping from module to names
+        What each module of the package gives to it. All of these together are its ``__all__``.
+    name : str
+        What is asked for.
+
+    Raises
+    ------
+    AttributeError
+        No such name.
+    """
+    if name == "__all__":
+        return sorted(offered for names in homes.values() for offered in names)
+    for module, names in homes.items():
+        if name in names:
+            return getattr(import_module(f"{package}.{module}"), name)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+class MovedModules(MetaPathFinder, Loader):
+    """Finds modules under their former names: ``import former`` gives the module as it is now.
+
+    Parameters
+    ----------
+    moved : mapping from str to str
+        Where the module of each former name is now.
+    """
+
+    def __init__(self, moved: Mapping[str, str]) -> None:
+        self.moved = moved
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return what loads a module that has moved."""
+        return ModuleSpec(fullname, self) if fullname in self.moved else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import it under the name that it has now."""
+        module = import_module(self.moved[spec.name])
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Keep the module's own specification, which the import has exchanged."""
+        module.__spec__ = self._own
+
+
+def add_former_names(package: str, moved: Mapping[str, str]) -> None:
+    """Keep the former names of modules of a package."""
+    names = {f"{package}.{old}": f"{package}.{new}" for old, new in moved.items()}
+    sys.meta_path.append(MovedModules(names))

@@ -1,0 +1,193 @@
+r"""A training run certifies itself: bounds on the optimum from its iterate, without any solver.
+
+For a predictor that is linear in its coefficients zeta, the gradient of a loss of the margins is
+
+    -dL/dzeta = sum_nk alpha_nk (e_{y_n} - e_k) (x) z(x_n) (x) x_n = V(alpha)
+
+with alpha_nk = -dL/dq_nk, so that the weights alpha >= 0 of the loss are dual variables, and each
+step's gradient bounds the optimum from below, by sum(alpha) / Omega_*(V(alpha)), as its iterate
+does from above. With a free offset the weights obey its equation only in the limit, and are
+repaired (`certificate.repaired`).
+
+===========  ===========================  ================================
+loss         of a sample, margins q_nk    weight of a margin
+===========  ===========================  ================================
+logistic     log(1 + sum_k exp(-q_nk))    exp(-q_nk) / (1 + sum exp(-q_n))
+exponential  sum_k exp(-q_nk)             exp(-q_nk)
+===========  ===========================  ================================
+
+The logistic loss of many classes is cross-entropy. Weights are evaluated as logarithms, so that
+they do not underflow late in a run; only their ratios matter.
+
+Sources: Soudry et al. (2018); Gunasekar et al. (2018) for steepest descent in any norm.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.bounds.certificate import Certificate, certify, repaired
+from implicit_bias.problem import MarginProblem
+
+RunLoss: TypeAlias = Literal["logistic", "exponential"]
+
+
+@runtime_checkable
+class HasWeightAndBias(Protocol):
+    """A linear layer, as ``torch.nn.Linear`` is one."""
+
+    @property
+    def weight(self) -> Any:
+        """Coefficients, shape (K, D), or (1, D) with two classes."""
+
+    @property
+    def bias(self) -> Any:
+        """Offsets, shape (K,) or (1,); None without."""
+
+
+def certify_run(
+    problem: MarginProblem,
+    model: HasWeightAndBias | ArrayLike,
+    intercept: ArrayLike | None = None,
+    *,
+    loss: RunLoss = "logistic",
+    weights: ArrayLike | None = None,
+) -> Certificate:
+    """Bound the optimum by an iterate of a training run and by its loss's own weights.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The maximum-margin problem that the run should go to; see `max_margin`.
+    model : linear layer, tensor, or array_like
+        The coefficients as they are in the run, not normalised: an object with ``weight`` and
+        ``bias``, as a `torch.nn.Linear`; or an array of the shape of the problem's coefficients,
+        or (K, D) without gates.
+    intercept : array_like, optional
+        The offset that goes with an array, where the problem has one; 0 by default.
+    loss : {"logistic", "exponential"}
+        What the run minimises; with many classes "logistic" is cross-entropy.
+    weights : array_like of shape (N,) or (N, K), optional
+        The weights -dL/dq of another loss, instead of those of ``loss``.
+
+    Returns
+    -------
+    Certificate
+        ``gap`` 0 means that the run is at its limit; the bounds hold for any iterate.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, an unknown loss, negative weights, or an offset where the problem
+        has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import certify_run, max_margin
+    >>> problem = max_margin(np.array([[2.0, 0.0], [0.0, 1.0]]), [1, -1])
+    >>> early, late = certify_run(problem, [[1.0, -1.0]]), certify_run(problem, [[8.0, -16.0]])
+    >>> late.lower <= 1.25**0.5 <= late.upper, late.gap < early.gap
+    (True, True)
+    """
+    coef, offset = _coefficients(problem, model, intercept)
+    if weights is None:
+        alpha = loss_weights(problem, coef, offset, loss)
+    else:
+        alpha = _as_array(weights)
+    if problem.intercept:
+        alpha = repaired(problem, alpha)
+    return certify(problem, coef, alpha, offset if problem.intercept or np.any(offset) else None)
+
+
+def loss_weights(
+    problem: MarginProblem, coef: Array, intercept: float | Array, loss: RunLoss = "logistic"
+) -> Array:
+    """Weights -dL/dq of a loss, (N,) or (N, K), times a positive number: the largest is 1.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    coef : ndarray of shape (M, D) or (K, M, D)
+        Coefficients.
+    intercept : float or ndarray of shape (K,)
+        Offsets.
+    loss : {"logistic", "exponential"}
+        See the module's table.
+    """
+    check_choice(loss, "loss", get_args(RunLoss), "weights of your own")
+    decision = problem.decision(coef)
+    if problem.classes is None:
+        margins = problem.margins(decision, intercept)[:, None]
+    else:
+        margins = problem.pair_margins(decision, intercept)
+    return weights_of_margins(margins, loss).reshape(problem.alpha_shape)
+
+
+def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
+    """Weights -dL/dq of a loss of margins, times a positive number: the largest is 1.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (N, R)
+        q, a row a sample; infinite where there is no margin, as of a sample with its own class.
+    loss : {"logistic", "exponential"}
+        See the module's table.
+
+    Returns
+    -------
+    ndarray of shape (N, R)
+        0 where a margin is infinite.
+
+    Examples
+    --------
+    >>> weights_of_margins(np.array([[0.0], [np.log(3.0)]])).round(3).tolist()
+    [[1.0], [0.5]]
+    """
+    logarithms = -margins
+    if loss == "logistic":
+        largest = np.maximum(logarithms.max(axis=1, keepdims=True), 0.0)
+        total = np.exp(-largest) + np.exp(logarithms - largest).sum(axis=1, keepdims=True)
+        logarithms = logarithms - largest - np.log(total)
+    return np.asarray(np.exp(logarithms - logarithms.max()))
+
+
+def _coefficients(
+    problem: MarginProblem, model: HasWeightAndBias | ArrayLike, intercept: ArrayLike | None
+) -> tuple[Array, float | Array]:
+    """Return coefficients and offsets in the problem's shapes."""
+    if isinstance(model, HasWeightAndBias):
+        coef = _as_array(model.weight)
+        intercept = model.bias if intercept is None else intercept
+    else:
+        coef = _as_array(model)
+    if coef.ndim == 2 and problem.classes is not None and problem.n_gates == 1:
+        coef = coef[:, None]
+    if coef.shape != problem.coef_shape:
+        raise ValueError(
+            f"the model's coefficients have shape {coef.shape}, and those of the problem "
+            f"{problem.coef_shape}, (K,) M, D: one row a class, or one in all for two classes, and "
+            "one column a feature"
+        )
+    if intercept is None:
+        return coef, problem.no_offset
+    offsets = _as_array(intercept)
+    return coef, offsets if problem.classes is not None else float(offsets.reshape(-1)[0])
+
+
+@runtime_checkable
+class _Tensor(Protocol):
+    """A torch tensor, wherever it is, and whether or not it asks for gradients."""
+
+    def detach(self) -> Any:
+        """Return it without gradients."""
+
+
+def _as_array(values: Any) -> Array:
+    given = values.detach().cpu().double().numpy() if isinstance(values, _Tensor) else values
+    return np.array(given, dtype=np.float64)

@@ -1,0 +1,747 @@
+r"""Whether any coefficients separate the data: proofs that none do, plain causes and cures.
+
+Gordan: either some coefficients have y_n (f(x_n) + b) > 0 for all n, or some alpha >= 0, not 0, has
+V(alpha) = 0 (and sum_n alpha_n y_n = 0, where there is an intercept); never both. A V that is
+nearly 0 proves nothing: then any separator is merely large. So `prove_not_separable` looks for an
+exact alpha near the one it is given, in this order:
+
+1. V of the alpha given, in higher precision, is exactly 0: contradictory twins, samples without
+   features, integers.
+2. Rational  Few samples or few features: a basic solution of V = 0 (a linear program), solved
+             again in exact rational arithmetic over the stored float64, is positive.
+3. Interval  More features than that: on as many samples B as there are independent features, the
+             square system A e = -V, A = features of B times alpha_B, has a solution with |e| < 1,
+             by an approximate inverse and bounds on all rounding errors. Then alpha_B (1 + e) > 0
+             makes V exactly 0. Features that are exact multiples or sums of others (constant
+             pixels; contexts of a unit, which sum to 1; one of the classes that only compete with
+             one another) are left out: their equations follow. A proof often needs a few samples
+             alone, which have fewer independent features than all: so it is tried without those
+             of hardly any weight, too.
+
+With many classes alpha is that of pairs (n, k), and V that of the rows of `rows`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from hashlib import blake2b
+
+import gmpy2
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import scipy.sparse as sp
+import scipy.sparse.csgraph
+from numpy.typing import NDArray
+
+from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.rounding import (
+    SAFETY,
+    UNIT,
+    gamma,
+    precise_dual_vectors,
+    row_norms,
+    unit_weights,
+)
+from implicit_bias.base.validation import Array
+from implicit_bias.problem import BLOCK, MarginProblem
+from implicit_bias.problem.rows import Rows, rows_of
+
+# Exact elimination costs rank^3 operations on integers of up to rank * 110 bits.
+MOST_EXACT_RANK = 60
+MOST_EXACT_ENTRIES = 200_000
+# The linear program before it takes less than one, unless HiGHS goes in circles.
+MOST_SECONDS = 10.0
+# The interval method costs a factorisation of CANDIDATES * rank samples.
+MOST_INTERVAL_RANK = 1500
+CANDIDATES = 4
+# Entries of a feature matrix that are formed for a proof.
+MOST_ENTRIES = 20_000_000
+# The simplex method in integers takes seconds at these sizes.
+MOST_SIMPLEX_RANK = 40
+MOST_SIMPLEX_ENTRIES = 6000
+MOST_PIVOTS_A_ROW = 30
+# Samples whose weight, alpha_n ||phi_n||, is below this share of the largest have no part in a
+# basic solution; nor have those that a linear program leaves below the other.
+NO_PART = 1e-6
+VERTEX_ZERO = 1e-12
+# A feature varies little about an offset where its standard deviation is below this share of its
+# mean, and ranges are wide where they differ by more than the inverse.
+NARROW = 1e-3
+
+# Products below two to this power lose digits in float64, whose smallest number is 2^-1074.
+SMALLEST_EXPONENT = -960
+
+
+@dataclass(frozen=True, eq=False)
+class Conflict:
+    """A plain reason why no coefficients can separate the data.
+
+    Attributes
+    ----------
+    cause : str
+        One sentence that names the cause and the cure.
+    samples : ndarray of int
+        The samples that cause it.
+    alpha : ndarray of shape (N,) or (N, K)
+        Gordan's certificate: alpha >= 0, sum 1, V(alpha) = 0.
+    """
+
+    cause: str
+    samples: NDArray[np.int64]
+    alpha: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """No coefficients separate: within rounding of ``alpha`` some alpha has V exactly 0.
+
+    Attributes
+    ----------
+    alpha : ndarray of shape (N,) or (N, K)
+        Not negative, sum 1.
+    method : str
+        "exact" (alpha before it was scaled), "rational" or "interval".
+    correction : float
+        Largest relative change of an entry that makes V exactly 0; below 1. It is what rounding
+        to float64 leaves for the first two methods.
+    """
+
+    alpha: Array
+    method: str
+    correction: float
+
+
+def find_conflict(problem: MarginProblem) -> Conflict | None:
+    """Look for the plain causes of non-separability.
+
+    A sample whose features are all zero (all its gates are off, or its input is 0), unless an
+    intercept predicts there; two identical inputs, with identical gates, of opposite labels. A
+    finite C forgives both.
+    """
+    if not problem.hard_margin:
+        return None
+    zero = np.flatnonzero(problem.zero_features)
+    alpha = np.zeros(problem.alpha_shape)
+    if len(zero) and not problem.intercept:
+        alpha[_against_any(problem, zero)] = 1.0 / len(zero)
+        return Conflict(
+            f"{_name_samples(zero)} with all gates off (or an input of zeros), so the "
+            "predictor is 0 there: add a unit that is always on, drop the sample, or choose a "
+            "finite C (soft margin)",
+            zero,
+            alpha,
+        )
+    pair = _contradiction(problem, zero)
+    if pair is not None:
+        alpha[_against(problem, pair, problem.owners[pair[::-1]])] = 0.5
+        labels = "opposite labels"
+        if problem.classes is not None:
+            labels = (
+                f"labels of the classes {problem.owners[pair[0]]} and {problem.owners[pair[1]]}"
+            )
+        return Conflict(
+            f"samples {pair[0]} and {pair[1]} are identical but have {labels}: drop one, "
+            "or choose a finite C (soft margin)",
+            pair,
+            alpha,
+        )
+    return None
+
+
+def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
+    """Prove that no coefficients separate the data, from dual variables whose V is nearly 0.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem, of any C: the proof is about the hard margin.
+    alpha : ndarray of shape (N,) or (N, K)
+        Dual variables, not negative. Those of samples that a proof needs must not be 0.
+
+    Returns
+    -------
+    Proof or None
+        None where there is no proof by these means, which says nothing of the data.
+    """
+    rows = rows_of(problem, alpha > 0)  # the others have no part in a proof
+    values = unit_weights(rows.values(alpha), rows.feature_norms)
+    if not values.any() or _features_underflow(problem):
+        return None
+    for method in (_as_given, _rational, _interval, _on_support, _interval_of_few):
+        proof = method(rows, values)
+        if proof is not None:
+            return replace(proof, alpha=rows.alpha(proof.alpha))
+    return None
+
+
+def gordan_vertex(problem: MarginProblem, deadline: Deadline = NEVER) -> Array | None:
+    """Search for alpha >= 0 with V = 0 by the simplex method in exact arithmetic.
+
+    It needs no approximate alpha to begin with, unlike `prove_not_separable`, which can verify what
+    it returns; it is for small problems that are too ill-conditioned for float64.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    deadline : Deadline
+        When to give up.
+
+    Returns
+    -------
+    ndarray of shape (N,) or (N, K), or None
+        A vertex, sum 1, rounded to float64; None where there is none, so that the data are
+        separable, or the problem is too large.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed.
+    """
+    rows = rows_of(problem)
+    samples = np.arange(len(rows))
+    columns = None if _features_underflow(problem) else _used_columns(rows, samples)
+    if columns is None or len(samples) * len(columns[0]) > MOST_EXACT_ENTRIES:
+        return None
+    Phi = _features(rows, samples, *columns)
+    distinct = _distinct_columns(Phi)
+    rank = min(len(samples), len(distinct))
+    if rank > MOST_SIMPLEX_RANK or len(samples) * len(distinct) > MOST_SIMPLEX_ENTRIES:
+        return None
+    equations = _exact_features(rows, samples, *(part[distinct] for part in columns))
+    # Samples are brought to one size by powers of two, and lose common factors of two.
+    sizes = [max(abs(v).bit_length() for v in column) for column in zip(*equations, strict=True)]
+    level = [
+        [v << (max(sizes) - size) for v, size in zip(row, sizes, strict=True)] for row in equations
+    ]
+    ray = _positive_null_vector([_without_twos(row) for row in level], deadline)
+    if ray is None:
+        return None
+    return rows.alpha(
+        _shares([v << (max(sizes) - size) for v, size in zip(ray, sizes, strict=True)])
+    )
+
+
+def lacks_constant(problem: MarginProblem) -> bool:
+    """Whether neither an intercept nor a constant feature gives the predictor an offset."""
+    constant = (problem.X == problem.X[0]).all(axis=0) & (problem.X[0] != 0)
+    return not (problem.intercept or constant.any())
+
+
+def offset_advice(problem: MarginProblem) -> str:
+    """Say how a predictor gets the offset that is all it lacks.
+
+    A constant feature passes through the gates, so it is named only where some gate, or the sum of
+    a group's gates, is the same for all samples.
+    """
+    groups = np.unique(problem.groups, return_inverse=True)[1]
+    sums = problem.gates @ np.eye(groups.max() + 1)[groups]
+    passes = ((sums == sums[0]).all(axis=0) & (sums[0] != 0)).any()
+    constant = "append a constant 1 to the inputs, or " if passes else ""
+    return (
+        f"the data are separable with an offset: {constant}let the predictor have an intercept "
+        "(fit_intercept=True of an estimator, MarginProblem(..., intercept=True))"
+    )
+
+
+def scaling_advice(problem: MarginProblem) -> str | None:
+    """Name the features that make the problem hard in float64, and the cure; None if none do.
+
+    Offsets: their mean is a thousand times their standard deviation or more. Ranges: their
+    standard deviation is a thousand times that of others.
+    """
+    size = np.abs(problem.X).max(axis=0)
+    unit = np.where(size > 0, size, 1.0)
+    X = problem.X / unit
+    mean, deviation = X.mean(axis=0), X.std(axis=0)
+    varying = np.flatnonzero((problem.X != problem.X[0]).any(axis=0))
+    if len(varying) == 0:
+        return None
+    parts = []
+    ratio = np.abs(mean[varying]) / np.maximum(deviation[varying], np.finfo(np.float64).tiny)
+    shifted = varying[ratio > 1 / NARROW][np.argsort(-ratio[ratio > 1 / NARROW])]
+    if len(shifted):
+        values = [f"{d} (mean {mean[d] * unit[d]:.4g}, " for d in shifted[:3]]
+        spreads = [f"standard deviation {deviation[d] * unit[d]:.3g})" for d in shifted[:3]]
+        named = ", ".join(a + b for a, b in zip(values, spreads, strict=True))
+        parts.append(f"center features {named}{_and_more(shifted)}")
+    spread = np.log2(np.maximum(deviation[varying], UNIT)) + np.log2(unit[varying])
+    wide = varying[spread > np.median(spread) - np.log2(NARROW)]
+    narrow = varying[spread < np.median(spread) + np.log2(NARROW)]
+    far = np.concatenate([wide, narrow])
+    if len(far):
+        named = ", ".join(f"{d} ({deviation[d] * unit[d]:.3g})" for d in far[:3])
+        parts.append(
+            f"scale features {named}{_and_more(far)}, whose standard deviations are far from "
+            f"that of others, {2.0 ** float(np.median(spread)):.3g}"
+        )
+    return "; ".join(parts) + " (standardise)" if parts else None
+
+
+# --- proofs ----------------------------------------------------------------------------------
+
+
+def _features_underflow(problem: MarginProblem) -> bool:
+    """Whether a feature, gate times input, may be 0 in float64 where the exact product is not.
+
+    Such a column would be left out of the equations, and a proof would be about other data.
+    """
+    gates = problem.gates.data if sp.issparse(problem.gates) else problem.gates
+    sizes = np.abs(gates), np.abs(problem.X)
+    smallest = [np.min(size, where=size > 0, initial=1.0) for size in sizes]
+    return bool(sum(np.frexp(smallest)[1]) < SMALLEST_EXPONENT)
+
+
+def _as_given(rows: Rows, alpha: Array) -> Proof | None:
+    """V of alpha itself, and the equation of the intercept, hold exactly."""
+    if any(_imbalances(rows, alpha)):
+        return None
+    seen = np.where(rows.zero_features, 0.0, alpha)
+    for _, V in precise_dual_vectors(rows.gates, rows.X, seen * rows.y):
+        if V.magnitude.any():
+            return None
+    return Proof(alpha / alpha.sum(), "exact", UNIT)
+
+
+def _rational(rows: Rows, alpha: Array) -> Proof | None:
+    """Solve V = 0 in exact arithmetic on the support of a basic solution."""
+    samples = _with_weight(rows, alpha)
+    columns = _used_columns(rows, samples)
+    if columns is None:
+        return None
+    Phi = _features(rows, samples, *columns)
+    basis = _basic_solution(Phi, alpha[samples])
+    if basis is None or len(basis) < 2:
+        return None
+    distinct = _distinct_columns(Phi[basis])
+    if len(basis) * len(distinct) > MOST_EXACT_ENTRIES:
+        return None
+    equations = _exact_features(rows, samples[basis], *(part[distinct] for part in columns))
+    # As many equations as the rank determine the solution, and the others are checked.
+    rank = min(len(basis) - 1, len(distinct))
+    _, order = scipy.linalg.qr(_equilibrated(Phi[basis][:, distinct]), mode="r", pivoting=True)
+    solution = _null_vector([equations[k] for k in order[:rank]], len(basis))
+    if solution is None or any(sum(map(operator.mul, row, solution)) != 0 for row in equations):
+        return None
+    return _rational_proof(rows, samples[basis], solution)
+
+
+def _on_support(rows: Rows, alpha: Array) -> Proof | None:
+    """Solve V = 0 on all samples of an alpha that is a vertex, in exact arithmetic alone."""
+    samples = np.flatnonzero(alpha)
+    columns = _used_columns(rows, samples) if len(samples) <= MOST_SIMPLEX_RANK + 1 else None
+    if columns is None or len(samples) * len(columns[0]) > MOST_SIMPLEX_ENTRIES:
+        return None
+    solution = _null_vector(_exact_features(rows, samples, *columns), len(samples))
+    return None if solution is None else _rational_proof(rows, samples, solution)
+
+
+def _rational_proof(rows: Rows, samples: NDArray[np.int64], solution: list[int]) -> Proof | None:
+    """Return the proof by weights of some samples that make V exactly 0, if they have one sign."""
+    if not (min(solution) > 0 or max(solution) < 0):
+        return None
+    found = np.zeros(len(rows))
+    found[samples] = _shares(solution)
+    return Proof(found, "rational", UNIT)
+
+
+def _shares(values: list[int]) -> Array:
+    """Return integers over their sum, rounded to float64."""
+    total = int(sum(values))
+    return np.array([float(Fraction(int(value), total)) for value in values])
+
+
+def _interval(rows: Rows, alpha: Array) -> Proof | None:
+    """Correct alpha on as many samples as there are independent features."""
+    weight = alpha * np.where(rows.zero_features, 0.0, rows.feature_norms)
+    columns = _independent_columns(rows)
+    width = len(columns[0])
+    if np.count_nonzero(weight) < width or width > MOST_INTERVAL_RANK:
+        return None
+    samples = np.argsort(-weight, kind="stable")[: CANDIDATES * width]
+    samples = np.sort(samples[weight[samples] > 0])
+    Phi = _features(rows, samples, *columns) * alpha[samples, None]
+    size = np.abs(Phi).max(axis=0)
+    if not (size > 0).all():
+        return None
+    unit = np.ldexp(1.0, np.frexp(size)[1])  # a power of two: exact to divide by
+    _, pivots = scipy.linalg.qr((Phi / unit).T, mode="r", pivoting=True)
+    A = (Phi[pivots[:width]] / unit).T  # (width, B), each entry with two roundings
+    try:
+        inverse = np.linalg.inv(A)
+    except np.linalg.LinAlgError:
+        return None
+    size = np.abs(inverse)
+    residual = np.abs(np.eye(width) - inverse @ A).sum(axis=1)
+    residual += gamma(width + 8) * (size @ np.abs(A).sum(axis=1) + 1.0)
+    contraction = SAFETY * float(residual.max())  # bounds ||I - inverse A||, A as real numbers
+    if not contraction < 0.5:
+        return None
+    V = _magnitudes(rows, alpha, *columns) / unit
+    correction = SAFETY * float((size @ V).max()) / (1.0 - contraction)
+    if not correction < 0.99:
+        return None
+    return Proof(alpha / alpha.sum(), "interval", correction)
+
+
+def _interval_of_few(rows: Rows, alpha: Array) -> Proof | None:
+    """Correct alpha without the samples of hardly any weight."""
+    samples = _with_weight(rows, alpha)
+    if len(samples) == len(rows):
+        return None
+    proof = _interval(rows.subset(samples), alpha[samples])
+    if proof is None:
+        return None
+    found = np.zeros(len(rows))
+    found[samples] = proof.alpha
+    return replace(proof, alpha=found)
+
+
+def _with_weight(rows: Rows, alpha: Array) -> NDArray[np.int64]:
+    """Return the samples that may have a part in a basic solution."""
+    weight = alpha * np.where(rows.zero_features, 1.0, rows.feature_norms)
+    return np.flatnonzero(weight > NO_PART * weight.max())
+
+
+def _magnitudes(
+    rows: Rows, alpha: Array, gate: NDArray[np.int64], feature: NDArray[np.int64]
+) -> Array:
+    """Upper bounds on the absolute values of some entries of V; the last may be the offsets'."""
+    seen = np.where(rows.zero_features, 0.0, alpha)
+    whole = np.zeros((rows.gates.shape[1] + max(rows.n_offsets, 1), rows.X.shape[1] + 1))
+    for columns, V in precise_dual_vectors(rows.gates, rows.X, seen * rows.y):
+        whole[: rows.gates.shape[1], :-1][:, columns] = V.magnitude
+    for j, rest in enumerate(_imbalances(rows, alpha)):
+        whole[j - rows.n_offsets, -1] = abs(rest) * (1.0 + 4 * UNIT)
+    return np.asarray(whole[gate, feature])
+
+
+# --- features ----------------------------------------------------------------------------------
+# A column of the feature matrix is a pair: gate m of the plain gates and feature d of the inputs.
+# The offsets' are the pairs of what comes after the last of both: (-J, -1), ..., (-1, -1).
+
+
+def _used_columns(
+    rows: Rows, samples: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Pairs (gate, feature) that are not 0 on all of some samples; None if there are too many."""
+    gates = np.unique(rows.gates[samples].indices)
+    inputs = np.flatnonzero(rows.X[samples].any(axis=0))
+    if len(samples) * len(gates) * len(inputs) > MOST_ENTRIES:
+        return None
+    return _columns(gates, inputs, np.arange(rows.n_offsets), rows.n_offsets)
+
+
+def _imbalances(rows: Rows, alpha: Array) -> list[float]:
+    """sum_p alpha_p y_p offsets_p, J numbers, rounded once: 0 only where the real sum is 0."""
+    signed = alpha * rows.y  # and offsets are -1, 0 or 1: all exact
+    return [math.fsum((signed * column).tolist()) for column in rows.offsets.T]
+
+
+def _columns(
+    gates: NDArray[np.int64],
+    inputs: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    n_offsets: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the pairs of gates and inputs, and those of some of the offsets."""
+    gate, feature = np.repeat(gates, len(inputs)), np.tile(inputs, len(gates))
+    gate = np.append(gate, offsets - n_offsets)
+    feature = np.append(feature, np.full(len(offsets), -1))
+    return gate.astype(np.int64), feature.astype(np.int64)
+
+
+def _features(
+    rows: Rows,
+    samples: NDArray[np.int64],
+    gate: NDArray[np.int64],
+    feature: NDArray[np.int64],
+) -> Array:
+    """y_n phi (samples, columns), each entry rounded once."""
+    Z, X = _factors(rows, samples)
+    used, place = np.unique(gate, return_inverse=True)
+    return np.asarray(Z[:, used].toarray()[:, place] * X[:, feature])
+
+
+def _factors(rows: Rows, samples: NDArray[np.int64]) -> tuple[sp.csc_array, Array]:
+    """Gates, with the offsets, and y_n x_n, with a constant, of some rows."""
+    one = np.ones((len(samples), 1))
+    gates = sp.hstack([rows.gates[samples], sp.csr_array(rows.offsets[samples])], format="csc")
+    return gates, np.hstack([rows.X[samples], one]) * rows.y[samples, None]
+
+
+def _exact_features(
+    rows: Rows,
+    samples: NDArray[np.int64],
+    gate: NDArray[np.int64],
+    feature: NDArray[np.int64],
+) -> list[list[int]]:
+    """y_n phi (columns, samples) as real numbers, each column times a power of two: integers.
+
+    Those of gmpy2, which multiplies and divides numbers of thousands of digits ten times as fast.
+    """
+    Z, X = _factors(rows, samples)
+    equations = []
+    for m, d in zip(gate, feature, strict=True):
+        z, x = Z[:, [m]].toarray().ravel().tolist(), X[:, d].tolist()
+        row = [gmpy2.mpq(a) * gmpy2.mpq(b) for a, b in zip(z, x, strict=True)]
+        common = max(value.denominator for value in row)
+        equations.append([value.numerator * (common // value.denominator) for value in row])
+    return equations
+
+
+def _independent_columns(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs (gate, feature) of which all others are exact linear combinations, over all samples.
+
+    Left out are inputs that are constant (but one of them); gates that are always 0; of each group
+    of gates whose sum is a multiple of another group's, or gate's, the first; and of classes that
+    only compete with one another the last, whose columns are the negative sum of the others'.
+    """
+    X = rows.X
+    constant = (X == X[0]).all(axis=0)
+    constants = np.flatnonzero(constant & (X[0] != 0))
+    inputs = np.sort(np.concatenate([np.flatnonzero(~constant), constants[:1]]))
+    gates, groups = rows.gates.tocsc(), rows.groups
+    off = gates.count_nonzero(axis=0) == 0
+    off_offsets = ~rows.offsets.any(axis=0)
+    if rows.rivals is not None:
+        with_columns = rows.alpha_shape[1] - 1  # all classes but the last
+        blocks = np.repeat(np.arange(with_columns), gates.shape[1] // with_columns)
+        off |= np.isin(blocks, _redundant_classes(rows, blocks))
+        classes = rows.offset_classes
+        off_offsets |= np.isin(classes, _redundant_classes(rows, classes))
+    left_out, sums = np.flatnonzero(off).tolist(), set()
+    for g in range(rows.n_groups):
+        columns = np.flatnonzero((groups == g) & ~off)
+        pattern = _pattern_of_sum(gates[:, columns])
+        if pattern in sums:
+            left_out.append(int(columns[0]))
+        elif pattern is not None:
+            sums.add(pattern)
+    kept = np.setdiff1d(np.arange(gates.shape[1]), left_out)
+    if len(constants):
+        # A constant input under gates of an offset's pattern is its column, times a number.
+        patterns = [_pattern_of_sum(sp.csc_array(column[:, None])) for column in rows.offsets.T]
+        off_offsets |= np.array([pattern in sums for pattern in patterns], dtype=bool)
+    return _columns(kept, inputs, np.flatnonzero(~off_offsets), rows.n_offsets)
+
+
+def _redundant_classes(rows: Rows, represented: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the last of the classes that only compete with one another, if all have columns."""
+    assert rows.owners is not None
+    assert rows.rivals is not None
+    n = rows.alpha_shape[1]
+    edges = sp.coo_array((np.ones(len(rows)), (rows.owners, rows.rivals)), shape=(n, n))
+    count, label = scipy.sparse.csgraph.connected_components(edges, directed=False)
+    members = [np.flatnonzero(label == k) for k in range(count)]
+    found = [int(those[-1]) for those in members if np.isin(those, represented).all()]
+    return np.array(found, dtype=np.int64)
+
+
+def _pattern_of_sum(gates: sp.csc_array) -> bytes | None:
+    """Return what is equal for sums of gates that are multiples of one another.
+
+    None where the sum is not exact: where a sample has two nonzero gates, or their values differ.
+    """
+    rows, values = gates.indices[gates.data != 0], gates.data[gates.data != 0]
+    if len(values) == 0 or len(np.unique(rows)) < len(rows):
+        return None
+    first = values[np.argmin(rows)]
+    if (np.abs(values) != abs(first)).any():
+        return None
+    signs = np.zeros(gates.shape[0], dtype=np.int8)
+    signs[rows] = np.sign(values) * np.sign(first)
+    return signs.tobytes()
+
+
+def _distinct_columns(Phi: Array) -> NDArray[np.int64]:
+    """Columns that are not 0 and not equal to an earlier one."""
+    first: dict[bytes, int] = {}
+    for column in np.flatnonzero(Phi.any(axis=0)):
+        first.setdefault(_digest(Phi[:, column]), int(column))
+    return np.array(sorted(first.values()), dtype=np.int64)
+
+
+# --- linear algebra ----------------------------------------------------------------------------
+
+
+def _basic_solution(Phi: Array, alpha: Array) -> NDArray[np.int64] | None:
+    """Rows of Phi (n, k) that a vertex of {a >= 0: Phi' a = 0, sum a = 1} uses.
+
+    None if the linear program has no solution, or none in time, or more rows than the exact
+    solution could take.
+    The equations are those of an orthonormal basis, so that offsets do not hide small features.
+    """
+    norms = row_norms(Phi)
+    scaled = _equilibrated(Phi / np.where(norms > 0, norms, 1.0)[:, None])
+    if scaled.shape[1] == 0:
+        return np.array([int(np.argmax(alpha))])
+    Q, R, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True)
+    diagonal = np.abs(np.diag(R))
+    rank = int(np.count_nonzero(diagonal > UNIT * max(scaled.shape) * diagonal[0]))
+    if rank > MOST_EXACT_RANK:
+        return None
+    found = scipy.optimize.linprog(
+        -alpha * np.where(norms > 0, norms, 1.0),
+        A_eq=np.vstack([Q[:, :rank].T / np.abs(Q[:, :rank]).max(axis=0)[:, None], np.ones(len(Q))]),
+        b_eq=np.append(np.zeros(rank), 1.0),
+        method="highs-ds",
+        options={"time_limit": MOST_SECONDS},
+    )
+    return np.flatnonzero(found.x > VERTEX_ZERO) if found.status == 0 else None
+
+
+def _equilibrated(A: Array) -> Array:
+    """Columns divided by their largest entries; those of zeros stay."""
+    size = np.abs(A).max(axis=0, initial=0.0)
+    return np.asarray(A / np.where(size > 0, size, 1.0))
+
+
+def _null_vector(equations: list[list[int]], n: int) -> list[int] | None:
+    """Return the solution (n,) of homogeneous equations, if there is one up to a factor.
+
+    Gauss and Jordan without fractions (Bareiss): every division is exact.
+    """
+    rows, done, free, last = [list(row) for row in equations], 0, [], 1
+    for column in range(n):
+        pivot = next((i for i in range(done, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            free.append(column)
+            continue
+        rows[done], rows[pivot] = rows[pivot], rows[done]
+        top, lead = rows[done], rows[done][column]
+        for i, row in enumerate(rows):
+            if i != done:
+                factor = row[column]
+                rows[i] = [(lead * a - factor * b) // last for a, b in zip(row, top, strict=True)]
+        last, done = lead, done + 1
+    if len(free) != 1:
+        return None
+    solution = [last] * n
+    for i, column in enumerate(sorted(set(range(n)) - set(free))):
+        solution[column] = -rows[i][free[0]]
+    return solution
+
+
+def _without_twos(row: list[int]) -> list[int]:
+    """Integers without the powers of two that all of them have."""
+    zeros = min(((v & -v).bit_length() - 1 for v in row if v), default=0)
+    return [v >> zeros for v in row]
+
+
+def _positive_null_vector(equations: list[list[int]], deadline: Deadline) -> list[int] | None:
+    """Return x >= 0, not 0, with A x = 0, if there is one: a ray of a linear program.
+
+    max sum(x) over x >= 0 with A x = A x_0 is unbounded just if there is such an x, whatever the
+    x_0 >= 0. A random one has no degenerate vertices, which make the simplex method go in circles.
+    All divisions are exact (Edmonds: integer pivoting).
+    """
+    T, basis, last = np.array(equations, dtype=object), [], 1
+    n = T.shape[1]
+    i = 0
+    while i < len(T):
+        column = int(np.argmax(T[i] != 0))
+        if T[i, column] == 0:
+            T = np.delete(T, i, axis=0)
+            continue
+        T, last = _pivoted(T, i, column, last, deadline)
+        basis.append(column)
+        i += 1
+    right = np.random.default_rng(0).integers(1, 2**30, size=len(T)).astype(object) * last
+    # The last row is the objective's, sum(x), less what the basis makes of it.
+    T = np.vstack([np.hstack([T, right[:, None]]), np.append(last - T.sum(axis=0), 0)])
+    for _ in range(MOST_PIVOTS_A_ROW * n):
+        entering = int(np.argmax(T[-1, :n]))
+        if T[-1, entering] <= 0:
+            return None
+        rows = [i for i in range(len(basis)) if T[i, entering] > 0]
+        if not rows:
+            ray = [0] * n
+            ray[entering] = last
+            for i, member in enumerate(basis):
+                ray[member] = -T[i, entering]
+            return ray
+        leaving = min(rows, key=lambda i: gmpy2.mpq(T[i, -1], T[i, entering]))  # noqa: B023
+        T, last = _pivoted(T, leaving, entering, last, deadline)
+        basis[leaving] = entering
+    return None
+
+
+def _pivoted(
+    T: NDArray[np.object_], row: int, column: int, last: int, deadline: Deadline
+) -> tuple[NDArray[np.object_], int]:
+    """Make a column a unit vector, times the pivot; ``last`` is the pivot before."""
+    top = T[row] if T[row, column] > 0 else -T[row]
+    lead = top[column]
+    changed = np.empty_like(T)
+    for i, values in enumerate(T):
+        deadline.check()  # of integers of many digits, a row may take seconds
+        changed[i] = top if i == row else (lead * values - values[column] * top) // last
+    return changed, lead
+
+
+# --- plain causes ------------------------------------------------------------------------------
+
+
+def _contradiction(problem: MarginProblem, zero: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Two samples of equal features and of opposite labels."""
+    if len(zero) and len(set(problem.y[zero])) > 1:
+        other = zero[problem.y[zero] != problem.y[zero[0]]]
+        return np.array([zero[0], other[0]])
+    same_input: dict[bytes, list[int]] = {}
+    for n in _repeated(problem.X):
+        same_input.setdefault(_digest(problem.X[n]), []).append(n)
+    for samples in same_input.values():
+        if len(set(problem.y[samples])) > 1:
+            gates = sp.csr_array(problem.gates[samples]).toarray()
+            first: dict[bytes, int] = {}
+            for n, row in zip(samples, gates, strict=True):
+                m = first.setdefault(_digest(row), n)
+                if problem.y[m] != problem.y[n]:
+                    return np.array([m, n])
+    return None
+
+
+def _against(
+    problem: MarginProblem, samples: NDArray[np.int64], rivals: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], ...]:
+    """Index of the dual variables of some samples, with classes against these rivals."""
+    return (samples,) if problem.classes is None else (samples, rivals)
+
+
+def _against_any(
+    problem: MarginProblem, samples: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], ...]:
+    """Index of one dual variable of each of some samples."""
+    return _against(problem, samples, (problem.owners[samples] == 0).astype(np.int64))
+
+
+def _repeated(X: Array) -> list[int]:
+    """Rows that equal another one, and a few others perhaps: those whose sum of digits recurs."""
+    weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
+    sums = np.empty(len(X), dtype=np.uint64)
+    for start in range(0, len(X), BLOCK):
+        bits = (X[start : start + BLOCK] + 0.0).view(np.uint64)  # + 0.0 turns -0.0 to 0.0
+        # The last bits of small integers are zeros, and what is above 2^64 is dropped.
+        sums[start : start + BLOCK] = (bits ^ (bits >> 32)) @ weights
+    _, place, counts = np.unique(sums, return_inverse=True, return_counts=True)
+    repeated: list[int] = np.flatnonzero(counts[place] > 1).tolist()
+    return repeated
+
+
+def _digest(row: Array) -> bytes:
+    """Equal for equal rows (adding 0.0 turns -0.0 to 0.0), practically never else."""
+    return blake2b((row + 0.0).tobytes(), digest_size=16).digest()
+
+
+def _name_samples(samples: NDArray[np.int64]) -> str:
+    names = ", ".join(str(n) for n in samples[:5])
+    return f"sample{'s' if len(samples) > 1 else ''} {names}{_and_more(samples, 5)}"
+
+
+def _and_more(items: NDArray[np.int64], shown: int = 3) -> str:
+    return f" and {len(items) - shown} more" if len(items) > shown else ""

@@ -1,0 +1,211 @@
+"""Watch any training loop: margins and KKT gaps of a module in several norms, step by step.
+
+A `Recorder` is given the module once, and is called wherever the loop wants to be measured. It
+leaves the module as it is: parameters, gradients, mode, precision.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from implicit_bias.base.validation import Array, check_count, check_number
+from implicit_bias.diagnosis.diagnose import as_tuple
+from implicit_bias.diagnosis.traps import (
+    Checked,
+    DiagnosisWarning,
+    check,
+)
+from implicit_bias.measure.margin_gradients import MarginGradients, labels_as_array
+from implicit_bias.measure.modules import as_module, evaluating
+from implicit_bias.measure.multipliers import measure
+from implicit_bias.networks import Network
+from implicit_bias.norms import Norm
+from implicit_bias.norms.tensors import HasParameterNorm, ParameterNorm, as_parameter_norm
+from implicit_bias.training.trainee import Inputs
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+# Seconds that the search for the multipliers of one point may take in one norm.
+SECONDS = 10.0
+
+
+class Recorder:
+    """Records margins and KKT gaps of a module that is trained by somebody else's loop.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Homogeneous in its trained parameters, in any precision; see `diagnose`.
+    inputs : array_like, Tensor, or tuple of them
+        The module's argument, or a tuple of its arguments, each with the samples as first axis.
+        Of a network of this package its samples (N, D) will do.
+    labels : array_like of shape (N,)
+        -1 and +1 for outputs (N,) or (N, 1); 0..K-1 for outputs (N, K).
+    norms : sequence of norms
+        Names or norms, as in `diagnose`.
+    gaps : bool
+        Whether to find the gaps, too: margins alone cost one forward pass a point, gaps the
+        solution of a convex program a norm.
+    seconds : float
+        Limit on the time that the multipliers of one point may take in one norm, where they are
+        not found exactly: the gap is an upper bound then.
+
+    Raises
+    ------
+    HomogeneityError
+        The module is not homogeneous.
+    ValueError, TypeError
+        As `diagnose`; no norm, or one twice.
+
+    Warns
+    -----
+    DiagnosisWarning
+        Parameters that get no gradient; dropout.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> module = nn.Linear(2, 1, bias=False)
+    >>> X, y = torch.tensor([[1.0, 2.0], [2.0, 1.0], [-1.0, -1.0]]), torch.tensor([1, 1, -1])
+    >>> recorder, optimizer = Recorder(module, X, y), torch.optim.SGD(module.parameters(), lr=0.5)
+    >>> for step in range(100):
+    ...     optimizer.zero_grad()
+    ...     torch.exp(-y * module(X)[:, 0]).mean().backward()
+    ...     optimizer.step()
+    >>> _ = recorder.record(100)
+    >>> list(recorder.frame().columns)
+    ['step', 'min_margin', 'error', 'margin_l2', 'gap_l2', 'margin_linf', 'gap_linf']
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: Inputs,
+        labels: ArrayLike | Tensor,
+        norms: Sequence[ParameterNorm | HasParameterNorm | Norm | str] = ("l2", "linf"),
+        *,
+        gaps: bool = True,
+        seconds: float = SECONDS,
+    ) -> None:
+        self.module, self.gaps, self.seconds = as_module(module), gaps, seconds
+        check_number(seconds, "seconds", "[0, inf]")
+        if isinstance(norms, str):
+            norms = (norms,)
+        found = [as_parameter_norm(norm) for norm in norms]
+        self.norms = {norm.name: norm for norm in found}
+        if not found or len(self.norms) < len(found):
+            raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
+        if isinstance(self.module, Network) and not isinstance(inputs, tuple):
+            inputs = self.module.prepare(np.asarray(inputs))
+        self.inputs = as_tuple(inputs)
+        self.labels = labels_as_array(labels)
+        self.rows: list[dict[str, float]] = []
+        self.checked = self._check()
+        for text in self.checked.warnings:
+            warnings.warn(text, DiagnosisWarning, stacklevel=2)
+
+    def _check(self) -> Checked:
+        with evaluating(self.module):
+            # A loop that trains has its module in training mode.
+            return check(self.module, self.inputs, self.labels, modes={}, optimizer=None)
+
+    def record(self, step: int | None = None) -> dict[str, float]:
+        """Measure the module as it is.
+
+        Parameters
+        ----------
+        step : int, optional
+            Its step; by default one more than the last one's, from 0.
+
+        Returns
+        -------
+        dict from name to float
+            The new row of `frame`.
+
+        Raises
+        ------
+        ValueError
+            A step that does not follow the last one's.
+        HomogeneityError
+            The module is not homogeneous, which outputs that were all 0 until now did not show.
+        """
+        last = int(self.rows[-1]["step"]) if self.rows else -1
+        step = last + 1 if step is None else step
+        check_count(step, "step", last + 1)
+        started = time.perf_counter()
+        if math.isnan(self.checked.degree):  # all outputs were 0, as of a linear module at 0
+            self.checked = self._check()
+        kept, degree = self.checked.gradients, self.checked.degree
+        with evaluating(self.module):
+            gradients = MarginGradients(self.module, kept.inputs, kept.pairs, names=kept.shapes)
+            margins = gradients.margins(gradients.theta)
+            smallest = float(margins.min())
+            wrong = (margins.reshape(len(kept.pairs.labels), -1) <= 0).any(axis=1)
+            error = float(wrong.mean()) if math.isfinite(smallest) else math.nan
+            row = {"step": step, "min_margin": smallest, "error": error}
+            for name, norm in self.norms.items():
+                row[f"margin_{name}"] = _normalised(gradients, norm, smallest, degree)
+                if self.gaps:
+                    row[f"gap_{name}"] = self._gap(gradients, norm, margins, degree)
+        self.rows.append(row)
+        self.last_seconds = time.perf_counter() - started
+        return row
+
+    def _gap(
+        self, gradients: MarginGradients, norm: ParameterNorm, margins: Array, degree: float
+    ) -> float:
+        """KKT gap; nan where a sample is on the wrong side, or margins (n,) are not finite."""
+        if not (margins.min() > 0 and np.isfinite(margins).all()):
+            return math.nan
+        return measure(gradients, margins, degree, norm, seconds=self.seconds).gap
+
+    def frame(self) -> pd.DataFrame:
+        """Return what was recorded as a table: a row a point.
+
+        Columns are ``step``, ``min_margin``, ``error`` (share of the samples that are on the wrong
+        side), and for each norm ``margin_NAME``, min_margin / ||theta||^L, which training in this
+        norm's geometry raises, and ``gap_NAME``, the relative KKT gap in [0, 1], nan where a sample
+        is on the wrong side. Where the outputs are not finite all but the step is nan.
+        """
+        import pandas as pd
+
+        columns = ["step", "min_margin", "error"]
+        for name in self.norms:
+            columns += [f"margin_{name}", *([f"gap_{name}"] if self.gaps else [])]
+        return pd.DataFrame(self.rows, columns=columns)
+
+    def plot(self) -> Figure:
+        """Draw margins and gaps against the steps.
+
+        Margins are shares of the largest one recorded in the same norm: norms have no common unit.
+
+        Raises
+        ------
+        ValueError
+            Nothing is recorded.
+        """
+        from implicit_bias.report.figures.recorder import draw
+
+        if not self.rows:
+            raise ValueError("nothing is recorded yet: call record(step) in the loop")
+        return draw(self.frame(), tuple(self.norms), gaps=self.gaps)
+
+
+def _normalised(
+    gradients: MarginGradients, norm: ParameterNorm, smallest: float, degree: float
+) -> float:
+    """Margin over ||theta||^L; nan where that is not known."""
+    size = norm.value(gradients.parameters(gradients.theta))
+    known = size > 0 and math.isfinite(smallest) and not math.isnan(degree)
+    return smallest / size**degree if known else math.nan

@@ -1,0 +1,484 @@
+r"""Margins of any module, and their gradients J, as an operator that never holds J.
+
+A margin belongs to a pair of a sample and a rival of its label:
+
+    two labels, outputs (N,) or (N, 1):    q_n  = y_n f(x_n)
+    K classes, outputs (N, K):             q_nk = f_{y_n}(x_n) - f_k(x_n),  k != y_n
+
+===========  ==========  =========================================================================
+symbol       shape       meaning
+===========  ==========  =========================================================================
+theta        (P,)        the trained parameters, one after the other
+q            (n,)        margins of all pairs: n = N, or N (K - 1), sample by sample
+J            (n, P)      their gradients
+lambda       (n,)        a weight a pair
+===========  ==========  =========================================================================
+
+MNIST with N = 1,000 and ten classes has 9,000 pairs, so with 200,000 parameters J takes 14 GB. What
+is needed of it costs a few passes through the module:
+
+- J' lambda is one backward pass: lambda enters through the K numbers a sample that the outputs are
+  multiplied with;
+- J w is the transpose of that, a backward pass through the backward pass, which works wherever the
+  module can be differentiated twice;
+- J J' of some pairs is a sum over the parameters. The gradient in a weight matrix W that is applied
+  once a sample, to a, is an outer product delta a', so its part of J J' is a masked Gram matrix
+  (`masked_gram`). The rows of all other parameters are computed in blocks (`vmap`).
+
+All is in float64, whatever the module's own precision, and leaves the module as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.func import grad, vjp, vmap
+from torch.nn.functional import linear
+from torch.overrides import TorchFunctionMode
+
+from implicit_bias.base.validation import Array, as_class_labels, as_labels
+from implicit_bias.measure.modules import as_inputs, double, evaluate, values_of
+from implicit_bias.problem import BLOCK
+from implicit_bias.problem.masked_gram import masked_gram
+
+# Entries of a block of per-sample gradients (512 MiB); at most a few blocks exist at a time.
+GRADIENT_BLOCK = 2**26
+# Largest share by which outer products may miss the gradients they stand for, by rounding.
+FACTOR_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Which margins there are: of each sample, or of each sample and rival class.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (N,)
+        -1 and +1, or integers 0 .. K - 1.
+    classes : int or None
+        K; None with labels -1 and +1.
+    """
+
+    labels: NDArray[Any]
+    classes: int | None
+
+    @classmethod
+    def of(cls, labels: ArrayLike, n_samples: int, classes: int | None) -> Pairs:
+        """Check labels: one a sample, -1 and +1, or 0 .. K - 1 for K classes.
+
+        Raises
+        ------
+        ValueError
+            Other labels.
+        """
+        if classes is None:
+            return cls(as_labels(labels, n_samples), None)
+        return cls(as_class_labels(labels, n_samples, classes)[0], classes)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def samples(self) -> NDArray[np.int64]:
+        """Sample of each pair, shape (n,)."""
+        return np.repeat(np.arange(len(self.labels)), 1 if self.classes is None else self.rivals)
+
+    @property
+    def rivals(self) -> int:
+        """K - 1, the number of pairs a sample; 1 with two labels."""
+        return 1 if self.classes is None else self.classes - 1
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs a sample."""
+        return 1 if self.classes is None else self.classes
+
+    @property
+    def table_shape(self) -> tuple[int, ...]:
+        """(N,), or (N, K) of which the entries of the labels belong to no pair."""
+        return (len(self.labels),) if self.classes is None else (len(self.labels), self.classes)
+
+    def combinations(self) -> Array:
+        """C (N, K - 1, K) with q_nk = <c_nk, f(x_n)>, or (N, 1, 1)."""
+        if self.classes is None:
+            return np.asarray(self.labels, dtype=np.float64).reshape(-1, 1, 1)
+        units = np.eye(self.classes)
+        differences = units[self.labels][:, None, :] - units[None]  # (N, K, K)
+        return differences[self._rival].reshape(len(self.labels), self.rivals, self.classes)
+
+    def table(self, values: Array, fill: float = 0.0) -> Array:
+        """Values of the pairs (n,) as (N,), or as (N, K) with ``fill`` at the labels."""
+        if self.classes is None:
+            return values
+        whole = np.full(self.table_shape, fill)
+        whole[self._rival] = values
+        return whole
+
+    @property
+    def _rival(self) -> NDArray[np.bool_]:
+        mask = np.ones(self.table_shape, dtype=bool)
+        mask[np.arange(len(self.labels)), self.labels] = False
+        return mask
+
+
+class MarginGradients:
+    """Margins q(theta) of a module as a function of its trained parameters, in float64.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any module that treats its samples one by one.
+    inputs : tuple of Tensor or ndarray
+        Its arguments, each with the samples as first axis.
+    pairs : Pairs
+        The margins.
+    names : collection of str, optional
+        The parameters that theta consists of, by default all that require a gradient. All others
+        are constants.
+    at : mapping from name to Tensor, optional
+        Values of parameters and buffers; where not given, the module's own.
+
+    Raises
+    ------
+    ValueError
+        Inputs of different lengths, no parameter, or outputs that are not as the pairs need them.
+
+    Attributes
+    ----------
+    theta : Tensor of shape (P,)
+        The parameters as they are.
+    shapes : dict from name to torch.Size
+        Their shapes, in the order of theta.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: tuple[Tensor | Array, ...],
+        pairs: Pairs,
+        *,
+        names: Collection[str] | None = None,
+        at: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        values = values_of(module) | dict(at or {})
+        trained = {
+            k: values[k]
+            for k, p in module.named_parameters()
+            if p.numel() and (p.requires_grad if names is None else k in names)
+        }
+        if not trained:
+            raise ValueError("the module has no parameter that requires a gradient")
+        self.module, self.pairs = module, pairs
+        self.constants = {k: value for k, value in values.items() if k not in trained}
+        self.buffers = [name for name, _ in module.named_buffers()]
+        self.shapes = {k: p.shape for k, p in trained.items()}
+        self.theta = torch.cat([p.reshape(-1) for p in trained.values()])
+        self.inputs = as_inputs(inputs, len(pairs.labels), self.theta.device)
+        self.combinations = torch.tensor(pairs.combinations(), device=self.theta.device)
+
+    def restricted(self, names: Collection[str], theta: Tensor) -> MarginGradients:
+        """Return the same margins as a function of some parameters, all others as in theta (P,)."""
+        at = {**self.constants, **self.parameters(theta)}
+        return MarginGradients(self.module, self.inputs, self.pairs, names=names, at=at)
+
+    def parameters(self, theta: Tensor) -> dict[str, Tensor]:
+        """View a vector (P,) as the parameters, by name."""
+        parts = torch.split(theta, [shape.numel() for shape in self.shapes.values()])
+        return {k: part.reshape(self.shapes[k]) for k, part in zip(self.shapes, parts, strict=True)}
+
+    def flat(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Undo `parameters`."""
+        return torch.cat([parameters[k].reshape(-1) for k in self.shapes])
+
+    # --- margins, J' lambda and J w, in blocks of samples
+
+    def outputs(self, theta: Tensor) -> Array:
+        """Compute the outputs (N, K), or (N, 1)."""
+        with torch.no_grad():
+            parts = [self._outputs(theta, self._inputs(rows)) for rows in self._blocks()]
+        return torch.cat(parts).cpu().numpy()
+
+    def outputs_of(self, theta: Tensor, rows: slice) -> Tensor:
+        """Compute the outputs (m, K), or (m, 1), of some samples in one batch."""
+        return self._outputs(theta, self._inputs(rows))
+
+    def outputs_at(self, theta: Tensor, *inputs: Tensor) -> Tensor:
+        """Compute the outputs (m, K), or (m, 1), of other inputs."""
+        return self._outputs(theta, inputs)
+
+    def margins(self, theta: Tensor) -> Array:
+        """Margins q (n,) of all pairs."""
+        with torch.no_grad():
+            parts = [self._margins(rows, theta) for rows in self._blocks()]
+        return torch.cat(parts).reshape(-1).cpu().numpy()
+
+    def combine(self, theta: Tensor, weights: Array) -> Tensor:
+        """J' lambda, shape (P,), without J."""
+        table = torch.tensor(weights, device=theta.device).reshape(len(self.combinations), -1)
+        with _differentiated(self.module):
+            parts = (self._transpose(rows, theta)(table[rows])[0] for rows in self._blocks())
+            return sum(parts, start=torch.zeros_like(theta))
+
+    def slopes(self, theta: Tensor, direction: Tensor) -> Array:
+        """J w, shape (n,), of a direction w (P,), without J: the transpose of the transpose."""
+        zeros = torch.zeros(self.combinations.shape[:2], dtype=theta.dtype, device=theta.device)
+        with _differentiated(self.module):
+            parts = [
+                vjp(self._transpose(rows, theta), zeros[rows])[1]((direction,))[0]
+                for rows in self._blocks()
+            ]
+        return torch.cat(parts).reshape(-1).cpu().numpy()
+
+    def _transpose(self, rows: slice, theta: Tensor) -> Callable[[Tensor], tuple[Tensor]]:
+        """J' of some samples, as a function of their weights (m, K - 1)."""
+        transpose: Callable[[Tensor], tuple[Tensor]] = vjp(partial(self._margins, rows), theta)[1]
+        return transpose
+
+    def _margins(self, rows: slice, theta: Tensor) -> Tensor:
+        """Margins (m, K - 1) of some samples."""
+        outputs = self._outputs(theta, self._inputs(rows))
+        return torch.einsum("nrk,nk->nr", self.combinations[rows], outputs)
+
+    def _inputs(self, rows: slice | Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor[rows] for tensor in self.inputs)
+
+    def _outputs(self, theta: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        """Compute outputs (m, K)."""
+        return self._evaluate(self.parameters(theta), inputs)
+
+    def _evaluate(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+        # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
+        written = {name: self.constants[name].clone() for name in self.buffers}
+        outputs = evaluate(self.module, {**self.constants, **written, **parameters}, inputs)
+        width = self.pairs.outputs
+        expected = "one output a sample" if width == 1 else f"{width} outputs a sample"
+        if outputs.numel() != width * len(inputs[0]):
+            raise ValueError(
+                f"the module must have {expected}, got shape {tuple(outputs.shape)} for "
+                f"{len(inputs[0])} samples"
+            )
+        outputs = outputs.reshape(-1, width)
+        return outputs if outputs.dtype == torch.float64 else outputs.double()
+
+    def _blocks(self) -> Iterator[slice]:
+        for start in range(0, len(self.combinations), BLOCK):
+            yield slice(start, start + BLOCK)
+
+    # --- J J' of some pairs
+
+    def gram(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
+        """J J' (m, m) of some pairs."""
+        places = torch.tensor(chosen, device=theta.device)
+        factors = self._factors(theta, places)
+        gram = self._gram_by_blocks(theta, places, [k for k in self.shapes if k not in factors])
+        for slopes, previous in factors.values():
+            gram += masked_gram(slopes, previous)
+        return gram.cpu().numpy()
+
+    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
+        """J (m, P) of some pairs, for few of them."""
+        places = torch.tensor(chosen, device=theta.device)
+        size = max(1, GRADIENT_BLOCK // len(theta))
+        parts = [
+            self._gradients(theta, block, list(self.shapes)) for block in torch.split(places, size)
+        ]
+        return torch.cat(parts).cpu().numpy()
+
+    def _gram_by_blocks(self, theta: Tensor, places: Tensor, names: list[str]) -> Tensor:
+        """J J' (m, m) of the gradients in some parameters, from rows, a block of them at a time."""
+        gram = torch.zeros(len(places), len(places), dtype=theta.dtype, device=theta.device)
+        if not names:
+            return gram
+        size = max(1, GRADIENT_BLOCK // sum(self.shapes[name].numel() for name in names))
+        blocks = torch.split(places, size)
+        for i, rows in enumerate(blocks):
+            first = self._gradients(theta, rows, names)
+            for j, columns in enumerate(blocks[: i + 1]):
+                second = first if i == j else self._gradients(theta, columns, names)
+                here, there = (slice(k * size, (k + 1) * size) for k in (i, j))
+                gram[here, there] = first @ second.T
+                gram[there, here] = gram[here, there].T.clone()
+        return gram
+
+    def _gradients(self, theta: Tensor, places: Tensor, names: list[str]) -> Tensor:
+        """Gradients (m, P') of some margins in some parameters."""
+        parameters = self.parameters(theta)
+        others = {k: part for k, part in parameters.items() if k not in names}
+
+        def margin(point: dict[str, Tensor], combination: Tensor, *sample: Tensor) -> Tensor:
+            single = tuple(tensor[None] for tensor in sample)
+            return combination @ self._evaluate({**others, **point}, single)[0]
+
+        samples, combinations = self._of_pairs(places)
+        arguments = (combinations, *self._inputs(samples))
+        over_pairs = (None, *(0 for _ in arguments))
+        point = {k: parameters[k] for k in names}
+        with _differentiated(self.module):
+            found = vmap(grad(margin), in_dims=over_pairs)(point, *arguments)
+        return torch.cat([found[k].detach().reshape(len(places), -1) for k in names], dim=1)
+
+    def _factors(self, theta: Tensor, places: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """Gradients of some margins that are outer products delta_p a_p', by parameter.
+
+        Returns
+        -------
+        dict from name to (delta, a), of shapes (m, rows) and (m, columns)
+            Of the parameters for which the module was seen to multiply a with the matrix, once, and
+            for which the outer products are the gradients, of a random combination of margins.
+        """
+        samples, combinations = self._of_pairs(places)
+        found: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        weights = torch.rand(len(places), generator=torch.Generator().manual_seed(0)).to(theta)
+        for block in torch.split(torch.arange(len(places), device=theta.device), BLOCK):
+            parameters = {
+                k: part.detach().clone().requires_grad_()
+                for k, part in self.parameters(theta).items()
+            }
+            with torch.enable_grad(), _LinearCalls(parameters) as calls:
+                outputs = self._evaluate(parameters, self._inputs(samples[block]))
+                margins = (combinations[block] * outputs).sum(dim=1)
+            once = {k: call for k, call in calls.once(len(block)).items() if call[1].requires_grad}
+            if not once:
+                return {}
+            slopes: tuple[Tensor | None, ...] = torch.autograd.grad(
+                margins.sum(),
+                [output for _, output in once.values()],
+                retain_graph=True,
+                allow_unused=True,
+            )
+            checked: tuple[Tensor | None, ...] = torch.autograd.grad(
+                (weights[block] * margins).sum(), [parameters[k] for k in once], allow_unused=True
+            )
+            for (name, (previous, _)), slope, exact in zip(
+                once.items(), slopes, checked, strict=True
+            ):
+                if slope is None or exact is None:
+                    continue
+                claimed = ((weights[block, None] * slope).T @ previous).reshape(exact.shape)
+                error = torch.linalg.norm(claimed - exact)
+                if error <= FACTOR_TOLERANCE * (torch.linalg.norm(exact) + 1e-300):
+                    found.setdefault(name, []).append((slope, previous.detach()))
+        whole = -(-len(places) // BLOCK)
+        return {
+            name: (torch.cat([d for d, _ in parts]), torch.cat([a for _, a in parts]))
+            for name, parts in found.items()
+            if len(parts) == whole
+        }
+
+    def _of_pairs(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Return samples (m,) and combinations (m, K) of some pairs."""
+        samples = places // self.pairs.rivals
+        return samples, self.combinations.reshape(-1, self.pairs.outputs)[places]
+
+
+class _LinearCalls(TorchFunctionMode):
+    """Watches where parameters are used: as matrices of linear maps, or otherwise."""
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.names = {id(parameter): name for name, parameter in parameters.items()}
+        self.transposed = dict[int, tuple[str, Tensor]]()  # tensors are kept, so ids stay theirs
+        self.uses = dict[str, int]()
+        self.calls = dict[str, tuple[Tensor, Tensor]]()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [*args, *(kwargs or {}).values()]
+        named = [self.names.get(id(value)) for value in given]
+        if not isinstance(result, Tensor):
+            return result  # a shape, a device
+        if func in TRANSPOSED and named[0] is not None:
+            self.transposed[id(result)] = (named[0], result)
+            return result
+        matrix = self.transposed.get(id(args[1])) if len(args) == 2 else None
+        if func is linear and len(named) >= 2 and named[0] is None and named[1] is not None:
+            self._record(named[1], args[0], result)
+            if len(named) == 3 and named[2] is not None:
+                self._record(named[2], torch.ones_like(args[0][..., :1]), result)
+        elif func in PRODUCTS and matrix is not None and named[0] is None:
+            self._record(matrix[0], args[0], result)
+        else:
+            for name in named:
+                self._spoil(name)
+            for value in given:
+                self._spoil(self.transposed.get(id(value), (None, None))[0])
+        return result
+
+    def _record(self, name: str, previous: Tensor, result: Tensor) -> None:
+        self.uses[name] = self.uses.get(name, 0) + 1
+        self.calls[name] = (previous, result)
+
+    def _spoil(self, name: str | None) -> None:
+        if name is not None:
+            self.uses[name] = 2  # as good as used twice: no outer product
+
+    def once(self, n_samples: int) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return inputs (n, columns) and outputs (n, rows) of the matrices that were used once."""
+        return {
+            name: (previous, result)
+            for name, (previous, result) in self.calls.items()
+            if self.uses[name] == 1
+            and previous.ndim == result.ndim == 2
+            and len(previous) == len(result) == n_samples
+        }
+
+
+@contextmanager
+def _differentiated(module: nn.Module) -> Iterator[None]:
+    """Say what keeps a module from being differentiated, and what to do.
+
+    Raises
+    ------
+    ValueError
+        torch raised an error, which is its cause.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        raise ValueError(
+            f"the module cannot be differentiated as is needed here: {_hindrance(module)} (torch "
+            f"says: {error})"
+        ) from error
+
+
+def _hindrance(module: nn.Module) -> str:
+    parts = list(module.named_modules())
+    # torch has no public list of a module's hooks.
+    hooked = [name for name, part in parts if part._backward_hooks or part._backward_pre_hooks]
+    if hooked:
+        return (
+            f"the part {hooked[0]!r} has a full backward hook, through which torch takes no second "
+            "derivative; remove it (handle.remove()) before measuring"
+        )
+    bags = [name for name, part in parts if isinstance(part, nn.EmbeddingBag)]
+    if bags:
+        return (
+            f"{bags[0]!r} is an EmbeddingBag, which has no second derivative in torch; take "
+            "nn.Embedding and sum (or average) its outputs over the tokens"
+        )
+    return (
+        "its forward pass branches on the data, has a function without second derivatives, or an "
+        "autograd.Function of your own without setup_context; write it in functions of torch that "
+        "have them"
+    )
+
+
+TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
+PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)
+
+
+def labels_as_array(labels: ArrayLike | Tensor) -> ArrayLike:
+    """Labels of any type of torch as an array; others as they are."""
+    if not isinstance(labels, Tensor):
+        return labels
+    return double(labels).cpu().numpy()  # numpy knows no bfloat16

@@ -1,0 +1,338 @@
+"""Evaluate a torch module at other values of its parameters, and leave it as it was.
+
+Everything that measures a module goes through this file. For one call, `evaluate` puts other
+tensors in the place of the module's own ones: each tensor once, wherever it is registered, so that
+a shared part or a tied weight is one parameter. (`torch.func.functional_call` does the same, but
+does not put back a part that is registered twice, nor a module in whose exchange Ctrl-C falls.)
+`left_as_it_is` puts back what a forward pass, its hooks or this package change in the parts of a
+module, and `check_outputs` is the one check of what a module computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from implicit_bias.base.validation import Array
+
+# Samples on which a module is checked.
+PROBES = 256
+# Outputs may differ by this share of the largest from those of another batch, by rounding.
+BATCH_TOLERANCE = 1e-9
+
+# Tables of attributes of a module's parts, and copies of them.
+Attributes: TypeAlias = list[tuple[dict[Any, Any], dict[Any, Any]]]
+
+
+def as_module(module: object) -> nn.Module:
+    """Return a module that can be measured: what torch has compiled or spread over devices, bare.
+
+    Raises
+    ------
+    TypeError
+        A classifier, say; a part that torch has scripted.
+    ValueError
+        Parameters without values, or complex ones.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"a torch module is measured, not a {type(module).__name__}: of a classifier of "
+            "this package pass classifier.network_, with network_.prepare(X) as inputs"
+        )
+    wrapped = _compiled(module)
+    if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        wrapped = module.module
+    if wrapped is not None:
+        return as_module(wrapped)
+    for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise TypeError(
+                f"the part {name!r} is a {type(part).__name__}, whose parameters cannot be "
+                "exchanged: pass the module that was scripted or traced"
+            )
+    for name, tensor in _named(module):
+        if is_lazy(tensor) or tensor.is_meta:
+            raise ValueError(
+                f"{name!r} has no values yet: initialise the module (call a lazy one on a batch, "
+                "move one on the meta device with to_empty and draw its weights)"
+            )
+    for name, parameter in module.named_parameters():
+        if parameter.is_complex():
+            raise ValueError(
+                f"parameter {name!r} is complex, and norms here are of real numbers: hold its real "
+                "and imaginary parts in parameters of their own"
+            )
+    return module
+
+
+def _compiled(part: nn.Module) -> nn.Module | None:
+    """Return what `torch.compile` was given; None where a part is not its result."""
+    return dict(part.named_children()).get("_orig_mod")
+
+
+def _named(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    return chain(module.named_parameters(), module.named_buffers())
+
+
+def values_of(module: nn.Module) -> dict[str, Tensor]:
+    """Copy all parameters and buffers in float64, each once, under the first of its names."""
+    return {name: double(tensor).clone() for name, tensor in _named(module)}
+
+
+def double(tensor: Tensor) -> Tensor:
+    """Floating point as float64; indices and masks as they are."""
+    return tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
+
+
+@contextmanager
+def left_as_it_is(module: nn.Module) -> Iterator[None]:
+    """Put back all attributes of a module's parts that change: tensors, modes, hooks and others.
+
+    What is in a tensor is not put back: `evaluate` exchanges the tensors.
+    """
+    kept = _attributes(module)
+    try:
+        yield
+    finally:
+        _put_back(kept)
+
+
+def _attributes(module: nn.Module) -> Attributes:
+    kept: Attributes = []
+    for part in module.modules():
+        attributes = vars(part)
+        tables = [attributes, *(value for value in attributes.values() if isinstance(value, dict))]
+        kept += [(table, dict(table)) for table in tables]
+    return kept
+
+
+def _put_back(kept: Attributes) -> None:
+    try:
+        for table, before in kept:
+            # Comparing items with == would compare tensors entry by entry.
+            now = [*map(id, chain(*table.items()))]
+            if now != [*map(id, chain(*before.items()))]:
+                table.clear()
+                table.update(before)
+    except KeyboardInterrupt:  # it fell in between
+        _put_back(kept)
+        raise
+
+
+@contextmanager
+def undisturbed(module: nn.Module) -> Iterator[None]:
+    """Leave a module as it is, and torch's random numbers."""
+    devices = {p.device for p in module.parameters() if p.is_cuda}
+    with left_as_it_is(module), torch.random.fork_rng(list(devices)):
+        yield
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[dict[nn.Module, bool]]:
+    """Put a module into evaluation mode, undisturbed; yields which of its parts were training."""
+    modes = {part: part.training for part in module.modules()}
+    # The caller may have switched gradients off, as loops do where they measure.
+    with undisturbed(module), torch.inference_mode(False), torch.enable_grad():
+        # Not by `eval()`: a part may have one of its own, that merges weights, say.
+        set_modes(dict.fromkeys(modes, False))
+        yield modes
+
+
+def set_modes(modes: Mapping[nn.Module, bool]) -> None:
+    """Set which parts are in training mode."""
+    for part, mode in modes.items():
+        part.training = mode
+
+
+def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+    """Call a module with other tensors in the place of its parameters and buffers.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Left as it is.
+    values : mapping from name to Tensor
+        Parameters and buffers by the names of `values_of`; those not named stay. The module may
+        write into them.
+    inputs : tuple of Tensor
+        Its arguments.
+
+    Raises
+    ------
+    ValueError
+        The output is no dense tensor of real numbers.
+    """
+    given = {id(own): values[name] for name, own in _named(module) if name in values}
+    kept = _attributes(module)
+    # Not `left_as_it_is`: where Ctrl-C falls in the exit of a context that is a generator, this one
+    # puts back what it kept when it is collected, which may be after those around it did.
+    try:
+        for part in list(module.modules()):
+            for table in (part._parameters, part._buffers):
+                for name, own in table.items():
+                    table[name] = cast(Any, given.get(id(own), own))
+            # What is compiled was compiled for tensors of the module's own kind.
+            if part._compiled_call_impl is not None:
+                part._compiled_call_impl = None
+            # A part may be registered under several names, of which `named_children` yields one.
+            for name, child in list(part._modules.items()):
+                found = None if child is None else _compiled(child)
+                part._modules[name] = child if found is None else found
+        outputs = module(*inputs)
+    finally:
+        _put_back(kept)
+    dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
+    if not dense or outputs.is_complex():
+        raise ValueError(
+            f"the module returns a {type(outputs).__name__}, but must return one tensor of outputs "
+            "(N,) or (N, K), dense and real: wrap it in a module that does"
+        )
+    return outputs
+
+
+def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+    """Refuse outputs that do not belong to one sample each, in the modes that a module is in.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Left as it is, but for torch's random numbers.
+    inputs : tuple of Tensor
+        Its arguments, as `as_inputs` makes them; the first `PROBES` samples are looked at.
+
+    Returns
+    -------
+    Tensor of shape (n,) or (n, K)
+        Outputs of the first samples; (n,) of a module with outputs (n, 1), too.
+
+    Raises
+    ------
+    ValueError
+        Inputs that the module does not take; inputs or parameters into which it writes; outputs of
+        another shape, not finite, random, dependent on the other samples of a batch, or on tensors
+        that are trained and no parameters.
+    """
+    values, inputs = values_of(module), tuple(tensor[:PROBES] for tensor in inputs)
+    n, everything = len(inputs[0]), slice(None)
+    if not n:
+        raise ValueError("there are no samples to measure or to train on: pass at least one")
+
+    def outputs_of(rows: slice) -> Tensor:
+        # Copies, of the values too: the module may write into what it is given.
+        return evaluate(module, values, tuple(tensor[rows].clone() for tensor in inputs)).detach()
+
+    given = tuple(tensor.clone() for tensor in inputs)
+    with evaluated_at(inputs), torch.enable_grad():
+        outputs = evaluate(module, values, given)
+    if outputs.requires_grad:  # of no value: these are copies
+        raise ValueError(
+            "the module computes with tensors that require a gradient and are not among its "
+            "parameters, so neither an optimizer nor this package finds them: keep parts in an "
+            "nn.ModuleList and tensors in an nn.ParameterList, not in a list, and read parameters "
+            "from the module in forward"
+        )
+    outputs = outputs.detach()
+    for tensor, original in zip(given, inputs, strict=True):
+        if not torch.equal(tensor.nan_to_num(), original.nan_to_num()):
+            raise ValueError(
+                "the module writes into its inputs, so a second evaluation sees other ones: "
+                "compute x = x * 2 instead of x *= 2, and leave inplace=True out of its first layer"
+            )
+    for name, parameter in module.named_parameters():
+        if not torch.equal(values[name].nan_to_num(), double(parameter).nan_to_num()):
+            raise ValueError(
+                f"the module writes into its parameter {name!r} when it is evaluated (max_norm, a "
+                "projection?), so it is no function of its parameters: do that in the training loop"
+            )
+    if outputs.ndim not in (1, 2) or len(outputs) != n or outputs.numel() == 0:
+        raise ValueError(
+            f"the module's outputs have shape {tuple(outputs.shape)} for {n} samples, but must be "
+            "(N,) or (N, 1) for labels -1 and +1, or (N, K) for classes 0 .. K - 1: flatten them, "
+            "or average over positions"
+        )
+    check_finite(outputs)
+    tolerance = BATCH_TOLERANCE * outputs.abs().max()
+    half = (n + 1) // 2
+    with torch.no_grad():
+        if (outputs_of(everything) - outputs).abs().max() > tolerance:
+            raise ValueError(
+                "the module's outputs are random, or depend on earlier ones: two evaluations "
+                "differ. Call module.eval(), and switch off what draws random numbers there, too, "
+                "such as dropout(training=True)"
+            )
+        for rows in (slice(half), slice(half, n))[:n]:
+            if (outputs_of(rows) - outputs[rows]).abs().max() > tolerance:
+                raise ValueError(
+                    "a sample's output depends on the other samples of its batch (batch "
+                    "statistics?): the module must treat its samples one by one; call "
+                    "module.eval() where a normalisation in training mode does that"
+                )
+    return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
+
+
+def check_finite(outputs: Tensor | Array) -> None:
+    """Refuse outputs that contain NaN or infinity.
+
+    Raises
+    ------
+    ValueError
+        They do.
+    """
+    if not torch.as_tensor(outputs).isfinite().all():
+        raise ValueError(
+            "the module's outputs contain NaN or infinity: are its inputs and its weights finite, "
+            "and did its training diverge? Start from smaller weights"
+        )
+
+
+def as_inputs(
+    given: tuple[Tensor | Array, ...], n_samples: int, device: torch.device
+) -> tuple[Tensor, ...]:
+    """Convert the arguments of a module: floating point as float64, on its device.
+
+    Raises
+    ------
+    ValueError
+        Not the samples as first axis of each.
+    """
+    inputs = tuple(t if isinstance(t, Tensor) else _as_tensor(t) for t in given)
+    if any(tensor.ndim == 0 or len(tensor) != n_samples for tensor in inputs):
+        raise ValueError(
+            f"each input must have the {n_samples} samples as its first axis, got shapes "
+            f"{[tuple(tensor.shape) for tensor in inputs]}: pass the module's arguments as a "
+            "tuple of tensors"
+        )
+    return tuple(double(tensor).to(device) for tensor in inputs)
+
+
+def _as_tensor(array: Array) -> Tensor:
+    """Copy an array of any memory order and byte order, which torch does not take."""
+    return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+
+
+@contextmanager
+def evaluated_at(inputs: tuple[Tensor, ...]) -> Iterator[None]:
+    """Say what the inputs are where a module cannot be evaluated at them.
+
+    Raises
+    ------
+    ValueError
+        The module raised an error, which is its cause.
+    """
+    try:
+        yield
+    except (RuntimeError, TypeError, IndexError) as error:
+        given = ", ".join(f"{tuple(tensor.shape)} of {tensor.dtype}" for tensor in inputs)
+        raise ValueError(
+            f"the module cannot be evaluated at inputs of shapes {given} ({error}): pass them as "
+            "it takes them in training, several arguments as a tuple, and numbers with a decimal "
+            "point where it multiplies them with weights; tensors of the module's own that are "
+            "neither parameters nor buffers are not taken to float64: register them"
+        ) from error

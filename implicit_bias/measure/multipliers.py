@@ -1,0 +1,565 @@
+r"""The best multipliers of a KKT point, in any norm of the parameters, with bounds on both sides.
+
+theta is scaled to smallest margin 1, J are the gradients of the margins q, L the degree. For any
+multipliers lambda >= 0 and v = J' lambda, Fenchel's inequality and Euler's <theta, v> = L <lambda,
+q> give
+
+    1/2 ||theta||^2 + 1/2 ||v||_*^2 - L sum(lambda)  >=  L <lambda, q - 1>  >=  0,
+
+which is 0 exactly where theta is a KKT point of  min 1/2 ||theta||^2 s.t. q >= 1  with these
+multipliers. The best lambda is the dual solution of the *tangent program*
+
+    min ||w||  s.t.  J w >= L,       dual  max L sum(lambda)  s.t.  ||J' lambda||_* <= 1,
+
+a maximum-margin problem on the gradients in which theta is feasible. So any lambda gives a lower
+bound on its optimum, any w an upper one, and
+
+    gap = 1 - (optimum / ||theta||)^2  <=  1 - (L sum(lambda) / (||theta|| ||v||_*))^2.
+
+**l2.** The program is the hard-margin SVM of the gradients. It needs no more of them than J J' of
+a working set of pairs: those of the smallest margins, to which those join whose constraint the
+solution of the others breaks, until none does. Few pairs by non-negative least squares, which is
+exact to rounding; many by the interior point, on a root of J J'.
+
+**Other norms, few gradients.** The same working set, each program by `solve`: a linear program in
+l1 and l_inf, a conic one otherwise.
+
+**Other norms, many gradients.** Weights of the loss first, of all temperatures s, as lambda_n ~
+exp(-s q_n) and at large s only the least margins count. Then a level method on
+phi(lambda) = ||J' lambda||_* over the simplex: each evaluation (a backward pass, and one through
+it) gives w_t = maximiser(J' lambda_t) and the cut phi(lambda) >= <J w_t, lambda>. The next lambda
+is the nearest to the best one, in relative entropy, at which all cuts are below a level,
+
+    lambda ~ centre * exp(-sum_t mu_t J w_t),   mu >= 0 maximising a smooth concave function of T
+                                                numbers.
+
+A linear program over the cuts gives their least maximum, by shares mu_t of sum 1. Then w =
+sum_t mu_t w_t has norm 1 at most, so min(J w) is a lower bound on phi and,
+where it is positive, L w / min(J w) is feasible in the tangent program: an upper bound.
+
+Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms; Ben-Tal and Nemirovski (2005),
+"Non-Euclidean restricted memory level method for large-scale convex optimization".
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.linalg
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linprog, minimize, nnls
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.run_certificate import weights_of_margins
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.problem import max_margin
+from implicit_bias.solvers.base import SolveError
+from implicit_bias.solvers.solve import solve
+
+# Pairs that enter a program at a time, those of the smallest margins first.
+WORKING_SET = 1000
+# Share by which a pair outside the working set may miss its constraint.
+CONSTRAINT_TOLERANCE = 1e-9
+# Pairs up to which non-negative least squares take at most a second or two.
+FEW_PAIRS = 1500
+# Largest number of gradient entries (pairs by parameters) of the first exact program: linear,
+# conic; and the fewest pairs that it must have room for.
+LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = 2**18, 2**14, 128
+# Relative gap to which programs are solved.
+PROGRAM_TOLERANCE = 1e-10
+# Seconds that the level method may take.
+SECONDS = 25.0
+# Temperatures of the loss's weights, relative to a smallest margin of 1.
+TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e4, 9))
+# The smallest weight that has a logarithm.
+SMALLEST = 1e-300
+# The level method: cuts kept, entries of their maximisers kept, where the level is between the
+# bounds, the relative gap of the bounds at which it ends, and the most steps.
+MOST_CUTS, CUT_ENTRIES, LEVEL, LEVEL_TOLERANCE, MOST_STEPS = 100, 2**25, 0.3, 1e-8, 1000
+# What is added to the weights of a centre, and its temperature.
+SPREAD, SPREAD_TEMPERATURE = 0.1, 10.0
+# Pairs of a smaller share of the largest weight are left out of a step; mu / level is at most this.
+SMALLEST_WEIGHT, LARGEST_MU, PROJECTION_STEPS = 1e-9, 1e6, 200
+
+Method = Literal["exact", "level method"]
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """Multipliers, and the bounds on the optimum of the tangent program that they prove.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n,)
+        lambda >= 0, scaled so that ||v||_*^2 = L sum(lambda), where the KKT gap is least.
+    combination : Tensor of shape (P,)
+        v = J' lambda.
+    lower : float
+        L sum(lambda) / ||v||_* = ||v||_*, a lower bound on the optimum.
+    upper : float
+        Norm of a feasible w: an upper bound; that of theta where nothing better is known.
+    direction : Tensor of shape (P,)
+        That w, with J w >= L.
+    method : {"exact", "level method"}
+        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10.
+    """
+
+    weights: Array
+    combination: Tensor
+    lower: float
+    upper: float
+    direction: Tensor
+    method: Method
+
+
+def best_multipliers(
+    gradients: MarginGradients,
+    theta: Tensor,
+    degree: float,
+    norm: ParameterNorm,
+    *,
+    seconds: float = SECONDS,
+    starts: Sequence[Array] | None = None,
+    euclidean_start: bool = True,
+) -> Multipliers:
+    """Find the multipliers of least KKT gap.
+
+    Parameters
+    ----------
+    gradients : MarginGradients
+        The margins and their gradients.
+    theta : Tensor of shape (P,)
+        Parameters of smallest margin 1.
+    degree : float
+        L.
+    norm : ParameterNorm
+        The geometry.
+    seconds : float
+        Limit on the time of the level method.
+    starts : sequence of ndarray of shape (n,)
+        Weights from the best of which the level method goes on, so that what it finds is no worse
+        than any; by default those of the loss, of all temperatures.
+    euclidean_start : bool
+        Whether the best multipliers in l2 are one of the starts, too; to find them takes a while.
+
+    Returns
+    -------
+    Multipliers
+    """
+    tangent = _Tangent(gradients, theta, degree, norm, gradients.margins(theta))
+    if norm == PARAMETER_NORMS["l2"]:
+        return _on_working_sets(tangent, _least_squares)
+    most = (LINEAR_ENTRIES if _linear(norm) is not None else CONIC_ENTRIES) // len(theta)
+    if most >= min(len(tangent.margins), LEAST_PAIRS):
+        try:
+            return _on_working_sets(tangent, _program, most)
+        except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
+            pass
+    if starts is None:
+        starts = tempered_weights(tangent.margins, gradients.pairs.rivals)
+    if euclidean_start:
+        near = _on_working_sets(replace(tangent, norm=PARAMETER_NORMS["l2"]), _least_squares)
+        starts = [*starts, near.weights]
+    return _by_levels(tangent, starts, seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A module at smallest margin 1, beside the best multipliers in a norm.
+
+    Attributes
+    ----------
+    theta : Tensor of shape (P,)
+        Its parameters at smallest margin 1.
+    margins : ndarray of shape (n,)
+        Their margins.
+    min_margin : float
+        The smallest margin of the module as it is.
+    size : float
+        ||theta||.
+    best : Multipliers
+        The best multipliers that were found.
+    """
+
+    theta: Tensor
+    margins: Array
+    min_margin: float
+    size: float
+    best: Multipliers
+
+    @property
+    def gap(self) -> float:
+        """Relative KKT gap of these multipliers, in [0, 1]."""
+        return kkt_gap(self.best.lower, self.size)
+
+    @property
+    def gap_lower(self) -> float:
+        """A lower bound on the gap of the best multipliers there are."""
+        if self.best.method == "exact":
+            return self.gap
+        return min(self.gap, kkt_gap(self.best.upper, self.size))
+
+
+def at_margin_1(theta: Tensor, degree: float, min_margin: float) -> Tensor:
+    """Scale parameters theta (P,) of smallest margin ``min_margin`` > 0 to smallest margin 1.
+
+    ``degree`` is L: margins of parameters scaled by c are c^L times as large.
+    """
+    return theta * min_margin ** (-1.0 / degree)
+
+
+def measure(
+    gradients: MarginGradients,
+    margins: Array,
+    degree: float,
+    norm: ParameterNorm,
+    *,
+    seconds: float = SECONDS,
+    starts: Sequence[Array] | None = None,
+) -> Measured:
+    """Scale a module that separates its samples to margin 1, and find its best multipliers.
+
+    Parameters
+    ----------
+    gradients : MarginGradients
+        Of the module as it is.
+    margins : ndarray of shape (n,)
+        Its margins, all positive.
+    degree, norm, seconds, starts
+        As in `best_multipliers`.
+
+    Returns
+    -------
+    Measured
+        The module at margin 1, its norm and its multipliers; `Measured.gap` is its KKT gap.
+    """
+    min_margin = float(margins.min())
+    theta = at_margin_1(gradients.theta, degree, min_margin)
+    return Measured(
+        theta=theta,
+        margins=margins / min_margin,
+        min_margin=min_margin,
+        size=norm.value(gradients.parameters(theta)),
+        best=best_multipliers(gradients, theta, degree, norm, seconds=seconds, starts=starts),
+    )
+
+
+def kkt_gap(lower: float, size: float) -> float:
+    """Relative KKT gap 1 - (lower / ||theta||)^2, in [0, 1], of a lower bound and ||theta||."""
+    return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
+
+
+def judge(
+    gradients: MarginGradients, theta: Tensor, degree: float, norm: ParameterNorm, weights: Array
+) -> Multipliers:
+    """Scale given weights lambda >= 0 (n,), not all 0, and compute the lower bound they prove."""
+    v = gradients.combine(theta, weights)
+    size = norm.dual(gradients.parameters(v))
+    scale = degree * float(weights.sum()) / size**2 if size > 0 else 0.0
+    return Multipliers(
+        weights=scale * weights,
+        combination=scale * v,
+        lower=scale * size,
+        upper=norm.value(gradients.parameters(theta)),
+        direction=theta,
+        method="exact",
+    )
+
+
+def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array:
+    """Weights -dL/dq of the logistic loss, or of cross-entropy, up to a factor; the largest is 1.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (n,)
+        Margins, those of a sample together.
+    rivals : int
+        Their number a sample.
+    temperature : float
+        What the margins are multiplied with first.
+    """
+    return weights_of_margins(temperature * margins.reshape(-1, rivals)).reshape(-1)
+
+
+def tempered_weights(margins: Array, rivals: int) -> list[Array]:
+    """Return the `loss_weights` of all temperatures."""
+    return [loss_weights(margins, rivals, s) for s in TEMPERATURES]
+
+
+@dataclass(frozen=True, eq=False)
+class _Tangent:
+    """The tangent program at theta (P,), whose margins (n,) have the minimum 1."""
+
+    gradients: MarginGradients
+    theta: Tensor
+    degree: float
+    norm: ParameterNorm
+    margins: Array
+
+    @property
+    def size(self) -> float:
+        """||theta||."""
+        return self.norm.value(self.gradients.parameters(self.theta))
+
+    def judge(self, weights: Array) -> Multipliers:
+        return judge(self.gradients, self.theta, self.degree, self.norm, weights)
+
+    def slopes(self, direction: Tensor) -> Array:
+        """J w (n,) of a direction w (P,)."""
+        return self.gradients.slopes(self.theta, direction)
+
+    def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
+        """Put a feasible multiple of w beside the multipliers, if its norm is less than theta's."""
+        least = float(slopes.min())
+        if least <= 0:
+            return found
+        feasible = (self.degree / least) * w
+        upper = self.norm.value(self.gradients.parameters(feasible))
+        return replace(found, upper=upper, direction=feasible) if upper < found.upper else found
+
+
+# --- exactly, on working sets --------------------------------------------------------------------
+
+# Solves the tangent program of some pairs: their multipliers, and w where it is not J' lambda.
+_SolveOn: TypeAlias = Callable[[_Tangent, NDArray[np.int64]], tuple[Array, Tensor | None]]
+
+
+def _on_working_sets(tangent: _Tangent, solve_on: _SolveOn, most: int | None = None) -> Multipliers:
+    """Solve on the pairs of the smallest margins, to which those join whose constraint w breaks.
+
+    ``most`` is the size of the first set, and the number that joins at a time, if not WORKING_SET.
+    """
+    size = WORKING_SET if most is None else min(WORKING_SET, most)
+    chosen = np.argsort(tangent.margins, kind="stable")[:size]
+    while True:
+        weights = np.zeros(len(tangent.margins))
+        weights[chosen], direction = solve_on(tangent, chosen)
+        found = tangent.judge(weights)
+        w = found.combination if direction is None else direction
+        slopes = tangent.slopes(w)
+        outside = slopes.copy()
+        outside[chosen] = np.inf
+        worst = np.argsort(outside, kind="stable")[:size]
+        broken = worst[outside[worst] < tangent.degree * (1.0 - CONSTRAINT_TOLERANCE)]
+        if len(broken) == 0:
+            return tangent.with_direction(found, w, slopes)
+        chosen = np.concatenate([chosen, broken])
+
+
+def _least_squares(tangent: _Tangent, chosen: NDArray[np.int64]) -> tuple[Array, None]:
+    """Best multipliers in l2; w = J' lambda."""
+    return _dual(tangent.gradients.gram(tangent.theta, chosen), tangent.degree), None
+
+
+def _dual(gram: Array, degree: float) -> Array:
+    """Minimise 1/2 lambda' G lambda - L sum(lambda) over lambda >= 0, for G = J J' (n, n).
+
+    Up to scale that is  min ||R' a||^2 + s^2 (sum(a) - 1)^2  over a >= 0, G = R R', s > 0:  a
+    least-squares problem, which unlike its original needs no G of full rank.
+    """
+    values, vectors = scipy.linalg.eigh(gram)
+    kept = values > np.finfo(np.float64).eps * len(gram) * values[-1]
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    if len(gram) > FEW_PAIRS:
+        solution = solve(max_margin(root, np.ones(len(root))), tol=PROGRAM_TOLERANCE)
+        a = np.asarray(solution.alpha)
+    else:
+        s = math.sqrt(np.trace(gram) / len(gram))
+        target = np.append(np.zeros(root.shape[1]), s)
+        stacked = np.vstack([root.T, np.full(len(gram), s)])
+        # Each of its many small steps would wait for all threads.
+        with threadpool_limits(1):
+            a, _ = nnls(stacked, target, maxiter=30 * len(gram))
+    return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))
+
+
+def _program(tangent: _Tangent, chosen: NDArray[np.int64]) -> tuple[Array, Tensor]:
+    """Best multipliers in any norm that a solver takes, and w."""
+    name = _linear(tangent.norm)
+    rows = tangent.gradients.rows(tangent.theta, chosen)
+    norm = name or FlatNorm(tangent.norm, tangent.gradients)
+    solution = solve(max_margin(rows, np.ones(len(rows)), norm), tol=PROGRAM_TOLERANCE)
+    if not solution.alpha.any() or not solution.coef.any():
+        raise SolveError(solution)
+    w = torch.tensor(solution.coef.reshape(-1)).to(tangent.theta)
+    return np.maximum(solution.alpha, 0.0), tangent.degree * w
+
+
+def _linear(norm: ParameterNorm) -> str | None:
+    """Name of a norm whose tangent program is linear."""
+    named = (name for name in ("l1", "linf") if norm == PARAMETER_NORMS[name])
+    return next(named, None)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatNorm:
+    """A norm of parameters as one of coefficients: all of them in a row."""
+
+    norm: ParameterNorm
+    gradients: MarginGradients
+
+    def value(self, coef: Array) -> float:
+        """||theta|| of a row (P,)."""
+        return self.norm.value(self._parameters(coef))
+
+    def dual(self, V: Array) -> float:
+        """||v||_* of a row (P,)."""
+        return self.norm.dual(self._parameters(V))
+
+    def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
+        """Return the norm of an expression (P,) in CVXPY."""
+        shapes, parts, start = self.gradients.shapes, {}, 0
+        for name, size in shapes.items():
+            parts[name] = zeta[start : start + size.numel()]
+            start += size.numel()
+        return self.norm.atom(parts, shapes, cp)
+
+    def _parameters(self, coef: Array) -> dict[str, Tensor]:
+        return self.gradients.parameters(torch.tensor(coef.reshape(-1)))
+
+
+# --- the level method ----------------------------------------------------------------------------
+
+
+def _by_levels(tangent: _Tangent, starts: Sequence[Array], seconds: float) -> Multipliers:
+    """Improve the loss's weights as far as the time goes; all results are bounds at any time."""
+    ends = time.monotonic() + seconds
+    phi = _Phi(tangent.gradients, tangent.theta, tangent.norm)
+    best = phi(min(starts, key=phi.value))
+    # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
+    spread = loss_weights(tangent.margins, tangent.gradients.pairs.rivals, SPREAD_TEMPERATURE)
+    spread *= SPREAD / spread.sum()
+    size = tangent.size
+    lower, along = tangent.degree / size, tangent.theta / size
+    # theta itself is the first cut: J theta = L q.
+    cuts = _Cuts(tangent.degree * tangent.margins[None] / size, along[None], np.zeros(1))
+    for _ in range(MOST_STEPS):
+        cuts = cuts.with_(tangent.slopes(best.maximiser), best.maximiser)
+        upper = best.value
+        if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
+            break
+        centre = best.weights + spread
+        spread = spread / 2.0
+        for _ in range(MOST_STEPS):
+            least, shares = cuts.least(centre)
+            bound = float((shares @ cuts.slopes).min())
+            if bound > lower:
+                lower, along = bound, torch.tensor(shares).to(along) @ cuts.directions
+            level = least + LEVEL * (upper - least)
+            weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
+            point = phi(weights)
+            if point.value < best.value:
+                best = point
+                break
+            cuts = cuts.with_(tangent.slopes(point.maximiser), point.maximiser)
+            if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
+                break
+    found = tangent.judge(best.weights)
+    return replace(
+        tangent.with_direction(found, along, tangent.slopes(along)), method="level method"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """phi at weights (n,) of sum 1, and the w (P,) of norm 1 at which <J w, weights> is that."""
+
+    weights: Array
+    value: float
+    maximiser: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Phi:
+    """phi(lambda) = ||J' lambda||_*, at lambda over its sum."""
+
+    gradients: MarginGradients
+    theta: Tensor
+    norm: ParameterNorm
+
+    def value(self, weights: Array) -> float:
+        v = self.gradients.combine(self.theta, weights / weights.sum())
+        return self.norm.dual(self.gradients.parameters(v))
+
+    def __call__(self, weights: Array) -> _Point:
+        weights = weights / weights.sum()
+        v = self.gradients.parameters(self.gradients.combine(self.theta, weights))
+        w = self.gradients.flat(self.norm.maximiser(v))
+        return _Point(weights, self.norm.dual(v), w)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cuts:
+    """Cuts phi(lambda) >= <J w_t, lambda>.
+
+    Slopes J w_t (T, n), directions w_t (T, P), and the multipliers mu_t (T,) of the last step.
+    """
+
+    slopes: Array
+    directions: Tensor
+    mu: Array
+
+    def with_(self, slopes: Array, direction: Tensor) -> _Cuts:
+        """Add a cut; of too many, leave out the one of least multiplier."""
+        keep = np.arange(len(self.slopes))
+        if len(keep) >= max(10, min(MOST_CUTS, CUT_ENTRIES // len(direction))):
+            keep = np.delete(keep, self.mu.argmin())
+        return _Cuts(
+            np.vstack([self.slopes[keep], slopes]),
+            torch.cat([self.directions[torch.tensor(keep)], direction[None]]),
+            np.append(self.mu[keep], 0.0),
+        )
+
+    def least(self, centre: Array) -> tuple[float, Array]:
+        """Return the least value of the cuts' maximum, and shares (T,) of the cuts that prove it.
+
+        Over pairs of some weight at the centre, a linear program. Over all of them the shares
+        prove what they prove.
+        """
+        slopes = self.slopes[:, centre > SMALLEST_WEIGHT * centre.max()]
+        count, width = slopes.shape
+        found = linprog(
+            np.append(np.zeros(width), 1.0),
+            A_ub=np.hstack([slopes, -np.ones((count, 1))]),
+            b_ub=np.zeros(count),
+            A_eq=np.append(np.ones(width), 0.0)[None],
+            b_eq=[1.0],
+            bounds=[*[(0.0, None)] * width, (None, None)],
+        )
+        if found.status != 0:
+            return float(slopes.max(axis=0).min()), np.full(count, 1.0 / count)
+        shares = np.maximum(-found.ineqlin.marginals, 0.0)
+        return float(found.fun), shares / (shares.sum() or 1.0)
+
+    def project(self, log_centre: Array, level: float) -> tuple[Array, _Cuts]:
+        """Return weights (n,), nearest to the centre with all cuts at most at the level.
+
+        The weights solve  max_mu -log sum_n exp(log_centre_n - <mu, slopes_n>) - level sum(mu).
+        """
+        # Pairs of next to no weight at the centre get none, so they need not be in the arithmetic.
+        near = log_centre > log_centre.max() + math.log(SMALLEST_WEIGHT)
+        slopes, start = self.slopes[:, near] / max(level, 1e-300), log_centre[near]
+
+        def dual(mu: Array) -> tuple[float, Array]:
+            logarithms = start - mu @ slopes
+            largest = logarithms.max()
+            weights = np.exp(logarithms - largest)
+            total = weights.sum()
+            return float(np.log(total) + largest + mu.sum()), 1.0 - slopes @ (weights / total)
+
+        bounds = [(0.0, LARGEST_MU)] * len(slopes)
+        options = {"maxiter": PROJECTION_STEPS}
+        found = minimize(dual, self.mu, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        mu = np.asarray(found.x)
+        weights = np.zeros(len(log_centre))
+        weights[near] = np.exp(start - mu @ slopes - found.fun + mu.sum())
+        return weights, replace(self, mu=mu)

@@ -1,0 +1,549 @@
+r"""Theorem 3.1 as an instrument: how far a network is from where gradient descent can end.
+
+Gradient descent on a homogeneous network goes, in direction, to a KKT point of
+
+    minimise  1/2 ||theta||^2   subject to  q_n(theta) = y_n f(x_n; theta) >= 1 for all n,
+
+that is, to a theta for which some lambda >= 0 has
+
+    theta = sum_n lambda_n grad q_n(theta),     lambda_n (q_n(theta) - 1) = 0 for all n.
+
+A network that separates its samples is feasible once it is scaled to smallest margin 1. There it is
+an (epsilon, delta)-approximate KKT point: some lambda >= 0 leaves a residual of norm epsilon in the
+first condition and at most delta in each product of the second.
+
+===========  =========  ==========================================================================
+symbol       shape      meaning
+===========  =========  ==========================================================================
+theta        (P,)       the trained parameters, scaled to smallest margin 1
+L                       degree of homogeneity: f(x; c theta) = c^L f(x; theta) for c > 0
+q            (N,)       margins y_n f(x_n; theta), the smallest of them 1
+J            (N, P)     their gradients, row n is grad q_n; by Euler J theta = L q
+lambda       (N,)       multipliers of the samples
+w_h, W_h     1, (C, D)  readout and weights of hidden unit h; zeta_h = w_h W_h (see `networks`)
+V_h          (C, D)     V_h(lambda) of the margin problem, for hidden unit h (see `problem`)
+===========  =========  ==========================================================================
+
+**The best multipliers.** Least residual ||theta - J' lambda|| is not enough to ask of them: with
+more samples than parameters the residual may be 0 at any theta, by multipliers of samples that are
+not at the margin. So residual and slackness are minimised together,
+
+    1/2 ||theta - J' lambda||^2 + L sum_n lambda_n (q_n - 1)
+        = 1/2 ||theta||^2 - (L sum_n lambda_n - 1/2 ||J' lambda||^2),
+
+equal by Euler. The right-hand side is a duality gap, of the program  min 1/2 ||w||^2 subject to
+J w >= L,  in which theta is feasible: the hard-margin SVM on the gradients. So it is 0 at the KKT
+points and nowhere else, bounds epsilon and delta, and its minimisation is that SVM's dual, which
+non-negative least squares solves exactly. For a linear network it is the gap of the SVM itself.
+It needs no more of the gradients than J J'. In a network of weight matrices that is again a masked
+Gram matrix: the gradient in each matrix is an outer product (`margin_gradients`).
+
+Where f has a kink (a ReLU at 0), autograd's derivative stands for the whole subdifferential.
+
+**To the convex program.** With one hidden layer f(x) = sum_h w_h <W_h, z_h(x) x'>, L = 2, zeta_h =
+w_h W_h, and the gradients of sum_n lambda_n q_n are w_h V_h in W_h and <W_h, V_h> in w_h. At a KKT
+point therefore W_h = w_h V_h and w_h = <W_h, V_h>, so that an active unit (zeta_h != 0) has |w_h| =
+||W_h||, which is eq. (18), and ||V_h(lambda)|| = 1: lambda is alpha, the dual variables of the
+margin problem, with no factor between them, unless there is a dead unit. For at a dead
+unit both conditions hold whatever V_h is, while the margin problem also asks ||V_h|| <= 1. A dead
+unit of a larger dual norm is the mark of another stationary point than the SVM.
+
+Source: Lippl, Abbott, Chung (2022), theorem 3.1, proposition B.8 and eq. (18); Lyu and Li (2020),
+"Gradient descent maximizes the margin of homogeneous neural networks", for approximate KKT points.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from implicit_bias.base.strict_json import attributes
+from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
+from implicit_bias.bounds.certificate import Certificate, certify
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.modules import (
+    as_module,
+    check_finite,
+    check_outputs,
+    double,
+    evaluating,
+)
+from implicit_bias.measure.multipliers import measure
+from implicit_bias.networks import Network
+from implicit_bias.norms.tensors import as_parameter_norm
+from implicit_bias.problem import MarginProblem
+
+# A hidden unit is active if its norm is at least this share of the largest one, else dead.
+ACTIVE_SHARE = 0.01
+# Largest share by which a homogeneous module may miss c^L, by rounding.
+HOMOGENEITY_TOLERANCE = 1e-6
+# Euler's identity may miss by that share of this share of its terms, of which most may cancel.
+ROUNDED_SHARE = 1e-6
+# Samples up to which the multipliers of one of this package's networks take a second or two.
+FEW_SAMPLES = 2000
+
+
+class HomogeneityError(ValueError):
+    """A module that is not homogeneous in its parameters; the message has the deviation.
+
+    Attributes
+    ----------
+    deviation : str
+        What was measured, without advice.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import HomogeneityError, diagnose
+    >>> module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))  # with biases
+    >>> _ = [torch.nn.init.ones_(part) for part in module.parameters()]
+    >>> try:
+    ...     diagnose(module.eval(), torch.eye(2), [1, 1])
+    ... except HomogeneityError:
+    ...     print("no scaling of its weights scales its outputs")
+    no scaling of its weights scales its outputs
+    """
+
+    def __init__(self, deviation: str, advice: str = "") -> None:
+        super().__init__(f"{deviation}: {advice}" if advice else deviation)
+        self.deviation = deviation
+
+
+class OtherGradientsError(HomogeneityError):
+    """A module that scales, but whose gradients are not those of its outputs."""
+
+
+class SeparationError(ValueError):
+    """A network that misclassifies samples, so that no scaling of it has margin 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import SeparationError, diagnose
+    >>> module = torch.nn.Linear(1, 1, bias=False).eval()
+    >>> try:
+    ...     diagnose(module, torch.ones(2, 1), [1, -1])
+    ... except SeparationError:
+    ...     print("train until all samples are right")
+    train until all samples are right
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class Stationarity:
+    """How far a network, scaled to smallest margin 1, is from a KKT point of theorem 3.1.
+
+    No number but ``min_margin`` changes when the weights are scaled; of a network without any bias
+    `residual`, `slackness` and `gap` do not change when the inputs are scaled, either.
+
+    Attributes
+    ----------
+    degree : float
+        L, the degree of homogeneity.
+    min_margin : float
+        Smallest y_n f(x_n) of the network as it is.
+    normalised_margin : float
+        min_margin / ||theta||^L.
+    norm : float
+        ||theta|| at smallest margin 1.
+    margins : ndarray of shape (N,)
+        y_n f(x_n) at smallest margin 1; with K classes the f_{y_n}(x_n) - f_k(x_n) of all pairs of
+        a sample and a rival, sample by sample, shape (N (K - 1),).
+    multipliers : ndarray of shape (N,) or (N (K - 1),)
+        lambda >= 0 of least `gap`.
+    epsilon : float
+        ||theta - sum_n lambda_n grad q_n||, of Lyu and Li's (epsilon, delta).
+    """
+
+    degree: float
+    min_margin: float
+    normalised_margin: float
+    norm: float
+    margins: Array
+    multipliers: Array
+    epsilon: float
+
+    @property
+    def delta(self) -> float:
+        """Largest lambda_n (q_n - 1), of Lyu and Li's (epsilon, delta)."""
+        return float((self.multipliers * (self.margins - 1.0)).max())
+
+    @property
+    def residual(self) -> float:
+        """KKT residual epsilon / ||theta||, in [0, 1]."""
+        return self.epsilon / self.norm
+
+    @property
+    def slackness(self) -> float:
+        """L sum_n lambda_n (q_n - 1) / ||theta||^2, in [0, 1/2].
+
+        At a KKT point L sum_n lambda_n q_n = ||theta||^2; this is the share that is not at the
+        margin.
+        """
+        slack = float(self.multipliers @ (self.margins - 1.0))
+        return self.degree * slack / self.norm**2
+
+    @property
+    def gap(self) -> float:
+        """residual^2 + 2 slackness, in [0, 1]: 0 at the KKT points and nowhere else.
+
+        1 - gap = (||w|| / ||theta||)^2, w the hard-margin SVM on the per-sample gradients.
+        """
+        return self.residual**2 + 2.0 * self.slackness
+
+    def measures(self) -> dict[str, float]:
+        """All measures but the smallest margin, by their names in tables."""
+        return {
+            **attributes(self, "degree", "normalised_margin", "residual", "slackness"),
+            "kkt_gap": self.gap,
+            **attributes(self, "epsilon", "delta"),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkCertificate:
+    """A network of one hidden layer beside the margin problem of its gates.
+
+    Attributes
+    ----------
+    problem : MarginProblem
+        The margin problem.
+    given : Certificate
+        Upper bound from the network, lower bound from the dual variables that were given.
+    by_multipliers : Certificate or None
+        The same upper bound, lower bound from the network's own multipliers.
+    stationarity : Stationarity or None
+        None where ``obstacle`` says why, or where the multipliers were not asked for.
+    obstacle : str
+        Why the network has no multipliers, and so gives no lower bound; else empty.
+    unit_norms : ndarray of shape (H,)
+        ||zeta_h|| of each hidden unit, as the network is; one network a class: (K H,), network by
+        network.
+    dual_norms : ndarray of shape (H,) or (K H,)
+        ||V_h(lambda)||: 1 at active units of a KKT point; nan without multipliers.
+    balance : float
+        See `balance`.
+    """
+
+    problem: MarginProblem
+    given: Certificate
+    by_multipliers: Certificate | None
+    stationarity: Stationarity | None
+    obstacle: str
+    unit_norms: Array
+    dual_norms: Array
+    balance: float
+
+    @property
+    def certificate(self) -> Certificate:
+        """The better of the two lower bounds; its ``gap`` is how near the limit the network is."""
+        own = self.by_multipliers
+        return self.given if own is None or own.lower <= self.given.lower else own
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Units (H,) with at least 1 % of the largest norm."""
+        return active_units(self.unit_norms)
+
+    @property
+    def dead(self) -> NDArray[np.int64]:
+        """The units that are not active.
+
+        Where `Stationarity.gap` is near 0 and one of them has a dual norm above 1, the network is
+        near another stationary point than the SVM: with that unit the norm could be lower.
+        """
+        return np.flatnonzero(~self.active)
+
+
+def stationarity(
+    module: nn.Module,
+    inputs: tuple[Tensor | Array, ...],
+    labels: ArrayLike,
+    *,
+    degree: float | None = None,
+    classes: int | None = None,
+) -> Stationarity:
+    """Measure how far a module is from a KKT point of theorem 3.1, in float64.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any module that treats its samples one by one, has one output a sample (or one a class), and
+        is homogeneous in those of its parameters that require a gradient (the others count as
+        constants). It is measured in evaluation mode, and left as it is.
+    inputs : tuple of Tensor or ndarray
+        Arguments of the module, each with the samples as first axis, on its device; `Network.
+        prepare` makes those of this package's networks.
+    labels : array_like of shape (N,)
+        -1 or +1; or 0 .. K - 1.
+    degree : float, optional
+        L; measured where not given, and checked in any case.
+    classes : int, optional
+        K, of a module with an output for each class.
+
+    Returns
+    -------
+    Stationarity
+
+    Raises
+    ------
+    HomogeneityError
+        The module is not homogeneous, or not of the given degree.
+    SeparationError
+        A margin is not positive.
+    ValueError
+        Inputs, outputs or labels that do not fit, or NaN; no parameter to train.
+
+    Examples
+    --------
+    >>> import torch
+    >>> module = torch.nn.Linear(1, 1, bias=False)
+    >>> _ = torch.nn.init.constant_(module.weight, 3.0)
+    >>> found = stationarity(module, (torch.tensor([[1.0], [-2.0]]),), [1, -1])
+    >>> found.degree
+    1.0
+    """
+    if not isinstance(inputs, tuple) or not inputs:
+        raise ValueError("inputs must be a tuple of the module's arguments: pass (X,), not X")
+    pairs = Pairs.of(labels, len(inputs[0]), classes)
+    module = as_module(module)
+    with evaluating(module):
+        margins_of = MarginGradients(module, inputs, pairs)
+        check_outputs(module, margins_of.inputs)
+        return _stationarity(margins_of, degree)
+
+
+def _stationarity(margins_of: MarginGradients, degree: float | None) -> Stationarity:
+    """Measure a module that is in evaluation mode."""
+    margins, pairs = margins_of.margins(margins_of.theta), margins_of.pairs
+    check_finite(margins)
+    if not margins.any():
+        raise SeparationError(
+            "all outputs are 0, so no scaling of the network has margin 1, and training may not "
+            "help: start from other weights"
+        )
+    degree = measured_degree(margins_of, degree)  # of any weights, separating or not
+    min_margin = float(margins.min())
+    if min_margin <= 0:
+        raise SeparationError(
+            f"{len(np.unique(pairs.samples[margins <= 0]))} of {len(pairs.labels)} samples are on "
+            "the wrong side "
+            f"(smallest margin {min_margin:.3g}), so no scaling of the network has margin 1: "
+            "train until it separates its samples"
+        )
+    found = measure(margins_of, margins, degree, as_parameter_norm("l2"))
+    norm = float(found.theta.norm())
+    return Stationarity(
+        degree=degree,
+        min_margin=min_margin,
+        normalised_margin=norm**-degree,
+        norm=norm,
+        margins=found.margins,
+        multipliers=found.best.weights,
+        epsilon=float((found.theta - found.best.combination).norm()),
+    )
+
+
+def certify_network(
+    network: Network,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    alpha: ArrayLike | None = None,
+    multipliers: bool = True,
+) -> NetworkCertificate:
+    """Bound how far a network of one hidden layer is from the limit, without solving the SVM.
+
+    The network gives the upper bound, its multipliers the lower one; both come from `certify`. A
+    readout bias is left out, as it is in `Network.coef`.
+
+    Parameters
+    ----------
+    network : Network
+        One hidden layer.
+    X : array_like of shape (N, D)
+        Training inputs.
+    y : array_like of shape (N,)
+        Labels, -1 or +1; or 0 .. K - 1, of a network with an output for each class.
+    alpha : array_like of shape (N,) or (N, K), optional
+        Dual variables of the network's margin problem, of `solve` say; they count where their
+        lower bound is above that of the multipliers.
+    multipliers : bool
+        Find the network's multipliers, which takes long with many more samples than
+        `FEW_SAMPLES`.
+
+    Returns
+    -------
+    NetworkCertificate
+
+    Raises
+    ------
+    TypeError
+        A classifier, or a module that is none of this package's networks.
+    ValueError
+        More than one hidden layer; data that do not fit.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNClassifier, certify_network
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> model = GLNClassifier(3, steps=500, random_state=0).fit(blobs.X, blobs.y)
+    >>> found = certify_network(model.network_, blobs.X, blobs.y)
+    >>> bounds = found.certificate
+    >>> print(0 < bounds.lower < bounds.upper, found.dead.tolist())
+    True []
+    """
+    if isinstance(network, nn.Module):
+        network = cast(Network, as_module(network))
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"certify_network takes a network of this package, not a {type(network).__name__}: of "
+            "a classifier pass classifier.network_; for another torch module use stationarity"
+        )
+    problem = network.architecture().problem(X, y, classes=network.classes)
+    coef, units = network.coef(), network.unit_groups()
+    dual_norms = np.full(len(units), np.nan)
+    measures, by_multipliers, obstacle = None, None, ""
+    if multipliers:
+        try:
+            measures = stationarity(network, network.prepare(X), problem.y, classes=network.classes)
+        except (HomogeneityError, SeparationError) as error:
+            obstacle = str(error)
+        else:
+            pairs = Pairs.of(problem.y, problem.n_samples, network.classes)
+            weights = pairs.table(measures.multipliers)
+            dual_norms = problem.dual_norms(weights)[units]
+            by_multipliers = certify(problem, coef, weights)
+    return NetworkCertificate(
+        problem=problem,
+        given=certify(problem, coef, alpha),
+        by_multipliers=by_multipliers,
+        stationarity=measures,
+        obstacle=obstacle,
+        unit_norms=problem.group_norms(coef)[units],
+        dual_norms=dual_norms,
+        balance=balance(network),
+    )
+
+
+def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, float]]:
+    """Measure for `train_to_limit`: `residual` and `slackness` on samples X (N, D), y (N,).
+
+    Both are nan as long as the network does not separate the samples. A network that is not
+    homogeneous is refused, at step 0.
+    """
+    # torch.func imports it on first use, in seconds, and cannot once Ctrl-C has cut that short.
+    import_module("torch._dynamo")
+
+    def measure(network: Network) -> dict[str, float]:
+        try:
+            found = stationarity(network, network.prepare(X), y, classes=network.classes)
+        except SeparationError:
+            return {"residual": math.nan, "slackness": math.nan}
+        return attributes(found, "residual", "slackness")
+
+    return measure
+
+
+def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
+    """Norms (H_l,) of the weights into each unit (of all its contexts), and out of it.
+
+    Yields
+    ------
+    inward, outward : ndarray of shape (H_l,)
+        Or (K H_l,), one network a class, network by network. Of one hidden layer after the other;
+        their product is the units' norm.
+    """
+    for layer, following in pairwise([*network.hidden_weights, network.readout]):
+        # Row-major: the rows of a network lie together.
+        by_network = double(following).reshape(network.n_networks, -1, following.shape[1])
+        outward = by_network.norm(dim=1).flatten().cpu().numpy()
+        # Row-major: the C weight vectors of a unit lie together.
+        yield double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy(), outward
+
+
+def balance(network: Network) -> float:
+    """Largest deviation from ||w_h|| = ||W_h||, eq. (18), over the active units of any layer.
+
+    Of a unit with norm a of the weights into it (of all its contexts) and norm b of those out of
+    it the deviation is |a - b| / max(a, b), in [0, 1]. It goes to 0 in the limit; a unit is active
+    if its product a b is at least 1 % of the largest one in its layer.
+    """
+    largest = 0.0
+    for inward, outward in layer_norms(network):
+        active = active_units(inward * outward)
+        a, b = inward[active], outward[active]
+        largest = max([largest, *(np.abs(a - b) / np.maximum(a, b))])
+    return float(largest)
+
+
+def active_units(norms: Array) -> NDArray[np.bool_]:
+    """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
+    active: NDArray[np.bool_] = (norms > 0) & (norms >= ACTIVE_SHARE * norms.max())
+    return active
+
+
+def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:
+    """Degree L of margins that are not all 0, measured between theta / 2 and 2 theta, or as given.
+
+    Not the margins alone must scale, by c^L, but also the gradients, by c^(L-1): a bias unit that
+    is still 0 shows in nothing else. Powers of 2 scale homogeneous arithmetic without rounding.
+    Gradients and margins must also obey Euler's identity, on which the KKT gap rests: those of a
+    module that detaches a part scale, but are of another function.
+    """
+    # Gradients of one random combination of the margins, in which nothing cancels by symmetry.
+    weights = np.random.default_rng(0).random(len(margins_of.pairs))
+
+    def at(scale: float) -> tuple[Array, Array]:
+        theta = scale * margins_of.theta
+        return margins_of.margins(theta), margins_of.combine(theta, weights).cpu().numpy()
+
+    original, scaled = at(1.0), {scale: at(scale) for scale in (2.0, 0.5)}
+    with np.errstate(all="ignore"):  # no degree fits where outputs vanish or overflow
+        # Squares of the margins may underflow or overflow, their shares of the largest do not.
+        largest = np.abs(original[0]).max()
+        size = np.linalg.norm(original[0] / largest)
+        degrees = [
+            float(np.log(np.linalg.norm(margins / largest) / size) / np.log(scale))
+            for scale, (margins, _) in scaled.items()
+        ]
+        L = sum(degrees) / 2 if degree is None else degree
+        deviation = max(
+            _deviation(found, scale**power * expected)
+            for scale, both in scaled.items()
+            for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
+        )
+    if not (deviation <= HOMOGENEITY_TOLERANCE and L > 0):
+        raise HomogeneityError(
+            f"the module is not homogeneous of degree {L:.4g} in its parameters: scaled by 2 and "
+            f"by 1/2, its outputs or gradients miss that by up to {percent(deviation, space=' ')} "
+            f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g})",
+            "leave out biases after the first layer (readout_bias=False) and activations that do "
+            "not scale",
+        )
+    theta, (margins, gradient) = margins_of.theta.cpu().numpy(), original
+    missed: float = abs(float(theta @ gradient) - L * float(weights @ margins))
+    terms = float(np.abs(theta) @ np.abs(gradient))
+    allowed: float = max(L * float(weights @ np.abs(margins)), ROUNDED_SHARE * terms)
+    if not missed <= HOMOGENEITY_TOLERANCE * allowed:
+        raise OtherGradientsError(
+            f"the module scales with degree {L:.4g} in its parameters, but torch's gradients are "
+            "not those of its outputs: Euler's identity <theta, grad q> = L q misses by "
+            f"{percent(missed / allowed, space=' ')}",
+            "leave out detach() and no_grad(), straight-through estimators and hooks that change "
+            "gradients, or freeze the parameters that they keep from their gradients",
+        )
+    return L
+
+
+def _deviation(found: Array, expected: Array) -> float:
+    """Largest difference, relative to the largest value."""
+    return float(np.abs(found - expected).max() / np.abs(expected).max())

@@ -1,0 +1,60 @@
+r"""Norms of coefficients, each with its dual: all that the two bounds of a certificate need.
+
+upper = Omega(zeta) / smallest margin,   lower = sum(alpha) / Omega_*(V(alpha))
+
+A norm has ``value(coef)``, Omega, and ``dual(V)``, Omega_* = max of <zeta, V> over Omega(zeta) = 1.
+
+==============  =============================  ==============  ===================================
+norm            Omega(zeta)                    Omega_*(V)      training that goes there
+==============  =============================  ==============  ===================================
+L1              sum |zeta_j|                   LInf            coordinate descent, boosting
+L2              root of the sum of squares     L2              gradient descent
+LInf            max |zeta_j|                   L1              sign descent, Adam
+Lp(p)           p-th root of sum |zeta_j|^p    Lp(p/(p-1))     steepest descent in it; mirror
+                                                               descent with the p-th power
+GroupL2         sum_g of L2 over groups of     max_g of L2     group lasso over features
+                features
+GroupNorm       sum_g ||zeta_g|| over groups   max_g ||V_g||   gradient descent on gated networks
+                of gate columns
+metric          ||zeta_g|| =                   ||V_g|| = sqrt(tr(V_g' P_g V_g))
+                sqrt(tr(zeta_g' P_g^+ zeta_g)), zeta_g in the range of P_g
+Spectral        largest singular value         Nuclear         spectral descent, Muon
+Nuclear         sum of singular values         Spectral        nuclear steepest descent
+SumOverGroups   sum_g of a norm                max_g of its    gated networks of several outputs
+                                               dual            (nuclear)
+MaxOverGroups   max_g of a norm                sum_g of its    Muon, over the layers
+                                               dual
+InRows          a norm of coefficients         the same of     gated readouts
+                (R M, D) as (R, M, D)          its dual
+==============  =============================  ==============  ===================================
+
+Coefficients have shape (K, M, D), classes by gates by features, or (M, D) with two classes, which
+spectral and nuclear norms see as (1, M, D): they are those of the matrix K x MD. An array (K, D)
+without gates is that matrix already. All other norms ignore the shape, but for their groups.
+
+A metric is a change of gates: with P_g = R_g R_g' of full column rank, zeta_g = R_g u_g has the
+norm ||u_g||, and u_g's gates are Z_g R_g. The stored root R_g *is* the metric: P_g is R_g R_g'.
+
+A norm of your own needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`): that gives it
+the certificate. If it can also say itself in CVXPY (`HasAtom`), it has a solver.
+
+Bounds (`Norm.value_bound`, `Norm.dual_bounds`) are upper bounds as real numbers, whatever rounds.
+Those of singular values come from the residuals of a computed decomposition A = U S V' + E,
+
+    ||A||_2 <= ||U||_2 ||V||_2 s_1 + ||E||_F,
+    ||A||_* <= ||U||_2 ||V||_2 sum(s) + sqrt(min(K, M D)) ||E||_F
+"""
+
+from implicit_bias.norms.entries import L1, L2, LInf, Lp
+from implicit_bias.norms.group_norm import GroupNorm
+from implicit_bias.norms.groups import GroupL2, InRows, MaxOverGroups, SumOverGroups, as_groups
+from implicit_bias.norms.matrices import Nuclear, Spectral, as_matrix
+from implicit_bias.norms.named import BALLS, NAMES, OwnNorm, as_norm, nuclear_groups
+from implicit_bias.norms.norm import (
+    RANK_TOLERANCE,
+    HasAtom,
+    HasValueAndDual,
+    Norm,
+    NormName,
+    Partition,
+)

@@ -1,0 +1,320 @@
+"""Sums of Euclidean norms over groups of gate columns, each with a metric or without."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.base.rounding import (
+    SAFETY,
+    SMALLEST_NORMAL,
+    Enclosure,
+    gamma,
+    ldexp_up,
+    root_sums,
+    row_norms,
+    sum_up,
+)
+from implicit_bias.base.validation import (
+    Array,
+    as_finite,
+)
+from implicit_bias.norms.groups import as_groups
+from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, SumNorm, exactly
+
+# Sparse matrices of at least this share of entries are multiplied as dense ones, which is faster.
+FEW = 0.05
+
+
+# Coefficients outside the range of a metric by more than this share of their size have no norm.
+RANGE_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class GroupNorm(SumNorm):
+    """The sum of the Euclidean norms of groups of gate columns, each with a metric if it likes.
+
+    Parameters
+    ----------
+    groups : array_like of int, shape (M,)
+        Group of each column, 0 .. G - 1, none left out.
+    metric : mapping from group to array_like of shape (M_g, M_g), optional
+        Positive semi-definite P_g of the groups that have one; see the module's table. What
+        rounding left of its null space (eigenvalues below 1e-12 M_g of the largest, or a little
+        below 0) is cut off.
+    apart : bool
+        Whether each of K classes has groups of its own, (k, g), K G in all: one network a class.
+        By default a group has the columns of all classes.
+
+    Raises
+    ------
+    ValueError
+        Groups that are not 0 .. G - 1, or a metric that is not symmetric positive semi-definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> norm = GroupNorm(np.array([0, 0, 1]))  # two columns in the first group, one in the second
+    >>> norm.value(np.array([[3.0], [4.0], [1.0]]))
+    6.0
+    """
+
+    by_rows: ClassVar[bool] = True
+    treats_classes_alike: ClassVar[bool] = True
+
+    groups: NDArray[np.int64]
+    metric: Mapping[int, Array] | None = field(default=None, repr=False)
+    apart: bool = False
+
+    def __post_init__(self) -> None:
+        groups = as_groups(self.groups)
+        metric = {} if self.metric is None else _as_metric(self.metric, groups)
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "metric", metric or None)
+
+    @property
+    def n_groups(self) -> int:
+        """G, of one class where they are apart."""
+        return int(self.groups.max()) + 1
+
+    def group_norms(self, coef: Array) -> Array:
+        """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
+        return self._where_in_range(coef, self.plain_norms(self.plain_coef(coef)))
+
+    def dual_norms(self, V: Array) -> Array:
+        """||V_g|| of each group, shape (G,)."""
+        return self.plain_norms(V if self.metric is None else _times(self._factor.T, V))
+
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+        bounds = self.dual_bounds(exactly(self.plain_coef(coef)))
+        return sum_up(self._where_in_range(coef, bounds).tolist())
+
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return upper bounds on ||V_g||, shape (G,), of V of the plain gates."""
+        scaled, exponent = V.scaled()
+        norms = row_norms(scaled.value.reshape(-1, V.value.shape[-1]))
+        radius = row_norms(scaled.radius.reshape(-1, V.value.shape[-1]))
+        rounding = gamma(V.value.shape[-1] + 4) * (norms + radius)
+        found = self.of_rows(Enclosure(norms, SAFETY * (radius + rounding)))
+        return ldexp_up(found.magnitude, exponent)
+
+    def of_rows(self, rows: Enclosure) -> Enclosure:
+        """Return ||V_g|| (G,) from the norms of the rows of V (M', D), or of (K, M', D)."""
+        groups = self.groups_of_rows(len(rows.value) // len(self.plain_groups))
+        rounding = gamma(int(np.bincount(groups).max()) + 4)
+        value, radius = root_sums(rows.value, groups), root_sums(rows.radius, groups)
+        lost = SMALLEST_NORMAL * ((value > 0) | (radius > 0))
+        return Enclosure(value, SAFETY * (radius + rounding * value) + lost)
+
+    def maximiser(self, V: Array) -> Array:
+        """Return P_g V_g over its norm, of the group with the largest dual norm."""
+        norms = self.dual_norms(V)
+        best = np.zeros(len(norms))
+        best[norms.argmax()] = 1.0 / (norms.max() or 1.0)
+        return self.aligned(V, best)
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return the groups of gate columns; None with a metric."""
+        if self.metric is not None:
+            return None
+        K = math.prod(shape[:-2])
+        rows = self.groups_of_rows(K)
+        return Partition(np.repeat(rows, shape[-1]).reshape(shape), "l2")
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY, of plain coefficients."""
+        groups = self.groups_of_rows(math.prod(shape[:-2]))
+        places = np.arange(math.prod(shape)).reshape(len(groups), shape[-1])
+        return sum(
+            cp.norm(zeta[places[groups == g].ravel()], 2) for g in range(int(groups.max()) + 1)
+        )
+
+    def of_plain(self, coef: Array) -> Array:
+        """Return the coefficients R u of u (M', D) or (K, M', D)."""
+        return _times(self._factor, coef)
+
+    def projected(self, coef: Array) -> Array:
+        """Coefficients without what rounding put outside the ranges of the P_g."""
+        return coef if self.metric is None else self.of_plain(self.plain_coef(coef))
+
+    def aligned(self, V: Array, group_norms: Array) -> Array:
+        """zeta_g = d_g P_g V_g, of the shape of V, of V and d (G,), by KKT."""
+        direction = V if self.metric is None else _times(self._factor, _times(self._factor.T, V))
+        if self.apart:
+            return direction * group_norms.reshape(-1, self.n_groups)[:, self.groups, None]
+        return direction * group_norms[self.groups][:, None]
+
+    # --- the equivalent norm without metric
+
+    @cached_property
+    def root(self) -> sp.csr_array:
+        """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
+        if self.metric is None:
+            return sp.eye_array(len(self.groups), format="csr")
+        plain = self._without
+        blocks: list[tuple[NDArray[np.int64], Array]] = [(plain, np.eye(len(plain)))]
+        blocks += [(columns, root.matrix) for _, columns, root in self._roots]
+        widths = [R.shape[1] for _, R in blocks]
+        whole = sp.lil_array((len(self.groups), sum(widths)))
+        for (columns, R), start in zip(blocks, np.cumsum([0, *widths[:-1]]), strict=True):
+            whole[np.ix_(columns, np.arange(start, start + R.shape[1]))] = R
+        return whole.tocsr()
+
+    @cached_property
+    def _factor(self) -> sp.csr_array | Array:
+        """R, as the kind of array with which products take less time."""
+        few = self.root.nnz < FEW * self.root.shape[0] * self.root.shape[1]
+        return self.root if few else self.root.toarray()
+
+    @cached_property
+    def plain_groups(self) -> NDArray[np.int64]:
+        """Group of each column of R, shape (M',)."""
+        if self.metric is None:
+            return self.groups
+        columns = self.root.tocsc()
+        first_row = columns.indices[columns.indptr[:-1]]
+        return self.groups[first_row]
+
+    def plain_coef(self, coef: Array) -> Array:
+        """Return u (M', D) with R u = coef (M, D), or nearest to it; the same of (K, M, D)."""
+        if self.metric is None:
+            return coef
+        plain = np.empty((*coef.shape[:-2], len(self.plain_groups), coef.shape[-1]))
+        plain[..., : len(self._without), :] = coef[..., self._without, :]
+        for g, columns, root in self._roots:
+            plain[..., self.plain_groups == g, :] = root.inverse @ coef[..., columns, :]
+        return plain
+
+    def plain_norms(self, coef: Array) -> Array:
+        """||u_g|| of each group, shape (G,), of u (M', D): primal and dual are the same here."""
+        norms = row_norms(coef.reshape(-1, coef.shape[-1]))
+        return root_sums(norms, self.groups_of_rows(len(norms) // len(self.plain_groups)))
+
+    def plain_gates(self, gates: sp.csr_array) -> sp.csr_array:
+        """Gates Z R, shape (N, M'), of u.
+
+        Where all of a sample's gates in a group cancel, what is left is rounding, which must not
+        be scaled up. It is cut off, by its size relative to the gates that cancel: those that a
+        column of R uses, times that column's largest entry.
+        """
+        plain = sp.csr_array(gates @ self.root)
+        if self.metric is None:
+            return plain
+        reach = (self.root != 0) @ sp.diags_array(abs(self.root).max(axis=0).toarray().ravel())
+        terms = sp.csr_array(abs(gates) @ reach)  # nonzero wherever `plain` is
+        columns = np.arange(len(self.plain_groups))
+        shape = (len(columns), self.n_groups)
+        membership = sp.csr_array((np.ones(len(columns)), (columns, self.plain_groups)), shape)
+        seen = sp.csr_array(abs(plain) > RANK_TOLERANCE * terms) @ membership  # (N, G)
+        seen = sp.csr_array((seen > 0) @ membership.T)
+        return sp.csr_array(plain.multiply(seen))
+
+    def _where_in_range(self, coef: Array, norms: Array) -> Array:
+        """Return norms (G,) of the groups, in place, but inf where zeta_g leaves P_g's range."""
+        by_class = norms.reshape(-1, self.n_groups)  # a view
+        for g, columns, root in self._roots:
+            parts = coef[..., columns, :].reshape(-1, len(columns), coef.shape[-1])
+            outside = np.array([root.excludes(part) for part in parts])
+            by_class[outside if self.apart else outside.any(keepdims=True), g] = np.inf
+        return norms
+
+    def groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
+        """Group of each row of coefficients (K, M', D), flattened: (K M',)."""
+        if n_classes == 1:
+            return self.plain_groups
+        groups = np.tile(self.plain_groups, n_classes)
+        if not self.apart:
+            return groups
+        return groups + self.n_groups * np.repeat(np.arange(n_classes), len(self.plain_groups))
+
+    @cached_property
+    def _without(self) -> NDArray[np.int64]:
+        """Columns of the groups that have no metric."""
+        return np.flatnonzero(~np.isin(self.groups, list(self.metric or {})))
+
+    @cached_property
+    def _roots(self) -> list[tuple[int, NDArray[np.int64], _Root]]:
+        return [
+            (g, np.flatnonzero(self.groups == g), _Root.of(P))
+            for g, P in (self.metric or {}).items()
+        ]
+
+
+def _times(R: sp.sparray | Array, A: Array) -> Array:
+    """R A of A (M, D), or of each class of (K, M, D)."""
+    if A.ndim == 2:
+        return np.asarray(R @ A)
+    return np.stack([np.asarray(R @ part) for part in A])
+
+
+@dataclass(frozen=True, eq=False)
+class _Root:
+    """A metric P (m, m) by its positive eigenvalues (r,) and their eigenvectors (m, r).
+
+    ``null`` (m, m - r) has the others.
+    """
+
+    values: Array
+    vectors: Array
+    null: Array
+
+    @classmethod
+    def of(cls, P: Array) -> _Root:
+        values, vectors = scipy.linalg.eigh(P)
+        keep = values > RANK_TOLERANCE * len(P) * values[-1]
+        return cls(values[keep], vectors[:, keep], vectors[:, ~keep])
+
+    @property
+    def matrix(self) -> Array:
+        """R (m, r) of full column rank with P = R R'."""
+        return np.asarray(self.vectors * np.sqrt(self.values))
+
+    @cached_property
+    def inverse(self) -> Array:
+        """R^+, shape (r, m)."""
+        return np.asarray((self.vectors / np.sqrt(self.values)).T)
+
+    def excludes(self, coef: Array) -> bool:
+        """Whether coefficients (m, D) leave the range of P."""
+        unit = coef / (np.abs(coef).max(initial=0.0) or 1.0)
+        outside = np.linalg.norm(self.null.T @ unit)
+        return bool(outside > RANGE_TOLERANCE * np.linalg.norm(unit))
+
+
+def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> dict[int, Array]:
+    if not isinstance(metric, Mapping):
+        raise ValueError(
+            f"metric must map groups to matrices, as in {{0: P}}, got a {type(metric).__name__}"
+        )
+    checked = {}
+    for g, P in metric.items():
+        size = int(np.count_nonzero(groups == g))
+        if size == 0:
+            raise ValueError(f"metric names group {g!r}, but there is no such group")
+        matrix = as_finite(P, f"metric of group {g}", 2)
+        if matrix.shape != (size, size):
+            raise ValueError(
+                f"metric of group {g} must have shape ({size}, {size}), one row a gate column "
+                f"of the group, got {matrix.shape}"
+            )
+        scale = np.abs(matrix).max()
+        if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12 * scale):
+            raise ValueError(f"metric of group {g} is not symmetric: pass (P + P') / 2")
+        smallest = np.linalg.eigvalsh(matrix)[0]
+        if scale == 0 or smallest < -1e-10 * scale * size:
+            raise ValueError(
+                f"metric of group {g} is not positive semi-definite (or zero): smallest "
+                f"eigenvalue {smallest:.3g}"
+            )
+        root = _Root.of(matrix).matrix
+        checked[int(g)] = root @ root.T
+    return checked

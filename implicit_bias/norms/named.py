@@ -1,0 +1,152 @@
+"""Norms by name, norms of one's own, and what solvers know of norms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.base.rounding import (
+    SAFETY,
+    Enclosure,
+    gamma,
+)
+from implicit_bias.base.validation import (
+    Array,
+    UnsuitableError,
+    check_choice,
+)
+from implicit_bias.norms.entries import L1, L2, LInf
+from implicit_bias.norms.groups import SumOverGroups
+from implicit_bias.norms.matrices import Nuclear, Spectral
+from implicit_bias.norms.norm import (
+    ConjugatedNorm,
+    HasAtom,
+    HasValueAndDual,
+    Norm,
+    OneGroupNorm,
+    Shape,
+)
+
+# Roundings that a norm of somebody else's may take an entry: its error is gamma of these.
+OWN_ROUNDINGS = 16
+
+
+def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None) -> Norm:
+    """Return a norm from an object or a name.
+
+    Parameters
+    ----------
+    norm : Norm, str, or object with ``value`` and ``dual``
+        Names are "l1", "l2", "linf", "spectral" and "nuclear".
+    groups : array_like of int, shape (D,), optional
+        Group of each feature: the sum of the norm over these groups.
+
+    Raises
+    ------
+    ValueError
+        No such name, or groups for a norm that is a sum already, or somebody else's.
+    TypeError
+        Neither a name, nor a norm.
+
+    Examples
+    --------
+    >>> as_norm("linf").dual(np.array([[3.0, -4.0]]))
+    7.0
+    """
+    if groups is not None:
+        return SumOverGroups(cast(ConjugatedNorm, as_norm(norm)), np.asarray(groups), axis=-1)
+    if isinstance(norm, str):
+        check_choice(norm, "norm", NAMES, "an object such as Lp(3)")
+        return NAMES[norm]
+    if isinstance(norm, Norm):
+        return norm
+    if isinstance(norm, type) or not isinstance(norm, HasValueAndDual):
+        raise TypeError(
+            f"norm must be a name or an object with value(coef) and dual(V), got {norm!r}: pass "
+            "one of implicit_bias.norms, such as L1()"
+        )
+    return OwnNorm(norm)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnNorm(OneGroupNorm):
+    """A norm that is given by its value and its dual alone.
+
+    The bounds trust both to OWN_ROUNDINGS roundings an entry. An enclosure of V is taken apart by
+    entries: Omega_*(V + E) <= Omega_*(V) + sum_j radius_j Omega_*(e_j).
+
+    Parameters
+    ----------
+    given : object with ``value(coef)`` and ``dual(V)``
+        The norm; for a solver with ``atom(zeta, shape, cp)``, too.
+    """
+
+    given: HasValueAndDual
+    _unit_duals: dict[Shape, Array] = field(default_factory=dict, init=False, repr=False)
+
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients."""
+        return float(self.given.value(coef))
+
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+        return float(self.given.dual(V))
+
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as far as its value can be trusted."""
+        return self.value(coef) * (1.0 + SAFETY * gamma(OWN_ROUNDINGS * (coef.size + 4)))
+
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return an upper bound on Omega_*, shape (1,)."""
+        rounding = 1.0 + SAFETY * gamma(OWN_ROUNDINGS * (V.value.size + 4))
+        rest = float((V.radius * self._units(V.value.shape)).sum()) if V.radius.any() else 0.0
+        return np.array([(self.dual(V.value) + rest) * rounding])
+
+    def maximiser(self, V: Array) -> Array:
+        """Refuse: value and dual do not say."""
+        raise NotImplementedError(f"{self.given!r} has no maximiser")
+
+    def partition(self, shape: Shape) -> None:
+        """Return None: nothing is known of its structure."""
+        return
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY, where it can."""
+        if not isinstance(self.given, HasAtom):
+            raise UnsuitableError(
+                f"{self.given!r} cannot say itself in CVXPY, so no solver takes it: give it a "
+                "method atom(zeta, shape, cp), or certify coefficients of your own"
+            )
+        return self.given.atom(zeta, shape, cp)
+
+    def _units(self, shape: Shape) -> Array:
+        """Omega_* of each unit vector, of this shape."""
+        if shape not in self._unit_duals:
+            units, found = np.zeros(shape), np.zeros(shape)
+            for place in np.ndindex(shape):
+                units[place] = 1.0
+                found[place] = self.dual(units)
+                units[place] = 0.0
+            self._unit_duals[shape] = found
+        return self._unit_duals[shape]
+
+
+NAMES: dict[str, Norm] = {
+    "l1": L1(),
+    "l2": L2(),
+    "linf": LInf(),
+    "spectral": Spectral(),
+    "nuclear": Nuclear(),
+}
+# Norms of which the unit ball, or that of the dual, bounds each singular value or each entry.
+BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
+
+
+def nuclear_groups(norm: Norm) -> NDArray[np.int64] | None:
+    """Return the group of each gate column, if a norm is the sum of the groups' nuclear norms."""
+    if isinstance(norm, SumOverGroups) and norm.norm == Nuclear() and norm.axis == -2:
+        return np.asarray(norm.groups)
+    return None

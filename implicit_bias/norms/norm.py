@@ -1,0 +1,215 @@
+"""What every norm has: value, dual, maximiser, bounds, and how solvers may see it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_bias.base.rounding import (
+    Enclosure,
+    ldexp_up,
+)
+from implicit_bias.base.validation import (
+    Array,
+)
+
+# Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
+RANK_TOLERANCE = 1e-12
+
+Shape: TypeAlias = tuple[int, ...]
+InnerNorm: TypeAlias = Literal["l2", "linf"]
+NormName: TypeAlias = Literal["l1", "l2", "linf", "spectral", "nuclear"]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A norm as a sum over groups of entries: of their Euclidean norms, or of their maxima.
+
+    Attributes
+    ----------
+    groups : ndarray of int, of the shape of the coefficients
+        Group of each entry, 0 .. G - 1.
+    inner : {"l2", "linf"}
+        The norm within a group.
+    """
+
+    groups: NDArray[np.int64]
+    inner: InnerNorm
+
+
+class Norm(ABC):
+    """A norm of coefficients, with its dual.
+
+    Attributes
+    ----------
+    by_rows : bool
+        Whether the dual norm depends on the norms of the rows of V alone, which cost less.
+    treats_classes_alike : bool
+        Whether exchanging two classes leaves the norm as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L1, LInf, Norm
+    >>> isinstance(L1(), Norm)
+    True
+    >>> coef = np.array([[3.0, -4.0]])
+    >>> L1().value(coef) == LInf().dual(coef)
+    True
+    """
+
+    by_rows: ClassVar[bool] = False
+    treats_classes_alike: ClassVar[bool] = False
+
+    @abstractmethod
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients."""
+
+    @abstractmethod
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+
+    @abstractmethod
+    def maximiser(self, V: Array) -> Array:
+        """Coefficients of norm 1 whose inner product with V is Omega_*(V): steepest ascent.
+
+        Raises
+        ------
+        NotImplementedError
+            A norm of somebody else's, which does not say.
+        """
+
+    @abstractmethod
+    def group_norms(self, coef: Array) -> Array:
+        """Return the terms of Omega as a sum over groups, shape (G,); G = 1 where it is none."""
+
+    @abstractmethod
+    def dual_norms(self, V: Array) -> Array:
+        """Return the terms of Omega_* as a maximum over groups, shape (G,)."""
+
+    @abstractmethod
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+
+    @abstractmethod
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return upper bounds on the `dual_norms` of all V in an enclosure, shape (G,)."""
+
+    @abstractmethod
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return the norm of coefficients of this shape as a sum over groups, if it is one."""
+
+    @abstractmethod
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Return Omega as a CVXPY expression, convex in zeta.
+
+        Parameters
+        ----------
+        zeta : cvxpy.Expression of shape (size,)
+            The coefficients, flattened in C order.
+        shape : tuple of int
+            Their shape.
+        cp : module
+            ``cvxpy``, or `solvers.barrier.Epigraph`, which has some of its functions.
+
+        Raises
+        ------
+        ValueError
+            The norm cannot say itself in CVXPY.
+        """
+
+
+@runtime_checkable
+class HasValueAndDual(Protocol):
+    """What is asked of a norm of your own: both accurate to 16 roundings an entry."""
+
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients (K, M, D); K = 1 with two classes."""
+
+    def dual(self, V: Array) -> float:
+        """Omega_* of V (K, M, D)."""
+
+
+@runtime_checkable
+class HasAtom(Protocol):
+    """What a norm of your own needs for a solver."""
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """As in `Norm.atom`."""
+
+
+class OneGroupNorm(Norm):
+    """A norm that is no sum over groups, or whose groups are not told."""
+
+    @final
+    def group_norms(self, coef: Array) -> Array:
+        """Return Omega, shape (1,)."""
+        return np.array([self.value(coef)])
+
+    @final
+    def dual_norms(self, V: Array) -> Array:
+        """Return Omega_*, shape (1,)."""
+        return np.array([self.dual(V)])
+
+
+class SumNorm(Norm):
+    """A norm that is the sum of norms of groups."""
+
+    @final
+    def value(self, coef: Array) -> float:
+        """Omega of coefficients; inf where a group has no norm."""
+        return float(self.group_norms(coef).sum())
+
+    @final
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+        return float(self.dual_norms(V).max())
+
+
+class BoundedNorm(Norm):
+    """A norm with an upper bound over an enclosure."""
+
+    @abstractmethod
+    def _bound(self, A: Enclosure) -> float:
+        """Return an upper bound on the norm of all arrays in an enclosure of numbers up to 1."""
+
+    @final
+    def bound(self, A: Enclosure) -> float:
+        """Return an upper bound on the norm of all arrays in an enclosure."""
+        scaled, exponent = A.scaled()
+        return float(ldexp_up(self._bound(scaled), exponent))
+
+    @final
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+        return self.bound(exactly(coef))
+
+
+class ConjugatedNorm(OneGroupNorm, BoundedNorm):
+    """A norm whose dual is another norm of this module, in one group."""
+
+    treats_classes_alike: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def conjugate(self) -> ConjugatedNorm:
+        """The dual norm."""
+
+    @final
+    def dual(self, V: Array) -> float:
+        """Omega_* of V."""
+        return self.conjugate.value(V)
+
+    @final
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return an upper bound on Omega_*, shape (1,)."""
+        return np.array([self.conjugate.bound(V)])
+
+
+def exactly(values: Array) -> Enclosure:
+    """Return numbers that are the real ones."""
+    return Enclosure(values, np.zeros_like(values))

@@ -1,0 +1,361 @@
+r"""Norms of all trained parameters of a module, each with its dual and its steepest direction.
+
+Training in the geometry of a norm goes, in direction, to a KKT point of
+
+    minimise  1/2 ||theta||^2   subject to  q_n(theta) >= 1 for all n,
+
+and theta is not an array but a tensor a layer. So a norm of parameters is put together of two of
+the norms of `implicit_bias.norms`, one within a tensor and one over the tensors,
+
+    ||theta|| = outer(inner(theta_1), ..., inner(theta_P)),
+
+the outer one monotone (an l_p norm). Then all that is needed is known of the parts:
+
+    ||v||_* = outer_*(d),  d_p = inner_*(v_p),
+    a maximiser of <theta, v> over ||theta|| <= 1:   theta_p = a_p u_p,
+    a >= 0 that of the outer norm at d, u_p that of the inner norm at v_p.
+
+============  ========  ========  ==================================================================
+name          inner     outer     training that goes there
+============  ========  ========  ==================================================================
+l2            L2        L2        gradient descent
+l1            L1        L1        coordinate descent
+linf          LInf      LInf      sign descent; Adam with full batches and vanishing epsilon
+spectral      Spectral  LInf      Muon: the largest spectral norm of any layer
+nuclear       Nuclear   L1        its dual; the sum of the layers' nuclear norms
+============  ========  ========  ==================================================================
+
+A tensor of more than two axes is the matrix (first axis, all others), as Muon sees the weights of a
+convolution; a tensor of one axis is a column, whose spectral norm is the Euclidean one.
+
+All is computed with torch, on the device and in the precision of the tensors, without a copy of
+more than one of them.
+
+Source: Tsilivis, Vardi, Kempe (2024), "Flavors of margin", for steepest descent in any norm;
+Bernstein and Newhouse (2024), "Old optimizer, new norm", for the maximum over the layers.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, Protocol, TypeAlias, cast, final, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.norms import (
+    L1,
+    L2,
+    RANK_TOLERANCE,
+    LInf,
+    Lp,
+    Norm,
+    Nuclear,
+    Spectral,
+)
+
+Parameters: TypeAlias = Mapping[str, Tensor]
+# Norms over the tensors: those that grow with each of their entries' absolute values.
+MONOTONE = (L1, L2, LInf, Lp)
+
+
+class ParameterNorm(ABC):
+    """A norm of a module's parameters, given as tensors by name.
+
+    Attributes
+    ----------
+    name : str
+        How messages and pages call it.
+    """
+
+    name: str
+
+    @abstractmethod
+    def value(self, theta: Parameters) -> float:
+        """||theta||."""
+
+    @abstractmethod
+    def dual(self, v: Parameters) -> float:
+        """||v||_*, the largest <theta, v> over ||theta|| = 1."""
+
+    @abstractmethod
+    def maximiser(self, v: Parameters) -> dict[str, Tensor]:
+        """Return a theta with ||theta|| <= 1 and <theta, v> = ||v||_*: steepest ascent.
+
+        Its norm is 1, but for v = 0, where it is 0. Where several are best (l1: entries of the
+        same size), the first.
+        """
+
+    @abstractmethod
+    def atom(self, theta: Mapping[str, Any], shapes: Mapping[str, torch.Size], cp: Any) -> Any:
+        """Return ||theta|| as a CVXPY expression.
+
+        Parameters
+        ----------
+        theta : mapping from name to cvxpy.Expression of shape (size,)
+            The parameters, each flattened in C order.
+        shapes : mapping from name to torch.Size
+            Their shapes.
+        cp : module
+            ``cvxpy``.
+
+        Raises
+        ------
+        ValueError
+            The norm cannot say itself in CVXPY.
+        """
+
+
+@runtime_checkable
+class HasParameterNorm(Protocol):
+    """What is asked of a norm of your own, of tensors by name."""
+
+    def value(self, theta: Parameters) -> float:
+        """||theta||."""
+
+    def dual(self, v: Parameters) -> float:
+        """||v||_*."""
+
+    def maximiser(self, v: Parameters) -> Mapping[str, Tensor]:
+        """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
+
+
+@final
+@dataclass(frozen=True)
+class ComposedNorm(ParameterNorm):
+    """One norm within each tensor, another one over the tensors.
+
+    Parameters
+    ----------
+    inner : Norm
+        Of each tensor, as a matrix (first axis, all others).
+    outer : L1, L2, LInf or Lp
+        Over the tensors' norms.
+    name : str, optional
+        How messages call it.
+
+    Raises
+    ------
+    ValueError
+        Another outer norm.
+
+    Examples
+    --------
+    >>> norm = ComposedNorm(Spectral(), LInf())
+    >>> norm.value({"first": torch.eye(2), "second": torch.tensor([[3.0, 4.0]])})
+    5.0
+    """
+
+    inner: Norm
+    outer: Norm
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.outer, MONOTONE):
+            raise ValueError(
+                f"the norm over the tensors must be L1, L2, LInf or Lp, got {self.outer!r}"
+            )
+        if not self.name:
+            object.__setattr__(self, "name", f"{self.outer!r} over tensors of {self.inner!r}")
+
+    def value(self, theta: Parameters) -> float:
+        """||theta||."""
+        return self.outer.value(self.tensor_norms(theta))
+
+    def dual(self, v: Parameters) -> float:
+        """||v||_*."""
+        return self.outer.dual(self.tensor_dual_norms(v))
+
+    def maximiser(self, v: Parameters) -> dict[str, Tensor]:
+        """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
+        shares = self.outer.maximiser(self.tensor_dual_norms(v))
+        return {
+            name: share * maximiser_of(self.inner, tensor) if share else torch.zeros_like(tensor)
+            for share, (name, tensor) in zip(shares.tolist(), v.items(), strict=True)
+        }
+
+    def tensor_norms(self, theta: Parameters) -> Array:
+        """Return the inner norm of each tensor, in their order."""
+        return np.array([value_of(self.inner, tensor) for tensor in theta.values()])
+
+    def tensor_dual_norms(self, v: Parameters) -> Array:
+        """Return the inner dual norm of each tensor, in their order."""
+        return np.array([dual_of(self.inner, tensor) for tensor in v.values()])
+
+    def atom(self, theta: Mapping[str, Any], shapes: Mapping[str, torch.Size], cp: Any) -> Any:
+        """Say it in CVXPY."""
+        parts = [
+            self.inner.atom(part, matrix_shape(shapes[name]), cp) for name, part in theta.items()
+        ]
+        return self.outer.atom(cp.hstack(parts), (len(parts),), cp)
+
+
+@final
+@dataclass(frozen=True)
+class OwnParameterNorm(ParameterNorm):
+    """A norm of somebody else's, given by its value, its dual and its maximiser."""
+
+    given: HasParameterNorm
+    name: str
+
+    def value(self, theta: Parameters) -> float:
+        """||theta||."""
+        return float(self.given.value(theta))
+
+    def dual(self, v: Parameters) -> float:
+        """||v||_*."""
+        return float(self.given.dual(v))
+
+    def maximiser(self, v: Parameters) -> dict[str, Tensor]:
+        """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
+        return dict(self.given.maximiser(v))
+
+    def atom(self, theta: Mapping[str, Any], shapes: Mapping[str, torch.Size], cp: Any) -> Any:
+        """Refuse: value, dual and maximiser do not say."""
+        raise ValueError(f"{self.name} cannot say itself in CVXPY")
+
+
+PARAMETER_NORMS: dict[str, ComposedNorm] = {
+    "l2": ComposedNorm(L2(), L2(), "l2"),
+    "l1": ComposedNorm(L1(), L1(), "l1"),
+    "linf": ComposedNorm(LInf(), LInf(), "linf"),
+    "spectral": ComposedNorm(Spectral(), LInf(), "spectral"),
+    "nuclear": ComposedNorm(Nuclear(), L1(), "nuclear"),
+}
+
+
+def as_parameter_norm(norm: ParameterNorm | HasParameterNorm | Norm | str) -> ParameterNorm:
+    """Return a norm of parameters from an object or a name.
+
+    Parameters
+    ----------
+    norm : str, Norm, ParameterNorm, or object with ``value``, ``dual`` and ``maximiser``
+        Names are "l2", "l1", "linf", "spectral" and "nuclear", see the module's table. Of the
+        norms of `implicit_bias.norms`, L1, L2, LInf and Lp are those of all entries, Spectral and
+        Nuclear those of the table. An object of your own takes and gives tensors by name.
+
+    Raises
+    ------
+    ValueError
+        No such name; a norm of arrays that does not say how tensors are put together.
+    TypeError
+        Neither a name, nor a norm.
+
+    Examples
+    --------
+    >>> theta = {"first.weight": torch.tensor([[3.0, 4.0]]), "second.weight": torch.tensor([-5.0])}
+    >>> as_parameter_norm("l1").value(theta), as_parameter_norm("spectral").dual(theta)
+    (12.0, 10.0)
+    """
+    if isinstance(norm, str):
+        check_choice(norm, "norm", PARAMETER_NORMS, "an object such as Lp(3)")
+        return PARAMETER_NORMS[norm]
+    if isinstance(norm, ParameterNorm):
+        return norm
+    if isinstance(norm, Norm):
+        named = [found for found in PARAMETER_NORMS.values() if found.inner == norm]
+        if not named and not isinstance(norm, MONOTONE):
+            raise ValueError(
+                f"{norm!r} does not say how the norms of several tensors are put together: pass "
+                "ComposedNorm(inner, outer), such as ComposedNorm(Spectral(), LInf())"
+            )
+        return named[0] if named else ComposedNorm(norm, norm, repr(norm))
+    if isinstance(norm, type) or not isinstance(norm, HasParameterNorm):
+        raise TypeError(
+            "norm must be a name or an object with value(theta), dual(v) and maximiser(v) of "
+            f"tensors by name, got {norm!r}: pass 'l2', 'l1', 'linf' or 'spectral'"
+        )
+    return OwnParameterNorm(norm, type(norm).__name__)
+
+
+def matrix_shape(shape: torch.Size) -> tuple[int, int]:
+    """Shape of a tensor as a matrix: (first axis, all others); a vector is a column."""
+    rows = shape[0] if shape else 1
+    return rows, math.prod(shape[1:])
+
+
+def as_matrix(tensor: Tensor) -> Tensor:
+    """View a tensor as the matrix (first axis, all others)."""
+    return tensor.reshape(matrix_shape(tensor.shape))
+
+
+# --- the norms of arrays, of tensors ---------------------------------------------------------
+
+
+@singledispatch
+def value_of(norm: Norm, tensor: Tensor) -> float:
+    """Omega of a tensor as a matrix, through numpy where nothing better is known."""
+    return norm.value(_as_array(tensor))
+
+
+@singledispatch
+def dual_of(norm: Norm, tensor: Tensor) -> float:
+    """Omega_* of a tensor as a matrix, through numpy where nothing better is known."""
+    return norm.dual(_as_array(tensor))
+
+
+@singledispatch
+def maximiser_of(norm: Norm, tensor: Tensor) -> Tensor:
+    """Return the tensor of norm 1 of the largest inner product with this one."""
+    found = norm.maximiser(_as_array(tensor))
+    return torch.as_tensor(found, dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape)
+
+
+def _as_array(tensor: Tensor) -> Array:
+    return as_matrix(tensor.detach()).double().cpu().numpy()
+
+
+def _p_norm(tensor: Tensor, p: float) -> float:
+    found = torch.linalg.vector_norm(tensor.detach(), p, dtype=torch.float64)
+    return found.item()
+
+
+def _singular_values(tensor: Tensor) -> Tensor:
+    return cast(Tensor, torch.linalg.svdvals(as_matrix(tensor.detach())))
+
+
+def _l1_maximiser(tensor: Tensor) -> Tensor:
+    flat = tensor.detach().reshape(-1)
+    found = torch.zeros_like(flat)
+    largest = flat.abs().argmax()
+    found[largest] = flat[largest].sign()
+    return found.reshape(tensor.shape)
+
+
+def _l2_maximiser(tensor: Tensor) -> Tensor:
+    return tensor.detach() / (_p_norm(tensor, 2) or 1.0)
+
+
+def _spectral_maximiser(tensor: Tensor) -> Tensor:
+    """Polar factor, of the singular values that are not 0 but for rounding."""
+    U, s, Vt = torch.linalg.svd(as_matrix(tensor.detach()), full_matrices=False)
+    tolerance = max(RANK_TOLERANCE, torch.finfo(s.dtype).eps * max(U.shape[0], Vt.shape[1]))
+    rank = int(torch.count_nonzero(s > tolerance * s[0]))
+    return cast(Tensor, U[:, :rank] @ Vt[:rank]).reshape(tensor.shape)
+
+
+def _nuclear_maximiser(tensor: Tensor) -> Tensor:
+    U, _, Vt = torch.linalg.svd(as_matrix(tensor.detach()), full_matrices=False)
+    return torch.outer(U[:, 0], Vt[0]).reshape(tensor.shape)
+
+
+value_of.register(L1, lambda _, tensor: _p_norm(tensor, 1))
+value_of.register(L2, lambda _, tensor: _p_norm(tensor, 2))
+value_of.register(LInf, lambda _, tensor: _p_norm(tensor, math.inf))
+value_of.register(Spectral, lambda _, tensor: _singular_values(tensor).max().item())
+value_of.register(
+    Nuclear, lambda _, tensor: _singular_values(tensor).sum(dtype=torch.float64).item()
+)
+for kind in (L1, L2, LInf, Spectral, Nuclear):
+    dual_of.register(kind, lambda norm, tensor: value_of(norm.conjugate, tensor))
+maximiser_of.register(L1, lambda _, tensor: _l1_maximiser(tensor))
+maximiser_of.register(L2, lambda _, tensor: _l2_maximiser(tensor))
+maximiser_of.register(LInf, lambda _, tensor: tensor.detach().sign())
+maximiser_of.register(Spectral, lambda _, tensor: _spectral_maximiser(tensor))
+maximiser_of.register(Nuclear, lambda _, tensor: _nuclear_maximiser(tensor))

@@ -1,0 +1,643 @@
+"""Gates z(x): known functions of the input that training does not change.
+
+Every gating maps inputs X (n, D) to a gate matrix Z (n, M), dense or CSR, and names the group
+of each of its M columns. A group is what the norm switches on and off as one: a hidden unit.
+
+================  =========================  ================================  ===============
+gating            columns M                  gates                             groups
+================  =========================  ================================  ===============
+HyperplaneContexts  H * C, context fastest   one-hot context of each unit      one a unit
+GlobalContexts    contexts that occur        one-hot context of the network    one
+UnitGates         H (+ 1 always on)          0/1, or any function of a         one a unit
+                                             projection (sigmoid, ...)
+GatedReadout      C_o * H * C, those of the  one-hot context of each unit,     one a unit
+                  hidden units fastest       in that of the readout
+NoGates           1                          the constant 1                    one
+================  =========================  ================================  ===============
+
+Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.special
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.base.options import ThresholdRule
+from implicit_bias.base.validation import (
+    Array,
+    as_features,
+    as_finite,
+    check_choice,
+    check_count,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+GateMatrix: TypeAlias = Array | sp.csr_array
+Threshold: TypeAlias = ThresholdRule | Array
+GateFunction: TypeAlias = Literal[">", ">=", "sigmoid"] | Callable[[Array], Array]
+RandomState: TypeAlias = int | np.random.Generator | None
+
+# Standard deviations of the published draws: only their ratio matters, because a
+# hyperplane does not change when its normal and its threshold are scaled together.
+WEIGHT_SCALE = 36.0
+# 65,536 contexts a unit: the shallow networks of the source paper have up to 2^15.
+MAX_HYPERPLANES = 16
+THRESHOLD_SCALE = 9.0
+# Gates of projections and thresholds.
+FIRINGS: dict[str, Callable[[Array, Array], NDArray[Any]]] = {
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "sigmoid": lambda projections, thresholds: scipy.special.expit(projections - thresholds),
+}
+# Projections this near to each other, as a share of the largest, are those of equal samples.
+TIE = 1e-12
+
+
+def dense(gates: GateMatrix) -> Array:
+    """Return gates, or a product of such, as a dense array."""
+    return sp.csr_array(gates).toarray() if sp.issparse(gates) else np.asarray(gates)
+
+
+class Gating(ABC):
+    """A fixed gate function: inputs (n, D) to gates (n, M), with the group of each column."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """D, the number of input features."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> NDArray[np.int64]:
+        """Group of each gate column, shape (M,), values 0 .. G - 1."""
+
+    @abstractmethod
+    def gates(self, X: ArrayLike) -> GateMatrix:
+        """Gate matrix of inputs X (n, D): shape (n, M), dense or CSR."""
+
+    @abstractmethod
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Count, for each sample (n,), the groups whose context did not occur when fitted.
+
+        Such a context has zero coefficients, so the group adds nothing to the prediction.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class NoGates(Gating):
+    """The constant gate 1: the predictor is linear and the problem the classical SVM.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> NoGates(2).gates(np.zeros((3, 2))).tolist()
+    [[1.0], [1.0], [1.0]]
+    """
+
+    n_inputs: int
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return self.n_inputs
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """One column, one group."""
+        return np.zeros(1, dtype=np.int64)
+
+    def gates(self, X: ArrayLike) -> Array:
+        """Ones, shape (n, 1)."""
+        return np.ones((len(as_features(X, self.n_inputs)), 1))
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Zeros (n,): there is one context, and it always occurs."""
+        return np.zeros(len(as_features(X, self.n_inputs)), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class HyperplaneContexts(Gating):
+    """Contexts of a gated linear network: k hyperplanes a unit cut the input space in C = 2^k.
+
+    Column ``h * C + c`` is 1 where unit h is in context c: the unit is the slow index, the
+    context the fast one, and the first hyperplane is the most significant bit of c.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (H, k, D)
+        Normals of the hyperplanes.
+    thresholds : ndarray of shape (H, k)
+        A hyperplane fires where its projection is strictly greater than its threshold.
+    occurs : ndarray of bool, shape (H, C)
+        The contexts that occurred in the data the gating was fitted on.
+    single_precision : bool
+        Project in float32, as the published code does; a sample within rounding of a hyperplane
+        may then fall on its other side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[-1.0], [1.0]])
+    >>> contexts = HyperplaneContexts.random(X, 3, 1, random_state=0)
+    >>> contexts.gates(X).shape  # 3 units of 2 contexts
+    (2, 6)
+    """
+
+    weights: Array
+    thresholds: Array
+    occurs: NDArray[np.bool_]
+    single_precision: bool = False
+
+    @classmethod
+    def from_hyperplanes(
+        cls,
+        X: ArrayLike,
+        weights: ArrayLike,
+        thresholds: ArrayLike,
+        *,
+        single_precision: bool = False,
+    ) -> HyperplaneContexts:
+        """Build the contexts of given hyperplanes and record which of them occur in X.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs.
+        weights : array_like of shape (H, k, D)
+            Normals.
+        thresholds : array_like of shape (H, k)
+            Thresholds.
+        single_precision : bool
+            As in the class.
+
+        Raises
+        ------
+        ValueError
+            Shapes that do not fit, NaN or infinity.
+        """
+        weights = as_finite(weights, "weights", 3)
+        thresholds = as_finite(thresholds, "thresholds", 2)
+        if thresholds.shape != weights.shape[:2]:
+            raise ValueError(
+                f"thresholds must have shape (H, k) = {weights.shape[:2]} like the weights "
+                f"{weights.shape}, got {thresholds.shape}"
+            )
+        n_units, n_hyperplanes = thresholds.shape
+        occurs = np.zeros((n_units, 2**n_hyperplanes), dtype=bool)
+        fitted = cls(weights, thresholds, occurs, single_precision)
+        contexts = fitted.contexts(X)
+        fitted.occurs[np.arange(n_units), contexts] = True  # broadcasts over samples (n, H)
+        return fitted
+
+    @classmethod
+    def random(
+        cls,
+        X: ArrayLike,
+        n_units: int,
+        n_hyperplanes: int = 1,
+        *,
+        threshold: Threshold = "median",
+        reference: ArrayLike | None = None,
+        random_state: RandomState = None,
+    ) -> HyperplaneContexts:
+        """Draw Gaussian hyperplanes, as in section 4 of the source.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs.
+        n_units, n_hyperplanes : int
+            H and k.
+        threshold : {"median", "random", "zero"} or array_like of shape (H, k)
+            Median of each projection over ``reference`` (for an odd number of samples, half way
+            to the next larger one, so that none lies on it); Gaussian; zero; or given.
+        reference : array_like of shape (n', D), optional
+            The inputs whose median is taken; X where not given.
+        random_state : int, numpy Generator or None
+            Seed of the draws.
+        """
+        X = as_finite(X, "X", 2)
+        check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
+        rng = np.random.default_rng(random_state)
+        shape = (n_units, n_hyperplanes)
+        weights = rng.normal(0.0, WEIGHT_SCALE, (*shape, X.shape[1]))
+        drawn = rng.normal(0.0, THRESHOLD_SCALE, shape)  # always, so that it shifts no later draw
+        reference = X if reference is None else as_features(reference, X.shape[1])
+        thresholds = _thresholds(threshold, weights, drawn, reference)
+        return cls.from_hyperplanes(X, weights, thresholds)
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return int(self.weights.shape[2])
+
+    @property
+    def n_units(self) -> int:
+        """H, the number of hidden units."""
+        return int(self.weights.shape[0])
+
+    @property
+    def n_contexts(self) -> int:
+        """C = 2^k, the number of contexts of a unit."""
+        return int(2 ** self.weights.shape[1])
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Column h * C + c belongs to unit h."""
+        return np.repeat(np.arange(self.n_units), self.n_contexts)
+
+    def fires(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Which hyperplanes fire, shape (n, H, k)."""
+        X = as_features(X, self.n_features)
+        return _projections(X, self.weights, self.single_precision) > self.thresholds
+
+    def contexts(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Context of each unit, shape (n, H), values 0 .. C - 1."""
+        n_hyperplanes = self.weights.shape[1]
+        significance = 2 ** np.arange(n_hyperplanes - 1, -1, -1)
+        contexts: NDArray[np.int64] = self.fires(X) @ significance
+        return contexts
+
+    def columns(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Gate column h * C + c that is on for each unit, shape (n, H)."""
+        return self.contexts(X) + self.n_contexts * np.arange(self.n_units)
+
+    def gates(self, X: ArrayLike) -> sp.csr_array:
+        """One-hot contexts, shape (n, H * C), CSR with exactly H ones a row."""
+        return _one_hot(self.columns(X), self.n_units * self.n_contexts)
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Count, for each sample (n,), the units in a context that training never saw."""
+        seen = self.occurs[np.arange(self.n_units), self.contexts(X)]
+        return np.count_nonzero(~seen, axis=1).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalContexts(Gating):
+    """One column for each joint context of all units that occurs in the training data.
+
+    The network of one layer ("shallow GLN") has one weight vector for each joint context. Of
+    the C^H contexts few occur, and only these get a column; elsewhere every gate is 0 and the
+    prediction is 0, an error by either label, as in the published code.
+
+    Parameters
+    ----------
+    local : HyperplaneContexts
+        The hyperplanes.
+    codes : ndarray of uint8, shape (M, ceil(H * k / 8))
+        The hyperplanes' bits in each context that occurred, packed; in lexicographic order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[-1.0], [1.0], [2.0]])
+    >>> local = HyperplaneContexts.random(X, 2, 1, random_state=0)
+    >>> GlobalContexts.collapse(local, X).gates(X).sum(axis=1).tolist()  # one of them
+    [1.0, 1.0, 1.0]
+    """
+
+    local: HyperplaneContexts
+    codes: NDArray[np.uint8]
+
+    @classmethod
+    def collapse(cls, local: HyperplaneContexts, X: ArrayLike) -> GlobalContexts:
+        """Keep the joint contexts of ``local`` that occur in the training inputs X (n, D)."""
+        return cls(local, np.unique(_packed(local.fires(X)), axis=0))
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return self.local.n_features
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """All columns in one group."""
+        return np.zeros(len(self.codes), dtype=np.int64)
+
+    def contexts(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Column of each sample, shape (n,); -1 in a context that training never saw."""
+        column = {code.tobytes(): m for m, code in enumerate(self.codes)}
+        packed = _packed(self.local.fires(X))
+        return np.array([column.get(code.tobytes(), -1) for code in packed], dtype=np.int64)
+
+    def gates(self, X: ArrayLike) -> sp.csr_array:
+        """One-hot contexts, shape (n, M); a row of an unseen context is empty."""
+        return _one_hot(self.contexts(X)[:, None], len(self.codes))
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """1 for each sample (n,) in a context that training never saw, else 0."""
+        return (self.contexts(X) < 0).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class GatedReadout(Gating):
+    """Contexts of hidden units whose readout has contexts, too.
+
+    Column ``o * H * C + h * C + c`` is 1 where the readout is in context o and unit h in c.
+
+    Parameters
+    ----------
+    readout : HyperplaneContexts
+        Contexts of the readout: one unit.
+    hidden : HyperplaneContexts
+        Contexts of the hidden units.
+
+    Raises
+    ------
+    ValueError
+        Readout contexts of several units, or of other inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[-1.0], [1.0]])
+    >>> hidden = HyperplaneContexts.random(X, 3, 1, random_state=0)
+    >>> readout = HyperplaneContexts.random(X, 1, 1, random_state=1)
+    >>> GatedReadout(readout, hidden).gates(X).shape  # 3 units of 2 contexts, in 2 of the readout
+    (2, 12)
+    """
+
+    readout: HyperplaneContexts
+    hidden: HyperplaneContexts
+
+    def __post_init__(self) -> None:
+        if self.readout.n_units != 1 or self.readout.n_features != self.hidden.n_features:
+            raise ValueError(
+                "a readout has contexts of one unit and of the network's inputs, got "
+                f"{self.readout.n_units} units of {self.readout.n_features} features"
+            )
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return self.hidden.n_features
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """A unit has its columns in all contexts of the readout."""
+        return np.tile(self.hidden.groups, self.readout.n_contexts)
+
+    def gates(self, X: ArrayLike) -> sp.csr_array:
+        """One-hot contexts, shape (n, C_o * H * C), CSR with exactly H ones a row."""
+        size = len(self.hidden.groups)
+        # Broadcasts the readout's context (n, 1) over the units (n, H).
+        columns = size * self.readout.contexts(X) + self.hidden.columns(X)
+        return _one_hot(columns, self.readout.n_contexts * size)
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Count the units in a context that training never saw: all, where the readout is."""
+        everything = self.readout.unseen(X) > 0
+        return np.where(everything, self.hidden.n_units, self.hidden.unseen(X))
+
+
+@dataclass(frozen=True, eq=False)
+class UnitGates(Gating):
+    """One gate a hidden unit: 0/1 as in a ReLU network with frozen gates, or any other scalar.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (H, D)
+        Gate direction of each unit.
+    thresholds : ndarray of shape (H,)
+        Compared with, or subtracted from, the projections.
+    firing : {">", ">=", "sigmoid"} or callable
+        Open where the projection is greater, not smaller; the logistic function of the
+        difference (soft GaLU, Fiat et al. 2019); or any other function of it, applied to all
+        entries (n, H) at once, such as ``np.tanh``. A model with a function cannot be saved.
+    always_on : bool
+        Append one unit whose gate is 1 everywhere, so that no sample has all gates off.
+    single_precision : bool
+        As in `HyperplaneContexts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gating = UnitGates(np.array([[1.0], [-1.0]]), np.zeros(2), always_on=True)
+    >>> gating.gates(np.array([[2.0], [-3.0]])).tolist()
+    [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]
+    """
+
+    weights: Array
+    thresholds: Array
+    firing: GateFunction = ">"
+    always_on: bool = False
+    single_precision: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", as_finite(self.weights, "weights", 2))
+        object.__setattr__(self, "thresholds", as_finite(self.thresholds, "thresholds", 1))
+        if len(self.thresholds) != len(self.weights):
+            raise ValueError(
+                f"thresholds must have one entry for each of the {len(self.weights)} rows of "
+                f"weights, got {len(self.thresholds)}"
+            )
+        if not callable(self.firing):
+            check_choice(self.firing, "firing", FIRINGS, "a function of the differences (n, H)")
+
+    @classmethod
+    def random(
+        cls,
+        X: ArrayLike,
+        n_units: int,
+        *,
+        init: Literal["normal", "orthogonal"] = "normal",
+        threshold: Threshold = "median",
+        firing: GateFunction = ">=",
+        always_on: bool = True,
+        random_state: RandomState = None,
+    ) -> UnitGates:
+        """Draw the gates of SVM-RC: normal or orthogonal directions.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs; the median is taken over them.
+        n_units : int
+            H, without the always-on unit.
+        init : {"normal", "orthogonal"}
+            Rows independent N(0, 1/D), or orthonormal (columns, where H > D).
+        threshold : {"median", "random", "zero"} or array_like of shape (H,)
+            As in `HyperplaneContexts.random`.
+        firing, always_on
+            As in the class.
+        random_state : int, numpy Generator or None
+            Seed of the draws.
+        """
+        X = as_finite(X, "X", 2)
+        check_counts(n_units=n_units)
+        check_choice(init, "init", ("normal", "orthogonal"))
+        rng = np.random.default_rng(random_state)
+        n_features = X.shape[1]
+        weights = rng.normal(0.0, 1.0 / math.sqrt(n_features), (n_units, n_features))
+        ratio = THRESHOLD_SCALE / WEIGHT_SCALE
+        drawn = rng.normal(0.0, ratio / math.sqrt(n_features), n_units)
+        if init == "orthogonal":
+            weights = _orthogonal(weights)
+        return cls(weights, _thresholds(threshold, weights, drawn, X), firing, always_on)
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return int(self.weights.shape[1])
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Each column is a group of its own; the always-on unit is the last."""
+        return np.arange(len(self.weights) + self.always_on)
+
+    def gates(self, X: ArrayLike) -> Array:
+        """Gates of the units, shape (n, H) or (n, H + 1), dense."""
+        X = as_features(X, self.n_features)
+        projections = _projections(X, self.weights, self.single_precision)
+        if callable(self.firing):
+            gates = _scalar_gates(self.firing, projections - self.thresholds)
+        else:
+            gates = FIRINGS[self.firing](projections, self.thresholds).astype(np.float64)
+        if self.always_on:
+            gates = np.column_stack([gates, np.ones(len(X))])
+        return gates
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Zeros (n,): a unit is on or off, and what is learned of it holds wherever it is on."""
+        return np.zeros(len(as_features(X, self.n_features)), dtype=np.int64)
+
+
+def _scalar_gates(function: Callable[[Array], Array], differences: Array) -> Array:
+    """Gates (n, H) of a user's function, checked."""
+    gates = as_finite(function(differences), "the gates that firing returns", 2)
+    if gates.shape != differences.shape:
+        raise ValueError(
+            f"firing must return one gate an entry, shape {differences.shape}, got {gates.shape}"
+        )
+    return gates
+
+
+def l2_metric(n_units: int, n_contexts: int) -> Array:
+    r"""Metric of SVM-L2: the exact ||beta||_2 over all C^H joint contexts.
+
+    With beta_gamma = sum_h zeta_{h, gamma_h}, ||beta||^2 = C^(H-2) tr(zeta' A zeta) where
+    A = C I + J - B, J all ones and B block ones. Its pseudo-inverse (returned) has the kernel
+    mask (agree(n, m) - (H - 1) / C) / C, agree = number of units whose contexts coincide.
+    The factor C^(H-2), which would overflow, is left out: the norm is
+    ||beta||_2 / C^((H-2)/2).
+
+    Parameters
+    ----------
+    n_units, n_contexts : int
+        H and C, in the column order of `HyperplaneContexts`.
+
+    Returns
+    -------
+    ndarray of shape (H * C, H * C)
+        Positive semi-definite, of rank H (C - 1) + 1.
+
+    Notes
+    -----
+    Replaces eq. (23)/(25) of Lippl et al. (2022), which is not the root of their (24).
+    """
+    size = n_units * n_contexts
+    block = np.kron(np.eye(n_units), np.ones((n_contexts, n_contexts)))
+    # On the complement of B's range A is C; on the ones vector H C; elsewhere 0.
+    return (np.eye(size) - block / n_contexts) / n_contexts + 1.0 / size**2
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse counts of units and hyperplanes that are no whole numbers, or out of range."""
+    for name, count in counts.items():
+        # No hyperplane: one context, no gates at all.
+        least, most = (1, None) if name == "n_units" else (0, MAX_HYPERPLANES)
+        check_count(count, name, least, most)
+
+
+def _projections(X: Array, weights: Array, single_precision: bool = False) -> Array:
+    """Projections of X (n, D) on weights (..., D): shape (n, ...), row-major."""
+    flat = weights.reshape(-1, weights.shape[-1])
+    if single_precision:
+        import torch
+
+        single = single_precision_projections(X, torch.tensor(flat, dtype=torch.float32))
+        projections = single.double().numpy()
+    else:
+        projections = X @ flat.T
+    return projections.reshape(len(X), *weights.shape[:-1])
+
+
+def single_precision_projections(X: Array, weights: torch.Tensor) -> torch.Tensor:
+    """Projections of X (n, D) on float32 weights (H, D), as torch rounds them: (n, H)."""
+    import torch
+
+    return torch.tensor(X, dtype=torch.float32) @ weights.T
+
+
+def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: Array) -> Array:
+    """Thresholds, shaped like ``drawn``, by the rule that the user chose."""
+    if not isinstance(threshold, str):
+        given = as_finite(threshold, "threshold", drawn.ndim)
+        if given.shape != drawn.shape:
+            raise ValueError(f"threshold must have shape {drawn.shape}, got {given.shape}")
+        return given
+    check_choice(threshold, "threshold", get_args(ThresholdRule), "an array")
+    if threshold == "median":
+        return _median(_projections(reference, weights))
+    return drawn if threshold == "random" else np.zeros_like(drawn)
+
+
+def _median(projections: Array) -> Array:
+    """Median over the samples (axis 0), moved off them.
+
+    With an odd number of samples the median is one of them, and rounding would decide on which
+    side it lies; so the middle of its gap to the next one is taken. Equal samples, whose
+    projections differ by rounding, count as one: the gap is to the next one that differs (or to
+    the last one below, if none is above).
+    """
+    n = len(projections)
+    ranks = [(n - 1) // 2, min((n - 1) // 2 + 1, n - 1)]
+    lower, upper = np.partition(projections, ranks, axis=0)[ranks]
+    middle: Array = (lower + upper) / 2
+    equal = TIE * np.abs(projections).max(axis=0)
+    for column in zip(*np.nonzero(upper - lower <= equal), strict=True):
+        values = projections[(slice(None), *column)]
+        above = values[values > lower[column] + equal[column]]
+        below = values[values < lower[column] - equal[column]]
+        if len(above):
+            middle[column] = (values[values < above.min()].max() + above.min()) / 2
+        elif len(below):
+            middle[column] = (values[values > below.max()].min() + below.max()) / 2
+        else:  # all samples are equal: all of them are above
+            middle[column] = lower[column] - (abs(lower[column]) or 1.0)
+    return middle
+
+
+def _one_hot(columns: NDArray[np.int64], n_columns: int) -> sp.csr_array:
+    """CSR matrix (n, n_columns) with ones at the columns (n, H) of each row; none at -1."""
+    there = columns >= 0
+    indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    # Row-major: the entries of one sample lie together.
+    return sp.csr_array(
+        (np.ones(indptr[-1]), columns[there], indptr), shape=(len(columns), n_columns)
+    )
+
+
+def _packed(fires: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Bits (n, H, k) packed row-major into (n, ceil(H k / 8)) bytes."""
+    n, n_units, n_hyperplanes = fires.shape
+    return np.packbits(fires.reshape(n, n_units * n_hyperplanes), axis=1)
+
+
+def _orthogonal(weights: Array) -> Array:
+    """Orthonormal rows (or columns, where H > D) from Gaussian weights (H, D), Haar measure."""
+    tall = weights if weights.shape[0] >= weights.shape[1] else weights.T
+    q, r = np.linalg.qr(tall)
+    q *= np.sign(np.diag(r))
+    return np.ascontiguousarray(q if tall is weights else q.T)

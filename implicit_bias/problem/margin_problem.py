@@ -1,0 +1,693 @@
+r"""The margin problem: one convex program behind every model.
+
+Primal  minimise  Omega(zeta) + C sum_n xi_n,  Omega(zeta) = sum_g ||zeta_g||
+        subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0   (C = inf: xi = 0, the hard margin)
+Dual    maximise  sum_n alpha_n
+        subject to  0 <= alpha_n <= C,  ||V_g(alpha)|| <= 1,  sum_n alpha_n y_n = 0
+The offset b and the last equation belong to problems with intercept=True; without, b = 0. Any norm
+of `norms` may stand for Omega, its dual norm then for the maximum of ||V_g||.
+
+=========  ============  ====================================================================
+X          (N, D)        inputs
+y          (N,)          labels, -1 or +1
+Z          (N, M)        gates z_m(x_n), any real numbers, dense or sparse
+groups     (M,)          group of each gate column, 0 .. G - 1
+zeta       (M, D)        coefficients; f(x) = sum_m z_m(x) <zeta_m, x>
+alpha      (N,)          dual variables
+V          (M, D)        V_m = sum_n alpha_n y_n z_m(x_n) x_n
+P_g        (M_g, M_g)    metric of a group: norm sqrt(tr(zeta_g' P_g^+ zeta_g)) for zeta_g in the
+                         range of P_g, dual norm sqrt(tr(V_g' P_g V_g)); the identity by default
+=========  ============  ====================================================================
+
+In kernels ||V_g||^2 = alpha' Q_g alpha with Q_g = (y y') o (X X') o (Z_g P_g Z_g'): hard-margin
+multiple kernel learning in which every structure is a mask on one Gram matrix. The feature
+matrix (N, M D) is never formed.
+
+Many classes, labels 0 .. K - 1, have one predictor each, f_k(x) = sum_m z_m(x) <zeta_km, x> + b_k,
+and a margin for each rival k of a sample's own class:
+
+Primal  minimise  Omega(zeta) + C sum_n xi_n
+        subject to  f_{y_n}(x_n) - f_k(x_n) >= 1 - xi_n  for all k != y_n,   xi >= 0
+Dual    maximise  sum_nk alpha_nk
+        subject to  alpha >= 0,  sum_k alpha_nk <= C,  Omega_*(V) <= 1,  sum_n a_n = 0
+        with a_n = sum_k alpha_nk (e_{y_n} - e_k)  and  V = sum_n a_n (x) z(x_n) (x) x_n
+
+Then zeta and V have shape (K, M, D), alpha has (N, K) with alpha_{n, y_n} = 0, b has (K,), and in
+kernels there is one more mask, <e_{y_n} - e_k, e_{y_m} - e_l> for the pairs (n, k) and (m, l).
+K = 2 is the binary program with zeta_1 = -zeta_0 = zeta / 2; its optimum is the binary one divided
+by the root of 2 (l2, spectral, nuclear), by 1 (l1), by 2 (l_inf).
+
+Sources: Lippl, Abbott, Chung (2022), sections 3 and 4, as one program for all their models; Crammer
+and Singer (2001) for the margins and the hinge loss of many classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.base.validation import (
+    Array,
+    as_class_labels,
+    as_features,
+    as_finite,
+    check_not_masked,
+    is_frozen,
+    owned,
+)
+from implicit_bias.norms import (
+    GroupNorm,
+    HasValueAndDual,
+    Norm,
+    as_groups,
+    as_norm,
+)
+from implicit_bias.norms.group_norm import FEW
+from implicit_bias.problem.gating import GateMatrix, Gating, NoGates, dense
+from implicit_bias.problem.masked_gram import masked_gram
+
+# Rows handled at once where a product needs a temporary of shape (rows, D).
+BLOCK = 4096
+# Gates of at most this many entries (8 MiB) that are not few are kept dense beside the sparse ones.
+DENSE_ENTRIES = 2**20
+# The square of a smaller norm of features is not computed accurately.
+SMALLEST_NORM = 1e-150
+# Range of a finite C: beyond it the sum of C over samples and its square roots leave float64.
+SMALLEST_C, LARGEST_C = 1e-290, 1e290
+
+
+def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
+    """Predictor f(x_n) = sum_m z_m(x_n) <coef_m, x_n> for all samples.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+        Inputs.
+    gates : ndarray or CSR array of shape (n, M)
+        Gates of these inputs.
+    coef : ndarray of shape (M, D)
+        Coefficients zeta.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    values = np.empty(len(X))
+    few = are_few(gates)
+    for rows, Z in _blocks(gates):
+        if few:
+            values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
+        else:
+            values[rows] = np.einsum("nm,nm->n", dense(Z), X[rows] @ coef.T)
+    return values
+
+
+def _blocks(gates: GateMatrix) -> Iterator[tuple[slice, GateMatrix]]:
+    """Yield BLOCK rows at a time; one block is no copy, which would take longer than its use."""
+    for start in range(0, gates.shape[0], BLOCK):
+        rows = slice(start, start + BLOCK)
+        yield rows, gates if gates.shape[0] <= BLOCK else gates[rows]
+
+
+def are_few(gates: GateMatrix) -> bool:
+    """Whether a sparse product with the gates takes less time than a dense one."""
+    size = gates.shape[0] * gates.shape[1]
+    return bool(sp.issparse(gates) and sp.csr_array(gates).nnz < FEW * size)
+
+
+def for_products(gates: GateMatrix) -> GateMatrix:
+    """Return gates dense where they are small and not few: products take less time then."""
+    if gates.shape[0] * gates.shape[1] > DENSE_ENTRIES or are_few(gates):
+        return gates
+    found = dense(gates)
+    found.setflags(write=False)
+    return found
+
+
+def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
+    """f(x_n), shape (n,) of coefficients (M, D), or f_k(x_n), shape (n, K) of (K, M, D)."""
+    if coef.ndim == 2:
+        return gated_linear(X, gates, coef)
+    if gates.shape[1] == 1:  # one product of matrices for all classes
+        return np.asarray(dense(gates) * (X @ coef[:, 0].T))
+    return np.stack([gated_linear(X, gates, part) for part in coef], axis=1)
+
+
+def feature_norms(gates: sp.csr_array, X: Array) -> Array:
+    """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
+    row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
+    with np.errstate(over="ignore", invalid="ignore"):  # which `MarginProblem` refuses
+        gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
+        return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
+
+
+def zero_features(gates: sp.csr_array, X: Array) -> NDArray[np.bool_]:
+    """Rows whose features are all 0, shape (N,)."""
+    no_gate = np.abs(gates).max(axis=1).toarray().reshape(-1) == 0
+    zero: NDArray[np.bool_] = no_gate | (np.abs(X).max(axis=1) == 0)
+    return zero
+
+
+@dataclass(frozen=True, eq=False)
+class MarginProblem:
+    """Maximise the margin under a norm, for any gates, with two classes or more.
+
+    What is known of a problem is computed once, so its arrays must not change: they are read-only,
+    and copies of those that the caller could still write. Arrays that were made read-only before
+    (those of a `Dataset`, or of another problem) are shared.
+
+    Parameters
+    ----------
+    X : array_like of shape (N, D)
+        Inputs; append a constant 1 where the predictors should have an offset.
+    y : array_like of shape (N,)
+        Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
+    gates : array_like or scipy sparse array of shape (N, M)
+        Gate of each column at each sample, any real numbers.
+    groups, metric
+        Those of the group norm, see `GroupNorm`; bounds hold for the metric after its directions
+        at rounding level are cut off.
+    C : float
+        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+    norm : Norm or str, optional
+        Any norm of `implicit_bias.norms`, by name or as an object, instead of the group norm; then
+        ``groups`` are not used, and there is no metric. A `GroupNorm` must have these groups.
+    intercept : bool
+        Whether each predictor has a free offset, ungated and not in the norm.
+    classes : int, optional
+        K, where the labels are 0 .. K - 1 but not all of them occur, or K = 2.
+
+    Attributes
+    ----------
+    gate_norm : GroupNorm
+        The groups of the gate columns and their metric; the norm itself where none is given.
+
+    Raises
+    ------
+    ValueError
+        NaN, shapes that do not fit, labels other than -1 and +1, groups that are not
+        0 .. G - 1, a metric that is not symmetric positive semi-definite or that another norm has
+        no use for, C not positive, values whose squares over- or underflow, or an intercept with
+        one class only, where an offset alone separates and the optimum is 0.
+    TypeError
+        Not a norm.
+
+    Examples
+    --------
+    Two gates that are never on together make two classifiers of one input; each is a group.
+
+    >>> import numpy as np
+    >>> from implicit_bias import MarginProblem, solve
+    >>> X, y = np.array([[1.0], [2.0], [1.0], [4.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+    >>> gates = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> solution = solve(MarginProblem(X, y, gates, groups=np.array([0, 1])))
+    >>> print(solution.coef.round(4).ravel() + 0.0)
+    [ 1. -1.]
+    """
+
+    X: Array = field(repr=False)
+    y: Array = field(repr=False)
+    gates: GateMatrix = field(repr=False)
+    groups: NDArray[np.int64] = field(repr=False)
+    metric: Mapping[int, Array] | None = field(default=None, repr=False)
+    C: float = np.inf
+    norm: Norm = field(default=cast(Norm, None), repr=False)  # the group norm
+    intercept: bool = False
+    _: KW_ONLY
+    classes: int | None = None
+    gate_norm: GroupNorm = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        X = owned(as_finite(self.X, "X", 2), self.X)
+        labels, classes = as_class_labels(self.y, len(X), self.classes)
+        y = owned(labels, self.y)
+        gates = _as_gates(self.gates)
+        group_norm, norm = _as_problem_norm(self.norm, self.groups, self.metric)
+        n = len(X)
+        if X.shape[1] == 0:
+            raise ValueError(f"X has no features: shape {X.shape}")
+        if gates.shape[0] != n:
+            raise ValueError(f"gates must have one row a sample: {n}, got {gates.shape[0]}")
+        if gates.shape[1] != len(group_norm.groups):
+            raise ValueError(
+                f"groups must name the group of each of the {gates.shape[1]} gate columns, "
+                f"got {len(group_norm.groups)} entries"
+            )
+        # Of float32, the limits below would overflow.
+        C = self.C.item() if isinstance(self.C, np.number) else self.C
+        number = isinstance(C, (int, float)) and not isinstance(C, bool)
+        if not number or not C > 0:
+            raise ValueError(
+                f"C must be in (0, inf], got {self.C!r}: pass a number (not text), and "
+                "use inf for the hard margin"
+            )
+        if C < SMALLEST_C or LARGEST_C < C < np.inf:
+            raise ValueError(
+                f"C must be between {SMALLEST_C:g} and {LARGEST_C:g}, or inf, the hard margin; got "
+                f"{self.C!r:.20}"
+            )
+        if not isinstance(self.intercept, (bool, np.bool_)):
+            raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
+        if self.intercept and (y == y[0]).all():
+            raise ValueError(
+                "all labels are equal, so the intercept alone separates and the optimum is 0: "
+                "pass samples of both classes, or intercept=False"
+            )
+        if classes is None:
+            group_norm, norm = _as_gate_norm(group_norm, norm, X.shape[1])
+        checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
+        checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
+        for name, value in {**checked, "C": float(C), "classes": classes}.items():
+            object.__setattr__(self, name, value)
+        self._check_range()
+        self.norm.dual_norms(np.zeros(self.norm_shape))  # refuses groups that do not fit
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: what else is known is computed anew, from what they are then."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the fields over, and let nobody write to their arrays."""
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        for array in (self.X, self.y, *_arrays_of(self.gates)):
+            array.setflags(write=False)
+
+    def _check_range(self) -> None:
+        """Refuse data whose squares leave the range of float64."""
+        norms = self.feature_norms
+        if not np.isfinite(norms).all() or (norms[~self.zero_features] < SMALLEST_NORM).any():
+            raise ValueError(
+                "the squares of X or of the gates over- or underflow: multiply X by a constant "
+                "that makes its entries about 1 (the optimum is divided by that constant)"
+            )
+
+    @property
+    def n_samples(self) -> int:
+        """N."""
+        return len(self.y)
+
+    @property
+    def n_gates(self) -> int:
+        """M."""
+        return len(self.groups)
+
+    @cached_property
+    def n_groups(self) -> int:
+        """G: the terms of the norm, 1 where it is no sum over groups."""
+        return len(self.norm.group_norms(np.zeros(self.norm_shape)))
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Labels of many classes as indices, shape (N,)."""
+        return cast(NDArray[np.int64], self.y)
+
+    @property
+    def coef_shape(self) -> tuple[int, ...]:
+        """Shape of coefficients: (M, D), or (K, M, D) with many classes."""
+        shape = (self.n_gates, self.X.shape[1])
+        return shape if self.classes is None else (self.classes, *shape)
+
+    @property
+    def is_binary_group_lasso(self) -> bool:
+        """Whether there are two classes, and the norm is that of groups of gate columns."""
+        return self.classes is None and self.norm is self.gate_norm
+
+    @property
+    def alpha_shape(self) -> tuple[int, ...]:
+        """Shape of dual variables: (N,), or (N, K) with many classes."""
+        return (self.n_samples,) if self.classes is None else (self.n_samples, self.classes)
+
+    @property
+    def norm_shape(self) -> tuple[int, int, int]:
+        """Shape (K, M, D) in which a norm sees the coefficients; K = 1 with two classes."""
+        return (self.classes or 1, self.n_gates, self.X.shape[1])
+
+    @property
+    def no_offset(self) -> float | Array:
+        """The intercept 0: a number, or (K,) with many classes."""
+        return 0.0 if self.classes is None else np.zeros(self.classes)
+
+    @property
+    def hard_margin(self) -> bool:
+        """Whether C is infinite."""
+        return bool(np.isinf(self.C))
+
+    def decision(self, coef: Array) -> Array:
+        """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
+        return decision(self.X, self.gates_for_products, coef)
+
+    def margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
+        """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
+        if self.classes is None:
+            return np.asarray(self.y * (decision + intercept))
+        return np.asarray(self.pair_margins(decision, intercept).min(axis=1))
+
+    def pair_margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
+        """f_{y_n} - f_k of decision (N, K) with the offsets, shape (N, K); inf for k = y_n."""
+        rows, scores = np.arange(self.n_samples), decision + intercept
+        margins = scores[rows, self.owners][:, None] - scores
+        margins[rows, self.owners] = np.inf
+        return np.asarray(margins)
+
+    def weights(self, alpha: Array) -> Array:
+        """alpha_n y_n, shape (N,), or a_n = sum_k alpha_nk (e_{y_n} - e_k), shape (N, K)."""
+        if self.classes is None:
+            return alpha * self.y
+        weights = -alpha
+        weights[np.arange(self.n_samples), self.owners] = self.totals(alpha)
+        return weights
+
+    def totals(self, alpha: Array) -> Array:
+        """Return what each sample has of the dual variables, sum_k alpha_nk, shape (N,)."""
+        return alpha if self.classes is None else np.asarray(alpha.sum(axis=1))
+
+    def dual_vectors(self, alpha: Array) -> Array:
+        """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D), or (K, M, D) of alpha (N, K).
+
+        Without the samples that have no features (gates off, or in the null space of the metric),
+        which add nothing but rounding and overflow.
+        """
+        return self._dual_vectors(self.gates_for_products, alpha)
+
+    def group_norms(self, coef: Array) -> Array:
+        """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
+        return self.norm.group_norms(coef.reshape(-1, *coef.shape[-2:]))
+
+    def projected(self, coef: Array) -> Array:
+        """Coefficients without what rounding put outside the ranges of the P_g."""
+        return self.gate_norm.projected(coef)
+
+    def plain_coef(self, coef: Array) -> Array:
+        """Coefficients of the plain gates, (M', D) or (K, M', D); the same without a metric."""
+        return self.gate_norm.plain_coef(coef)
+
+    def of_plain(self, coef: Array) -> Array:
+        """Coefficients (M, D) or (K, M, D) of those of the plain gates, (M', D) or (K, M', D)."""
+        return self.gate_norm.of_plain(coef)
+
+    def coef_of(self, alpha: Array, group_norms: Array) -> Array:
+        """zeta_g = d_g P_g V_g(alpha): KKT's coefficients of alpha and d (G,) in a group norm."""
+        return self.gate_norm.aligned(self.dual_vectors(alpha), group_norms)
+
+    def dual_norms(self, alpha: Array) -> Array:
+        """||V_g(alpha)|| of each group, shape (G,)."""
+        if self.metric is not None:
+            plain = self._dual_vectors(self.plain_gates_for_products, alpha)
+            return self.gate_norm.plain_norms(plain)
+        V = self._dual_vectors(self.gates_for_products, alpha)
+        return self.norm.dual_norms(V.reshape(self.norm_shape))
+
+    @cached_property
+    def feature_norms(self) -> Array:
+        """Norm of each sample's feature vector, sqrt(sum_g Q_g[n, n]), shape (N,)."""
+        return feature_norms(self.plain_gates, self.X)
+
+    @cached_property
+    def zero_features(self) -> NDArray[np.bool_]:
+        """Samples whose features are all 0 (gates off, or an input of zeros), shape (N,)."""
+        return zero_features(self.plain_gates, self.X)
+
+    @cached_property
+    def scale(self) -> float:
+        """Root mean square of the feature norms; 1 where all features are 0."""
+        return float(np.sqrt(np.mean(self.feature_norms**2))) or 1.0
+
+    def gram(self, group: int) -> Array:
+        """Q_g = (y y') o (X X') o (Z_g P_g Z_g'), shape (N, N)."""
+        columns = np.flatnonzero(self.plain_groups == group)
+        Z = self.plain_gates[:, columns].toarray()
+        return masked_gram(self.y[:, None] * self.X, Z)
+
+    # The solvers see plain groups only: the equivalent problem without metric. With a metric the
+    # program *is* that of these gates as they are stored, and both bounds are about it.
+
+    @cached_property
+    def root(self) -> sp.csr_array:
+        """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
+        return self.gate_norm.root
+
+    @cached_property
+    def plain_gates(self) -> sp.csr_array:
+        """Gates Z R, shape (N, M'), of the equivalent problem without metric."""
+        gates = sp.csr_array(self.gates)
+        return gates if self.metric is None else self.gate_norm.plain_gates(gates)
+
+    @cached_property
+    def gates_for_products(self) -> GateMatrix:
+        """The gates (N, M), dense where products with them take less time then."""
+        return for_products(self.gates)
+
+    @cached_property
+    def plain_gates_for_products(self) -> GateMatrix:
+        """Plain gates (N, M'), dense where products with them take less time then."""
+        return self.gates_for_products if self.metric is None else for_products(self.plain_gates)
+
+    @property
+    def plain_groups(self) -> NDArray[np.int64]:
+        """Group of each column of `plain_gates`, shape (M',)."""
+        return self.gate_norm.plain_groups
+
+    def has_gates_of(self, other: MarginProblem) -> bool:
+        """Whether inputs, gates and groups are those of another problem on the same samples."""
+        return (
+            np.array_equal(self.groups, other.groups)
+            and np.array_equal(self.X, other.X)
+            and (sp.csr_array(self.gates) != sp.csr_array(other.gates)).nnz == 0
+        )
+
+    def subset(self, samples: NDArray[np.int64]) -> MarginProblem:
+        """Return the same problem on some of the samples (indices).
+
+        Raises
+        ------
+        ValueError
+            Samples of one class only, where the problem has an intercept.
+        """
+        X = self.X[samples]
+        X.setflags(write=False)  # nobody else has it, so that the problem need not copy it
+        return replace(self, X=X, y=self.y[samples], gates=self.gates[samples])
+
+    def _dual_vectors(self, gates: GateMatrix, alpha: Array) -> Array:
+        if self.zero_features.any():
+            alpha = np.where(_over(self.zero_features, alpha), 0.0, alpha)
+        weights = self.weights(alpha)
+        if self.classes is None:
+            return self._weighted(gates, weights)
+        return np.stack([self._weighted(gates, w) for w in weights.T])
+
+    def _weighted(self, gates: GateMatrix, weights: Array) -> Array:
+        """Sum of weights_n z(x_n) (x) x_n, shape (M, D)."""
+        if are_few(gates):
+            return np.asarray(gates.T @ (self.X * weights[:, None]))
+        V = np.zeros((gates.shape[1], self.X.shape[1]))
+        used = np.flatnonzero(weights)  # support vectors: often few
+        for start in range(0, len(used), BLOCK):
+            rows = used[start : start + BLOCK]
+            V += dense(gates[rows]).T @ (self.X[rows] * weights[rows, None])
+        return V
+
+
+class HasHiddenLayer(Protocol):
+    """What has a hidden layer: a network, or a classifier that trained one."""
+
+    def hidden_activations(self, X: ArrayLike) -> Array:
+        """Activations of the last hidden layer, shape (n, H)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Architecture:
+    """What an architecture fixes: its gates, how they are grouped, and the groups' metric.
+
+    Parameters
+    ----------
+    gating : Gating
+        The gates of any input.
+    groups : ndarray of int, shape (M,), optional
+        Group of each gate column; the gating's own where not given.
+    metric : mapping from group to ndarray of shape (M_g, M_g), optional
+        As in `MarginProblem`.
+    representation : object with ``hidden_activations(X)``, optional
+        A trained network whose hidden activations (n, H) are what gates and coefficients apply
+        to; the inputs themselves where not given.
+    norm : Norm, optional
+        Instead of the group norm, as in `MarginProblem`.
+    apart : bool
+        Whether each of K classes has a network of its own, with groups of its own, as in
+        `GroupNorm`.
+    """
+
+    gating: Gating
+    groups: NDArray[np.int64] | None = None
+    metric: Mapping[int, Array] | None = None
+    representation: HasHiddenLayer | None = None
+    norm: Norm | None = None
+    apart: bool = False
+
+    def inputs(self, X: ArrayLike) -> Array:
+        """Return what the coefficients apply to, shape (n, D) or (n, H)."""
+        layer = self.representation
+        represented = X if layer is None else layer.hidden_activations(X)
+        return as_features(represented, self.gating.n_features)
+
+    def problem(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        C: float = np.inf,
+        intercept: bool = False,
+        classes: int | None = None,
+    ) -> MarginProblem:
+        """Margin problem of this architecture on data X (N, D), y (N,) as in `MarginProblem`."""
+        inputs = self.inputs(X)
+        groups = self.gating.groups if self.groups is None else self.groups
+        gates = self.gating.gates(inputs)
+        norm = self.norm or GroupNorm(groups, self.metric, apart=self.apart)
+        check_not_masked(y, "y")
+        labels = np.asarray(y)
+        return MarginProblem(
+            inputs, labels, gates, groups, None, C, norm, intercept, classes=classes
+        )
+
+    def decision(self, X: ArrayLike, coef: Array) -> Array:
+        """f(x_n), shape (n,) or (n, K), of inputs X (n, D), without an intercept."""
+        inputs = self.inputs(X)
+        return decision(inputs, self.gating.gates(inputs), coef)
+
+
+def max_margin(
+    X: ArrayLike,
+    y: ArrayLike,
+    norm: Norm | HasValueAndDual | str = "l2",
+    *,
+    groups: ArrayLike | None = None,
+    C: float = np.inf,
+    intercept: bool = False,
+) -> MarginProblem:
+    """Pose the margin problem of a linear model, without gates, under any norm.
+
+    Parameters
+    ----------
+    X : array_like of shape (N, D)
+        Inputs.
+    y : array_like of shape (N,)
+        Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
+    norm : Norm or str
+        "l1", "l2", "linf", "spectral", "nuclear", an object of `implicit_bias.norms`, or one of
+        your own with ``value(coef)`` and ``dual(V)``.
+    groups : array_like of int, shape (D,), optional
+        Groups of features over which to sum the norm: with "l2" the group lasso.
+    C : float
+        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+    intercept : bool
+        Whether each predictor has a free offset, not in the norm.
+
+    Returns
+    -------
+    MarginProblem
+        With the constant gate 1: coefficients have shape (1, D), or (K, 1, D).
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `MarginProblem`; or groups that do not fit the norm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import max_margin, solve
+    >>> solution = solve(max_margin(np.eye(3), [0, 1, 2], "linf"))
+    >>> round(solution.certificate.upper, 6)
+    0.5
+    """
+    inputs = as_finite(X, "X", 2)
+    architecture = Architecture(NoGates(inputs.shape[1]), norm=as_norm(norm, groups))
+    return architecture.problem(inputs, y, C, intercept)
+
+
+def check_problem(problem: object, function: str) -> None:
+    """Raise TypeError for what is no `MarginProblem`, naming the function that takes one."""
+    if not isinstance(problem, MarginProblem):
+        raise TypeError(
+            f"{function} takes a MarginProblem, not a {type(problem).__name__}: pass "
+            "MarginProblem(X, y, gates, groups), or fit one of the classes to X and y"
+        )
+
+
+def _as_problem_norm(
+    norm: Norm | HasValueAndDual | str | None,
+    groups: NDArray[np.int64],
+    metric: Mapping[int, Array] | None,
+) -> tuple[GroupNorm, Norm]:
+    """Return the group norm of gate columns, and the norm of the problem: often the same."""
+    if norm is None:
+        group_norm = GroupNorm(groups, metric)
+        return group_norm, group_norm
+    chosen = as_norm(norm)
+    if isinstance(chosen, GroupNorm):
+        same_metric = metric is None or metric is chosen.metric
+        if not (same_metric and np.array_equal(chosen.groups, as_groups(groups))):
+            raise ValueError(
+                "norm is a GroupNorm of other groups, or with another metric, than those given: "
+                "pass the same groups and no metric, or norm=None"
+            )
+        return chosen, chosen
+    if metric is not None:
+        raise ValueError(f"a metric belongs to the group norm, not to {chosen!r}: pass norm=None")
+    return GroupNorm(groups), chosen
+
+
+def _as_gate_norm(group_norm: GroupNorm, norm: Norm, n_features: int) -> tuple[GroupNorm, Norm]:
+    """Recognise a norm of two classes that is a group norm of gate columns, such as l2: one group.
+
+    So that all solvers of group norms, and all their certificates, take it.
+    """
+    if norm is group_norm:
+        return group_norm, norm
+    shape = (1, len(group_norm.groups), n_features)
+    found = norm.partition(shape)
+    if found is None or found.inner != "l2":
+        return group_norm, norm
+    groups = found.groups.reshape(shape[1:])  # C order: gate column, feature
+    if (groups != groups[:, :1]).any():
+        return group_norm, norm
+    same = GroupNorm(groups[:, 0])
+    return same, same
+
+
+def _over(samples: NDArray[np.bool_], alpha: Array) -> NDArray[np.bool_]:
+    """Return samples (N,) as an array that goes with alpha (N,) or (N, K)."""
+    return samples if alpha.ndim == 1 else samples[:, None]
+
+
+def _as_gates(gates: object) -> GateMatrix:
+    if not sp.issparse(gates):
+        return owned(as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
+    if isinstance(gates, (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix)):
+        try:
+            gates.check_format()  # indices out of range would be read from elsewhere in memory
+        except ValueError as error:
+            raise ValueError(f"gates is a damaged sparse array ({error}): build it anew") from error
+    as_finite(sp.csr_array(gates).data, "gates", 1)
+    matrix = sp.csr_array(gates, dtype=np.float64)
+    frozen = all(is_frozen(array) for array in _arrays_of(matrix))
+    if not (frozen and matrix.has_canonical_format):  # those of a problem are
+        matrix = matrix.copy()
+        matrix.sum_duplicates()  # which nothing can do later
+    for array in _arrays_of(matrix):
+        array.setflags(write=False)
+    return matrix
+
+
+def _arrays_of(gates: GateMatrix) -> tuple[NDArray[Any], ...]:
+    """Return the arrays that gates are stored in."""
+    if not sp.issparse(gates):
+        return (cast(Array, gates),)
+    matrix = cast(sp.csr_array, gates)
+    return matrix.data, matrix.indices, matrix.indptr

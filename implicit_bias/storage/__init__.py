@@ -1,1 +1,0 @@
-"""Ground floor: files that are whole or not there at all, and tensors with a header."""

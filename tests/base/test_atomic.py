@@ -1,0 +1,61 @@
+"""Files that are at no time half there."""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from implicit_bias.base.atomic import make_folder, write_tables, write_text
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    """A device, or here a named pipe, stays what it is."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="no regular file"):
+        write_text(pipe, "text")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    write_text(tmp_path / "file", "one")
+    write_text(tmp_path / "file", "two")
+    assert (tmp_path / "file").read_text() == "two"
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    write_text(tmp_path / "file", "kept")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match=re.escape(str(tmp_path / "file"))):
+            write_text(tmp_path / "file", "x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["kept"]
+
+
+def test_spreadsheets_compute_no_text_of_a_table(tmp_path: Path) -> None:
+    names = ["=1+1", "+1+1", "-A1", "@x", "\t=1", "-1", "fine"]
+    frame = pd.DataFrame({"model": names, "error": [-0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    parquet, csv = write_tables(tmp_path, {"models": frame})
+    pd.testing.assert_frame_equal(pd.read_parquet(parquet), frame)
+    found = pd.read_csv(csv)
+    assert found["model"].tolist() == [f"'{name}" for name in names[:5]] + names[5:]
+    assert found["error"].tolist() == frame["error"].tolist()
+
+
+@pytest.mark.parametrize("below", ["file", "file/deeper"])
+def test_a_folder_where_a_file_is_cannot_be_made(below: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(OSError, match=r"cannot make the folder .*file is a file"):
+        make_folder(tmp_path / below)
+    assert (tmp_path / "file").read_text() == "kept"
+    assert make_folder(tmp_path / "new" / "deeper").is_dir()
+    assert make_folder(tmp_path / "new").is_dir(), "what is there stays"
+
+
+def test_the_system_says_why_a_folder_cannot_be_made(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        make_folder(tmp_path / ("x" * 300))

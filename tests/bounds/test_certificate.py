@@ -1,0 +1,602 @@
+"""The certificate: bounds by definition, against brute force, and what it refuses."""
+
+import itertools
+import math
+import operator
+from fractions import Fraction
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cases import (
+    OBJECTIVE_RTOL,
+    ROUNDING,
+    SEPARABLE,
+    build,
+    cloud,
+    feature_scale,
+    free,
+    gln,
+    linear,
+    loop_decision,
+    loop_dual_norms,
+    loop_group_norms,
+    loop_groups,
+    loop_primal,
+    mostly_slow,
+    near_twin,
+    separable,
+)
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import (
+    Status,
+    certify,
+    dual_scale,
+    find_conflict,
+    grade,
+    primal_scale,
+)
+from implicit_bias.problem import MarginProblem, gated_linear, max_margin
+from implicit_bias.solvers import solve
+
+RANDOM_PROBLEMS = 300
+EPSILON = float(np.finfo(np.float64).eps)
+# Digits of the exact square roots.
+DIGITS = Fraction(1, 10**50)
+
+
+@pytest.fixture(params=SEPARABLE)
+def problem(request: pytest.FixtureRequest) -> MarginProblem:
+    return separable(request.param)
+
+
+def aligned(problem: MarginProblem, alpha: Array) -> Array:
+    """Coefficients P_g V_g(alpha): in the range of every metric, and often of positive margin."""
+    V = problem.dual_vectors(alpha)
+    coef = V.copy()
+    for columns, P in loop_groups(problem):
+        coef[columns] = P @ V[columns]
+    return coef
+
+
+def random_alpha(problem: MarginProblem, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).exponential(size=problem.n_samples)
+
+
+# --- by definition ---------------------------------------------------------------------------
+
+
+def test_lower_bound_by_definition(problem: MarginProblem) -> None:
+    alpha = random_alpha(problem)
+    norms = loop_dual_norms(problem, alpha)
+    scale = min(1 / norms.max(), problem.C / alpha.max())
+    certificate = certify(problem, alpha=alpha)
+    assert certificate.lower == pytest.approx(scale * sum(alpha), rel=ROUNDING)
+    np.testing.assert_allclose(certificate.dual_norms, scale * norms, rtol=1e-8, atol=1e-12)
+    zero = np.inf if problem.hard_margin else problem.C * len(alpha)
+    assert certificate.upper == pytest.approx(zero, rel=EPSILON)
+    assert certificate.upper >= zero
+    assert np.isnan(certificate.min_margin)
+    assert dual_scale(problem, alpha) == pytest.approx(scale, rel=ROUNDING)
+
+
+def test_upper_bound_by_definition(problem: MarginProblem) -> None:
+    coef = aligned(problem, random_alpha(problem))
+    norm = loop_group_norms(problem, coef).sum()
+    margins = problem.y * loop_decision(problem, coef)
+    certificate = certify(problem, coef=coef)
+    assert certificate.min_margin == pytest.approx(margins.min(), rel=1e-7)
+    assert certificate.lower == 0
+    assert certificate.gap == np.inf
+    assert np.isnan(certificate.dual_norms).all()
+    if problem.hard_margin:
+        expected = norm / margins.min() if margins.min() > 0 else np.inf
+    else:
+        # The best c >= 0 lies at a kink, where some margin becomes 1, or at 0.
+        kinks = [0.0, *(1 / margin for margin in margins if margin > 0)]
+        expected = min(
+            c * norm + problem.C * sum(max(0.0, 1 - c * margin) for margin in margins)
+            for c in kinks
+        )
+    assert certificate.upper == pytest.approx(expected, rel=ROUNDING)
+    scale = primal_scale(problem, coef)
+    if scale > 0:
+        assert loop_primal(problem, scale * coef) == pytest.approx(expected, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("C", [1e-4, 1e-2, 0.1, 1.0, 100.0])
+def test_best_scale_against_scipy(C: float) -> None:
+    problem = build(cloud(60, 4), gln(2), C=C)
+    coef = aligned(problem, random_alpha(problem))
+    found = scipy.optimize.minimize_scalar(
+        lambda c: loop_primal(problem, c * coef), bounds=(0, 5), options={"xatol": 1e-10}
+    )
+    upper = certify(problem, coef=coef).upper
+    assert upper <= found.fun * (1 + ROUNDING)
+    assert upper == pytest.approx(found.fun, rel=1e-6)
+
+
+def test_bounds_ignore_scale(problem: MarginProblem) -> None:
+    alpha = random_alpha(problem)
+    coef = aligned(problem, alpha)
+    one, other = certify(problem, coef, alpha), certify(problem, 1e5 * coef, 1e-5 * alpha)
+    assert other.lower == pytest.approx(one.lower, rel=ROUNDING)
+    assert other.upper == pytest.approx(one.upper, rel=ROUNDING)
+    assert one.lower <= one.upper
+    if np.isfinite(one.upper):
+        assert one.gap == pytest.approx((one.upper - one.lower) / one.lower)
+
+
+def test_nothing_bounds_nothing() -> None:
+    certificate = certify(separable("gln"))
+    assert (certificate.lower, certificate.upper, certificate.gap) == (0, np.inf, np.inf)
+    assert np.isnan(certificate.min_margin)
+    zero = certify(separable("gln"), np.zeros((8, 6)), np.zeros(30))
+    assert (zero.lower, zero.upper, zero.gap, zero.min_margin) == (0, np.inf, np.inf, 0)
+    soft = certify(separable("soft-small-c"))
+    assert soft.upper == pytest.approx(0.03 * 30)
+
+
+def test_coefficients_outside_the_metric_bound_nothing() -> None:
+    ones = np.ones((2, 2))
+    problem = MarginProblem(np.ones((1, 1)), [1.0], [[1.0, 0.0]], [0, 0], {0: ones})  # type: ignore[arg-type]
+    assert certify(problem, [[1.0], [1.0]]).upper == pytest.approx(1)
+    outside = certify(problem, [[1.0], [0.0]])
+    assert (outside.upper, outside.min_margin) == (np.inf, 1)
+
+
+def test_inputs_are_left_alone() -> None:
+    problem = separable("gln")
+    alpha = random_alpha(problem)
+    coef = aligned(problem, alpha)
+    before = alpha.copy(), coef.copy()
+    certify(problem, coef, alpha)
+    np.testing.assert_array_equal(before[0], alpha)
+    np.testing.assert_array_equal(before[1], coef)
+
+
+# --- random problems bracket CVXPY's optimum -------------------------------------------------
+
+
+def cvxpy_optimum(
+    X: Array, y: Array, Z: Array, groups: NDArray[np.int64], C: float
+) -> tuple[float, Array | None]:
+    """Solve the primal as it stands in the problem's definition, by CLARABEL; inf: infeasible."""
+    zeta = cp.Variable((Z.shape[1], X.shape[1]))
+    slack = cp.Variable(len(y), nonneg=True) if np.isfinite(C) else np.zeros(len(y))
+    margins = cp.multiply(y, cp.sum(cp.multiply(Z @ zeta, X), axis=1))
+    norm = sum(cp.norm(zeta[np.flatnonzero(groups == g)], "fro") for g in range(groups.max() + 1))
+    cost = norm + C * cp.sum(slack) if np.isfinite(C) else norm
+    program = cp.Problem(cp.Minimize(cost), [margins + slack >= 1])
+    program.solve(solver="CLARABEL")
+    if program.status == cp.INFEASIBLE:
+        return np.inf, None
+    assert program.status == cp.OPTIMAL
+    return float(program.value), zeta.value
+
+
+@pytest.mark.parametrize("part", mostly_slow(range(4), [0]))
+@settings(max_examples=RANDOM_PROBLEMS // 4, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 6),
+    d=st.integers(1, 3),
+    labels=st.lists(st.integers(0, 3), min_size=1, max_size=6),
+    density=st.sampled_from([0.4, 0.8, 1.0]),
+    binary=st.booleans(),
+    C=st.sampled_from([np.inf, np.inf, 0.1, 5.0]),
+)
+def test_random_bounds_bracket_the_optimum(
+    part: int, seed: int, n: int, d: int, labels: list[int], density: float, binary: bool, C: float
+) -> None:
+    rng = np.random.default_rng([seed, part])
+    groups = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    shape = (n, len(groups))
+    Z = np.where(rng.random(shape) < density, 1.0 if binary else rng.normal(size=shape), 0.0)
+    X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
+    problem = MarginProblem(X, y, sp.csr_array(Z) if density < 1 else Z, groups, C=C)
+    optimum, zeta = cvxpy_optimum(X, y, Z, groups, C)
+    above, below = optimum * (1 + 1e-6), optimum * (1 - 1e-6)
+    for _ in range(5):
+        alpha = rng.exponential(size=n) * (rng.random(n) < 0.8)
+        noise = rng.normal(size=(len(groups), d))
+        guesses = [noise, problem.dual_vectors(alpha)]
+        if zeta is not None:
+            guesses.append(zeta + 0.1 * noise)
+        for coef in guesses:
+            certificate = certify(problem, coef, alpha)
+            assert certificate.lower <= above
+            assert certificate.upper >= below
+            assert certificate.gap >= 0
+    if zeta is not None:
+        assert certify(problem, zeta).upper <= optimum * (1 + 1e-5)
+
+
+# --- reasons for not being separable ---------------------------------------------------------
+
+
+def test_gates_off_are_named() -> None:
+    X, y = cloud(12, 4)
+    gates = np.ones((12, 2))
+    gates[[3, 8]] = 0
+    conflict = find_conflict(MarginProblem(X, y, gates, np.arange(2)))
+    assert conflict is not None
+    assert conflict.samples.tolist() == [3, 8]
+    assert conflict.cause.startswith("samples 3, 8 with all gates off")
+    assert "add a unit that is always on" in conflict.cause
+    assert "drop the sample" in conflict.cause
+    assert conflict.alpha.sum() == pytest.approx(1)
+    assert np.flatnonzero(conflict.alpha).tolist() == [3, 8]
+
+
+def test_many_gates_off_are_counted() -> None:
+    X, y = cloud(12, 4)
+    gates = np.zeros((12, 2))
+    gates[:3] = 1
+    conflict = find_conflict(MarginProblem(X, y, gates, np.arange(2)))
+    assert conflict is not None
+    assert conflict.cause.startswith("samples 3, 4, 5, 6, 7 and 4 more with all gates off")
+    one = find_conflict(MarginProblem(X * (np.arange(12) != 5)[:, None], y, gates + 1, [0, 1]))  # type: ignore[arg-type]
+    assert one is not None
+    assert one.cause.startswith("sample 5 with all gates off (or an input of zeros)")
+
+
+@pytest.mark.parametrize("gates", [np.ones((12, 1)), sp.csr_array(np.ones((12, 1)))])
+def test_opposite_duplicates_are_named(gates: Any) -> None:
+    X, y = cloud(12, 4)
+    X[2, 1], X[9] = 0.0, X[2]
+    X[9, 1] = -0.0  # equal to 0.0
+    X[4] = X[6] = X[2]  # the same label as 2: no conflict
+    X[9, 0] = X[2, 0]
+    conflict = find_conflict(MarginProblem(X, y, gates, np.zeros(1, dtype=int)))
+    assert conflict is not None
+    assert conflict.samples.tolist() == [2, 9]
+    assert "samples 2 and 9 are identical but have opposite labels: drop one" in conflict.cause
+    assert conflict.alpha[[2, 9]].tolist() == [0.5, 0.5]
+
+
+def test_duplicates_with_other_gates_are_no_conflict() -> None:
+    X, y = cloud(12, 4)
+    X[9] = X[2]
+    gates = np.ones((12, 2))
+    gates[9, 1] = 0
+    assert find_conflict(MarginProblem(X, y, gates, np.arange(2))) is None
+
+
+@pytest.mark.parametrize("values", [2, 3, 5])
+def test_conflicts_among_many_samples_are_those_of_a_loop(values: int) -> None:
+    """Small integers, of which float64 uses few bits; copies of the first rows come last."""
+    rng = np.random.default_rng(values)
+    X = rng.integers(1, values + 1, size=(5000, 12)).astype(np.float64)
+    y = np.where(X @ rng.normal(size=12) > 0.3, 1.0, -1.0)  # equal rows have equal labels
+    X[-3:], y[-3:] = X[:3], y[:3]
+    agreeing = MarginProblem(X, y, np.ones((5000, 1)), np.zeros(1, dtype=int))
+    assert find_conflict(agreeing) is None
+    y[-2] *= -1
+    conflict = find_conflict(MarginProblem(X, y, np.ones((5000, 1)), np.zeros(1, dtype=int)))
+    assert conflict is not None
+    same = [n for n in range(5000) if X[n].tolist() == X[1].tolist()]
+    assert conflict.samples.tolist() == [same[0], 4998]
+
+
+def test_agreeing_duplicates_do_not_hide_a_conflict() -> None:
+    """Three identical inputs; the first two differ in their gates, the last contradicts one."""
+    X, y = cloud(12, 4)
+    X[3] = X[5] = X[6] = X[1]
+    gates = np.ones((12, 2))
+    gates[1, 1] = 0  # 1, 3 and 5 have one label, 6 the other; only 1 has other gates
+    conflict = find_conflict(MarginProblem(X, y, gates, np.arange(2)))
+    assert conflict is not None
+    assert conflict.samples[1] == 6
+    assert conflict.samples[0] in (3, 5)
+
+
+def test_soft_margin_forgives_conflicts() -> None:
+    X, y = cloud(12, 4)
+    X[9] = X[2]
+    assert find_conflict(build((X, y), linear, C=1.0)) is None
+
+
+def test_separable_data_have_no_conflict(problem: MarginProblem) -> None:
+    assert find_conflict(problem) is None
+
+
+def test_gordan_makes_the_lower_bound_large() -> None:
+    """Where V is practically 0, the bound says that any separator is huge."""
+    problem = near_twin("linear")
+    n = problem.n_samples
+    alpha = np.zeros(n)
+    alpha[[0, n - 2, n - 1]] = [0.3, 0.7, 1.0]
+    certificate = certify(problem, alpha=alpha)
+    assert certificate.lower * feature_scale(problem) > 1e12
+    duplicate = MarginProblem([[1.0], [1.0]], [1, -1], np.ones((2, 1)), [0])  # type: ignore[arg-type]
+    assert certify(duplicate, alpha=[0.5, 0.5]).lower == np.inf
+
+
+# --- messages and errors ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", Status)
+def test_statuses_say_what_is_certified(status: Status) -> None:
+    assert status.message == status.value
+    assert "certified nevertheless" not in status.message
+    nothing, below = certify(separable("gln")), certify(separable("gln"), alpha=np.ones(30))
+    both = certify(separable("soft-small-c"), alpha=np.ones(30))
+    if status not in (Status.OPTIMAL, Status.NOT_SEPARABLE):
+        assert "no upper bound" in status.explain(nothing)
+        assert f"at least {below.lower:.6g}, and no upper bound" in status.explain(below)
+        assert f"between {both.lower:.6g} and {both.upper:.6g}" in status.explain(both)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "negative-alpha": ({"alpha": -np.ones(30)}, "alpha must not be negative, got -1: clip it at 0"),
+    "short-alpha": ({"alpha": np.ones(29)}, r"alpha must have shape \(30,\), got \(29,\)"),
+    "nan-alpha": ({"alpha": np.full(30, np.nan)}, "alpha contains NaN"),
+    "2d-alpha": ({"alpha": np.ones((30, 1))}, "alpha must have 1 dimension"),
+    "short-coef": ({"coef": np.ones((7, 6))}, r"coef must have shape \(8, 6\), got \(7, 6\)"),
+    "flat-coef": ({"coef": np.ones(48)}, "coef must have 2 dimension"),
+    "inf-coef": ({"coef": np.full((8, 6), np.inf)}, "coef contains NaN or infinity"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
+def test_errors_name_cause_and_cure(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        certify(separable("gln"), **arguments)
+
+
+def test_cvxpy_oracle_is_sound() -> None:
+    """The oracle of the random test, on a case of the table."""
+    problem = free(cloud(12, 3), [0, 1, 1, 2])
+    optimum, zeta = cvxpy_optimum(
+        problem.X, problem.y, np.asarray(problem.gates), problem.groups, np.inf
+    )
+    assert zeta is not None
+    assert certify(problem, zeta).upper == pytest.approx(optimum, rel=100 * OBJECTIVE_RTOL)
+
+
+# --- where rounding could fool the certificate -----------------------------------------------
+
+
+def test_what_the_metric_does_not_see_does_not_predict() -> None:
+    singular = {0: np.diag([1.0, 0.0])}
+    gates = np.array([[1e-6, 1e4], [1e-6, 1e4]])
+    problem = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.zeros(2, dtype=int), singular)
+    # The second coefficient is within rounding of the metric's range, yet it makes the margins.
+    found = certify(problem, coef=[[1.0], [5e-10]], alpha=[1.0, 1.0])
+    assert found.lower == pytest.approx(1e6)
+    assert found.upper == pytest.approx(1e6)
+
+
+def test_a_metric_rounded_below_zero_is_cut_off() -> None:
+    rounded = {0: np.diag([1.0, -1.9e-10])}
+    gates = np.array([[1.0, 1e5], [1.0, 1e5]])
+    problem = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.zeros(2, dtype=int), rounded)
+    found = certify(problem, coef=[[1.0], [0.0]], alpha=[0.5, 0.5])
+    assert found.lower == pytest.approx(1.0)
+    assert found.upper == pytest.approx(1.0)
+
+
+def test_bounds_that_contradict_each_other_have_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = separable("gln")
+    solution = solve(problem)
+    wrong = lambda *given: 2 * gated_linear(*given)  # noqa: E731
+    monkeypatch.setattr("implicit_bias.bounds.certificate.gated_linear", wrong)
+    assert np.isnan(certify(problem, solution.coef, solution.alpha).gap)
+    assert solve(problem, "interior-point").status is Status.NUMERICAL_TROUBLE
+
+
+# --- as real numbers -------------------------------------------------------------------------
+
+
+def exact_features(problem: MarginProblem) -> list[list[list[Fraction]]]:
+    """y_n z_nm x_nd, of a problem without metric."""
+    gates = sp.csr_array(problem.gates).toarray().tolist()
+    return [
+        [[int(label) * Fraction(z) * Fraction(x) for x in row] for z in own]
+        for row, own, label in zip(problem.X.tolist(), gates, problem.y.tolist(), strict=True)
+    ]
+
+
+def root(value: Fraction) -> Fraction:
+    """Square root to 60 digits."""
+    scale = 10**120 * 4 ** max(
+        0, 600 - value.numerator.bit_length() + value.denominator.bit_length()
+    )
+    return Fraction(math.isqrt(int(value * scale)), math.isqrt(scale))
+
+
+def exact_group_norms(problem: MarginProblem, matrix: list[list[Fraction]]) -> list[Fraction]:
+    squares = [Fraction(0)] * problem.n_groups
+    for g, row in zip(problem.groups.tolist(), matrix, strict=True):
+        squares[g] += sum((value**2 for value in row), Fraction(0))
+    return [root(square) for square in squares]
+
+
+def exact_lower(problem: MarginProblem, alpha: Array) -> Fraction | float:
+    """Return the hard margin's dual bound by definition."""
+    a = [Fraction(value) for value in alpha.tolist()]
+    phi = exact_features(problem)
+    V = [
+        [sum((a[n] * phi[n][m][d] for n in range(len(a))), Fraction(0)) for d in range(len(row))]
+        for m, row in enumerate(phi[0])
+    ]
+    largest = max(exact_group_norms(problem, V))
+    return sum(a, Fraction(0)) / largest if largest else (np.inf if any(a) else 0.0)
+
+
+def exact_upper(problem: MarginProblem, coef: Array) -> Fraction | float:
+    """Return the hard margin's primal bound by definition."""
+    zeta = [[Fraction(value) for value in row] for row in coef.tolist()]
+    margins = [
+        sum(map(operator.mul, itertools.chain(*zeta), itertools.chain(*own)), Fraction(0))
+        for own in exact_features(problem)
+    ]
+    norm = sum(exact_group_norms(problem, zeta), Fraction(0))
+    return norm / min(margins) if min(margins) > 0 else np.inf
+
+
+def hold(problem: MarginProblem, coef: Array, alpha: Array) -> None:
+    """Check that bounds hold as real numbers, and lose little of the gap to rounding."""
+    found = certify(problem, coef, alpha)
+    lower, upper = exact_lower(problem, alpha), exact_upper(problem, coef)
+    assert found.lower <= lower * (1 + DIGITS)
+    assert found.upper >= upper * (1 - DIGITS)
+    loose = Fraction(1, 10**9)
+    if lower < np.inf and upper < np.inf:
+        loose += (Fraction(upper) - Fraction(lower)) / Fraction(lower) / 50
+    assert lower == np.inf or found.lower >= lower * (1 - loose)
+    assert upper == np.inf or found.upper <= upper * (1 + loose)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    exponents=st.tuples(st.integers(-160, 160), st.integers(-160, 160)),
+    spread=st.integers(0, 10),
+    offset=st.sampled_from([0.0, 1e4, 1e8]),
+)
+def test_bounds_hold_as_real_numbers(
+    seed: int, exponents: tuple[int, int], spread: int, offset: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(7, 3)) * 10.0 ** rng.integers(-spread, spread + 1, 3) + offset
+    y = rng.choice([-1.0, 1.0], 7)
+    gates = rng.normal(size=(7, 3)) * (rng.random((7, 3)) < 0.8)
+    problem = MarginProblem(X, y, gates, np.array([0, 1, 1]))
+    alpha = rng.exponential(size=7) * 10.0 ** exponents[0]
+    coef = problem.dual_vectors(np.ones(7)) * 10.0 ** exponents[1]
+    hold(problem, coef / np.abs(problem.dual_vectors(np.ones(7))).max(), alpha)
+
+
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6, 1e9])
+def test_offsets_do_not_fool_the_bounds(offset: float) -> None:
+    """X = [t, 1], t about a large offset: the optimum by hand, and dual variables near its own."""
+    t = offset + np.array([-95.0, -40, -5, 5, 33, 95])
+    y = np.array([-1.0, -1, -1, 1, 1, 1])
+    problem = build((np.column_stack([t, np.ones(6)]), y), linear)
+    w = Fraction(1, 5)
+    b = 1 - w * Fraction(offset + 5)
+    optimum = root(w**2 + b**2)
+    # V = (w, b) has two equations for the two support vectors.
+    plus = (w - b * Fraction(t[2])) / (Fraction(t[3]) - Fraction(t[2]))
+    best = np.array([0, 0, float(plus - b), float(plus), 0, 0])
+    rng = np.random.default_rng(0)
+    for k in range(20):
+        noise = 1 + (k > 0) * 1e-15 * rng.normal(size=6)
+        alpha, coef = best * noise, np.array([[float(w), float(b)]]) * noise[:2]
+        hold(problem, coef, alpha)
+        found = certify(problem, coef, alpha)
+        assert found.lower <= optimum <= found.upper
+    exact = certify(problem, [[1.0, -offset]])
+    assert exact.upper == pytest.approx(float(root(1 + Fraction(offset) ** 2)) / 5, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-165, 1e-162, 1e-100, 1.0, 1e100, 1e200])
+def test_bounds_ignore_extreme_scales(problem: MarginProblem, scale: float) -> None:
+    alpha = random_alpha(problem)
+    coef = aligned(problem, alpha)
+    one, other = certify(problem, coef, alpha), certify(problem, scale * coef, scale * alpha)
+    assert other.lower == pytest.approx(one.lower, rel=1e-12)
+    assert other.upper == pytest.approx(one.upper, rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-140, 1e-39, 1e39, 1e140])
+def test_bounds_of_extreme_data(size: float) -> None:
+    usual, extreme = build(cloud(), gln()), build(cloud(), gln(), scale=size)
+    alpha = random_alpha(usual)
+    coef = aligned(usual, alpha)
+    one, other = certify(usual, coef, alpha), certify(extreme, coef, alpha)
+    assert other.lower * size == pytest.approx(one.lower)
+    assert other.upper * size == pytest.approx(one.upper)
+
+
+def test_zero_features_are_those_of_their_own_group() -> None:
+    """Gates and metrics of a wide range: the optimum is 1, and 10 = C hides no sample."""
+    wide = np.array([[1.0, 1e13], [1.0, 1e13]])
+    one, labels = np.ones((2, 1)), np.ones(2)
+    singular = {0: np.diag([1.0, 0.0])}
+    groups = np.zeros(2, dtype=int)
+    for C in (np.inf, 10.0):
+        found = certify(MarginProblem(one, labels, wide, groups, singular, C), [[1], [0]], [1, 1])
+        assert found.lower == pytest.approx(1)
+        assert found.upper == pytest.approx(1)
+    beside = MarginProblem(
+        one, labels, [[1.0, 0.0], [1.0, 1.0]], np.arange(2), {0: np.array([[1e-26]])}
+    )
+    assert not beside.zero_features.any()
+    assert find_conflict(beside) is None
+
+
+@pytest.mark.parametrize("C", [math.inf, 1e205])
+def test_features_whose_squares_underflow_are_not_lost(C: float) -> None:
+    """X = [[1, t], [1, 0]], labels 1 and -1: w = (-1, 2 / t), of norm sqrt(1 + 4 / t^2)."""
+    problem = MarginProblem([[1.0, 1e-200], [1.0, 0.0]], [1, -1], np.ones((2, 1)), [0], C=C)  # type: ignore[arg-type]
+    optimum = root(1 + 4 / Fraction(1e-200) ** 2)
+    for found in (
+        certify(problem, [[-1.0, 2e200]], [1.0, 1.0]),
+        solve(problem).certificate,
+    ):
+        assert found.lower <= optimum <= found.upper
+
+
+@pytest.mark.parametrize("t", [2.0**-600, 3.3 * 2.0**-520])
+def test_gates_whose_squares_underflow_are_not_lost(t: float) -> None:
+    problem = MarginProblem([[1.0], [1.0]], [1, -1], [[1.0, t], [1.0, 0.0]], [0, 1])  # type: ignore[arg-type]
+    optimum = 1 + 2 / Fraction(t)
+    assert Fraction(certify(problem, alpha=[1.0, 1.0]).lower) <= optimum
+    assert Fraction(solve(problem).certificate.lower) <= optimum
+
+
+def test_columns_that_underflow_prove_nothing() -> None:
+    """The second gate times the input is 2^-1200: 0 in float64, and it separates."""
+    gates = [[2.0**400, 2.0**-800], [2.0**400, 0.0]]
+    problem = MarginProblem([[2.0**-400]] * 2, [1, -1], gates, [0, 1])  # type: ignore[arg-type]
+    found = solve(problem)
+    assert found.status is Status.NEARLY_INSEPARABLE
+    assert math.isfinite(found.certificate.lower)
+
+
+# --- candidates and problems at the ends of float64 ------------------------------------------
+
+
+@pytest.mark.parametrize("C", [math.inf, 1e-290, 1.0, 1e290])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-100, 1e100, 1e308])
+def test_any_candidate_has_bounds(C: float, intercept: bool, classes: int, size: float) -> None:
+    """Neither warnings nor exceptions, nor bounds that contradict those of a usual candidate."""
+    X, y = cloud(12, 30)
+    labels: Any = y if classes == 2 else np.arange(12) % 3
+    problem = max_margin(X, labels, C=C, intercept=intercept)
+    rng = np.random.default_rng(0)
+    alpha = np.ones(problem.alpha_shape)
+    if classes == 3:
+        alpha[np.arange(12), labels] = 0.0
+    coef = np.clip(rng.normal(size=problem.coef_shape), -1.0, 1.0)
+    usual = certify(problem, problem.dual_vectors(alpha), alpha)
+    spoilt = coef.copy()
+    spoilt[..., 0] = np.nan
+    for offset in (1.0, 1e308):
+        offsets = np.full(classes if classes > 2 else (), offset) * intercept
+        found = certify(problem, size * coef, size * alpha, offsets if intercept else None)
+        graded = [
+            grade(problem, part, size * alpha, Status.OPTIMAL, intercept=offsets).certificate
+            for part in (size * coef, spoilt)
+        ]
+        for bounds in (found, *graded):
+            assert bounds.lower <= min(usual.upper, bounds.upper) * (1 + ROUNDING)
+            assert usual.lower <= bounds.upper * (1 + ROUNDING)
+
+
+def test_a_soft_margin_is_never_inseparable() -> None:
+    problem = MarginProblem(np.ones((2, 1)), [1, -1], np.ones((2, 1)), [0], C=1e290)  # type: ignore[arg-type]
+    found = grade(problem, np.full((1, 1), 1e308), np.ones(2), Status.NOT_SEPARABLE)
+    assert found.certificate.lower <= 2e290 * (1 + ROUNDING) <= found.certificate.upper * 1.001

@@ -1,0 +1,489 @@
+"""Certificates of many classes and of all norms: by definition, by CVXPY, in exact arithmetic."""
+
+import itertools
+import math
+import warnings
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cases import ROUNDING, dense, mostly_slow, random_metric
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import (
+    Status,
+    balanced_flow,
+    certify,
+    find_conflict,
+    grade,
+    prove_not_separable,
+)
+from implicit_bias.bounds.separability import gordan_vertex
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    LInf,
+    Lp,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Spectral,
+    SumOverGroups,
+    as_norm,
+)
+from implicit_bias.problem import MarginProblem, max_margin
+from implicit_bias.problem.rows import rows_of
+
+GROUPS = np.array([0, 1, 0])
+FEATURES = np.array([1, 0, 0, 2])
+
+
+class Doubled:
+    """A norm of somebody else's: twice the Euclidean one."""
+
+    def value(self, coef: Array) -> float:
+        """Twice the Euclidean norm."""
+        return 2.0 * float(np.linalg.norm(coef))
+
+    def dual(self, V: Array) -> float:
+        """Half the Euclidean norm."""
+        return 0.5 * float(np.linalg.norm(V))
+
+    def atom(self, zeta: Any, shape: tuple[int, ...], cvxpy: Any) -> Any:
+        """Say it in CVXPY."""
+        return 2.0 * cvxpy.norm(zeta, 2)
+
+
+NORMS: dict[str, Norm | None] = {
+    "groups": None,
+    "groups-apart": GroupNorm(GROUPS, apart=True),
+    "l1": L1(),
+    "l2": L2(),
+    "linf": LInf(),
+    "l3": Lp(3.0),
+    "spectral": Spectral(),
+    "nuclear": Nuclear(),
+    "nuclear-per-gate": SumOverGroups(Nuclear(), GROUPS),
+    "features": SumOverGroups(L2(), FEATURES, axis=-1),
+    "layers": MaxOverGroups(Spectral(), GROUPS),
+    "own": as_norm(Doubled()),
+}
+
+
+def clusters(
+    n: int = 24, d: int = 4, k: int = 3, spread: float = 0.3, seed: int = 0
+) -> tuple[Array, NDArray[np.int64]]:
+    """Gaussian clusters around random centres."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % k
+    return 2.0 * rng.normal(size=(k, d))[y] + spread * rng.normal(size=(n, d)), y
+
+
+def posed(name: str, C: float = math.inf, intercept: bool = False, **more: Any) -> MarginProblem:
+    """Clusters with three gates of any sign, under one of the norms."""
+    X, y = clusters(**more)
+    gates = np.random.default_rng(1).normal(size=(len(X), 3))
+    norm: Any = NORMS[name]
+    return MarginProblem(X, y, gates, GROUPS, None, C, norm, intercept)  # type: ignore[arg-type]
+
+
+def cvxpy_solution(problem: MarginProblem) -> tuple[float, Array, Array, Array]:
+    """Solve the primal as it stands in the problem's definition, pair by pair."""
+    zeta = cp.Variable(math.prod(problem.coef_shape))
+    b = cp.Variable(problem.classes or 1)
+    slack = cp.Variable(problem.n_samples, nonneg=True)
+    Z = dense(problem.gates)
+    Phi = (Z[:, :, None] * problem.X[:, None, :]).reshape(problem.n_samples, -1)
+    f = Phi @ cp.reshape(zeta, (problem.classes or 1, Phi.shape[1]), order="C").T
+    pairs, margins = [], []
+    for n, k in itertools.product(range(problem.n_samples), range(problem.classes or 1)):
+        own = int(problem.owners[n])
+        if k != own:
+            pairs.append((n, k))
+            margins.append(f[n, own] - f[n, k] + b[own] - b[k] + slack[n])
+    constraints = [cp.hstack(margins) >= 1]
+    if not problem.intercept:
+        constraints.append(b == 0)
+    cost = problem.norm.atom(zeta, problem.norm_shape, cp)
+    if problem.hard_margin:
+        constraints.append(slack == 0)
+    else:
+        cost = cost + problem.C * cp.sum(slack)
+    program = cp.Problem(cp.Minimize(cost), constraints)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the certificate says how inaccurate it is
+        program.solve(solver="CLARABEL")
+    assert program.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE)
+    alpha = np.zeros(problem.alpha_shape)
+    alpha[tuple(np.array(pairs).T)] = np.maximum(constraints[0].dual_value, 0.0)
+    return float(program.value), zeta.value.reshape(problem.coef_shape), b.value, alpha
+
+
+# --- definitions, in loops -------------------------------------------------------------------
+
+
+def test_products_against_loops() -> None:
+    problem = posed("l2")
+    rng = np.random.default_rng(2)
+    coef = rng.normal(size=problem.coef_shape)
+    alpha = rng.exponential(size=problem.alpha_shape)
+    alpha[np.arange(24), problem.owners] = 0.0
+    Z = dense(problem.gates)
+    V = np.zeros(problem.coef_shape)
+    for n, k in itertools.product(range(24), range(3)):
+        f = [sum(Z[n, m] * coef[c, m] @ problem.X[n] for m in range(3)) for c in range(3)]
+        assert problem.decision(coef)[n, k] == pytest.approx(f[k])
+        own = int(problem.owners[n])
+        margin = problem.pair_margins(problem.decision(coef))[n, k]
+        assert margin == (math.inf if k == own else pytest.approx(f[own] - f[k]))
+        for m in range(3):
+            V[own, m] += alpha[n, k] * Z[n, m] * problem.X[n]
+            V[k, m] -= alpha[n, k] * Z[n, m] * problem.X[n]
+    np.testing.assert_allclose(problem.dual_vectors(alpha), V, atol=1e-12)
+    np.testing.assert_allclose(V.sum(axis=0), 0, atol=1e-12)
+
+
+def test_rows_are_pairs_with_the_class_mask() -> None:
+    """<row p, row q> = <e_yn - e_k, e_ym - e_l> <z_n, z_m> <x_n, x_m>, with all K columns."""
+    problem = posed("l2", intercept=True)
+    rows = rows_of(problem)
+    assert len(rows) == 24 * 2
+    Phi = (rows.gates.toarray()[:, :, None] * rows.X[:, None, :]).reshape(len(rows), -1)
+    coef = np.random.default_rng(3).normal(size=problem.coef_shape)
+    coef -= coef[-1]  # the last class's columns are left out
+    margins = problem.pair_margins(problem.decision(coef))
+    b = np.array([0.3, -0.2])
+    offsets = problem.pair_margins(np.zeros((24, 3)), np.append(b, 0.0))
+    for p, (n, k) in enumerate(zip(rows.samples, rows.rivals, strict=True)):  # type: ignore[arg-type]
+        assert Phi[p] @ coef[:2].ravel() == pytest.approx(margins[n, k])
+        assert rows.offsets[p] @ b == pytest.approx(offsets[n, k])
+    alpha = rows.alpha(np.arange(1.0, len(rows) + 1))
+    np.testing.assert_array_equal(rows.values(alpha), np.arange(1.0, len(rows) + 1))
+    assert (alpha[np.arange(24), problem.owners] == 0).all()
+    some = rows.subset(np.array([3, 7]))
+    assert some.samples.tolist() == rows.samples[[3, 7]].tolist()
+
+
+# --- every norm, both margins ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("C", [math.inf, 0.2])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_bounds_meet_at_the_optimum(name: str, C: float, intercept: bool) -> None:
+    problem = posed(name, C, intercept)
+    optimum, coef, b, alpha = cvxpy_solution(problem)
+    graded = grade(problem, coef, alpha, Status.OPTIMAL, intercept=b * intercept, gap=1e-4)
+    assert graded.status is Status.OPTIMAL
+    assert graded.certificate.lower == pytest.approx(optimum, rel=1e-4)
+    assert graded.certificate.upper == pytest.approx(optimum, rel=1e-4)
+    again = certify(problem, graded.coef, graded.alpha, graded.intercept)
+    assert again.lower == graded.certificate.lower
+    assert again.upper == pytest.approx(graded.certificate.upper, rel=ROUNDING)
+    assert (problem.totals(graded.alpha) <= C * (1 + 1e-14)).all()
+    margins = problem.margins(problem.decision(graded.coef), graded.intercept)
+    loss = 0.0 if problem.hard_margin else C * np.maximum(0, 1 - margins).sum()
+    norm = problem.norm.value(graded.coef)
+    assert norm + loss == pytest.approx(graded.certificate.upper, rel=1e-9)
+    np.testing.assert_allclose(graded.margins, margins, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("part", mostly_slow(range(3), [0]))
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    name=st.sampled_from(sorted(NORMS)),
+    C=st.sampled_from([math.inf, 0.1, 3.0]),
+    intercept=st.booleans(),
+    n=st.integers(4, 9),
+)
+def test_random_bounds_bracket_the_optimum(
+    part: int, seed: int, name: str, C: float, intercept: bool, n: int
+) -> None:
+    problem = posed(name, C, intercept, n=n, seed=seed % 1000 + 1000 * part, spread=0.1)
+    optimum, coef, b, alpha = cvxpy_solution(problem)
+    rng = np.random.default_rng(seed)
+    for size in (1.0, 1e-2):
+        guess = coef + size * rng.normal(size=coef.shape) * np.abs(coef).max()
+        weights = np.where(alpha.sum(axis=1) > 0, 1.0, 0.5)[:, None] * rng.exponential(
+            size=alpha.shape
+        )
+        weights = alpha + size * weights * alpha.max()
+        weights[np.arange(n), problem.owners] = 0.0
+        offsets = b + size * rng.normal(size=3) if intercept else None
+        for given_offsets in (offsets, None):
+            graded = grade(problem, guess, weights, Status.OPTIMAL, intercept=given_offsets)
+            found = graded.certificate
+            assert found.lower <= optimum * (1 + 1e-6)
+            assert found.upper >= optimum * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("name", ["l1", "l2", "linf", "spectral", "nuclear", "l3", "features"])
+@pytest.mark.parametrize("C", [math.inf, 0.2])
+def test_two_classes_under_every_norm(name: str, C: float) -> None:
+    X, y = clusters(k=2)
+    problem = max_margin(X, 2 * y - 1, NORMS[name] or L2(), C=C)
+    w = cp.Variable(4)
+    slack = cp.Variable(24, nonneg=True)
+    reached = cp.multiply(problem.y, X @ w) + slack >= 1
+    hard = [slack == 0] if math.isinf(C) else []
+    cost = problem.norm.atom(w, (1, 1, 4), cp) + (0 if math.isinf(C) else C * cp.sum(slack))
+    program = cp.Problem(cp.Minimize(cost), [reached, *hard])
+    program.solve(solver="CLARABEL")
+    found = certify(problem, w.value[None], np.maximum(reached.dual_value, 0.0))
+    assert found.lower == pytest.approx(program.value, rel=1e-4)
+    assert found.upper == pytest.approx(program.value, rel=1e-4)
+
+
+# --- equivalences ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [("l2", 2**-0.5), ("spectral", 2**-0.5), ("nuclear", 2**-0.5), ("l1", 1.0), ("linf", 0.5)],
+)
+def test_two_classes_are_the_binary_program_up_to_a_factor(name: str, factor: float) -> None:
+    X, y = clusters(k=2)
+    binary = max_margin(X, 2 * y - 1, name)
+    classes = replace(binary, y=y, classes=2)  # type: ignore[arg-type]
+    rng = np.random.default_rng(4)
+    alpha, w = rng.exponential(size=24), X.T @ (2.0 * y - 1)
+    as_pairs = np.zeros((24, 2))
+    as_pairs[np.arange(24), 1 - y] = alpha
+    one = certify(binary, w[None], alpha)
+    two = certify(classes, np.stack([-w, w])[:, None] / 2, as_pairs)
+    assert two.lower == pytest.approx(factor * one.lower, rel=1e-12)
+    assert two.upper == pytest.approx(factor * one.upper, rel=1e-12)
+    assert two.min_margin == pytest.approx(one.min_margin)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_permuted_classes_and_duplicated_samples_change_nothing(name: str) -> None:
+    problem = posed(name)
+    rng = np.random.default_rng(5)
+    coef, alpha = rng.normal(size=problem.coef_shape), rng.exponential(size=problem.alpha_shape)
+    alpha[np.arange(24), problem.owners] = 0.0
+    order = np.array([2, 0, 1])
+    permuted = replace(problem, y=np.argsort(order)[problem.owners])  # type: ignore[arg-type]
+    one, two = certify(problem, coef, alpha), certify(permuted, coef[order], alpha[:, order])
+    assert two.lower == pytest.approx(one.lower, rel=1e-12)
+    assert two.min_margin == pytest.approx(one.min_margin)
+    twice = np.repeat(np.arange(24), 2)
+    halves = certify(problem.subset(twice), coef, alpha[twice] / 2)
+    assert halves.lower == pytest.approx(one.lower, rel=1e-12)
+    assert halves.min_margin == pytest.approx(one.min_margin)
+
+
+# --- with more digits, and exactly -----------------------------------------------------------
+
+
+def exact_dual(problem: MarginProblem, alpha: Array) -> list[list[Fraction]]:
+    """V of a linear model, (K, D), as real numbers."""
+    V = [[Fraction(0)] * problem.X.shape[1] for _ in range(problem.classes or 1)]
+    for n, k in itertools.product(range(problem.n_samples), range(problem.classes or 1)):
+        for d, x in enumerate(problem.X[n].tolist()):
+            V[int(problem.owners[n])][d] += Fraction(alpha[n, k].item()) * Fraction(x)
+            V[k][d] -= Fraction(alpha[n, k].item()) * Fraction(x)
+    return V
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1), offset=st.sampled_from([0.0, 1.0, 1e6, 1e12]))
+def test_bounds_hold_in_exact_arithmetic(seed: int, offset: float) -> None:
+    """Entrywise norms of a linear model: both bounds against rational numbers."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(5, 3)) + offset, np.array([0, 1, 2, 1, 0])
+    alpha = rng.exponential(size=(5, 3))
+    alpha[np.arange(5), y] = 0.0
+    alpha = balanced_flow(alpha, y)  # V then cancels the offset
+    coef = rng.normal(size=(3, 1, 3))
+    coef -= coef.mean(axis=2, keepdims=True)
+    for name in ("l1", "linf"):
+        problem = max_margin(X, y, name)
+        found = certify(problem, coef, alpha)
+        V = [abs(v) for row in exact_dual(problem, alpha) for v in row]
+        dual = max(V) if name == "l1" else sum(V, Fraction(0))
+        total = sum((Fraction(a) for a in alpha.ravel().tolist()), Fraction(0))
+        assert Fraction(found.lower) * dual <= total
+        assert Fraction(found.lower) * dual >= total * Fraction(1 - 1e-9)
+        scores = [
+            [
+                sum((Fraction(a) * Fraction(b) for a, b in zip(x, w, strict=True)), Fraction(0))
+                for w in coef[:, 0].tolist()
+            ]
+            for x in X.tolist()
+        ]
+        margin = min(
+            scores[n][y[n]] - scores[n][k] for n in range(5) for k in range(3) if k != y[n]
+        )
+        sizes = [abs(Fraction(c)) for c in coef.ravel().tolist()]
+        norm = sum(sizes, Fraction(0)) if name == "l1" else max(sizes)
+        if margin > 0:
+            assert norm <= Fraction(found.upper) * margin
+        else:
+            assert math.isinf(found.upper)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(2, 6), scale=st.sampled_from([0, 3, 30]))
+def test_flows_are_balanced_exactly(seed: int, k: int, scale: int) -> None:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, k, size=12)
+    alpha = rng.exponential(size=(12, k)) * 2.0 ** rng.integers(-scale, scale + 1, size=(12, k))
+    alpha *= rng.random(size=alpha.shape) < 0.8
+    alpha[np.arange(12), y] = 0.0
+    found = balanced_flow(alpha, y)
+    assert (found >= 0).all()
+    assert (found[np.arange(12), y] == 0).all()
+    for c in range(k):
+        leaving = sum(map(Fraction, found[y == c].ravel().tolist()), Fraction(0))
+        assert leaving == sum(map(Fraction, found[:, c].tolist()), Fraction(0))
+    if found.any():
+        again = balanced_flow(found, y)
+        np.testing.assert_allclose(again, found, atol=1e-11 * found.max())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e308])
+def test_flows_that_are_not_finite_are_none(value: float) -> None:
+    alpha = np.where(np.eye(3) > 0, 0.0, value)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert not balanced_flow(alpha, np.arange(3)).any()
+
+
+# --- no separator ----------------------------------------------------------------------------
+
+
+def test_twins_of_two_classes_are_named() -> None:
+    X, y = clusters()
+    X[7] = X[3]
+    y[3], y[7] = 2, 0
+    conflict = find_conflict(max_margin(X, y, "nuclear"))
+    assert conflict is not None
+    assert conflict.samples.tolist() == [3, 7]
+    assert "classes 2 and 0" in conflict.cause
+    found = certify(max_margin(X, y, "nuclear"), alpha=conflict.alpha)
+    assert found.lower == math.inf
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("integers", [False, True])
+def test_a_point_between_is_proven(intercept: bool, integers: bool) -> None:
+    """A sample of class 1 amid samples of class 0: no linear model separates them, proven."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(9, 4))
+    X = np.round(8 * X) if integers else X
+    y = np.array([0, 0, 1, 2, 2, 1, 0, 2, 1])
+    X[2] = (X[0] + X[1]) / 2
+    problem = max_margin(X, y, "l1", intercept=intercept)
+    alpha = np.zeros((9, 3))
+    alpha[0, 1] = alpha[1, 1] = 0.5
+    alpha[2, 0] = 1.0
+    proof = prove_not_separable(problem, alpha * (1 + 1e-9 * rng.normal(size=alpha.shape)))
+    if integers:
+        assert proof is not None
+        assert certify(problem, alpha=alpha).lower == math.inf
+        graded = grade(problem, np.zeros(problem.coef_shape), alpha, Status.NOT_SEPARABLE)
+        assert graded.status is Status.NOT_SEPARABLE
+    else:  # the point was rounded: perhaps a huge separator exists
+        found = certify(problem, alpha=alpha)
+        assert found.lower > 1e10
+
+
+def test_a_class_without_samples_is_no_proof_where_it_has_an_offset() -> None:
+    """Class 0, between two samples of class 2, is kept from winning by its offset alone."""
+    problem = max_margin([[1.0], [-1.0], [3.0]], [2, 2, 1], intercept=True)
+    alpha = np.zeros((3, 3))
+    alpha[:2, 0] = 0.5
+    assert prove_not_separable(problem, alpha) is None
+    assert gordan_vertex(problem) is None
+    assert certify(problem, alpha=alpha).lower == 0
+    graded = grade(problem, np.zeros(problem.coef_shape), alpha, Status.NOT_SEPARABLE)
+    assert graded.status is not Status.NOT_SEPARABLE
+    without = replace(problem, intercept=False)
+    assert prove_not_separable(without, alpha) is not None
+
+
+def test_zero_features_are_named() -> None:
+    X, y = clusters()
+    X[4] = 0.0
+    conflict = find_conflict(max_margin(X, y))
+    assert conflict is not None
+    assert conflict.samples.tolist() == [4]
+    assert certify(max_margin(X, y), alpha=conflict.alpha).lower == math.inf
+    assert find_conflict(max_margin(X, y, intercept=True)) is None
+
+
+# --- refusals --------------------------------------------------------------------------------
+
+X0, Y0 = clusters()
+ONES, ZERO = np.ones((24, 1)), np.zeros(1, dtype=int)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"y": Y0 + 0.5}, "labels"),
+        ({"y": Y0 - 1}, "labels"),
+        ({"y": Y0, "classes": 2}, "labels of 2 classes"),
+        ({"y": Y0 + 100_000}, "number the classes"),
+        ({"norm": "l3"}, "norm"),
+        ({"norm": L1(), "metric": {0: np.eye(1)}}, "metric"),
+        ({"norm": GroupNorm(np.array([0, 1]))}, "other groups"),
+        ({"norm": SumOverGroups(L2(), FEATURES[:3], axis=-1)}, "features"),
+        ({"norm": SumOverGroups(L2(), GROUPS)}, "gate columns"),
+        ({"y": np.full(24, 2), "intercept": True}, "all labels are equal"),
+    ],
+)
+def test_problems_that_make_no_sense_are_refused(more: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"X": X0, "y": Y0, "gates": ONES, "groups": ZERO, **more}
+    with pytest.raises(ValueError, match=message):
+        MarginProblem(**arguments)
+
+
+def test_candidates_that_do_not_fit_are_refused() -> None:
+    problem = max_margin(X0, Y0, "linf")
+    with pytest.raises(ValueError, match="own class"):
+        certify(problem, alpha=np.ones((24, 3)))
+    with pytest.raises(ValueError, match="dimension"):
+        certify(problem, alpha=np.ones(24))
+    with pytest.raises(ValueError, match="shape"):
+        certify(problem, np.ones((2, 1, 4)))
+    with pytest.raises(ValueError, match="no intercept"):
+        certify(problem, np.ones((3, 1, 4)), intercept=[1.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match="intercept must have shape"):
+        certify(replace(problem, intercept=True), np.ones((3, 1, 4)), intercept=0.0)
+
+
+def test_metrics_work_with_classes() -> None:
+    """A metric of full rank is a change of gates."""
+    X, y = clusters()
+    gates = sp.csr_array(np.random.default_rng(7).normal(size=(24, 3)))
+    P = random_metric(2, 2)
+    for apart in (False, True):
+        norm = GroupNorm(GROUPS, {0: P}, apart=apart)
+        problem = MarginProblem(X, y, gates, GROUPS, norm=norm)  # type: ignore[arg-type]
+        plain = MarginProblem(
+            X,
+            y,  # type: ignore[arg-type]
+            problem.plain_gates,
+            problem.plain_groups,
+            norm=GroupNorm(problem.plain_groups, apart=apart),
+        )
+        assert problem.n_groups == (6 if apart else 2)
+        rng = np.random.default_rng(8)
+        u, alpha = rng.normal(size=plain.coef_shape), rng.exponential(size=plain.alpha_shape)
+        alpha[np.arange(24), y] = 0.0
+        coef = np.stack([problem.root @ part for part in u])
+        one, two = certify(problem, coef, alpha), certify(plain, u, alpha)
+        assert one.lower == pytest.approx(two.lower, rel=1e-9)
+        assert one.min_margin == pytest.approx(two.min_margin, rel=1e-9)
+        np.testing.assert_allclose(one.dual_norms, two.dual_norms, rtol=1e-9)
+        np.testing.assert_allclose(problem.group_norms(coef), plain.group_norms(u), rtol=1e-9)

@@ -1,0 +1,146 @@
+"""Bounds in rational arithmetic: against the definitions, float64 bounds, and by hand."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cases import GAP_LIMIT, SEPARABLE, SOLVE_TOL, cloud, separable
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import certify
+from implicit_bias.bounds.exact import ExactAnswer, certify_exact
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import solve
+
+ONE_GROUP = np.zeros(1, dtype=np.int64)
+
+
+def fractions(values: Array) -> NDArray[np.object_]:
+    return np.array([Fraction(v) for v in values.ravel().tolist()], dtype=object).reshape(
+        values.shape
+    )
+
+
+def answer(plain_coef: Array, alpha: Array, intercept: float = 0.0) -> ExactAnswer:
+    return ExactAnswer(fractions(plain_coef), fractions(alpha), Fraction(intercept))
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_agrees_with_float64(name: str) -> None:
+    problem = separable(name)
+    found = solve(problem, tol=SOLVE_TOL)
+    plain = problem.plain_coef(found.coef)
+    bounds = certify_exact(problem, answer(plain, found.alpha))
+    usual = certify(problem, found.coef, found.alpha)
+    assert usual.lower <= bounds.lower * (1 + 1e-15)
+    assert bounds.upper <= usual.upper * (1 + 1e-9)  # of scale 1, of a soft margin
+    assert bounds.gap <= GAP_LIMIT
+    np.testing.assert_allclose(bounds.dual_norms, usual.dual_norms, atol=1e-6)
+
+
+@given(
+    st.lists(st.integers(-9, 9), min_size=6, max_size=6),
+    st.lists(st.integers(0, 9), min_size=3, max_size=3),
+    st.booleans(),
+)
+def test_the_definitions_in_fractions(x: list[int], alpha: list[int], soft: bool) -> None:
+    X, y = np.array(x, dtype=float).reshape(3, 2), np.array([1.0, -1.0, 1.0])
+    gates = np.array([[1.0, 0.5], [0.0, 1.0], [2.0, 1.0]])
+    if not X.any():
+        return
+    problem = MarginProblem(X, y, gates, np.array([0, 1]), C=0.75 if soft else math.inf)
+    coef = np.array([[1.0, -2.0], [0.5, 3.0]])
+    bounds = certify_exact(problem, answer(coef, np.array(alpha, dtype=float), 0.0))
+    squares, total = [Fraction(0), Fraction(0)], Fraction(sum(alpha))
+    margins = []
+    for m in (0, 1):
+        for d in (0, 1):
+            v = sum(Fraction(alpha[n] * y[n] * gates[n, m] * X[n, d]) for n in range(3))
+            squares[m] += Fraction(v) ** 2
+    for n in range(3):
+        f = sum(gates[n, m] * coef[m, d] * X[n, d] for m in (0, 1) for d in (0, 1))
+        margins.append(Fraction(y[n] * f))
+    # lower <= total / sqrt(max of squares), and the next float64 is not below.
+    if total == 0:
+        assert bounds.lower == 0
+    elif not soft:
+        if max(squares) == 0:
+            assert bounds.lower == math.inf
+        else:
+            assert Fraction(bounds.lower) ** 2 * max(squares) <= total**2
+            above = Fraction(math.nextafter(bounds.lower, math.inf))
+            assert above**2 * max(squares) >= total**2 * (1 - Fraction(1, 2**200))
+    norm = math.sqrt(5.0) + math.sqrt(9.25)
+    if soft:
+        losses = sum(max(Fraction(0), 1 - margin) for margin in margins)
+        assert bounds.upper == pytest.approx(norm + 0.75 * float(losses), rel=1e-14)
+    elif min(margins) > 0:
+        assert bounds.upper == pytest.approx(norm / float(min(margins)), rel=1e-14)
+    else:
+        assert bounds.upper == math.inf
+
+
+def test_an_intercept_needs_its_equation_exactly() -> None:
+    X, y = cloud(6, 3, shift=3.0)
+    problem = MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP, intercept=True)
+    alpha = fractions(np.ones(6))
+    coef = fractions(np.array([[1.0, 0.0, 0.0]]))
+    assert certify_exact(problem, ExactAnswer(coef, alpha)).lower > 0
+    alpha[0] += Fraction(1, 10**30)
+    assert certify_exact(problem, ExactAnswer(coef, alpha)).lower == 0
+
+
+def test_more_digits_than_float64() -> None:
+    """A third is no float64: rounded, the intercept's equation is missed, and V is of size 0.1."""
+    X = np.array([[1e15], [1e15 + 2.0], [1e15 + 4.0]])
+    problem = MarginProblem(
+        X, np.array([-1.0, 1.0, 1.0]), np.ones((3, 1)), ONE_GROUP, intercept=True
+    )
+    third = fractions(np.array([0.5, 0.5, 0.0]))
+    third[0], third[1], third[2] = Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)
+    found = ExactAnswer(fractions(np.array([[1.0]])), third, -Fraction(10**15 + 1))
+    bounds = certify_exact(problem, found)
+    assert bounds.lower == pytest.approx(1 / (Fraction(2, 3) + Fraction(4, 6)), rel=1e-15)
+    rounded = certify(problem, np.array([[1.0]]), third.astype(float))
+    assert rounded.lower == 0
+    assert bounds.upper == 1.0
+
+
+def test_refuses_what_does_not_fit() -> None:
+    X, y = cloud(6, 3)
+    problem = MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP)
+    with pytest.raises(ValueError, match="shapes"):
+        certify_exact(problem, answer(np.ones((1, 2)), np.ones(6)))
+    with pytest.raises(ValueError, match="negative"):
+        certify_exact(problem, answer(np.ones((1, 3)), -np.ones(6)))
+
+
+def test_refuses_what_no_bound_may_rest_on() -> None:
+    X, y = cloud(6, 3)
+    labels: Any = np.arange(6) % 3
+    classes = MarginProblem(X, labels, np.ones((6, 1)), ONE_GROUP, classes=3)
+    one = fractions(np.ones((6, 3)))
+    with pytest.raises(ValueError, match="own class"):
+        certify_exact(classes, ExactAnswer(fractions(np.ones((3, 1, 3))), one, one[0] * 0))
+    with pytest.raises(ValueError, match="intercept"):
+        certify_exact(
+            MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP),
+            answer(np.ones((1, 3)), np.ones(6), intercept=-3.0),
+        )
+
+
+def test_bounds_beyond_float64() -> None:
+    X, y = cloud(6, 3, shift=5.0)
+    problem = MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP)
+    found = answer(np.array([[1.0, 0.0, 0.0]]), np.ones(6))
+    tiny = replace(found, alpha=found.alpha * Fraction(1, 10**400))
+    assert certify_exact(problem, tiny).lower == certify_exact(problem, found).lower
+    soft = replace(problem, C=1.0)
+    large = replace(found, plain_coef=found.plain_coef * 10**400)
+    assert certify_exact(soft, large).upper == math.inf

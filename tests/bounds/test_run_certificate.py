@@ -1,0 +1,242 @@
+"""Training runs and networks that certify themselves: the optimum, CVXPY's, rational numbers."""
+
+import math
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+
+from implicit_bias import Certificate, certify_network, certify_run, max_margin, solve
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import repaired
+from implicit_bias.bounds.run_certificate import loss_weights
+from implicit_bias.measure.margin_gradients import Pairs
+from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
+from implicit_bias.norms import L1, L2, GroupNorm, LInf, Norm, Spectral
+from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.gating import HyperplaneContexts
+
+
+def clusters(k: int = 3) -> tuple[Array, Any]:
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % k
+    return 2.0 * rng.normal(size=(k, 5))[y] + 0.2 * rng.normal(size=(30, 5)), y
+
+
+@pytest.mark.parametrize("norm", [L1(), L2(), LInf(), Spectral()])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_steepest_descent_certifies_itself(norm: Norm, intercept: bool) -> None:
+    """Normalised steepest descent on cross-entropy: bounds close in on the optimum of its norm."""
+    problem = max_margin(*clusters(), norm, intercept=intercept)
+    optimum = solve(problem, tol=1e-6).certificate
+    W, b = np.zeros(problem.coef_shape), np.zeros(3)
+    gaps = []
+    for step in range(1, 1501):
+        alpha = loss_weights(problem, W, b)
+        W = W + 2.0 / step**0.5 * norm.maximiser(problem.dual_vectors(alpha))
+        if intercept:
+            gradient = problem.weights(alpha).sum(axis=0)
+            b = b + 0.3 / step**0.5 * gradient / max(np.abs(gradient).max(), 1e-300)
+        if step in (10, 1500):
+            found = certify_run(problem, W, b if intercept else None)
+            assert found.lower <= optimum.upper * (1 + 1e-12)
+            assert found.upper >= optimum.lower * (1 - 1e-12)
+            gaps.append(found.gap)
+    assert found.lower > 0
+    assert intercept or gaps[-1] < min(gaps[0], 1.0)
+
+
+def test_weights_are_those_of_autograd() -> None:
+    problem = max_margin(*clusters())
+    layer = torch.nn.Linear(5, 3, bias=False, dtype=torch.float64)
+    X, y = torch.tensor(problem.X), torch.tensor(problem.owners)
+    loss = torch.nn.functional.cross_entropy(layer(X), y, reduction="sum")
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert layer.weight.grad is not None
+    coef = layer.weight.detach().numpy()[:, None]
+    V = problem.dual_vectors(loss_weights(problem, coef, np.zeros(3)))
+    gradient = -layer.weight.grad.numpy()[:, None]
+    np.testing.assert_allclose(V / np.linalg.norm(V), gradient / np.linalg.norm(gradient))
+    X2, y2 = clusters(2)
+    binary = max_margin(X2, 2 * y2 - 1)
+    w = np.random.default_rng(1).normal(size=(1, 5))
+    q = binary.margins(binary.decision(w))
+    for name, expected in [("logistic", 1 / (1 + np.exp(q))), ("exponential", np.exp(-q))]:
+        found = loss_weights(binary, w, 0.0, name)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found, expected / expected.max())
+
+
+def test_late_iterates_do_not_underflow() -> None:
+    problem = max_margin(*clusters())
+    best = solve(problem, tol=1e-9)
+    for scale in (1e2, 1e4, 1e8):
+        found = certify_run(problem, scale * best.coef)
+        assert found.lower > 0
+        assert found.gap < 2.0
+    early, late = certify_run(problem, 10 * best.coef), certify_run(problem, 300 * best.coef)
+    assert late.upper == pytest.approx(early.upper)
+
+
+def test_layers_with_offsets_and_own_weights() -> None:
+    X, y = clusters()
+    problem = max_margin(X, y, intercept=True)
+    layer = torch.nn.Linear(5, 3)
+    found = certify_run(problem, layer)
+    same = certify_run(problem, layer.weight, layer.bias)
+    assert found.lower == same.lower
+    assert found.min_margin == same.min_margin
+    plain = max_margin(X, y)
+    weights = loss_weights(plain, np.zeros((3, 1, 5)), np.zeros(3))
+    assert (
+        certify_run(plain, np.zeros((3, 5))).lower
+        == certify_run(plain, np.zeros((3, 5)), weights=weights).lower
+    )
+    with pytest.raises(ValueError, match="no intercept"):
+        certify_run(plain, layer)
+    with pytest.raises(ValueError, match="loss"):
+        certify_run(plain, layer.weight, loss="hinge")  # type: ignore[arg-type]
+
+
+def test_gated_models_and_two_classes() -> None:
+    X, y = clusters(2)
+    gates = np.random.default_rng(2).random((30, 3))
+    problem = MarginProblem(X, 2.0 * y - 1, gates, np.array([0, 1, 1]), intercept=True)
+    coef = np.random.default_rng(3).normal(size=(3, 5))
+    optimum = solve(problem).certificate
+    found = certify_run(problem, torch.tensor(coef), 0.3, loss="exponential")
+    assert 0 < found.lower <= optimum.upper
+
+
+# --- beside CVXPY and in exact arithmetic ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("name", ["l1", "l2", "linf", "spectral", "nuclear"])
+def test_bounds_of_a_run_bracket_the_optimum_of_cvxpy(name: str, intercept: bool) -> None:
+    X, y = clusters()
+    W, b = cp.Variable((3, 5)), cp.Variable(3)
+    scores = X @ W.T + (np.ones((30, 1)) @ cp.reshape(b, (1, 3), order="C") if intercept else 0.0)
+    margins = [scores[n, y[n]] - scores[n, k] for n in range(30) for k in range(3) if k != y[n]]
+    size = {
+        "l1": lambda: cp.sum(cp.abs(W)),
+        "l2": lambda: cp.norm(W, "fro"),
+        "linf": lambda: cp.max(cp.abs(W)),
+        "spectral": lambda: cp.sigma_max(W),
+        "nuclear": lambda: cp.normNuc(W),
+    }[name]()
+    program = cp.Problem(cp.Minimize(size), [cp.hstack(margins) >= 1])
+    with warnings.catch_warnings():  # on some kernels Clarabel calls this accuracy none
+        warnings.simplefilter("ignore", UserWarning)
+        program.solve(solver="CLARABEL")
+    problem = max_margin(X, y, name, intercept=intercept)
+    attained = size.value / min(margin.value for margin in margins)
+    rng = np.random.default_rng(0)
+    for scale in (0.0, 1.0, 3.0, 10.0, 100.0):
+        iterate = scale * (W.value + 0.02 * scale**-0.5 * rng.normal(size=(3, 5)) if scale else 0.0)
+        offset = scale * b.value if intercept else None
+        found = certify_run(problem, np.zeros((3, 5)) + iterate, offset)
+        assert found.lower <= attained * (1 + 1e-9)
+        assert found.upper >= program.value * (1 - 1e-5)
+
+
+def rationals(values: Any) -> Any:
+    return np.vectorize(Fraction, otypes=[object])(np.asarray(values, dtype=np.float64))
+
+
+def root(square: Fraction) -> Fraction:
+    """To 40 digits, from below."""
+    digits = 10**40
+    return Fraction(math.isqrt(int(square * digits**2)), digits)
+
+
+def exact_norms(problem: MarginProblem, values: Any, *, dual: bool = False) -> list[Fraction]:
+    """Norms of the groups of rational numbers (K, M, D); of others than groups, the one norm."""
+    entrywise = {L1: "linf" if dual else "l1", LInf: "l1" if dual else "linf"}
+    kind = next((k for norm, k in entrywise.items() if isinstance(problem.norm, norm)), "groups")
+    if kind != "groups":
+        return [np.abs(values).sum() if kind == "l1" else np.abs(values).max()]
+    squares = (values**2).sum(axis=2)  # (K, M)
+    if not (isinstance(problem.norm, GroupNorm) and problem.norm.apart):
+        squares = squares.sum(axis=0)[None]
+    groups = [problem.groups == g for g in np.unique(problem.groups)]
+    return [root(row[group].sum()) for row in squares for group in groups]
+
+
+def check_exactly(
+    problem: MarginProblem, found: Certificate, coef: Array, offset: Any, alpha: Array
+) -> None:
+    """Both bounds as real numbers, of the very coefficients and dual variables."""
+    pairs = Pairs.of(problem.y, problem.n_samples, problem.classes)
+    combinations = rationals(pairs.combinations())  # (N, R, K)
+    a = rationals(alpha if problem.classes is None else alpha[pairs.table(np.ones(len(pairs))) > 0])
+    gates, X = rationals(problem.plain_gates.toarray()), rationals(problem.X)
+    features = (gates[:, :, None] * X[:, None])[:, None]  # (N, 1, M, D)
+    pull = (a.reshape(combinations.shape[:2])[:, :, None] * combinations).sum(axis=1)
+    V = (pull[:, :, None, None] * features).sum(axis=0)  # (K, M, D)
+    zeta = rationals(coef).reshape(V.shape)
+    scores = (zeta * features).sum(axis=(2, 3)) + rationals(offset).reshape(1, -1)
+    margin = (combinations * scores[:, None]).sum(axis=2).min()
+    dual = max(exact_norms(problem, V, dual=True))
+    if problem.intercept:
+        assert not found.lower or not any(pull.sum(axis=0))
+    assert Fraction(found.lower) * dual <= a.sum()
+    size = sum(exact_norms(problem, zeta), Fraction(0))
+    if margin > 0:
+        assert Fraction(found.upper) * margin >= size
+    else:
+        assert math.isinf(found.upper)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("norm", [L1(), L2(), LInf()])
+def test_bounds_of_a_run_in_exact_arithmetic(
+    norm: Norm, intercept: bool, classes: int, offset: float
+) -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        y = np.arange(6) % classes
+        X = (rng.normal(size=(classes, 3))[y] + 0.2 * rng.normal(size=(6, 3))) + offset
+        problem = max_margin(X, y if classes > 2 else 2 * y - 1, norm, intercept=intercept)
+        coef = rng.normal(size=problem.coef_shape) * 10.0 ** rng.integers(-3, 3)
+        if seed % 2:
+            centres = np.array([X[y == k].mean(axis=0) for k in range(classes)])
+            apart = centres - centres.mean(axis=0) if classes > 2 else centres[1] - centres[0]
+            coef = apart.reshape(problem.coef_shape)
+        b = rng.normal(size=np.shape(problem.no_offset)) if intercept else problem.no_offset
+        found = certify_run(problem, coef, b if intercept else None)
+        alpha = loss_weights(problem, coef, b if classes > 2 else float(b))
+        check_exactly(problem, found, coef, b, repaired(problem, alpha) if intercept else alpha)
+
+
+def own_networks(X: Array, classes: int | None) -> list[Network]:
+    contexts = HyperplaneContexts.random(X, 3, 1, random_state=0)
+    relu = ReLUNetwork(X.shape[1], [4], classes=classes, seed=1)
+    return [GLN([contexts], classes=classes, seed=1), relu, FrozenGateReLU(relu)]
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: float) -> None:
+    X = np.random.default_rng(0).normal(size=(6, 3)) + offset
+    separating = 0
+    for network in own_networks(X, classes):
+        outputs = network.decision(X)
+        y = np.where(outputs > 0, 1, -1) if classes is None else outputs.argmax(axis=1)
+        found = certify_network(network, X, y)
+        problem, best = found.problem, found.by_multipliers
+        if best is None or found.stationarity is None:
+            continue
+        separating += 1
+        pairs = Pairs.of(problem.y, 6, classes)
+        alpha = pairs.table(found.stationarity.multipliers)
+        check_exactly(problem, best, network.coef(), problem.no_offset, alpha)
+        optimum = solve(problem, solver="clarabel").certificate
+        assert best.lower <= optimum.upper
+        assert optimum.lower <= best.upper
+    assert separating

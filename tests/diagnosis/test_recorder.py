@@ -1,0 +1,189 @@
+"""The recorder of other people's loops: margins and gaps by brute force, the module left alone."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from implicit_bias import Recorder
+from implicit_bias.diagnosis import DiagnosisWarning
+from implicit_bias.measure.stationarity import HomogeneityError
+from implicit_bias.networks import GLN
+from implicit_bias.problem import max_margin
+from implicit_bias.problem.gating import HyperplaneContexts
+from implicit_bias.solvers import solve
+
+RNG = np.random.default_rng(0)
+CENTRES = 3.0 * RNG.normal(size=(3, 4))
+LABELS = np.arange(18) % 3
+X = CENTRES[LABELS] + 0.3 * RNG.normal(size=(18, 4))
+NORMS = ("l2", "l1", "linf", "spectral")
+
+
+def linear(outputs: int = 3) -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(4, outputs, bias=False)
+
+
+def trained(module: nn.Module, recorder: Recorder, steps: int = 40) -> None:
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    inputs, labels = torch.tensor(X).float(), torch.tensor(LABELS)
+    for step in range(steps + 1):
+        if step % 20 == 0:
+            recorder.record(step)
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.cross_entropy(module(inputs), labels))
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "norms", [("l2", "linf"), pytest.param(NORMS, marks=pytest.mark.slow)], ids=len
+)
+def test_frame_by_brute_force(norms: tuple[str, ...]) -> None:
+    """Of a linear module the optimum in each norm is solved: 1 - gap = (optimum / norm)^2."""
+    module = linear()
+    recorder = Recorder(module, X, LABELS, norms)
+    trained(module, recorder)
+    assert recorder.frame()["step"].tolist() == [0, 20, 40]
+    W = module.weight.detach().double().numpy()
+    row = recorder.record(41)
+    outputs = X @ W.T
+    q = np.array(
+        [outputs[n, y] - outputs[n, k] for n, y in enumerate(LABELS) for k in range(3) if k != y]
+    )
+    sizes = {
+        "l2": np.sqrt((W**2).sum()),
+        "l1": np.abs(W).sum(),
+        "linf": np.abs(W).max(),
+        "spectral": np.linalg.svd(W)[1][0],
+    }
+    assert row["min_margin"] == pytest.approx(q.min())
+    assert row["error"] == 0.0
+    assert q.min() > 0
+    for name in norms:
+        size = sizes[name]
+        optimum = solve(max_margin(X, LABELS, name), tol=1e-9).certificate.lower
+        assert row[f"margin_{name}"] == pytest.approx(q.min() / size)
+        expected = 1.0 - (optimum * q.min() / size) ** 2
+        assert row[f"gap_{name}"] == pytest.approx(expected, abs=1e-6)
+    assert recorder.frame().iloc[-1].to_dict() == row
+
+
+def test_points_before_separation_have_no_gap() -> None:
+    module = linear()
+    with torch.no_grad():
+        module.weight.neg_()
+    recorder = Recorder(module, X, LABELS, ["l2"])
+    row = recorder.record()
+    outputs = X @ module.weight.detach().double().numpy().T
+    assert row["error"] == np.mean(outputs.argmax(axis=1) != LABELS)
+    assert row["margin_l2"] < 0
+    assert math.isnan(row["gap_l2"])
+
+
+def test_a_training_that_has_diverged() -> None:
+    module = linear()
+    recorder = Recorder(module, X, LABELS)
+    nn.init.constant_(module.weight, math.nan)
+    row = recorder.record()
+    assert row.pop("step") == 0
+    assert all(math.isnan(value) for value in row.values())
+
+
+def test_a_module_that_starts_at_zero() -> None:
+    """Its degree shows once its outputs do."""
+    module = linear()
+    nn.init.zeros_(module.weight)
+    recorder = Recorder(module, X, LABELS)
+    assert math.isnan(recorder.record()["margin_l2"])
+    with torch.no_grad():
+        module.weight.copy_(linear().weight)
+    recorder.record()
+    assert recorder.frame()["step"].tolist() == [0, 1]
+    assert math.isfinite(recorder.frame()["margin_linf"].iloc[1])
+
+
+def test_the_module_is_left_as_it_is() -> None:
+    """Mode, gradients, precision and weights, while a loop trains it."""
+    module = nn.Sequential(linear(6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 3, bias=False))
+    torch.autograd.backward(module(torch.tensor(X).float()).sum())
+    before = [p.detach().clone() for p in module.parameters()]
+    slopes = [p.grad.clone() for p in module.parameters() if p.grad is not None]
+    with pytest.warns(DiagnosisWarning, match="dropout"):
+        recorder = Recorder(module, (torch.tensor(X),), torch.tensor(LABELS), gaps=False)
+    assert list(recorder.record(5)) == ["step", "min_margin", "error", "margin_l2", "margin_linf"]
+    assert all(part.training for part in module.modules())
+    for parameter, old, slope in zip(module.parameters(), before, slopes, strict=True):
+        assert torch.equal(parameter, old)
+        assert parameter.grad is not None
+        assert torch.equal(parameter.grad, slope)
+
+
+def test_a_network_of_this_package_takes_samples() -> None:
+    signs = np.where(LABELS == 0, 1.0, -1.0)
+    network = GLN([HyperplaneContexts.random(X, 4, 1, random_state=0)])
+    row = Recorder(network, X, signs, gaps=False).record()
+    assert row["min_margin"] == pytest.approx((signs * network.decision(X)).min())
+
+
+def test_picture(tmp_path: Path) -> None:
+    module = linear()
+    recorder = Recorder(module, X, LABELS)
+    with pytest.raises(ValueError, match="record"):
+        recorder.plot()
+    trained(module, recorder)
+    figure = recorder.plot()
+    margin, gap = figure.axes
+    assert [line.get_label() for line in margin.lines] == ["l2", "linf"]
+    frame = recorder.frame()
+    shown = frame["margin_l2"] > 0
+    expected = (frame["margin_l2"] / frame["margin_l2"].max())[shown]
+    np.testing.assert_allclose(np.asarray(margin.lines[0].get_ydata()), expected)
+    assert gap.get_yscale() == "log"
+    figure.savefig(tmp_path / "picture.png")
+    assert len(Recorder(linear(), X, LABELS, gaps=False).norms) == 2
+
+
+@pytest.mark.parametrize("separated", [1, 0])
+def test_the_picture_says_which_points_are_not_separated(separated: int, tmp_path: Path) -> None:
+    """They are shaded in both panels, and counted; no share of a margin is drawn there."""
+    module = linear()
+    with torch.no_grad():
+        module.weight.neg_()
+    recorder = Recorder(module, X, LABELS)
+    for step in (0, 3, 10):
+        recorder.record(step)
+    if separated:
+        trained(module, Recorder(module, X, LABELS, gaps=False))
+        recorder.record(20)
+    figure = recorder.plot()
+    for ax in figure.axes:
+        (text,) = [text.get_text() for text in ax.texts]
+        assert f"not separated yet\n(3 of {3 + separated} points)" in text
+        assert len(ax.patches) == 3
+        assert [len(np.asarray(line.get_ydata())) for line in ax.lines] == [separated] * 2
+    figure.savefig(tmp_path / "picture.png")
+
+
+def test_bad_use_is_refused() -> None:
+    with pytest.raises(ValueError, match="norms"):
+        Recorder(linear(), X, LABELS, [])
+    with pytest.raises(ValueError, match="norms"):
+        Recorder(linear(), X, LABELS, ["l2", "l2"])
+    with pytest.raises(HomogeneityError):
+        Recorder(nn.Sequential(linear(), nn.Tanh()), X, LABELS)
+    recorder = Recorder(linear(), X, LABELS, gaps=False)
+    recorder.record(3)
+    with pytest.raises(ValueError, match="step"):
+        recorder.record(3)
+
+
+def test_what_is_no_module_and_no_time_is_refused() -> None:
+    with pytest.raises(TypeError, match="module"):
+        Recorder("linear", X, LABELS)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seconds"):
+        Recorder(linear(), X, LABELS, seconds=-1.0)
+    assert list(Recorder(linear(), X, LABELS, norms="l1").norms) == ["l1"]

@@ -1,0 +1,228 @@
+"""Saved models: what comes back is what was saved, and nothing in a file can run."""
+
+import json
+import pickle
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from sklearn.exceptions import NotFittedError
+
+from implicit_bias import (
+    GLNSVC,
+    GatedReLUSVC,
+    GatedSVC,
+    GLNClassifier,
+    HiddenLayerSVC,
+    ReLUClassifier,
+)
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.estimators.saved_models import FileError, load_model, save_model
+from implicit_bias.networks import GLN
+from implicit_bias.norms import L1, InRows
+from implicit_bias.problem.gating import GatedReadout, HyperplaneContexts
+from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
+from implicit_bias.training.losses import LOSSES, MarginLoss
+
+MOONS = make_toy("moons", 60, noise=0.05)
+LABELS = np.where(MOONS.y > 0, "up", "down")
+CONTEXTS = HyperplaneContexts.random(MOONS.X, 4, 1, random_state=0)
+READOUT = HyperplaneContexts.random(MOONS.X, 1, 1, random_state=1)
+
+
+def relu() -> ReLUClassifier:
+    return ReLUClassifier((12, 12), random_state=0, steps=300, dtype="float32")
+
+
+# Fitted by the tests: each process of a run reads this file, few run its tests.
+MODELS: dict[str, Callable[[], BinaryClassifier]] = {
+    "svm-gln": lambda: GLNSVC(n_units=4, random_state=0),
+    "svm-l2": lambda: GLNSVC(n_units=4, norm="l2", threshold=np.zeros((4, 1)), random_state=0),
+    "shallow": lambda: GLNSVC(n_units=1, n_hyperplanes=3, random_state=0),
+    "gated-relu": lambda: GatedReLUSVC(n_units=6, random_state=0),
+    "linear": lambda: GatedSVC(C=1.0),
+    "hidden-layer": lambda: HiddenLayerSVC(relu().fit(MOONS.X, LABELS), C=10.0),
+    "hidden-layer-gated": lambda: HiddenLayerSVC(
+        GLN([CONTEXTS], readout_gating=READOUT, seed=0), C=1.0
+    ),
+    "gated-readout": lambda: GatedSVC(GatedReadout(READOUT, CONTEXTS), norm=InRows(L1(), 2), C=1.0),
+    "gln": lambda: GLNClassifier((4, 3), 2, random_state=0, steps=50),
+    "biased-gln": lambda: GLNClassifier(
+        4, random_state=0, steps=50, readout_bias=True, dtype="float32"
+    ),
+    "relu": relu,
+}
+
+
+@cache
+def fitted_model(name: str) -> BinaryClassifier:
+    return MODELS[name]().fit(MOONS.X, LABELS)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_round_trip(name: str, tmp_path: Path) -> None:
+    model = fitted_model(name)
+    file = tmp_path / "sub" / "model.safetensors"
+    save_model(file, model, {"seed": 1})
+    saved = load_model(file)
+    assert saved.facts == {"seed": 1}
+    assert type(saved.model) is type(model)
+    np.testing.assert_array_equal(
+        saved.model.decision_function(MOONS.X), model.decision_function(MOONS.X)
+    )
+    np.testing.assert_array_equal(saved.model.predict(MOONS.X), model.predict(MOONS.X))
+    assert saved.model.history() == model.history()
+    before, after = model.margin_view(), saved.model.margin_view()
+    if before is not None and before.solution is not None:
+        assert after is not None
+        assert after.solution is not None
+        assert after.solution.status is before.solution.status
+        assert after.solution.certificate.gap == before.solution.certificate.gap
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def to_limit(config: LimitConfig) -> GLNClassifier:
+    model = GLNClassifier(3, random_state=0)
+    return model.fit_by(
+        MOONS.X, LABELS, lambda network, X, y: train_to_limit(network, X, y, config)
+    )
+
+
+def test_a_training_towards_the_limit_is_kept(tmp_path: Path) -> None:
+    model = to_limit(LimitConfig(steps=30, loss=LOSSES["logistic"]))
+    file = tmp_path / "model.safetensors"
+    save_model(file, model)
+    before, after = model.training_, load_model(file).model
+    assert isinstance(after, GLNClassifier)
+    assert isinstance(before, LimitResult)
+    assert isinstance(after.training_, LimitResult)
+    assert after.training_.config == before.config
+    assert after.training_.ending is before.ending
+    assert after.training_.frame().equals(before.frame())
+    assert after.n_iter_ == 30
+
+
+def test_a_loss_of_ones_own_is_no_data(tmp_path: Path) -> None:
+    own = MarginLoss("exponential", lambda q: -2.0 * q)
+    with pytest.raises(TypeError, match="cannot save a MarginLoss"):
+        save_model(tmp_path / "model.safetensors", to_limit(LimitConfig(steps=3, loss=own)))
+
+
+def test_a_file_cannot_run_code(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (pytest.fail, ("unpickled",))
+
+    file = tmp_path / "bomb.safetensors"
+    file.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(FileError, match=r"bomb\.safetensors is no saved model"):
+        load_model(file)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"object": "Popen", "fields": {"args": "true"}},
+        {"classifier": "GLNSVC", "parameters": {"dict": []}, "fitted": {"dict": [["fit", 1]]}},
+        {"classifier": "GLNSVC", "parameters": {"dict": []}, "fitted": {"dict": [["_x_", 1]]}},
+        {"classifier": "BaseEstimator", "parameters": {"dict": []}, "fitted": {"dict": []}},
+        {"network": "Module", "options": {"dict": []}, "weights": {"dict": []}},
+        {"array": "7"},
+        {"other": 1},
+        3,
+    ],
+)
+def test_untrusted_headers(model: Any, tmp_path: Path) -> None:
+    file = tmp_path / "untrusted.safetensors"
+    header = {"format": "implicit-bias model 1", "version": "0", "model": model, "facts": {}}
+    safetensors.numpy.save_file({}, file, metadata={"header": json.dumps(header)})
+    with pytest.raises(FileError, match="no saved model"):
+        load_model(file)
+
+
+HUGE = 2**33
+
+
+@pytest.mark.parametrize("kind", ["ReLUNetwork", "FrozenGateReLU", "GLN"])
+def test_sizes_that_the_arrays_do_not_have_are_refused_first(kind: str, tmp_path: Path) -> None:
+    """Sizes in a small file whose weights no machine could hold."""
+    arrays = {
+        "weights": np.zeros((1, 33, 1)),
+        "thresholds": np.zeros((1, 33)),
+        "occurs": np.zeros((1, 1), dtype=bool),
+        "small": np.zeros((1, 1)),
+    }
+    named = {key: {"array": key} for key in ("weights", "thresholds", "occurs")}
+    contexts = {"object": "HyperplaneContexts", "fields": named | {"single_precision": False}}
+    sizes = [["n_features", HUGE], ["widths", {"list": [HUGE]}]]
+    if kind == "GLN":
+        sizes = [["gatings", {"tuple": [contexts]}], ["readout_bias", False]]
+    small = [["hidden_weights.0", {"array": "small"}], ["readout", {"array": "small"}]]
+    model = {
+        "network": kind,
+        "options": {"dict": [["dtype", "float64"], *sizes]},
+        "weights": {"dict": small},
+    }
+    header = {"format": "implicit-bias model 2", "version": "0", "model": model, "facts": {}}
+    file = tmp_path / "small.safetensors"
+    safetensors.numpy.save_file(arrays, file, metadata={"header": json.dumps(header)})
+    assert file.stat().st_size < 6000
+    with pytest.raises(FileError, match=r"hidden_weights.0 has the shape \(1, 1\)"):
+        load_model(file)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    save_model(file, fitted_model("svm-gln"))
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:100], whole[:-50]):
+        file.write_bytes(damaged)
+        with pytest.raises(FileError, match="damaged"):
+            load_model(file)
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load_model(tmp_path / "absent")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    gating = fitted_model("svm-gln").architecture_.gating
+
+    class Foreign(type(gating)):  # type: ignore[misc]
+        """A gating that this package does not know."""
+
+    file = tmp_path / "model.safetensors"
+    save_model(file, fitted_model("svm-gln"))
+    old = file.read_bytes()
+    foreign = GatedSVC(Foreign(gating.weights, gating.thresholds, gating.occurs))
+    with pytest.raises(TypeError, match="cannot save a Foreign"):
+        save_model(file, foreign.fit(MOONS.X, MOONS.y))
+    assert file.read_bytes() == old
+
+
+@pytest.mark.parametrize("model", [GLNSVC(), ReLUClassifier()])
+def test_an_unfitted_model_is_not_saved(model: BinaryClassifier, tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError, match="not fitted.*nothing to save"):
+        save_model(tmp_path / "model.safetensors", model)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_flipped_byte_gives_another_model(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    model = GatedSVC(C=1.0).fit(MOONS.X, LABELS)
+    save_model(file, model, {"units": 3})
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 11):
+        for flipped in (1, 0x20, 0x80):
+            changed = bytearray(whole)
+            changed[place] ^= flipped
+            file.write_bytes(changed)
+            try:
+                found = load_model(file)
+            except FileError:
+                continue
+            np.testing.assert_array_equal(found.model.coef_, model.coef_)
+            assert (found.model.get_params(), found.facts) == (model.get_params(), {"units": 3})

@@ -1,0 +1,467 @@
+"""Every function that measures or trains a module leaves all of it alone that it has not to change.
+
+Whatever a module consists of, and however the call ends: tensors, types, precision, gradients,
+modes, hooks, attributes, and the global state of torch.
+"""
+
+import contextlib
+import itertools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrizations, parametrize
+
+from implicit_bias import (
+    DiagnosisWarning,
+    LimitConfig,
+    Recorder,
+    certify_network,
+    diagnose,
+    train_to_limit,
+)
+from implicit_bias.measure import modules
+from implicit_bias.measure.stationarity import kkt_measure, stationarity
+from implicit_bias.networks import GLN, Network, ReLUNetwork
+from implicit_bias.problem.gating import HyperplaneContexts
+
+D = 4
+X = torch.randn(6, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+# Forward passes until one fails, and how: a module's own attributes are put back.
+RELU = ReLUNetwork(D, [3], dtype=torch.float64)
+GLN_OF_THREE = GLN([HyperplaneContexts.random(X.numpy(), 3, random_state=0)], dtype=torch.float64)
+FUSE: list[tuple[int, type[BaseException]]] = []
+
+
+class Broken(Exception):
+    """A fault of the module's own."""
+
+
+class Fused(nn.Module):
+    """relu, until the fuse has burnt down."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the activations."""
+        if FUSE:
+            left, error = FUSE.pop()
+            if not left:
+                raise error
+            FUSE.append((left - 1, error))
+        return x.relu()
+
+
+def linear(rows: int = D, columns: int = D) -> nn.Linear:
+    return nn.Linear(columns, rows, bias=False)
+
+
+def layered(*between: nn.Module, first: nn.Module | None = None) -> nn.Sequential:
+    return nn.Sequential(first or linear(), Fused(), *between, linear(1))
+
+
+def shared() -> nn.Module:
+    part = linear()
+    return layered(part, Fused(), first=part)
+
+
+def tied() -> nn.Module:
+    first, other = linear(), linear()
+    other.weight = first.weight
+    return layered(other, Fused(), first=first)
+
+
+class Symmetric(nn.Module):
+    """A parametrisation that is linear."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the matrix."""
+        return x + x.T
+
+
+def parametrised() -> nn.Module:
+    first = linear()
+    parametrize.register_parametrization(first, "weight", Symmetric())
+    return layered(first=first)
+
+
+def weight_norm(kind: Callable[..., Any]) -> Callable[[], nn.Module]:
+    return lambda: layered(first=kind(linear()))
+
+
+class Counting(nn.Module):
+    """Buffers, one of them in no state dict, and a forward pass that writes into attributes."""
+
+    scale: Tensor
+    passes: Tensor
+    rebound: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.tensor(2.0))
+        self.register_buffer("passes", torch.tensor(0), persistent=False)
+        self.register_buffer("rebound", torch.tensor(0.0))
+        self.register_buffer("absent", None)
+        self.calls, self.cache = 0, dict[str, Tensor]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale."""
+        self.passes += 1
+        self.rebound = self.rebound + 1
+        self.calls += 1
+        self.last = self.cache["last"] = x
+        return self.scale * x
+
+
+def still() -> nn.Module:
+    module = layered()
+    module.register_buffer("persistent", torch.arange(3))
+    module.register_buffer("transient", torch.ones(2), persistent=False)
+    return module
+
+
+def hooked() -> nn.Module:
+    first = linear()
+    first.register_forward_pre_hook(lambda part, inputs: (inputs[0] * 2.0,))
+    first.register_forward_hook(lambda part, inputs, outputs: outputs * 2.0)
+    cast(Any, first.weight).register_hook(lambda gradient: gradient)
+    return layered(first=first)
+
+
+def backward_hooked() -> nn.Module:
+    first = linear()
+    first.register_full_backward_hook(lambda *_: None)
+    return layered(first=first)
+
+
+def partly_frozen() -> nn.Module:
+    return layered(first=linear().requires_grad_(False))
+
+
+def mixed_modes() -> nn.Module:
+    return layered(nn.Sequential(nn.Dropout(0.5).eval(), nn.Dropout(0.1)))
+
+
+class Recurrent(nn.Module):
+    """Holds its weights in a list, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.fused, self.last = nn.LSTM(2, 3, bias=False), Fused(), linear(1, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        states, _ = self.cell(x.reshape(-1, 2, 2).transpose(0, 1))
+        outputs: Tensor = self.last(self.fused(states[-1]))
+        return outputs
+
+
+MODULES: dict[str, Callable[[], nn.Module]] = {
+    "shared": shared,
+    "tied": tied,
+    "parametrised": parametrised,
+    "weight norm": weight_norm(parametrizations.weight_norm),
+    "weight norm by hooks": weight_norm(nn.utils.weight_norm),
+    "spectral norm": weight_norm(parametrizations.spectral_norm),
+    "spectral norm by hooks": weight_norm(nn.utils.spectral_norm),
+    "batch norm": lambda: layered(nn.BatchNorm1d(D)),
+    "buffers": still,
+    "counting": lambda: layered(Counting()),
+    "hooks": hooked,
+    "backward hooks": backward_hooked,
+    "partly frozen": partly_frozen,
+    "modes": mixed_modes,
+    "recurrent": Recurrent,
+}
+
+
+def record(module: nn.Module, inputs: Any, labels: Any) -> None:
+    Recorder(module, inputs, labels, ("l2", "linf"), seconds=0.1).record()
+
+
+def limit(module: nn.Module, inputs: Any, labels: Any) -> object:
+    return train_to_limit(module, inputs, labels, LimitConfig(steps=3))
+
+
+def until_gap(module: nn.Module, inputs: Any, labels: Any) -> object:
+    config = LimitConfig(steps=2, method="prox-linear")
+    return train_to_limit(module, inputs, labels, config, stop_at_gap=1e-9)
+
+
+TRAINING = {
+    "train_to_limit": limit,
+    "train_to_limit by prox-linear": until_gap,
+}
+FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
+    "diagnose": diagnose,
+    "stationarity": lambda module, inputs, labels: stationarity(module, (inputs,), labels),
+    "Recorder": record,
+    **TRAINING,
+}
+
+
+def state_of(module: nn.Module, *, values: bool = True) -> list[Any]:
+    """All that a module and torch hold, as things that can be compared, and the things."""
+    found: list[Any] = [list(module.state_dict())]
+    for name, part in module.named_modules(remove_duplicate=False):
+        found += [name, id(part), type(part), part.training]
+        for table in (vars(part), *(v for v in vars(part).values() if isinstance(v, dict))):
+            # The weight that the old weight norm leaves behind is of the last forward pass.
+            kept = [(k, v) for k, v in table.items() if values or not isinstance(v, Tensor)]
+            found += [id(table), [(key, id(value)) for key, value in kept]]
+        for label, tensor in (*part.named_parameters(), *part.named_buffers()):
+            found += [label, id(tensor), type(tensor), tensor.dtype, tensor.requires_grad]
+            found += [tensor.is_leaf, id(tensor.grad)]
+            if not tensor.is_meta and not is_lazy(tensor) and (values or not tensor.requires_grad):
+                found.append(tensor.detach().numpy().tobytes())
+    found += [
+        *(torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        *(torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()),
+        torch.get_rng_state().numpy().tobytes(),
+    ]
+    return found
+
+
+@contextmanager
+def unchanged(module: nn.Module, *, values: bool = True) -> Iterator[None]:
+    before, held = state_of(module, values=values), list(module.modules())
+    kept = [value for part in held for value in vars(part).values()]  # so that no id is reused
+    try:
+        yield
+    finally:
+        assert state_of(module, values=values) == before
+        assert kept
+
+
+def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, Tensor, Any]:
+    """Build a module with gradients of its own, its inputs, and labels that it gets right."""
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        module = MODULES[name]().to(dtype)
+        inputs = X.to(dtype)
+        modes = {part: part.training for part in module.modules()}
+        with torch.no_grad():
+            labels = np.where(module.eval()(inputs)[:, 0] > 0, 1, -1)
+    for part, mode in modes.items():
+        part.training = mode and training
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    return module, inputs, labels
+
+
+@pytest.mark.filterwarnings("ignore:.*(deprecated|backward hook)")
+@pytest.mark.parametrize(
+    ("dtype", "fuse"),
+    [
+        (torch.float64, None),
+        (torch.float64, (25, Broken)),
+        (torch.float64, (9, KeyboardInterrupt)),
+        (torch.float32, None),
+        (torch.float32, (2, KeyboardInterrupt)),
+    ],
+    ids=["float64", "broken", "Ctrl-C", "float32", "early Ctrl-C"],
+)
+@pytest.mark.parametrize(
+    ("function", "name"),
+    # A training may count its forward passes.
+    [(f, n) for f in FUNCTIONS for n in MODULES if f not in TRAINING or n != "counting"],
+)
+def test_a_module_is_left_as_it_is(
+    function: str, name: str, dtype: torch.dtype, fuse: tuple[int, type[BaseException]] | None
+) -> None:
+    """Also where it is refused; training changes the values of parameters, and nothing else.
+
+    For a training it is in evaluation mode, else its parts are in modes of their own.
+    """
+    training = function in TRAINING
+    module, inputs, labels = built(name, dtype, training=not training)
+    FUSE[:] = [] if fuse is None else [fuse]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DiagnosisWarning)
+        with (
+            unchanged(module, values=not training),
+            suppress(Broken, KeyboardInterrupt, ValueError),
+        ):
+            FUNCTIONS[function](module, inputs, labels)
+    FUSE.clear()
+    module(inputs).sum().backward()
+
+
+@pytest.mark.parametrize("network", [RELU, GLN_OF_THREE], ids=["ReLU", "GLN"])
+@pytest.mark.parametrize("fuse", [None, Broken, KeyboardInterrupt], ids=str)
+def test_a_network_of_this_package_is_left_as_it_is(
+    network: Network, fuse: type[BaseException] | None
+) -> None:
+    labels = np.where(network.decision(X.numpy()) > 0, 1, -1)
+    calls: list[Callable[[], object]] = [
+        lambda: certify_network(network, X.numpy(), labels),
+        lambda: kkt_measure(X.numpy(), labels)(network),
+    ]
+    for call in calls:
+        left = [3]
+
+        def burn(*_: Any, left: list[int] = left) -> None:
+            left[0] -= 1
+            if fuse is not None and not left[0]:
+                raise fuse
+
+        handle = network.register_forward_pre_hook(burn)
+        with unchanged(network), suppress(Broken, KeyboardInterrupt):
+            call()
+        handle.remove()
+
+
+class Interrupted:
+    """Raises KeyboardInterrupt where the n-th context of `modules` that is a generator exits."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        """See a call."""
+        code, caller = frame.f_code, frame.f_back
+        leaving = (code.co_filename, code.co_name) == (contextlib.__file__, "__exit__")
+        if event == "call" and leaving and caller and caller.f_code.co_filename == modules.__file__:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_the_exit_of_a_context_leaves_a_module_as_it_is() -> None:
+    module, inputs, labels = built("shared", torch.float64, training=True)
+    tracing = sys.gettrace()
+    for n in itertools.count(1):
+        interrupt = Interrupted(n)
+        with unchanged(module), suppress(KeyboardInterrupt):
+            sys.settrace(interrupt)
+            try:
+                stationarity(module, (inputs,), labels)
+            finally:
+                sys.settrace(tracing)
+        if interrupt.left > 0:
+            break
+
+
+class Twice(nn.Module):
+    """What the modules with a shared part and with a tied weight compute, from two parameters."""
+
+    def __init__(self, first: Tensor, last: Tensor) -> None:
+        super().__init__()
+        self.first, self.last = nn.Parameter(first.clone()), nn.Parameter(last.clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        return ((x @ self.first.T).relu() @ self.first.T).relu() @ self.last.T
+
+
+@pytest.mark.parametrize("name", ["shared", "tied"])
+def test_what_is_shared_is_one_parameter(name: str) -> None:
+    module, inputs, labels = built(name, torch.float64, training=False)
+    plain = Twice(*module.parameters())
+    found, expected = (diagnose(each, inputs, labels) for each in (module, plain))
+    assert found.parameter_norm == pytest.approx(expected.parameter_norm)
+    assert found.degree == pytest.approx(3.0)
+    assert found.gap == pytest.approx(expected.gap)
+    assert len(found.layers) == 2
+    config = LimitConfig(steps=5)
+    trained, alike = (train_to_limit(each, inputs, labels, config) for each in (module, plain))
+    assert trained.history[-1].norm == pytest.approx(alike.history[-1].norm)
+
+
+def compiled_in_place(module: nn.Module) -> nn.Module:
+    module.compile(backend="eager")
+    return module
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        nn.DataParallel,
+        lambda module: torch.compile(module, backend="eager"),
+        lambda module: nn.Sequential(cast(nn.Module, torch.compile(module, backend="eager"))),
+        compiled_in_place,
+    ],
+    ids=["DataParallel", "compiled", "compiled part", "compiled in place"],
+)
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_what_torch_wraps_is_measured_as_what_is_in_it(
+    wrap: Callable[[nn.Module], nn.Module],
+) -> None:
+    module, inputs, labels = built("shared", torch.float64, training=False)
+    expected = diagnose(module, inputs, labels).gap
+    wrapped = wrap(module)
+    with unchanged(wrapped):
+        assert diagnose(wrapped, inputs, labels).gap == pytest.approx(expected)
+        assert stationarity(wrapped, (inputs,), labels).gap == pytest.approx(expected)
+        assert Recorder(wrapped, inputs, labels).record()["gap_l2"] == pytest.approx(expected)
+    result = train_to_limit(wrapped, inputs, labels, LimitConfig(steps=2))
+    assert result.network is wrapped
+    assert result.steps == 2
+
+
+class Complex(nn.Linear):
+    """Complex weights, and their real part as output."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        return super().forward(x.to(self.weight.dtype)).real
+
+
+class Clamped(nn.Linear):
+    """Writes into its weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        self.weight.data.clamp_(-0.1, 0.1)
+        return super().forward(x)
+
+
+class Returning(nn.Module):
+    """Makes something of the outputs, and keeps its part where torch does not find it."""
+
+    def __init__(self, made: Callable[[Tensor], Any], *, listed: bool = False) -> None:
+        super().__init__()
+        self.first, self.made, self.parts = linear(1), made, [linear(1)] if listed else []
+
+    def forward(self, x: Tensor) -> Any:
+        """Compute the outputs (n, 1)."""
+        parts = [part.to(x.dtype) for part in self.parts]
+        return self.made(sum((part(x) for part in parts), start=self.first(x)))
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "match"),
+    [
+        (lambda: cast(Any, torch.jit).trace(linear(1), X.float()), TypeError, "scripted"),
+        (lambda: nn.Sequential(nn.LazyLinear(1, bias=False)), ValueError, "lazy"),
+        (lambda: linear(1).to("meta"), ValueError, "meta"),
+        (lambda: Complex(D, 1, bias=False, dtype=torch.complex128), ValueError, "complex"),
+        (lambda: Clamped(D, 1, bias=False).double(), ValueError, "writes"),
+        (lambda: Returning(lambda y: y, listed=True).double(), ValueError, "ModuleList"),
+        (lambda: Returning(lambda y: {"y": y}).double(), ValueError, "dict"),
+        (lambda: Returning(lambda y: y.to_sparse()).double(), ValueError, "dense"),
+    ],
+    ids=["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"],
+)
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_cannot_be_measured_is_refused(
+    function: str, build: Callable[[], nn.Module], error: type[Exception], match: str
+) -> None:
+    module = build()
+    with unchanged(module), pytest.raises(error, match=match):
+        FUNCTIONS[function](module, X, np.ones(len(X)))
+
+
+def test_parameters_without_entries_are_none() -> None:
+    module, inputs, labels = built("tied", torch.float64, training=False)
+    expected = diagnose(module, inputs, labels, norm="linf").gap
+    module.register_parameter("empty", nn.Parameter(torch.empty(0, 3, dtype=torch.float64)))
+    assert diagnose(module, inputs, labels, norm="linf").gap == pytest.approx(expected)
+    assert train_to_limit(module, inputs, labels, LimitConfig(steps=2)).steps == 2

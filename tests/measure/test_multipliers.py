@@ -1,0 +1,245 @@
+"""Margins as an operator and the best multipliers: all against gradients by brute force."""
+
+from collections.abc import Callable
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
+
+from cases import mostly_slow
+from implicit_bias.base.validation import Array
+from implicit_bias.measure import multipliers
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.multipliers import Multipliers, best_multipliers, judge, loss_weights
+from implicit_bias.networks import GLN
+from implicit_bias.norms import L1, L2, LInf, Spectral
+from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
+from implicit_bias.problem.gating import HyperplaneContexts
+
+N, D = 9, 4
+X = torch.randn(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+NORMS: dict[str, ParameterNorm] = {
+    **{name: as_parameter_norm(name) for name in ("l2", "l1", "linf", "spectral", "nuclear")},
+    "sum-of-spectral": ComposedNorm(Spectral(), L1()),
+    "max-of-l2": ComposedNorm(L2(), LInf()),
+}
+
+
+class Mixed(nn.Module):
+    """A matrix by nn.Linear, one by @, a convolution and a product with a vector: degree 4."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(D, 5, bias=False)
+        self.second = nn.Parameter(torch.empty(6, 5))
+        self.conv = nn.Conv1d(1, 2, 3, bias=False)
+        self.scale = nn.Parameter(torch.empty(8, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, K)."""
+        hidden = self.first(x).relu() @ self.second.T
+        outputs: Tensor = self.conv(hidden[:, None]).relu().flatten(1) @ self.scale
+        return outputs
+
+
+def seeded(module: nn.Module) -> nn.Module:
+    generator = torch.Generator().manual_seed(2)
+    for p in module.parameters():
+        nn.init.normal_(p, generator=generator)
+    return module.double()
+
+
+def relu(outputs: int) -> nn.Module:
+    return seeded(
+        nn.Sequential(nn.Linear(D, 8, bias=False), nn.ReLU(), nn.Linear(8, outputs, bias=False))
+    )
+
+
+def scaled(module: nn.Module, degree: float) -> tuple[MarginGradients, Tensor, Array]:
+    """Margins with labels that the module gets right, theta at margin 1, and J by brute force."""
+    outputs: Tensor = module(X)
+    if outputs.shape[1] == 1:
+        pairs = Pairs.of(np.where(outputs[:, 0].detach() > 0, 1, -1), N, None)
+        margins = torch.tensor(pairs.labels) * outputs[:, 0]
+    else:
+        pairs = Pairs.of(outputs.argmax(dim=1), N, outputs.shape[1])
+        y = pairs.labels
+        margins = torch.stack(
+            [outputs[n, y[n]] - outputs[n, k] for n in range(N) for k in range(3) if k != y[n]]
+        )
+    gradients = MarginGradients(module, (X,), pairs)
+    least = float(margins.min().detach())
+    assert least > 0
+    J = torch.stack(
+        [
+            parameters_to_vector(
+                torch.autograd.grad(q, list(module.parameters()), retain_graph=True)
+            )
+            for q in margins
+        ]
+    )
+    np.testing.assert_allclose(gradients.margins(gradients.theta), margins.detach().numpy())
+    theta = gradients.theta * least ** (-1 / degree)
+    return gradients, theta, J.numpy() * least ** (-(degree - 1) / degree)
+
+
+CASES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
+    "relu-binary": (2.0, lambda: relu(1)),
+    "relu-classes": (2.0, lambda: relu(3)),
+    "mixed-binary": (4.0, lambda: seeded(Mixed(1))),
+    "mixed-classes": (4.0, lambda: seeded(Mixed(3))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products_with_the_gradients(name: str) -> None:
+    degree, build = CASES[name]
+    gradients, theta, J = scaled(build(), degree)
+    rng = np.random.default_rng(0)
+    weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
+    chosen = rng.permutation(len(J))[: len(J) - 2]
+    np.testing.assert_allclose(gradients.combine(theta, weights), J.T @ weights, atol=1e-9)
+    np.testing.assert_allclose(gradients.slopes(theta, torch.tensor(w)), J @ w, atol=1e-9)
+    np.testing.assert_allclose(gradients.rows(theta, chosen), J[chosen], atol=1e-9)
+    gram = gradients.gram(theta, chosen)
+    np.testing.assert_allclose(gram, J[chosen] @ J[chosen].T, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(J @ theta.numpy(), degree * gradients.margins(theta), rtol=1e-9)
+
+
+def test_restricted_margins_hold_the_other_parameters() -> None:
+    gradients, theta, J = scaled(*reversed_case("mixed-classes"))
+    alone = gradients.restricted(["conv.weight"], theta)
+    np.testing.assert_allclose(alone.margins(alone.theta), gradients.margins(theta))
+    order = list(gradients.shapes)
+    start = sum(gradients.shapes[k].numel() for k in order[: order.index("conv.weight")])
+    np.testing.assert_allclose(
+        alone.rows(alone.theta, np.arange(len(J))), J[:, start : start + 6], atol=1e-9
+    )
+
+
+def reversed_case(name: str) -> tuple[nn.Module, float]:
+    degree, build = CASES[name]
+    return build(), degree
+
+
+def by_cvxpy(gradients: MarginGradients, J: Array, degree: float, norm: ParameterNorm) -> float:
+    """Optimum of the tangent program."""
+    w, parts, start = cp.Variable(J.shape[1]), {}, 0
+    for name, shape in gradients.shapes.items():
+        parts[name] = w[start : start + shape.numel()]
+        start += shape.numel()
+    program = cp.Problem(cp.Minimize(norm.atom(parts, gradients.shapes, cp)), [J @ w >= degree])
+    return float(program.solve(solver=cp.CLARABEL))
+
+
+def check(found: Multipliers, J: Array, theta: Tensor, degree: float) -> None:
+    """Check that multipliers, direction and scaling are what they claim to be."""
+    assert (found.weights >= 0).all()
+    np.testing.assert_allclose(found.combination, J.T @ found.weights, atol=1e-9)
+    assert found.lower**2 == pytest.approx(degree * found.weights.sum())
+    assert (J @ found.direction.numpy()).min() >= degree * (1 - 1e-9)
+
+
+# In the fast run, each norm and each module once.
+KEPT = set(zip([*CASES, *list(CASES)[:3]], NORMS, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "norm"),
+    [
+        pytest.param(name, norm, marks=() if (name, norm) in KEPT else pytest.mark.slow)
+        for name in CASES
+        for norm in NORMS
+    ],
+)
+def test_the_best_multipliers_are_those_of_brute_force(name: str, norm: str) -> None:
+    degree, build = CASES[name]
+    gradients, theta, J = scaled(build(), degree)
+    found = best_multipliers(gradients, theta, degree, NORMS[norm])
+    optimum = by_cvxpy(gradients, J, degree, NORMS[norm])
+    assert found.method == "exact"
+    assert found.lower == pytest.approx(optimum, rel=1e-6)
+    assert found.upper == pytest.approx(optimum, rel=1e-6)
+    assert found.lower == pytest.approx(NORMS[norm].dual(gradients.parameters(found.combination)))
+    check(found, J, theta, degree)
+
+
+@pytest.mark.parametrize("norm", mostly_slow(["l1", "linf", "spectral"], ["spectral"]))
+def test_the_level_method_brackets_the_optimum(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multipliers, "LINEAR_ENTRIES", 0)
+    monkeypatch.setattr(multipliers, "CONIC_ENTRIES", 0)
+    monkeypatch.setattr(multipliers, "MOST_STEPS", 15)
+    gradients, theta, J = scaled(relu(3), 2.0)
+    found = best_multipliers(gradients, theta, 2.0, NORMS[norm], seconds=600.0)
+    optimum = by_cvxpy(gradients, J, 2.0, NORMS[norm])
+    assert found.method == "level method"
+    assert found.lower <= optimum * (1 + 1e-6)
+    assert found.upper >= optimum * (1 - 1e-6)
+    assert found.lower == pytest.approx(optimum, rel=1e-1)
+    assert found.upper == pytest.approx(optimum, rel=1e-1)
+    check(found, J, theta, 2.0)
+
+
+@pytest.mark.slow
+def test_working_sets_and_the_interior_point_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gradients, theta, _ = scaled(seeded(Mixed(3)), 4.0)
+    whole = {norm: best_multipliers(gradients, theta, 4.0, NORMS[norm]) for norm in NORMS}
+    monkeypatch.setattr(multipliers, "WORKING_SET", 3)
+    monkeypatch.setattr(multipliers, "FEW_PAIRS", 4)
+    for norm, expected in whole.items():
+        found = best_multipliers(gradients, theta, 4.0, NORMS[norm])
+        assert found.lower == pytest.approx(expected.lower, rel=1e-6)
+
+
+def test_the_weights_of_the_loss_are_its_derivatives() -> None:
+    outputs = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    outputs.requires_grad_()
+    (slopes,) = torch.autograd.grad(
+        nn.functional.cross_entropy(outputs, labels, reduction="sum"), outputs
+    )
+    pairs = Pairs.of(labels, 5, 3)
+    margins = np.einsum("nrk,nk->nr", pairs.combinations(), outputs.detach().numpy()).ravel()
+    expected = slopes.numpy()
+    expected[np.arange(5), labels] = 0.0
+    table = pairs.table(loss_weights(margins, 2))
+    np.testing.assert_allclose(table, expected / expected.max())
+    huge = loss_weights(np.array([800.0, 801.0]), 1)
+    np.testing.assert_allclose(huge, [1.0, np.exp(-1.0)])
+
+
+def test_two_classes_are_two_labels() -> None:
+    """One output f and two outputs (-f / 2, f / 2) have the same margins, so the same gap."""
+    single = relu(1)
+    both = relu(2)
+    with torch.no_grad():
+        both.get_parameter("0.weight").copy_(single.get_parameter("0.weight"))
+        last = single.get_parameter("2.weight")
+        both.get_parameter("2.weight").copy_(torch.cat([-last / 2, last / 2]))
+    y = np.where(single(X)[:, 0].detach() > 0, 1, -1)
+    of_two = MarginGradients(both, (X,), Pairs.of((y + 1) // 2, N, 2))
+    of_one = MarginGradients(single, (X,), Pairs.of(y, N, None))
+    np.testing.assert_allclose(of_two.margins(of_two.theta), of_one.margins(of_one.theta))
+    # with the readout's two rows as one direction, its gradient is shorter by the root of 2
+    weights = np.random.default_rng(0).random(N)
+    for gradients in (of_one, of_two):
+        assert judge(gradients, gradients.theta, 2.0, NORMS["l2"], weights).lower > 0
+    v1 = of_one.parameters(of_one.combine(of_one.theta, weights))
+    v2 = of_two.parameters(of_two.combine(of_two.theta, weights))
+    np.testing.assert_allclose(v2["0.weight"], v1["0.weight"], atol=1e-12)
+    np.testing.assert_allclose(v2["2.weight"], torch.cat([-v1["2.weight"], v1["2.weight"]]))
+
+
+def test_a_deep_gated_network_needs_no_rows_of_its_hidden_layers() -> None:
+    contexts = HyperplaneContexts.random(X.numpy(), 4, 1, random_state=0)
+    network = GLN([contexts, contexts], seed=1)
+    inputs = network.prepare(X.numpy())
+    y = np.where(network(*inputs).detach() > 0, 1, -1)
+    gradients = MarginGradients(network, inputs, Pairs.of(y, N, None))
+    J = gradients.rows(gradients.theta, np.arange(N))
+    np.testing.assert_allclose(gradients.gram(gradients.theta, np.arange(N)), J @ J.T, rtol=1e-9)

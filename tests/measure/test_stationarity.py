@@ -1,0 +1,582 @@
+"""Stationarity: 0 at the KKT points with the SVM's multipliers, and not 0 elsewhere."""
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
+
+from cases import ROUNDING, SOLVE_TOL, cloud, mostly_slow
+from implicit_bias import GLNClassifier
+from implicit_bias.base.validation import Array
+from implicit_bias.measure import margin_gradients, multipliers
+from implicit_bias.measure.stationarity import (
+    HomogeneityError,
+    SeparationError,
+    Stationarity,
+    balance,
+    certify_network,
+    kkt_measure,
+    stationarity,
+)
+from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
+from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.gating import HyperplaneContexts
+from implicit_bias.solvers import Solution, solve
+from implicit_bias.training.limit import LimitConfig, train_to_limit
+
+X, Y = cloud()
+N, D = X.shape
+# Residuals are roots of gaps: an SVM solved to 1e-10 leaves 1e-5 of them.
+KKT_TOLERANCE = 1e-4
+CONTEXTS = HyperplaneContexts.random(X, 5, 1, random_state=3)
+
+
+def frozen(widths: list[int], seed: int = 3) -> FrozenGateReLU:
+    return FrozenGateReLU(ReLUNetwork(D, widths, seed=seed))
+
+
+GATED: dict[str, Callable[[], Network]] = {
+    "gln": lambda: GLN([CONTEXTS], seed=2),
+    "gln-four-contexts": lambda: GLN([HyperplaneContexts.random(X, 3, 2, random_state=3)], seed=2),
+    "frozen-relu": lambda: frozen([40]),
+}
+
+
+def program(network: Network, X: Array = X, y: Array = Y) -> MarginProblem:
+    return network.architecture().problem(X, y)
+
+
+def set_weights(network: Network, coef: Array) -> None:
+    """Set zeta (M, D) with balanced weights: w_h = sqrt ||zeta_h||, W_h = zeta_h / w_h."""
+    zeta = torch.tensor(coef).reshape(network.readout.shape[1], -1)
+    readout = zeta.norm(dim=1).sqrt()
+    with torch.no_grad():
+        network.readout.copy_(readout[None])
+        layer = torch.where(readout[:, None] > 0, zeta / readout[:, None], 0.0)
+        network.hidden_weights[0].copy_(layer.reshape_as(network.hidden_weights[0]))
+
+
+def at_limit(network: Network) -> tuple[Network, Solution]:
+    """Turn a network into the solution of its own margin problem."""
+    solution = solve(program(network), tol=SOLVE_TOL)
+    solution.raise_for_status()
+    set_weights(network, solution.coef)
+    return network, solution
+
+
+def measure(network: Network, X: Array = X, y: Array = Y) -> Stationarity:
+    return stationarity(network, network.prepare(X), y)
+
+
+def linear_svm(X: Array, y: Array) -> Solution:
+    solution = solve(MarginProblem(X, y, np.ones((len(y), 1)), np.zeros(1, int)), tol=SOLVE_TOL)
+    solution.raise_for_status()
+    return solution
+
+
+def linear(*weights: Array) -> nn.Sequential:
+    """Deep linear network of the given matrices, first layer first."""
+    layers = [nn.Linear(w.shape[1], w.shape[0], bias=False, dtype=torch.float64) for w in weights]
+    for layer, w in zip(layers, weights, strict=True):
+        nn.init.zeros_(layer.weight).data.copy_(torch.tensor(w))
+    return nn.Sequential(*layers)
+
+
+def separable_cloud() -> tuple[Array, Array]:
+    """More samples than dimensions, separable by a line."""
+    return cloud(80, 4, shift=4.0, seed=1)
+
+
+# --- gated networks in the limit -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
+    network, solution = at_limit(GATED[name]())
+    found = measure(network)
+    assert found.degree == 2.0
+    assert found.residual < KKT_TOLERANCE
+    assert found.slackness < KKT_TOLERANCE**2
+    assert found.epsilon < KKT_TOLERANCE * found.norm
+    assert found.delta < KKT_TOLERANCE
+    assert found.norm**2 / 2 == pytest.approx(solution.certificate.upper)
+    np.testing.assert_allclose(
+        found.multipliers, solution.alpha, rtol=0, atol=1e-2 * solution.alpha.max()
+    )
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_the_certificate_of_the_limit(name: str) -> None:
+    network, solution = at_limit(GATED[name]())
+    found = certify_network(network, X, Y)
+    assert found.certificate is found.by_multipliers
+    assert (found.given.lower, found.given.upper) == (0.0, found.certificate.upper)
+    np.testing.assert_allclose(found.problem.group_norms(network.coef()), found.unit_norms)
+    assert found.certificate.gap < KKT_TOLERANCE
+    assert found.certificate.upper == pytest.approx(solution.certificate.upper)
+    assert found.balance < ROUNDING
+    np.testing.assert_allclose(found.dual_norms[found.active], 1.0, atol=1e-3)
+    assert (found.dual_norms < 1.001).all()
+    np.testing.assert_array_equal(found.dead, np.flatnonzero(solution.group_norms < 1e-6))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        GATED["gln"],
+        pytest.param(GATED["gln-four-contexts"], marks=pytest.mark.slow),
+        pytest.param(lambda: frozen([10], seed=1), marks=pytest.mark.slow),
+    ],
+    ids=["gln", "gln-four-contexts", "frozen-relu"],
+)
+def test_gradient_descent_goes_there(build: Callable[[], Network]) -> None:
+    network = build()
+    solution = solve(program(network), tol=SOLVE_TOL)
+    train_to_limit(network, X, Y, LimitConfig(steps=100))
+    early = certify_network(network, X, Y)
+    train_to_limit(network, X, Y, LimitConfig(steps=1500))
+    late = certify_network(network, X, Y)
+    assert early.stationarity is not None
+    assert late.stationarity is not None
+    assert late.stationarity.residual < 4e-3
+    assert late.stationarity.slackness < 5e-4
+    assert late.stationarity.gap < 2e-2 * early.stationarity.gap
+    assert late.balance < 2e-3 < early.balance
+    assert late.certificate.gap < 4e-3 < early.certificate.gap
+    np.testing.assert_allclose(
+        late.stationarity.multipliers, solution.alpha, rtol=0, atol=1e-2 * solution.alpha.max()
+    )
+
+
+def test_a_dead_unit_is_the_mark_of_another_stationary_point() -> None:
+    """The SVM without its largest unit is a KKT point of the whole network, and not its optimum."""
+    network = GATED["gln"]()
+    whole = solve(program(network), tol=SOLVE_TOL)
+    victim = int(whole.group_norms.argmax())
+    problem = program(network)
+    kept = problem.groups != victim
+    groups = np.unique(problem.groups[kept], return_inverse=True)[1]
+    coef = np.zeros((problem.n_gates, D))
+    coef[kept] = solve(MarginProblem(X, Y, problem.gates[:, kept], groups), tol=SOLVE_TOL).coef
+    set_weights(network, coef)
+
+    found = certify_network(network, X, Y)
+    assert found.stationarity is not None
+    assert found.stationarity.residual < KKT_TOLERANCE
+    assert found.stationarity.slackness < KKT_TOLERANCE**2
+    np.testing.assert_array_equal(found.dead, [victim])
+    reach = found.dual_norms[victim]
+    assert reach > 1.01
+    excess = found.certificate.upper / whole.certificate.lower - 1.0
+    assert found.certificate.gap == pytest.approx(reach - 1.0, abs=1e-3)
+    assert found.certificate.gap > excess > 0.01
+    tighter = certify_network(network, X, Y, alpha=whole.alpha)
+    assert tighter.certificate.gap == pytest.approx(excess, abs=KKT_TOLERANCE)
+    np.testing.assert_array_equal(tighter.dual_norms, found.dual_norms)
+
+
+def test_a_certificate_without_multipliers() -> None:
+    network, solution = at_limit(GATED["gln"]())
+    found = certify_network(network, X, Y, alpha=solution.alpha, multipliers=False)
+    assert found.certificate is found.given
+    assert (found.by_multipliers, found.stationarity, found.obstacle) == (None, None, "")
+    assert np.isnan(found.dual_norms).all()
+    assert found.certificate.lower == pytest.approx(solution.certificate.lower)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("width", [40, 60])
+def test_the_bounds_hold_for_any_network_that_separates(width: int, seed: int) -> None:
+    network = frozen([width], seed)
+    optimum = solve(program(network), tol=SOLVE_TOL).certificate
+    train_to_limit(network, X, Y, LimitConfig(steps=60))
+    found = certify_network(network, X, Y)
+    assert found.stationarity is not None
+    assert 0 < found.certificate.lower <= optimum.upper
+    assert optimum.lower <= found.certificate.upper
+    assert 0 <= found.stationarity.slackness <= 0.5
+    assert 0 < found.stationarity.gap <= 1
+
+
+# --- linear networks: the gap is that of the SVM ---------------------------------------------
+
+
+@pytest.mark.parametrize("data", [cloud(20, 25), separable_cloud()], ids=["N<D", "N>D"])
+def test_any_linear_separator_knows_the_svm(data: tuple[Array, Array]) -> None:
+    X, y = data
+    solution = linear_svm(X, y)
+    w = np.linalg.lstsq(X, y * (1 + np.random.default_rng(0).random(len(y))))[0]
+    assert (y * (X @ w)).min() > 0
+    found = stationarity(linear(w.astype(np.float64)[None]), (torch.tensor(X),), y)
+    assert found.degree == 1.0
+    svm_norm = found.norm * np.sqrt(1.0 - found.gap)
+    assert svm_norm == pytest.approx(solution.certificate.lower, rel=1e-8)
+    assert svm_norm < 0.9 * found.norm
+    direction = X.T @ (found.multipliers * y)
+    np.testing.assert_allclose(direction, solution.coef[0], atol=1e-4 * svm_norm)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_deep_linear_networks_in_the_limit(depth: int) -> None:
+    """Balanced layers of rank 1 whose product is the SVM are a KKT point of any depth."""
+    X, y = separable_cloud()
+    w = linear_svm(X, y).coef[0]
+    rng = np.random.default_rng(0)
+    inner = np.linalg.qr(rng.normal(size=(6, depth)))[0].T[1:]
+    units = [w / np.linalg.norm(w), *inner, np.ones(1)]
+    size = np.linalg.norm(w) ** (1 / depth)
+    layers: list[Array] = [size * np.outer(after, before) for before, after in pairwise(units)]
+    found = stationarity(linear(*layers), (torch.tensor(X),), y)
+    assert found.degree == pytest.approx(depth)
+    assert found.gap < KKT_TOLERANCE**2
+    assert found.norm**2 == pytest.approx(depth * np.linalg.norm(w) ** (2 / depth))
+
+    layers[0] += 0.1 * size * rng.normal(size=layers[0].shape)
+    assert stationarity(linear(*layers), (torch.tensor(X),), y).gap > 1e-2
+
+
+@pytest.mark.parametrize("depth", mostly_slow([2, 3, 4], [3]))
+def test_deep_linear_networks_go_to_the_svm(depth: int) -> None:
+    """Linear networks are GLNs without hyperplanes; norm and KKT residual say the same."""
+    X, y = separable_cloud()
+    optimum = linear_svm(X, y).certificate.lower
+    layer = HyperplaneContexts.random(X, 5, 0, random_state=0)
+    network = GLN([layer] * (depth - 1), seed=1)
+    result = train_to_limit(network, X, y, LimitConfig(steps=1000), measure=kkt_measure(X, y))
+    w = network.decision(np.eye(4))
+    assert np.linalg.norm(w) / (y * (X @ w)).min() == pytest.approx(optimum, rel=1e-3)
+    found, last = measure(network, X, y), result.history[-1]
+    assert found.degree == pytest.approx(depth)
+    assert found.gap < 1e-3
+    assert found.norm**2 == pytest.approx(depth * optimum ** (2 / depth), rel=1e-3)
+    assert last.measures == {"residual": found.residual, "slackness": found.slackness}
+
+
+# --- broken signs ----------------------------------------------------------------------------
+
+
+def test_a_negative_multiplier_is_not_allowed() -> None:
+    """Both samples are at the margin and span theta, but one of them would have to push back."""
+    X, y = np.array([[1.0, 0.0], [10.0, 1.0]]), np.ones(2)
+    found = stationarity(linear(np.array([[1.0, -9.0]])), (torch.tensor(X),), y)
+    np.testing.assert_allclose(found.margins, 1.0)
+    np.testing.assert_allclose(found.multipliers, [1.0, 0.0], atol=1e-12)
+    assert found.gap == pytest.approx(1 - 1 / 82)
+
+
+def test_multipliers_away_from_the_margin_count_as_slackness() -> None:
+    """Theta is a combination of the samples exactly, but one of them is not at the margin."""
+    X, y = np.eye(2), np.ones(2)
+    found = stationarity(linear(np.array([[1.0, 3.0]])), (torch.tensor(X),), y)
+    np.testing.assert_allclose(found.multipliers, [1.0, 1.0])
+    assert found.epsilon == pytest.approx(2.0)
+    assert found.delta == pytest.approx(2.0)
+    assert found.residual == pytest.approx(2 / np.sqrt(10))
+    assert found.slackness == pytest.approx(2 / 10)
+    assert found.gap == pytest.approx(1 - 2 / 10)
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_a_flipped_unit_is_no_kkt_point(name: str) -> None:
+    network, solution = at_limit(GATED[name]())
+    unit = int(solution.group_norms.argmax())
+    with torch.no_grad():
+        network.readout[0, unit] *= -1.0
+    margins = Y * network.decision(X)
+    right = np.flatnonzero(margins > 0)  # the others can be no constraints of it
+    assert measure(network, X[right], Y[right]).residual > 0.1
+
+
+def test_without_a_support_vector_it_is_no_kkt_point() -> None:
+    network, solution = at_limit(GATED["gln"]())
+    others = np.delete(np.arange(N), solution.alpha.argmax())
+    assert measure(network, X[others], Y[others]).gap > 1e-2
+
+
+def test_a_flipped_label_is_named() -> None:
+    network, _ = at_limit(GATED["gln"]())
+    y = Y.copy()
+    y[7] *= -1.0
+    with pytest.raises(SeparationError, match="1 of 30 samples are on the wrong side"):
+        measure(network, X, y)
+    assert np.isnan(list(kkt_measure(X, y)(network).values())).all()
+    found = certify_network(network, X, y)
+    assert found.stationarity is None
+    assert "1 of 30 samples" in found.obstacle
+    assert np.isnan(found.dual_norms).all()
+    assert (found.certificate.lower, found.certificate.upper) == (0.0, np.inf)
+    assert certify_network(network, X, y, alpha=np.ones(N)).certificate.lower > 0
+
+
+# --- any module ------------------------------------------------------------------------------
+
+
+class Convolution(nn.Module):
+    """Two convolutions, ReLU, and a sum with fixed weights: degree 2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.first = nn.Conv1d(1, 4, 3, bias=False)
+        self.second = nn.Conv1d(4, 2, 2, bias=False)
+        self.scale = nn.Parameter(torch.tensor(3.0), requires_grad=False)
+        for layer in (self.first, self.second):
+            nn.init.normal_(layer.weight, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1) of inputs (n, D)."""
+        outputs: Tensor = self.second(self.first(x[:, None]).relu())
+        return self.scale * outputs.sum(dim=(1, 2))[:, None]
+
+
+def seeded(*layers: nn.Module) -> nn.Sequential:
+    module, generator = nn.Sequential(*layers), torch.Generator().manual_seed(0)
+    for p in module.parameters():
+        nn.init.normal_(p, generator=generator)
+    return module
+
+
+def own_labels(module: nn.Module, inputs: tuple[Tensor, ...]) -> Array:
+    """Labels that a module gets right."""
+    with torch.no_grad():
+        return np.where(module(*inputs).reshape(-1) > 0, 1.0, -1.0)
+
+
+def generic(build: Callable[[], nn.Module]) -> tuple[nn.Module, tuple[Tensor, ...], Array]:
+    module = build()
+    inputs = module.prepare(X) if isinstance(module, Network) else (torch.tensor(X).float(),)
+    return module, inputs, own_labels(module, inputs)
+
+
+def fixed_readout() -> GLN:
+    network = GLN([CONTEXTS, CONTEXTS], seed=1)
+    network.readout.requires_grad_(False)
+    return network
+
+
+MODULES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
+    "gln": (2.0, GATED["gln"]),
+    "gln-deep": (3.0, lambda: GLN([CONTEXTS, CONTEXTS], seed=1)),
+    "fixed-readout": (2.0, fixed_readout),
+    "relu-deep": (4.0, lambda: ReLUNetwork(D, [6, 5, 4], seed=1)),
+    "frozen-deep": (3.0, lambda: frozen([6, 5])),
+    "float32": (2.0, lambda: ReLUNetwork(D, [6], seed=1, dtype=torch.float32)),
+    "convolution": (2.0, Convolution),
+    "first-layer-bias": (
+        2.0,
+        lambda: seeded(nn.Linear(D, 9), nn.ReLU(), nn.Linear(9, 1, bias=False)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_multipliers_solve_the_svm_on_brute_force_gradients(name: str) -> None:
+    degree, build = MODULES[name]
+    module, inputs, y = generic(build)
+    weights = parameters_to_vector(module.parameters()).clone()
+    found = stationarity(module, inputs, y)
+    assert torch.equal(parameters_to_vector(module.parameters()), weights)
+    assert found.degree == degree
+
+    exact = copy.deepcopy(module).double()
+    doubled = tuple(t.double() if t.is_floating_point() else t for t in inputs)
+    trained = [p for p in exact.parameters() if p.requires_grad]
+    with torch.no_grad():
+        for p in trained:
+            p.mul_(found.min_margin ** (-1 / degree))
+    margins = torch.tensor(y) * exact(*doubled).reshape(-1)
+    gradients = [
+        parameters_to_vector(torch.autograd.grad(q, trained, retain_graph=True)) for q in margins
+    ]
+    J = torch.stack(gradients).numpy()
+    theta = parameters_to_vector(trained).detach().numpy()
+    np.testing.assert_allclose(found.margins, margins.detach(), rtol=ROUNDING)
+    assert found.margins.min() == pytest.approx(1.0)
+    assert found.norm == pytest.approx(np.linalg.norm(theta))
+    assert found.normalised_margin == pytest.approx(np.linalg.norm(theta) ** -degree)
+    np.testing.assert_allclose(J @ theta, degree * found.margins, rtol=1e-6)
+
+    w = J.T @ found.multipliers
+    assert found.epsilon == pytest.approx(np.linalg.norm(theta - w))
+    # KKT conditions of min 1/2 ||w||^2 subject to J w >= L
+    assert (found.multipliers >= 0).all()
+    assert (J @ w).min() >= degree * (1 - 1e-7)
+    np.testing.assert_allclose(found.multipliers * (J @ w - degree), 0.0, atol=1e-7)
+    svm = linear_svm(J, np.ones(N))
+    assert found.norm * np.sqrt(1 - found.gap) == pytest.approx(
+        degree * svm.certificate.lower, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["gln", "relu-deep", "convolution"])
+def test_blocks_and_working_sets_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, inputs, y = generic(MODULES[name][1])
+    whole = stationarity(module, inputs, y)
+    parameters = sum(p.numel() for p in module.parameters() if p.requires_grad)
+    monkeypatch.setattr(margin_gradients, "GRADIENT_BLOCK", 4 * parameters)
+    monkeypatch.setattr(margin_gradients, "BLOCK", 7)
+    monkeypatch.setattr(multipliers, "WORKING_SET", 5)
+    parts = stationarity(module, inputs, y)
+    np.testing.assert_allclose(parts.multipliers, whole.multipliers, atol=1e-7)
+    assert parts.gap == pytest.approx(whole.gap, rel=1e-7)
+
+
+@pytest.mark.parametrize("name", ["gln", "gln-deep", "relu-deep"])
+@pytest.mark.parametrize("scale", [1e-3, 30.0])
+def test_scale_invariance(name: str, scale: float) -> None:
+    network, inputs, y = generic(MODULES[name][1])
+    before = stationarity(network, inputs, y)
+    with torch.no_grad():
+        for p in network.parameters():
+            p.mul_(scale)
+    after = stationarity(network, inputs, y)
+    assert after.min_margin == pytest.approx(before.min_margin * scale**before.degree)
+    for field in ("normalised_margin", "norm", "epsilon", "delta", "residual", "slackness"):
+        assert getattr(after, field) == pytest.approx(getattr(before, field), rel=1e-6)
+    np.testing.assert_allclose(after.multipliers, before.multipliers, rtol=1e-6, atol=1e-9)
+
+    rescaled = stationarity(network, (scale * inputs[0], *inputs[1:]), y)
+    for field in ("residual", "slackness", "gap"):
+        assert getattr(rescaled, field) == pytest.approx(getattr(before, field), rel=1e-6)
+
+
+def biased(value: float) -> GLN:
+    network = GLN([CONTEXTS], readout_bias=True, seed=2)
+    assert network.readout_bias is not None
+    nn.init.constant_(network.readout_bias, value)
+    return network
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: biased(0.1),
+        lambda: biased(0.0),
+        lambda: seeded(nn.Linear(D, 3, bias=False), nn.Tanh(), nn.Linear(3, 1, bias=False)),
+        lambda: seeded(nn.Linear(D, 9, bias=False), nn.Linear(9, 4), nn.Linear(4, 1)),
+    ],
+    ids=["bias", "untrained-bias", "tanh", "hidden-bias"],
+)
+def test_modules_that_are_not_homogeneous_are_refused(build: Callable[[], nn.Module]) -> None:
+    module, inputs, y = generic(build)
+    with pytest.raises(HomogeneityError, match=r"miss that by up to [\d.e+]+ %.*leave out bias"):
+        stationarity(module, inputs, y)
+
+
+def test_homogeneity_is_asked_before_separation() -> None:
+    """A training that measures it is refused at step 0, not once the samples are separated."""
+    network = biased(0.0)
+    assert (Y * network.decision(X)).min() < 0
+    with pytest.raises(HomogeneityError):
+        train_to_limit(network, X, Y, LimitConfig(steps=1), measure=kkt_measure(X, Y))
+
+
+def test_a_network_without_outputs_is_named() -> None:
+    network = GATED["gln"]()
+    nn.init.zeros_(network.readout)
+    with pytest.raises(SeparationError, match="all outputs are 0"):
+        measure(network)
+
+
+def test_a_given_degree_is_checked() -> None:
+    module, inputs, y = generic(GATED["gln"])
+    assert stationarity(module, inputs, y, degree=2).degree == 2
+    with pytest.raises(HomogeneityError, match="not homogeneous of degree 3"):
+        stationarity(module, inputs, y, degree=3)
+
+
+def test_a_network_with_a_readout_bias_gets_no_lower_bound() -> None:
+    found = certify_network(biased(0.1), X, own_labels(biased(0.1), biased(0.1).prepare(X)))
+    assert found.stationarity is None
+    assert "not homogeneous" in found.obstacle
+    assert found.certificate.lower == 0.0
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs", "message"),
+    [
+        (linear(np.ones((1, D))), (torch.tensor(X), torch.tensor(X[:9])), "as its first axis"),
+        (linear(np.ones((1, D))), torch.tensor(X), "must be a tuple"),
+        (linear(np.ones((1, D))), (), "must be a tuple"),
+        (linear(np.ones((2, D))), (torch.tensor(X),), "one output a sample"),
+        (nn.Flatten(), (torch.tensor(X[:, :1]),), "no parameter that requires a gradient"),
+        (linear(np.full((1, D), np.nan)), (torch.tensor(X),), "NaN or infinity"),
+    ],
+    ids=["inputs", "tensor", "empty", "outputs", "parameters", "nan"],
+)
+def test_bad_use_is_named(module: nn.Module, inputs: tuple[Tensor, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        stationarity(module, inputs, np.ones(N))
+
+
+def test_arrays_are_inputs_too() -> None:
+    module = linear(np.ones((1, D)))
+    labels = own_labels(module, (torch.tensor(X),))
+    of_arrays = stationarity(module, (X,), labels)
+    assert of_arrays.gap == stationarity(module, (torch.tensor(X),), labels).gap
+
+
+@pytest.mark.parametrize("module", [GLNClassifier(3), linear(np.ones((1, D)))])
+def test_what_is_no_network_has_no_certificate(module: Any) -> None:
+    with pytest.raises(TypeError, match="pass classifier.network_; for another torch module use"):
+        certify_network(module, X, Y)
+
+
+@pytest.mark.slow
+def test_what_torch_imports_late_is_there_before_a_training() -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from implicit_bias.measure.stationarity import kkt_measure\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+        "kkt_measure(np.ones((1, 1)), np.ones(1))\n"
+        "assert 'torch._dynamo' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_deep_network_has_no_certificate() -> None:
+    with pytest.raises(ValueError, match="use one hidden layer"):
+        certify_network(GLN([CONTEXTS, CONTEXTS]), X, Y)
+
+
+# --- balance ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_balance_is_the_largest_deviation_of_an_active_unit(name: str) -> None:
+    network, solution = at_limit(GATED[name]())
+    assert balance(network) < ROUNDING
+    unit, dead = int(solution.group_norms.argmax()), int(solution.group_norms.argmin())
+    contexts = len(network.hidden_weights[0]) // network.readout.shape[1]
+    rows = slice(unit * contexts, (unit + 1) * contexts)
+    with torch.no_grad():
+        network.readout[0, unit] *= -2.0
+        network.hidden_weights[0][rows] /= 2.0
+        assert balance(network) == pytest.approx(3 / 4)
+        network.readout[0, unit] *= -0.25
+        network.hidden_weights[0][rows] *= 4.0
+        assert balance(network) == pytest.approx(3 / 4)
+        network.readout[0, dead] = 0.0
+        assert balance(network) == pytest.approx(3 / 4)
+
+
+def test_balance_of_deep_networks_looks_at_each_hidden_unit() -> None:
+    network = GLN([CONTEXTS, CONTEXTS, CONTEXTS], seed=1)
+    H, C = CONTEXTS.n_units, CONTEXTS.n_contexts
+    matrices = [p.detach().numpy() for p in (*network.hidden_weights, network.readout)]
+    worst = 0.0
+    for inward, outward in pairwise(matrices):
+        for h in range(H):
+            a = float(np.linalg.norm(inward[h * C : (h + 1) * C]))
+            b = float(np.linalg.norm(outward[:, h]))
+            worst = max(worst, abs(a - b) / max(a, b))
+    assert balance(network) == pytest.approx(worst)
+    assert worst > 0.1

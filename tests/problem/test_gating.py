@@ -1,0 +1,395 @@
+"""Gates: against loops and dicts, seeds, thresholds."""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import cloud, dense
+from implicit_bias.base.validation import Array
+from implicit_bias.problem.gating import (
+    THRESHOLD_SCALE,
+    WEIGHT_SCALE,
+    GatedReadout,
+    Gating,
+    GlobalContexts,
+    HyperplaneContexts,
+    NoGates,
+    UnitGates,
+    _median,
+)
+from implicit_bias.protocols import lippl2022
+
+X, _ = cloud(40, 5)
+TEST, _ = cloud(60, 5, seed=9)
+
+GATINGS: dict[str, Callable[[], Gating]] = {
+    "none": lambda: NoGates(5),
+    "contexts": lambda: HyperplaneContexts.random(X, 4, 2, random_state=0),
+    "one-context": lambda: HyperplaneContexts.random(X, 3, 0, random_state=0),
+    "global": lambda: GlobalContexts.collapse(
+        HyperplaneContexts.random(X, 2, 3, random_state=0), X
+    ),
+    "readout": lambda: GatedReadout(
+        HyperplaneContexts.random(X, 1, 1, random_state=1),
+        HyperplaneContexts.random(X, 3, 2, random_state=0),
+    ),
+    "units": lambda: UnitGates.random(X, 6, random_state=0),
+    "sigmoid": lambda: UnitGates.random(X, 6, firing="sigmoid", random_state=0),
+    "published": lambda: lippl2022.draw_contexts(X, 4, 1, threshold="median", reference=X, seed=1),
+    "published-units": lambda: lippl2022.draw_unit_gates(4, reference=X, seed=1),
+}
+
+
+@pytest.fixture(params=GATINGS)
+def gating(request: pytest.FixtureRequest) -> Gating:
+    return GATINGS[request.param]()
+
+
+def test_a_gated_readout_has_each_joint_context() -> None:
+    hidden = HyperplaneContexts.random(X, 3, 2, random_state=0)
+    readout = HyperplaneContexts.random(X, 1, 1, random_state=1)
+    gating = GatedReadout(readout, hidden)
+    expected = np.zeros((len(TEST), 2, 3, 4))
+    for n, x in enumerate(TEST):
+        for h, c in enumerate(hidden.contexts(x[None])[0]):
+            expected[n, readout.contexts(x[None])[0, 0], h, c] = 1.0
+    np.testing.assert_array_equal(dense(gating.gates(TEST)), expected.reshape(len(TEST), -1))
+    np.testing.assert_array_equal(gating.groups.reshape(2, 3, 4)[1, 2], 2)
+    one_side = X[readout.contexts(X)[:, 0] == 0]
+    of_one = GatedReadout(
+        HyperplaneContexts.from_hyperplanes(one_side, readout.weights, readout.thresholds), hidden
+    )
+    np.testing.assert_array_equal(of_one.unseen(X), 3 * readout.contexts(X)[:, 0])
+
+
+# --- every gating ----------------------------------------------------------------------------
+
+
+def test_shapes_and_groups(gating: Gating) -> None:
+    gates, groups = gating.gates(TEST), gating.groups
+    assert gating.n_features == 5
+    assert gates.shape == (60, len(groups))
+    assert sorted(set(groups.tolist())) == list(range(groups.max() + 1))
+    assert gating.unseen(TEST).shape == (60,)
+    assert not gating.unseen(X).any()
+
+
+def test_rows_do_not_depend_on_each_other(gating: Gating) -> None:
+    whole, backwards = dense(gating.gates(TEST)), dense(gating.gates(TEST[::-1]))
+    np.testing.assert_allclose(whole, backwards[::-1], atol=1e-12)
+    one = np.vstack([dense(gating.gates(row[None])) for row in TEST])
+    np.testing.assert_allclose(whole, one, atol=1e-12)
+
+
+@pytest.mark.parametrize("draw", [HyperplaneContexts.random, UnitGates.random])
+def test_training_gates_do_not_depend_on_the_batch(draw: Callable[..., Gating]) -> None:
+    """The median of an odd number of samples lies on one of them: rounding must not decide."""
+    inputs = np.random.default_rng(0).normal(size=(501, 300))
+    fitted = draw(inputs, 50, random_state=0)
+    one = np.vstack([dense(fitted.gates(row[None])) for row in inputs])
+    np.testing.assert_array_equal(dense(fitted.gates(inputs)), one)
+
+
+@pytest.mark.parametrize("draw", [HyperplaneContexts.random, UnitGates.random])
+@pytest.mark.parametrize("n_distinct", [1, 2, 51])
+def test_equal_samples_have_equal_gates(draw: Callable[..., Gating], n_distinct: int) -> None:
+    """Thresholds lie between samples that differ, not in the rounding between equal ones."""
+    distinct = np.random.default_rng(0).normal(size=(n_distinct, 300))
+    inputs = np.concatenate([distinct, distinct[:3], distinct])
+    gates = dense(draw(inputs, 50, random_state=0).gates(inputs))
+    for row, same in zip(inputs, gates, strict=True):
+        first = np.flatnonzero((inputs == row).all(axis=1))[0]
+        np.testing.assert_array_equal(same, gates[first])
+
+
+def test_median_of_equal_projections() -> None:
+    """It is moved up to the middle of the next gap, or down where there is none above."""
+    columns = np.array([[0.0, 1.0, 1.0, 1.0 + 1e-15, 2.0], [0.0, 1.0, 1.0, 1.0, 1.0], [3.0] * 5])
+    np.testing.assert_allclose(_median(columns.T), [1.5, 0.5, 0.0], atol=1e-12)
+
+
+def test_wrong_number_of_features(gating: Gating) -> None:
+    for ask in (gating.gates, gating.unseen):
+        with pytest.raises(ValueError, match=r"X has 4 features.*built for 5.*pass inputs"):
+            ask(TEST[:, :4])
+
+
+def test_nan_is_refused(gating: Gating) -> None:
+    with pytest.raises(ValueError, match="X contains NaN.*impute or drop"):
+        gating.gates(np.full((3, 5), np.nan))
+
+
+# --- hyperplane contexts ---------------------------------------------------------------------
+
+
+def loop_contexts(fitted: HyperplaneContexts, inputs: Array) -> list[list[int]]:
+    """Context of each sample and unit: bits from the first hyperplane on."""
+    n_units, n_hyperplanes = fitted.thresholds.shape
+    found = []
+    for x in inputs:
+        row = []
+        for h in range(n_units):
+            bits = ""
+            for j in range(n_hyperplanes):
+                bits += "1" if float(fitted.weights[h, j] @ x) > fitted.thresholds[h, j] else "0"
+            row.append(int("0" + bits, base=2))
+        found.append(row)
+    return found
+
+
+SIZES = {
+    "seed": st.integers(0, 2**32 - 1),
+    "n_units": st.integers(1, 5),
+    "n_hyperplanes": st.integers(0, 4),
+    "n": st.integers(1, 12),
+    "d": st.integers(1, 5),
+}
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(**SIZES)
+def test_contexts_against_loops(
+    seed: int, n_units: int, n_hyperplanes: int, n: int, d: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    train, test = rng.normal(size=(n, d)), rng.normal(size=(7, d))
+    fitted = HyperplaneContexts.random(train, n_units, n_hyperplanes, random_state=rng)
+    # A median of an odd number of samples lies on one of them: rounding must not decide.
+    fitted = HyperplaneContexts.from_hyperplanes(train, fitted.weights, fitted.thresholds + 1e-6)
+    n_contexts = 2**n_hyperplanes
+    assert fitted.n_contexts == n_contexts
+    seen = [set(column) for column in zip(*loop_contexts(fitted, train), strict=True)]
+    expected = np.zeros((7, n_units * n_contexts))
+    unseen = np.zeros(7)
+    for row, contexts in enumerate(loop_contexts(fitted, test)):
+        for h, c in enumerate(contexts):
+            expected[row, h * n_contexts + c] = 1
+            unseen[row] += c not in seen[h]
+    np.testing.assert_array_equal(fitted.gates(test).toarray(), expected)
+    np.testing.assert_array_equal(fitted.unseen(test), unseen)
+    groups = [h for h in range(n_units) for _ in range(n_contexts)]
+    assert fitted.groups.tolist() == groups
+    for h, c in itertools.product(range(n_units), range(n_contexts)):
+        assert fitted.occurs[h, c] == (c in seen[h])
+
+
+def test_first_hyperplane_is_most_significant() -> None:
+    axes = np.eye(3)[None]  # one unit, one hyperplane an axis
+    fitted = HyperplaneContexts.from_hyperplanes(np.zeros((1, 3)), axes, np.zeros((1, 3)))
+    assert fitted.contexts(np.eye(3)).ravel().tolist() == [4, 2, 1]
+    assert fitted.contexts(np.zeros((1, 3))).tolist() == [[0]]  # strictly greater fires
+
+
+def test_no_hyperplanes_are_no_gates() -> None:
+    fitted = HyperplaneContexts.random(X, 3, 0, random_state=0)
+    np.testing.assert_array_equal(fitted.gates(TEST).toarray(), np.ones((60, 3)))
+    assert fitted.groups.tolist() == [0, 1, 2]
+
+
+# --- joint contexts --------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(**SIZES)
+def test_joint_contexts_against_dicts(
+    seed: int, n_units: int, n_hyperplanes: int, n: int, d: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    train, test = rng.normal(size=(n, d)), rng.normal(size=(7, d))
+    local = HyperplaneContexts.random(train, n_units, n_hyperplanes, random_state=rng)
+    local = HyperplaneContexts.from_hyperplanes(train, local.weights, local.thresholds + 1e-6)
+    fitted = GlobalContexts.collapse(local, train)
+    occurring = sorted({tuple(contexts) for contexts in loop_contexts(local, train)})
+    column = {contexts: m for m, contexts in enumerate(occurring)}
+    expected = np.zeros((7, len(column)))
+    unseen = np.zeros(7)
+    for row, contexts in enumerate(loop_contexts(local, test)):
+        if tuple(contexts) in column:
+            expected[row, column[tuple(contexts)]] = 1
+        else:
+            unseen[row] = 1
+    np.testing.assert_array_equal(fitted.gates(test).toarray(), expected)
+    np.testing.assert_array_equal(fitted.unseen(test), unseen)
+    assert fitted.groups.tolist() == [0] * len(column)
+    assert (fitted.gates(train).sum(axis=1) == 1).all()
+
+
+# --- unit gates ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("always_on", [False, True])
+@pytest.mark.parametrize("firing", [">", ">=", "sigmoid"])
+def test_unit_gates_against_loops(firing: Any, always_on: bool) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-2, 3, (4, 5)).astype(np.float64)
+    thresholds = rng.integers(-2, 3, 4).astype(np.float64)
+    inputs = rng.integers(-2, 3, (50, 5)).astype(np.float64)  # so that ties are exact
+    fitted = UnitGates(weights, thresholds, firing, always_on)
+    expected = np.ones((50, 4 + always_on))
+    ties = 0
+    for n, h in itertools.product(range(50), range(4)):
+        excess = sum(weights[h] * inputs[n]) - thresholds[h]
+        ties += excess == 0
+        if firing == "sigmoid":
+            expected[n, h] = 1 / (1 + math.exp(-excess))
+        else:
+            expected[n, h] = excess > 0 or (firing == ">=" and excess == 0)
+    assert ties
+    np.testing.assert_allclose(fitted.gates(inputs), expected, rtol=1e-12)
+    assert fitted.groups.tolist() == list(range(4 + always_on))
+    assert not fitted.unseen(inputs).any()
+
+
+def test_sigmoid_does_not_overflow() -> None:
+    fitted = UnitGates(np.array([[1e6], [-1e6]]), np.zeros(2), "sigmoid")
+    np.testing.assert_array_equal(fitted.gates([[1.0]]), [[1, 0]])
+
+
+@pytest.mark.parametrize("n_units", [3, 5, 9])
+def test_orthogonal_directions(n_units: int) -> None:
+    W = UnitGates.random(X, n_units, init="orthogonal", random_state=0).weights
+    gram = W @ W.T if n_units <= 5 else W.T @ W
+    np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-12)
+
+
+# --- seeds and thresholds --------------------------------------------------------------------
+
+
+def draw_contexts(**options: Any) -> HyperplaneContexts:
+    return HyperplaneContexts.random(X, 4, 2, **options)
+
+
+def draw_units(**options: Any) -> UnitGates:
+    return UnitGates.random(X, 4, **options)
+
+
+@pytest.fixture(params=[draw_contexts, draw_units])
+def draw(request: pytest.FixtureRequest) -> Callable[..., HyperplaneContexts | UnitGates]:
+    return request.param
+
+
+Draw = Callable[..., HyperplaneContexts | UnitGates]
+
+
+def test_seeds_are_reproducible(draw: Draw) -> None:
+    first, again, other = draw(random_state=1), draw(random_state=1), draw(random_state=2)
+    generator = draw(random_state=np.random.default_rng(1))
+    for same in (again, generator):
+        np.testing.assert_array_equal(first.weights, same.weights)
+        np.testing.assert_array_equal(first.thresholds, same.thresholds)
+    assert not np.isclose(first.weights, other.weights).any()
+    rng = np.random.default_rng(1)
+    draw(random_state=rng)
+    assert not np.isclose(first.weights, draw(random_state=rng).weights).any()
+    assert not np.isclose(draw().weights, draw().weights).any()  # no seed: fresh draws
+
+
+def test_draws_leave_numpy_and_torch_alone(draw: Draw) -> None:
+    before, torch_before = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    draw(random_state=None)
+    draw(random_state=3)
+    assert str(before) == str(np.random.get_state())  # noqa: NPY002
+    assert torch.equal(torch_before, torch.get_rng_state())
+
+
+def test_threshold_rules(draw: Draw) -> None:
+    median, zero, drawn = (
+        draw(random_state=0, threshold=rule) for rule in ("median", "zero", "random")
+    )
+    # The rule changes no draw.
+    np.testing.assert_array_equal(median.weights, zero.weights)
+    np.testing.assert_array_equal(median.weights, drawn.weights)
+    projections = np.einsum("...d,nd->n...", median.weights, X)
+    np.testing.assert_allclose(median.thresholds, np.median(projections, axis=0))
+    assert not zero.thresholds.any()
+    assert len(np.unique(drawn.thresholds)) == drawn.thresholds.size
+    given = np.arange(drawn.thresholds.size).reshape(drawn.thresholds.shape)
+    np.testing.assert_array_equal(draw(random_state=0, threshold=given).thresholds, given)
+
+
+def test_median_halves_the_training_set() -> None:
+    on = draw_contexts(random_state=0, threshold="median").fires(X)
+    assert (on.sum(axis=0) == 20).all()
+    gates = draw_units(random_state=0, always_on=False).gates(X)
+    assert (gates.sum(axis=0) == 20).all()
+
+
+def test_median_of_a_reference() -> None:
+    fitted = draw_contexts(random_state=0, reference=TEST)
+    projections = np.einsum("hkd,nd->nhk", fitted.weights, TEST)
+    np.testing.assert_allclose(fitted.thresholds, np.median(projections, axis=0))
+    assert (fitted.fires(TEST).sum(axis=0) == 30).all()
+
+
+def test_scales_of_the_draws() -> None:
+    many = HyperplaneContexts.random(X, 4000, 1, threshold="random", random_state=0)
+    assert many.weights.std() == pytest.approx(WEIGHT_SCALE, rel=0.02)
+    assert many.thresholds.std() == pytest.approx(THRESHOLD_SCALE, rel=0.05)
+    drawn = UnitGates.random(X, 4000, threshold="random", random_state=0)
+    ratio = drawn.thresholds.std() / drawn.weights.std()
+    assert ratio == pytest.approx(THRESHOLD_SCALE / WEIGHT_SCALE, rel=0.05)
+    assert drawn.weights.std() == pytest.approx(1 / math.sqrt(5), rel=0.02)
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+ERRORS: dict[str, tuple[Callable[[], object], str]] = {
+    "n-units": (
+        lambda: HyperplaneContexts.random(X, 0),
+        "n_units must be at least 1",
+    ),
+    "n-units-float": (lambda: UnitGates.random(X, 2.5), "n_units must be a whole number.*2.5"),  # type: ignore[arg-type]
+    "n-hyperplanes": (lambda: draw_negative(), "n_hyperplanes must be at least 0"),
+    "threshold": (
+        lambda: draw_contexts(threshold="mean"),
+        "threshold must be one of median, random, zero, or an array; got 'mean'",
+    ),
+    "threshold-shape": (
+        lambda: draw_contexts(threshold=np.zeros((2, 4))),
+        r"threshold must have shape \(4, 2\), got \(2, 4\)",
+    ),
+    "threshold-nan": (
+        lambda: draw_units(threshold=np.full(4, np.nan)),
+        "threshold contains NaN.*impute or drop",
+    ),
+    "reference": (lambda: draw_contexts(reference=X[:, :3]), "X has 3 features.* 5"),
+    "init": (lambda: draw_units(init="uniform"), "init must be one of normal, orthogonal"),
+    "firing": (
+        lambda: draw_units(firing="<"),
+        "firing must be one of >, >=, sigmoid, or a function.*got '<'",
+    ),
+    "thresholds-length": (
+        lambda: UnitGates(np.ones((3, 5)), np.zeros(2)),
+        "one entry for each of the 3 rows of weights, got 2",
+    ),
+    "hyperplanes-shape": (
+        lambda: HyperplaneContexts.from_hyperplanes(X, np.ones((3, 2, 5)), np.zeros((2, 3))),
+        r"thresholds must have shape \(H, k\) = \(3, 2\)",
+    ),
+    "weights-dimension": (
+        lambda: HyperplaneContexts.from_hyperplanes(X, np.ones((3, 5)), np.zeros((3, 1))),
+        "weights must have 3 dimension",
+    ),
+    "nan-inputs": (lambda: draw_nan(), "X contains NaN"),
+}
+
+
+def draw_negative() -> object:
+    return HyperplaneContexts.random(X, 2, -1)
+
+
+def draw_nan() -> object:
+    return UnitGates.random(np.full((4, 5), np.nan), 2)
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS.values(), ids=ERRORS)
+def test_errors_name_cause_and_cure(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,161 @@
+"""Problems with an intercept: the dual's equation, the best offset, and both bounds."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import build, cloud, gln, linear
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status, balanced, certify, grade, primal_scale
+from implicit_bias.problem import MarginProblem
+
+
+def with_intercept(n: int = 30, C: float = np.inf, shift: float = 3.0) -> MarginProblem:
+    X, y = cloud(n, 4, shift=shift)
+    return replace(build((X[:, :-1] + 2.0, y), linear, C=C), intercept=True)
+
+
+def cvxpy_solution(problem: MarginProblem) -> tuple[float, Array, float, Array]:
+    w, b = cp.Variable(problem.X.shape[1]), cp.Variable()
+    margins = cp.multiply(problem.y, problem.X @ w + b)
+    if problem.hard_margin:
+        slack, cost = np.zeros(problem.n_samples), cp.norm(w)
+    else:
+        slack = cp.Variable(problem.n_samples, nonneg=True)
+        cost = cp.norm(w) + problem.C * cp.sum(slack)
+    reached = margins + slack >= 1
+    program = cp.Problem(cp.Minimize(cost), [reached])
+    program.solve(solver="CLARABEL")
+    return float(program.value), w.value[None], float(b.value), np.maximum(reached.dual_value, 0)
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.05, 1.0])
+@pytest.mark.parametrize("given", [True, False])
+def test_bounds_bracket_the_optimum(C: float, given: bool) -> None:
+    problem = with_intercept(C=C, shift=3.0 if np.isinf(C) else 1.0)
+    optimum, coef, b, alpha = cvxpy_solution(problem)
+    alpha = balanced(alpha, problem.y, C)
+    found = certify(problem, coef, alpha, b if given else None)
+    assert found.lower == pytest.approx(optimum, rel=1e-5)
+    assert found.upper == pytest.approx(optimum, rel=1e-5)
+    assert found.lower <= found.upper
+    graded = grade(problem, coef, alpha, Status.OPTIMAL, intercept=b if given else None, gap=1e-4)
+    assert graded.status is Status.OPTIMAL
+    assert (graded.alpha <= C).all()
+    assert sum(map(Fraction, (graded.alpha * problem.y).tolist())) == 0
+    again = certify(problem, graded.coef, graded.alpha, graded.intercept)
+    for name in ("lower", "upper", "gap", "min_margin"):
+        assert getattr(again, name) == getattr(graded.certificate, name)
+    margins = problem.y * (problem.decision(graded.coef) + graded.intercept)
+    if problem.hard_margin:
+        assert margins.min() == pytest.approx(1)
+    else:
+        value = np.linalg.norm(graded.coef) + C * np.maximum(0, 1 - margins).sum()
+        assert value == pytest.approx(found.upper, rel=1e-9)
+
+
+def test_the_equation_must_hold_exactly() -> None:
+    problem = with_intercept()
+    alpha = np.random.default_rng(0).exponential(size=30)
+    assert certify(problem, alpha=alpha).lower == 0
+    repaired = balanced(alpha, problem.y)
+    assert certify(problem, alpha=repaired).lower > 0
+    off = repaired.copy()
+    off[0] = np.nextafter(off[0], 9)
+    assert certify(problem, alpha=off).lower == 0
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(2, 40),
+    spread=st.integers(0, 30),
+    noise=st.sampled_from([1e-16, 1e-9, 0.1, 1.0]),
+)
+def test_balanced_is_exact_and_changes_little(seed: int, n: int, spread: int, noise: float) -> None:
+    rng = np.random.default_rng(seed)
+    y = rng.choice([-1.0, 1.0], n)
+    y[:2] = [-1.0, 1.0]
+    alpha = rng.exponential(size=n) * 10.0 ** rng.uniform(-spread, 0, n)
+    alpha[y > 0] *= alpha[y < 0].sum() / alpha[y > 0].sum()
+    alpha *= 1 + noise * rng.uniform(-0.5, 0.5, n)
+    cap = float(alpha.max())
+    found = balanced(alpha, y, cap)
+    assert sum(map(Fraction, (found * y).tolist())) == 0
+    assert (found >= 0).all()
+    assert (found <= cap).all()
+    heaviest = max(alpha[y > 0].sum(), alpha[y < 0].sum())
+    assert np.abs(found - alpha).sum() <= (3 * noise + 1e-14) * heaviest
+    np.testing.assert_array_equal(found, balanced(alpha, y, cap))
+    np.testing.assert_array_equal(balanced(found, y, cap), found)
+
+
+def test_one_class_has_no_weight_to_balance() -> None:
+    assert not balanced(np.array([1.0, 0.0]), np.array([1.0, -1.0])).any()
+
+
+def test_the_best_offset_of_a_hard_margin_is_halfway() -> None:
+    X, y, group = np.array([[1.0], [2.0], [6.0]]), np.array([-1.0, -1, 1]), np.zeros(1, dtype=int)
+    problem = MarginProblem(X, y, np.ones((3, 1)), group, intercept=True)
+    found = certify(problem, [[1.0]], [0.0, 1.0, 1.0])
+    assert found.upper == pytest.approx(0.5)
+    assert found.lower == pytest.approx(0.5)
+    assert found.min_margin == pytest.approx(2)
+    assert certify(problem, [[1.0]], intercept=-3.0).min_margin == pytest.approx(1)
+    assert certify(problem, [[1.0]], intercept=3.0).upper == np.inf
+
+
+@pytest.mark.parametrize("scale", [1e-165, 1.0, 1e150])
+def test_the_best_offset_of_a_soft_margin(scale: float) -> None:
+    problem = with_intercept(C=0.3, shift=0.5)
+    coef = np.random.default_rng(1).normal(size=(1, 3))
+    coef[0, 0] = 1.0
+
+    def value(point: Array) -> float:
+        margins = problem.y * (point[0] * problem.decision(coef) + point[1])
+        return abs(point[0]) * np.linalg.norm(coef) + 0.3 * float(np.maximum(0, 1 - margins).sum())
+
+    best = scipy.optimize.minimize(
+        value,
+        [0.1, 0.0],
+        method="Nelder-Mead",
+        options={"xatol": 1e-10, "fatol": 1e-12, "maxiter": 5000},
+    )
+    upper = certify(problem, scale * coef).upper
+    assert upper <= best.fun * (1 + 1e-9)
+    assert upper == pytest.approx(best.fun, rel=1e-3)
+    assert primal_scale(problem, scale * coef) * scale == pytest.approx(best.x[0], rel=0.1)
+
+
+def test_zero_coefficients_miss_the_minority() -> None:
+    X, y = cloud(9, 3)
+    problem = MarginProblem(X, y, np.ones((9, 1)), np.zeros(1, dtype=int), C=2.0, intercept=True)
+    assert certify(problem).upper == pytest.approx(2.0 * 2 * 4)
+    graded = grade(problem, np.zeros((1, 3)), np.ones(9), Status.ITERATION_LIMIT)
+    margins = y * graded.intercept
+    assert 2.0 * np.maximum(0, 1 - margins).sum() == pytest.approx(graded.certificate.upper)
+
+
+def test_subsets_and_gates_keep_the_intercept() -> None:
+    problem = replace(build(cloud(), gln(2)), intercept=True)
+    assert problem.subset(np.arange(4)).intercept
+    with pytest.raises(ValueError, match="both classes"):
+        problem.subset(np.array([0, 2]))
+
+
+def test_errors_of_intercepts() -> None:
+    problem = build(cloud(), linear)
+    with pytest.raises(ValueError, match="intercept"):
+        certify(problem, np.ones((1, 6)), intercept=1.0)
+    with pytest.raises(ValueError, match="intercept"):
+        certify(with_intercept(), alpha=np.ones(30), intercept=1.0)
+    with pytest.raises(ValueError, match="finite"):
+        certify(with_intercept(), np.ones((1, 3)), intercept=np.nan)
+    with pytest.raises(ValueError, match="True or False"):
+        MarginProblem(problem.X, problem.y, problem.gates, problem.groups, intercept=1)  # type: ignore[arg-type]

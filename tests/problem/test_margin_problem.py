@@ -1,0 +1,441 @@
+"""The margin problem: its products against loops, SVM-L2's metric, and errors of input."""
+
+import copy
+import itertools
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike
+
+from cases import (
+    SEPARABLE,
+    cloud,
+    dense,
+    free,
+    loop_decision,
+    loop_dual_norms,
+    loop_dual_vectors,
+    loop_group_norms,
+    loop_groups,
+    separable,
+)
+from implicit_bias.base.validation import Array
+from implicit_bias.norms import L1, L2
+from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
+from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
+
+# Agreement of two exact formulas, relative to the size of the terms.
+EXACT = 1e-10
+
+
+@pytest.fixture(params=SEPARABLE)
+def problem(request: pytest.FixtureRequest) -> MarginProblem:
+    return separable(request.param)
+
+
+def close(actual: Array, expected: Array) -> None:
+    size = max(float(np.abs(expected).max()), np.finfo(float).tiny)
+    np.testing.assert_allclose(actual / size, expected / size, rtol=0, atol=EXACT)
+
+
+def in_range(problem: MarginProblem, coef: Array) -> Array:
+    """Coefficients whose groups lie in the range of their metric."""
+    inside = coef.copy()
+    for columns, P in loop_groups(problem):
+        inside[columns] = P @ coef[columns]
+    return inside
+
+
+# --- products --------------------------------------------------------------------------------
+
+
+def test_products_against_loops(problem: MarginProblem) -> None:
+    rng = np.random.default_rng(0)
+    coef = in_range(problem, rng.normal(size=(problem.n_gates, problem.X.shape[1])))
+    alpha = rng.exponential(size=problem.n_samples)
+    close(problem.decision(coef), loop_decision(problem, coef))
+    close(problem.dual_vectors(alpha), loop_dual_vectors(problem, alpha))
+    close(problem.dual_norms(alpha), loop_dual_norms(problem, alpha))
+    close(problem.group_norms(coef), loop_group_norms(problem, coef))
+
+
+def test_gram_against_loops(problem: MarginProblem) -> None:
+    """Q_g[n, m] = y_n y_m <x_n, x_m> z_g(n)' P_g z_g(m)."""
+    Z = dense(problem.gates)
+    total = np.zeros(problem.n_samples)
+    for g, (columns, P) in enumerate(loop_groups(problem)):
+        expected = np.empty((problem.n_samples, problem.n_samples))
+        for n, m in itertools.product(range(problem.n_samples), repeat=2):
+            mask = Z[n, columns] @ P @ Z[m, columns]
+            expected[n, m] = problem.y[n] * problem.y[m] * (problem.X[n] @ problem.X[m]) * mask
+        close(problem.gram(g), expected)
+        total += np.diag(expected)
+    if problem.metric is None:
+        close(problem.feature_norms, np.sqrt(total))
+
+
+def test_feature_norms_carry_the_metric() -> None:
+    problem = separable("metric-rank-deficient")
+    squares = [np.diag(problem.gram(g)) for g in range(problem.n_groups)]
+    close(problem.feature_norms, np.sqrt(np.sum(squares, axis=0)))
+
+
+def test_norms_are_dual(problem: MarginProblem) -> None:
+    """<zeta_g, V_g> <= ||zeta_g|| ||V_g||, with equality at zeta_g = P_g V_g."""
+    rng = np.random.default_rng(1)
+    alpha = rng.exponential(size=problem.n_samples)
+    V, sizes = problem.dual_vectors(alpha), problem.dual_norms(alpha)
+    coef = in_range(problem, rng.normal(size=V.shape))
+    aligned = in_range(problem, V)
+    norms, best = problem.group_norms(coef), problem.group_norms(aligned)
+    for g, (columns, _) in enumerate(loop_groups(problem)):
+        product = np.sum(coef[columns] * V[columns])
+        assert product <= norms[g] * sizes[g] * (1 + EXACT)
+        assert np.sum(aligned[columns] * V[columns]) == pytest.approx(best[g] * sizes[g])
+
+
+def test_norm_is_infinite_outside_the_range_of_the_metric() -> None:
+    problem = free(cloud(), [0, 0, 1], metric={0: np.array([[1.0, 1.0], [1.0, 1.0]])})
+    coef = np.ones((3, 6))
+    assert np.isfinite(problem.group_norms(coef)).all()
+    coef[1] = -1
+    assert problem.group_norms(coef).tolist() == [np.inf, pytest.approx(np.sqrt(6))]
+
+
+def test_plain_gates_are_an_equivalent_problem() -> None:
+    problem = separable("metric-rank-deficient")
+    plain = MarginProblem(problem.X, problem.y, problem.plain_gates, problem.plain_groups)
+    alpha = np.random.default_rng(0).exponential(size=problem.n_samples)
+    close(plain.dual_norms(alpha), problem.dual_norms(alpha))
+    u = np.random.default_rng(1).normal(size=(plain.n_gates, plain.X.shape[1]))
+    coef = problem.root @ u
+    close(problem.decision(coef), plain.decision(u))
+    close(problem.group_norms(coef), plain.group_norms(u))
+    assert plain.n_gates == problem.n_gates - 2  # the rank that group 0 lacks
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    labels=st.lists(st.integers(0, 3), min_size=1, max_size=7),
+    density=st.floats(0.0, 1.0),
+    n=st.integers(1, 7),
+    d=st.integers(1, 4),
+)
+def test_random_gates_and_groups(
+    seed: int, labels: list[int], density: float, n: int, d: int
+) -> None:
+    """Products of random problems, groups interleaved, with some metrics, against loops."""
+    rng = np.random.default_rng(seed)
+    groups = np.unique(labels, return_inverse=True)[1]
+    Z = rng.normal(size=(n, len(groups))) * (rng.random((n, len(groups))) < density)
+    metric = {}
+    for g in range(0, groups.max() + 1, 2):
+        size = np.count_nonzero(groups == g)
+        factor = rng.normal(size=(size, rng.integers(1, size + 1)))
+        metric[g] = factor @ factor.T
+    X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
+    problem = MarginProblem(X, y, sp.csr_array(Z) if density < 0.5 else Z, groups, metric)
+    alpha = rng.exponential(size=n)
+    close(
+        problem.decision(np.ones((len(groups), d))),
+        loop_decision(problem, np.ones((len(groups), d))),
+    )
+    close(problem.dual_norms(alpha), loop_dual_norms(problem, alpha))
+    squares = [alpha @ problem.gram(g) @ alpha for g in range(problem.n_groups)]
+    quadratic = np.sqrt(np.maximum(squares, 0.0))
+    np.testing.assert_allclose(
+        problem.dual_norms(alpha), quadratic, atol=1e-6 * max(1.0, *quadratic)
+    )
+
+
+def test_gated_linear_in_blocks() -> None:
+    n = BLOCK + 3
+    rng = np.random.default_rng(0)
+    X, gates, coef = rng.normal(size=(n, 2)), rng.normal(size=(n, 3)), rng.normal(size=(3, 2))
+    expected = np.einsum("nm,md,nd->n", gates, coef, X)
+    close(gated_linear(X, gates, coef), expected)
+    close(gated_linear(X, sp.csr_array(gates), coef), expected)
+
+
+def test_sizes_and_subset() -> None:
+    problem = separable("metric-diagonal")
+    assert (problem.n_samples, problem.n_gates, problem.n_groups) == (30, 6, 2)
+    assert problem.hard_margin
+    rows = np.array([4, 2, 2])
+    part = problem.subset(rows)
+    np.testing.assert_array_equal(part.X, problem.X[rows])
+    np.testing.assert_array_equal(part.y, problem.y[rows])
+    np.testing.assert_array_equal(dense(part.gates), dense(problem.gates)[rows])
+    assert part.C == problem.C
+    assert part.metric is not None
+    assert part.metric.keys() == {1}
+
+
+class FirstThree:
+    """A hidden layer that passes its first three inputs on."""
+
+    def hidden_activations(self, X: ArrayLike) -> Array:
+        """Columns 0 to 2."""
+        return np.asarray(X, dtype=np.float64)[:, :3]
+
+
+def test_structure_builds_problems() -> None:
+    X, y = cloud()
+    gating = HyperplaneContexts.random(X, 3, random_state=0)
+    structure = Architecture(gating)
+    problem = structure.problem(X, y, C=2.0)
+    np.testing.assert_array_equal(problem.groups, gating.groups)
+    assert problem.C == 2.0
+    coef = np.random.default_rng(0).normal(size=(problem.n_gates, 6))
+    close(structure.decision(X, coef), problem.decision(coef))
+    halves = Architecture(
+        HyperplaneContexts.random(X[:, :3], 3, random_state=0),
+        groups=np.zeros(6, dtype=int),
+        metric={0: l2_metric(3, 2)},
+        representation=FirstThree(),
+    )
+    other = halves.problem(X, y)
+    assert other.X.shape == (30, 3)
+    assert other.n_groups == 1
+
+
+# --- the exact metric of SVM-L2 --------------------------------------------------------------
+
+L2_SIZES = [(1, 2), (2, 2), (3, 2), (5, 2), (2, 4), (3, 4), (2, 1), (2, 8)]
+
+
+@pytest.mark.parametrize(("n_units", "n_contexts"), L2_SIZES)
+def test_l2_norm_is_that_of_all_joint_contexts(n_units: int, n_contexts: int) -> None:
+    """C^(H-2) times the squared norm is ||beta||^2, enumerated over all C^H contexts."""
+    P = l2_metric(n_units, n_contexts)
+    zeta = P @ np.random.default_rng(0).normal(size=(n_units * n_contexts, 3))
+    square = 0.0
+    for gamma in itertools.product(range(n_contexts), repeat=n_units):
+        beta = sum(zeta[h * n_contexts + c] for h, c in enumerate(gamma))
+        square += float(np.sum(beta**2))
+    problem = MarginProblem(
+        np.ones((1, 3)), np.ones(1), np.ones((1, len(P))), np.zeros(len(P), dtype=int), {0: P}
+    )
+    norm = problem.group_norms(zeta)[0]
+    assert n_contexts ** ((n_units - 2) / 2) * norm == pytest.approx(np.sqrt(square), rel=1e-9)
+
+
+@pytest.mark.parametrize(("n_units", "n_contexts"), L2_SIZES)
+def test_l2_metric_is_psd_of_the_additive_rank(n_units: int, n_contexts: int) -> None:
+    P = l2_metric(n_units, n_contexts)
+    np.testing.assert_array_equal(P, P.T)
+    assert np.linalg.eigvalsh(P).min() >= -EXACT
+    assert np.linalg.matrix_rank(P, tol=1e-8) == n_units * (n_contexts - 1) + 1
+    block = np.kron(np.eye(n_units), np.ones((n_contexts, n_contexts)))
+    printed = n_contexts * np.eye(len(P)) + 1 - block
+    close(P, np.linalg.pinv(printed, rcond=1e-9))
+
+
+@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(1, 1), (4, 1), (3, 2), (6, 3)])
+def test_l2_mask_counts_agreements(n_units: int, n_hyperplanes: int) -> None:
+    X, _ = cloud(25, 4)
+    contexts = HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=0)
+    C, codes, Z = contexts.n_contexts, contexts.contexts(X), contexts.gates(X).toarray()
+    mask = Z @ l2_metric(n_units, C) @ Z.T
+    for n, m in itertools.product(range(25), repeat=2):
+        agree = sum(codes[n, h] == codes[m, h] for h in range(n_units))
+        assert mask[n, m] == pytest.approx((agree - (n_units - 1) / C) / C, abs=EXACT)
+
+
+def test_l2_metric_leaves_nothing_additive_unpenalised() -> None:
+    """What it leaves out are shifts between units, which cancel in every beta."""
+    n_units, n_contexts = 3, 2
+    P = l2_metric(n_units, n_contexts)
+    shift = np.array([1.0, 1, -1, -1, 0, 0])  # unit 0 up, unit 1 down, in every context
+    np.testing.assert_allclose(P @ shift, 0, atol=EXACT)
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+X, Y = cloud(6, 3)
+GOOD: dict[str, Any] = {
+    "X": X,
+    "y": Y,
+    "gates": np.ones((6, 3)),
+    "groups": np.array([0, 0, 1]),
+}
+NAN = np.where(np.arange(18).reshape(6, 3) == 7, np.nan, 1.0)
+INDEFINITE = np.diag([1.0, -1.0])
+TILTED = np.array([[1.0, 0.5], [0.0, 1.0]])
+
+
+def with_index(column: int) -> sp.csr_array:
+    """Sparse gates of which one says that it is of this column."""
+    gates = sp.csr_array(np.ones((6, 3)))
+    gates.indices[4] = column
+    return gates
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "nan-x": ({"X": NAN}, r"X contains NaN or infinity at 1 place.*index \(2, 1\).*impute or drop"),
+    "inf-x": ({"X": np.full((6, 3), np.inf)}, "X contains NaN or infinity at 18 place"),
+    "nan-gates": ({"gates": NAN}, "gates contains NaN.*impute or drop"),
+    "nan-sparse-gates": ({"gates": sp.csr_array(NAN)}, "gates contains NaN.*impute or drop"),
+    "nan-y": ({"y": np.full(6, np.nan)}, "y contains NaN.*impute or drop"),
+    "text-x": ({"X": np.full((6, 3), "a")}, "X is not a numeric array"),
+    "huge-x": ({"X": [[10**400] * 3] * 6}, "X is not a numeric array"),
+    "dates": ({"X": X.astype("M8[s]")}, "X is not a numeric array: dates"),
+    "durations": ({"gates": X.astype("m8[s]")}, "gates is not a numeric array: dates"),
+    "with-gradient": ({"X": torch.tensor(X, requires_grad=True)}, "X is not a numeric array"),
+    "c-complex": ({"C": np.complex64(1)}, "C must be in"),
+    "foreign-column": ({"gates": with_index(3)}, "gates is a damaged sparse array"),
+    "column-before": ({"gates": with_index(-1)}, "gates is a damaged sparse array"),
+    "sparse-x": ({"X": sp.csr_array(X)}, r"X must be dense.*pass X.toarray\(\)"),
+    "complex-x": ({"X": X + 1j}, "X is not a numeric array: it is complex"),
+    "complex-sparse": ({"gates": sp.csr_array(np.full((6, 3), 1j))}, "gates is not .* complex"),
+    "masked-x": (
+        {"X": np.ma.masked_less(X, 0)},
+        r"X is a masked array.*X.filled\(value\), or drop",
+    ),
+    "masked-y": ({"y": np.ma.masked_less(Y, 0)}, "y is a masked array"),
+    "masked-gates": ({"gates": np.ma.ones((6, 3))}, "gates is a masked array"),
+    "c-true": ({"C": True}, "C must be in"),
+    "c-text": ({"C": "1"}, "C must be in"),
+    "c-beyond-float64": ({"C": 10**400}, "or inf, the hard margin"),
+    "c-huge": ({"C": 1e308}, "or inf, the hard margin"),
+    "c-tiny": ({"C": 1e-320}, "C must be between"),
+    "classes-text": ({"classes": "a"}, "classes must be a whole number"),
+    "classes-true": ({"classes": True}, "classes must be a whole number"),
+    "classes-many": ({"y": np.arange(6), "classes": 10**9}, "classes must be at most"),
+    "masked-groups": ({"groups": np.ma.array([0, 0, 1])}, "groups is a masked array"),
+    "1d-x": ({"X": X[0]}, r"X must have 2 dimension.*got shape \(3,\)"),
+    "2d-y": ({"y": Y[:, None]}, r"y must have 1 dimension.*got shape \(6, 1\)"),
+    "1d-gates": ({"gates": np.ones(6)}, r"gates must have 2 dimension"),
+    "empty-x": ({"X": np.ones((0, 3)), "y": np.ones(0)}, "X has 0 rows.*at least one row"),
+    "no-features": ({"X": np.ones((6, 0))}, r"X has no features: shape \(6, 0\)"),
+    "short-y": ({"y": Y[:5]}, "X has 6 rows and y has 5 labels: pass one label a row"),
+    "short-gates": ({"gates": np.ones((4, 3))}, "gates must have one row a sample: 6, got 4"),
+    "labels-0-1": ({"y": (Y > 0).astype(float)}, "labels must be -1 or .1.*recode.*estimators"),
+    "groups-gap": ({"groups": np.array([0, 2, 2])}, "none left out.*renumber with np.unique"),
+    "groups-start": ({"groups": np.array([1, 1, 2])}, "none left out.*renumber with np.unique"),
+    "groups-float": ({"groups": np.array([0.0, 0, 1])}, "groups must be a 1-D array of integers"),
+    "groups-short": ({"groups": np.array([0, 1])}, "each of the 3 gate columns, got 2"),
+    "groups-2d": ({"groups": np.array([[0, 0, 1]])}, "groups must be a 1-D array of integers"),
+    "groups-empty": ({"groups": np.array([], dtype=int)}, "groups must be a 1-D array"),
+    "metric-shape": ({"metric": {0: np.eye(3)}}, r"metric of group 0 must have shape \(2, 2\)"),
+    "metric-group": (
+        {"metric": {5: np.eye(1)}},
+        "metric names group 5, but there is no such group",
+    ),
+    "metric-tilted": ({"metric": {0: TILTED}}, r"not symmetric: pass \(P \+ P'\) / 2"),
+    "metric-indefinite": ({"metric": {0: INDEFINITE}}, "not positive semi-definite.*eigenvalue -1"),
+    "metric-zero": ({"metric": {1: np.zeros((1, 1))}}, "not positive semi-definite .or zero"),
+    "metric-nan": ({"metric": {0: np.full((2, 2), np.nan)}}, "metric of group 0 contains NaN"),
+    "c-zero": ({"C": 0.0}, r"C must be in \(0, inf\].*use inf for the hard margin"),
+    "c-negative": ({"C": -1.0}, r"C must be in \(0, inf\]"),
+    "c-nan": ({"C": np.nan}, r"C must be in \(0, inf\]"),
+}
+
+
+def test_numbers_of_numpy_are_taken_without_a_warning() -> None:
+    for C in (np.float32(2), np.float16(2), np.int8(2)):
+        assert MarginProblem(**GOOD, C=C).C == 2
+
+
+def test_masked_labels_of_a_linear_model_are_refused() -> None:
+    with pytest.raises(ValueError, match="y is a masked array"):
+        max_margin(X, np.ma.masked_less(Y, 0))
+
+
+def test_sparse_gates_may_be_repeated_and_read_only() -> None:
+    """Entries at the same place count together, as scipy says."""
+    ones, rows = np.ones(12), np.arange(0, 13, 2, dtype=np.int32)
+    ones.setflags(write=False)
+    twice = sp.csr_array((ones, np.zeros(12, dtype=np.int32), rows), shape=(6, 2))
+    problem = MarginProblem(X, Y, twice, np.array([0, 0]))
+    np.testing.assert_array_equal(sp.csr_array(problem.gates).toarray(), [[2.0, 0.0]] * 6)
+
+
+def test_one_group_is_one_problem_by_any_name() -> None:
+    """The l2 norm of two classes is the group norm of one group, for every solver."""
+    groups = np.array([0, 1, 1])
+    named = MarginProblem(X, Y, np.ones((6, 3)), groups, norm=L2())
+    assert named.is_binary_group_lasso
+    np.testing.assert_array_equal(named.groups, [0, 0, 0])
+    assert not MarginProblem(X, Y, np.ones((6, 3)), groups, norm=L1()).is_binary_group_lasso
+    coef = np.random.default_rng(0).normal(size=(3, 3))
+    assert named.group_norms(coef).sum() == pytest.approx(np.linalg.norm(coef), rel=1e-12)
+
+
+def test_good_input_is_good() -> None:
+    problem = MarginProblem(**GOOD)
+    assert problem.X.dtype == problem.y.dtype == np.float64
+    assert MarginProblem(X.tolist(), Y.astype(int), np.ones((6, 1), bool), [0]).n_groups == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None:
+    gates = np.ones((6, 3))
+    given: dict[str, Any] = {"X": X.copy(), "y": Y.copy(), "groups": np.array([0, 0, 1])}
+    given["gates"] = sp.csr_array(gates) if sparse else gates
+    view = given["X"].view()
+    view.setflags(write=False)  # does not protect against its base
+    problem = MarginProblem(**{**given, "X": view})
+    before = problem.decision(np.ones((3, 3)))
+    given["X"][:] = given["y"][:] = 7.0
+    (given["gates"].data if sparse else gates)[:] = 7.0
+    np.testing.assert_array_equal(problem.decision(np.ones((3, 3))), before)
+    np.testing.assert_array_equal(problem.y, Y)
+    np.testing.assert_array_equal(problem.X, X)
+    with pytest.raises(ValueError, match="read-only"):
+        problem.X[0] = 1.0
+
+
+def test_arrays_that_nobody_can_change_are_shared() -> None:
+    problem = MarginProblem(**GOOD)
+    again = replace(problem, C=1.0)
+    assert again.X is problem.X
+    assert np.shares_memory(again.gates, problem.gates)
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD)
+def test_bad_input_names_cause_and_cure(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MarginProblem(**{**GOOD, **changes})
+
+
+@pytest.mark.parametrize("stored", [np.asarray, sp.csr_array])
+def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> None:
+    X, y = cloud(20, 3, shift=3.0)
+    gates = (np.random.default_rng(0).random((20, 4)) < 0.6) * 1.0
+    problem = MarginProblem(X, y, stored(gates), np.array([0, 0, 1, 1]))
+    coef = np.ones(problem.coef_shape)
+    expected = problem.decision(coef)
+    for other in (copy.deepcopy(problem), pickle.loads(pickle.dumps(problem))):
+        np.testing.assert_array_equal(other.decision(coef), expected)
+        np.testing.assert_array_equal(other.feature_norms, problem.feature_norms)
+        held: Any = other.gates
+        arrays = (held.data, held.indices, held.indptr) if sp.issparse(held) else (held,)
+        for array in (other.X, other.y, *arrays):
+            assert not array.flags.writeable
+    assert "gates_for_products" in vars(problem)
+    assert "gates_for_products" not in vars(copy.deepcopy(problem))
+
+
+PLUS_MINUS = np.array([1.0, -1.0])
+
+
+def test_indices_of_gates_are_its_own() -> None:
+    gates = sp.csr_array(np.eye(2))
+    gates.data.setflags(write=False)
+    problem = MarginProblem(np.eye(2), PLUS_MINUS, gates, np.arange(2))
+    gates.indices[:] = [1, 0]
+    np.testing.assert_array_equal(dense(problem.gates), np.eye(2))
+
+
+def test_gates_that_overflow_are_refused_without_a_warning() -> None:
+    with pytest.raises(ValueError, match="underflow"):
+        MarginProblem(np.eye(2), PLUS_MINUS, 1e200 * np.eye(2), np.arange(2))
