@@ -7,8 +7,8 @@ no scaling of its variables. One constraint a row p, with q_p = <phi_p, zeta> + 
     hard margin    max  m                    s.t.  q_p >= m,          Omega(zeta) <= 1
     soft margin    min  t + C sum_n xi_n     s.t.  q_p >= 1 - xi_n,   Omega(zeta) <= t,   xi >= 0
 
-The first is the margin problem in other units: its optimum is 1 / m, and zeta = 0, m = -1 is a
-feasible start. Both are: min c'x over s(x) = A x - r > 0 and the domain of a barrier B, of the
+The first is the margin problem in other units: its optimum is 1 / m, and zeta = 0 with any m < 0 is
+a feasible start. Both are: min c'x over s(x) = A x - r > 0 and the domain of a barrier B, of the
 norm. The dual is that of the margin problem; KKT are alpha_p s_p = 0, and zeta in the
 subdifferential of Omega_* at V(alpha). Newton's method minimises
 
@@ -431,8 +431,7 @@ class BarrierProgram:
         gradient, newton = self.newton(at, self.slacks(at.x))
         cost = self.cost[self._ordered]
         tau = -(cost @ newton.solve(gradient)) / (cost @ newton.solve(cost))
-        hard = self.problem.hard_margin
-        size = max(abs(value) for value in self.A.ravel()) if hard else self.cost @ at.x
+        size = self.cost @ at.x
         return min(tau, 1 / size).mid() if tau > 0 else (1 / size).mid()
 
     def step(self, at: CentralPoint, tau: Number) -> tuple[CentralPoint, float] | None:
