@@ -240,7 +240,8 @@ class MarginProblem:
                 f"got {len(group_norm.groups)} entries"
             )
         # Of float32, the limits below would overflow.
-        C = self.C.item() if isinstance(self.C, np.number) else self.C
+        C: Any = self.C
+        C = C.item() if isinstance(C, np.number) else C
         number = isinstance(C, (int, float)) and not isinstance(C, bool)
         if not number or not C > 0:
             raise ValueError(
