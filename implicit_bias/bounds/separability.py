@@ -169,7 +169,7 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     """
     rows = rows_of(problem, alpha > 0)  # the others have no part in a proof
     values = unit_weights(rows.values(alpha), rows.feature_norms)
-    if not values.any() or _features_underflow(problem):
+    if not values.any() or features_underflow(problem):
         return None
     for method in (_as_given, _rational, _interval, _on_support, _interval_of_few):
         proof = method(rows, values)
@@ -204,7 +204,7 @@ def gordan_vertex(problem: MarginProblem, deadline: Deadline = NEVER) -> Array |
     """
     rows = rows_of(problem)
     samples = np.arange(len(rows))
-    columns = None if _features_underflow(problem) else _used_columns(rows, samples)
+    columns = None if features_underflow(problem) else _used_columns(rows, samples)
     if columns is None or len(samples) * len(columns[0]) > MOST_EXACT_ENTRIES:
         return None
     Phi = _features(rows, samples, *columns)
@@ -285,7 +285,7 @@ def scaling_advice(problem: MarginProblem) -> str | None:
 # --- proofs ----------------------------------------------------------------------------------
 
 
-def _features_underflow(problem: MarginProblem) -> bool:
+def features_underflow(problem: MarginProblem) -> bool:
     """Whether a feature, gate times input, may be 0 in float64 where the exact product is not.
 
     Such a column would be left out of the equations, and a proof would be about other data.

@@ -13,6 +13,7 @@ import numpy as np
 from implicit_bias.base.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import as_device, check_choice
+from implicit_bias.bounds.separability import features_underflow
 from implicit_bias.norms import (
     BALLS,
     L2,
@@ -142,12 +143,8 @@ def _conic(problem: MarginProblem) -> SolverName:
         K, norm = norm.n_rows, norm.norm
     if norm in MATRIX_NORMS:
         orders = np.array([K + M * D])
-    elif (
-        isinstance(norm, SumOverGroups | MaxOverGroups)
-        and norm.norm in MATRIX_NORMS
-        and norm.axis == -2
-    ):
-        orders = K + D * np.bincount(norm.groups)
+    elif isinstance(norm, SumOverGroups | MaxOverGroups) and norm.norm in MATRIX_NORMS:
+        orders = K + (D if norm.axis == -2 else M) * np.bincount(norm.groups)
     else:
         return "clarabel"
     return "scs" if (orders * (orders + 1) // 2).sum() > MOST_SEMIDEFINITE else "clarabel"
@@ -182,7 +179,11 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
             few = one_ball and _coefficients(problem) <= CLASS_FEATURES
             others = [*(("feature-space",) if few else ()), "working-set", *others]
         n_pairs = problem.n_samples * (count_kinds(problem) - 1 if problem.classes else 1)
-        if _coefficients(problem) <= MOST_PRECISE_COEFFICIENTS and n_pairs <= MOST_PRECISE_PAIRS:
+        small = (
+            _coefficients(problem) <= MOST_PRECISE_COEFFICIENTS and n_pairs <= MOST_PRECISE_PAIRS
+        )
+        # Where features underflow, separators that need them are beyond float64, too.
+        if small and not features_underflow(problem):
             others.append("multiprecision")
         return tuple(name for name in others if name != failed)
     features, samples = count_features(problem), problem.n_samples

@@ -113,7 +113,7 @@ SAFETY = 0.1
 TIME_SHARE = 0.8
 # Solvers that know a limit have these seconds for up to so many entries of the features, where
 # nobody sets another: hundreds of thousands of steps on large cones would take hours.
-FEW_ENTRIES, PATIENCE = 10_000, 40.0
+FEW_ENTRIES, PATIENCE = 10_000, 20.0
 # Tolerance of `proximal_margin`, below what Clarabel reaches.
 PROXIMAL_TOLERANCE = 1e-12
 # What the primal (infeasible) and the dual (unbounded) of inseparable data come back as.

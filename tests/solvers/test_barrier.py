@@ -115,6 +115,7 @@ def test_classes_without_samples_share_their_coefficients() -> None:
         ("metrics", 43),
         ("metrics", 58),
         ("classes", 60),
+        ("many classes", 100),
         ("many classes", 22),
         ("many classes", 53),
         ("gate scales", 57),

@@ -336,6 +336,11 @@ def test_parts_of_the_normal_matrix_against_loops() -> None:
 def test_choices() -> None:
     assert choose_solver(LINEAR["l1"]) == "highs"
     assert choose_solver(CONIC["l3"]) == "clarabel"
+    for axis in (-1, -2):  # cones of order 154, of which Clarabel needs 20 GiB
+        norm = SumOverGroups(Spectral(), np.arange(4), axis)
+        X, gates = (np.ones((5, 4)), np.ones((5, 4)))
+        many = MarginProblem(X, np.arange(5), gates, np.arange(4), norm=norm, classes=150)
+        assert choose_solver(many) == "scs"
     assert choose_solver(BALLS["nuclear-soft"]) == "feature-space"
     assert choose_solver(replace(BALLS["nuclear"], X=np.ones((45, 600)))) == "working-set"
     assert choose_solver(NATIVE["l2"]) == "one-group"
