@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
@@ -88,6 +89,8 @@ def _site(words: Sequence[str]) -> int:
 
     from benchmarks.links import dead_links
 
+    # Pages of names that are listed no more are in no table of contents.
+    shutil.rmtree(docs / "generated", ignore_errors=True)
     if sphinx(["-W", "--keep-going", "-q", str(docs), str(folder)]):
         return FAILED
     dead = dead_links(folder)
