@@ -341,7 +341,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def test_numbers_of_numpy_are_taken_without_a_warning() -> None:
-    for C in (np.float32(2), np.float16(2), np.int8(2)):
+    numbers: list[Any] = [np.float32(2), np.float16(2), np.int8(2)]
+    for C in numbers:
         assert MarginProblem(**GOOD, C=C).C == 2
 
 

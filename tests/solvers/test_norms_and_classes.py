@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -337,9 +337,9 @@ def test_choices() -> None:
     assert choose_solver(LINEAR["l1"]) == "highs"
     assert choose_solver(CONIC["l3"]) == "clarabel"
     for axis in (-1, -2):  # cones of order 154, of which Clarabel needs 20 GiB
-        norm = SumOverGroups(Spectral(), np.arange(4), axis)
-        X, gates = (np.ones((5, 4)), np.ones((5, 4)))
-        many = MarginProblem(X, np.arange(5), gates, np.arange(4), norm=norm, classes=150)
+        sums, labels = SumOverGroups(Spectral(), np.arange(4), axis), cast(Any, np.arange(5))
+        ones = np.ones((5, 4))
+        many = MarginProblem(ones, labels, ones, np.arange(4), norm=sums, classes=150)
         assert choose_solver(many) == "scs"
     assert choose_solver(BALLS["nuclear-soft"]) == "feature-space"
     assert choose_solver(replace(BALLS["nuclear"], X=np.ones((45, 600)))) == "working-set"
