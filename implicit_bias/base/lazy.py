@@ -53,12 +53,13 @@ class MovedModules(MetaPathFinder, Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import it under the name that it has now."""
         module = import_module(self.moved[spec.name])
-        self._own = module.__spec__
+        spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Keep the module's own specification, which the import has exchanged."""
-        module.__spec__ = self._own
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
 
 
 def add_former_names(package: str, moved: Mapping[str, str]) -> None:

@@ -22,6 +22,7 @@ import math
 import sys
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any, cast
 
 import gmpy2
 import numpy as np
@@ -31,6 +32,7 @@ from implicit_bias.base.rounding import Enclosure, sum_up
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, relative_gap
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.rows import Rows
 
 # Bits of a square root.
 ROOT_BITS = 256
@@ -137,6 +139,40 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     return Certificate(lower, upper, relative_gap(lower, upper), smallest, dual_norms)
 
 
+def balanced_exactly(rows: Rows, alpha: Rationals) -> Rationals:
+    """Return fractions (P,) that obey the intercept's equation exactly, near those that all but do.
+
+    What classes lack is passed on along a tree of the heaviest rows, from its leaves to its root.
+    Weights that it would make negative are returned as they are: they bound nothing.
+    """
+    if not rows.n_offsets:
+        return alpha
+    owners = (rows.y > 0).astype(np.int64) if rows.owners is None else rows.owners
+    rivals = 1 - owners if rows.rivals is None else rows.rivals
+    lacks = {int(k): Fraction(0) for k in np.union1d(owners, rivals)}
+    for owner, rival, weight in zip(owners, rivals, alpha, strict=True):
+        lacks[owner] -= weight
+        lacks[rival] += weight
+    roots = {k: k for k in lacks}
+    edges: list[int] = []
+    for p in sorted(range(len(alpha)), key=lambda p: alpha[p], reverse=True):
+        one, other = roots[owners[p]], roots[rivals[p]]
+        if one != other and alpha[p] > 0:
+            edges.append(p)
+            roots = {k: one if root == other else root for k, root in roots.items()}
+    balanced = alpha.copy()
+    while edges:
+        ends = [k for p in edges for k in (owners[p], rivals[p])]
+        p = next(p for p in edges if 1 in (ends.count(owners[p]), ends.count(rivals[p])))
+        edges.remove(p)
+        leaf, rest = (
+            (owners[p], rivals[p]) if ends.count(owners[p]) == 1 else (rivals[p], owners[p])
+        )
+        balanced[p] += lacks[leaf] if leaf == owners[p] else -lacks[leaf]
+        lacks[rest] += lacks[leaf]
+    return balanced if (balanced >= 0).all() else alpha
+
+
 def rationals(values: Array | Rationals) -> Rationals:
     """Return the same real numbers as an array of gmpy2's rationals."""
     return np.asarray(np.frompyfunc(gmpy2.mpq, 1, 1)(values), dtype=object)
@@ -170,11 +206,9 @@ def _lower(problem: MarginProblem, alpha: Rationals) -> tuple[float, Array]:
     """Return the lower bound, and bounds (G,) on the terms of Omega_*(V) of scaled alpha."""
     gates, X = _data(problem)
     if problem.classes is None:
-        weights = (alpha * rationals(problem.y))[:, None]
+        weights = (alpha * rationals(problem.y))[:, None]  # labels as floats would round
     else:
-        own = np.arange(len(alpha)), problem.owners
-        weights = -alpha
-        weights[own] = alpha.sum(axis=1) + weights[own]
+        weights = cast(Rationals, problem.weights(cast(Any, alpha)))
     norms = _dual_norms(problem, np.stack([(gates * w[:, None]).T @ X for w in weights.T]))
     totals = alpha.reshape(len(alpha), -1).sum(axis=1)
     total, finite = totals.sum(), [norm for norm in norms if norm is not None]

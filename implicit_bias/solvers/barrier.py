@@ -73,7 +73,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.bounds.exact import ExactAnswer
+from implicit_bias.bounds.exact import ExactAnswer, balanced_exactly
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.rows import (
     Rows,
@@ -278,22 +278,18 @@ class BarrierProgram:
         """
         rows, kinds = _rows(problem), _kinds(problem)
         shape = (problem.classes or 1, problem.plain_gates.shape[1], problem.X.shape[1])
-        used, places = np.unique(kinds), np.full(shape, -1)
-        used = used[used >= 0]
+        own, places = np.flatnonzero(kinds >= 0), np.full(shape, -1)
+        _, firsts, vectors = np.unique(kinds[own], return_index=True, return_inverse=True)
         size = shape[1] * shape[2]
-        for k in np.flatnonzero(kinds >= 0):
-            first = int(np.searchsorted(used, kinds[k])) * size
-            places[k] = np.arange(first, first + size).reshape(shape[1:])
+        places[own] = vectors[:, None, None] * size + np.arange(size).reshape(shape[1:])
         bits = _bits(problem)
         with _precision_of(bits):
-            firsts = [int(np.flatnonzero(kinds == kind)[0]) for kind in used]
-            features = _features(rows, shape, firsts)
+            features = _features(rows, shape, own[firsts])
             J, hard = rows.n_offsets, problem.hard_margin
             epigraph = Epigraph(features.shape[1] + J)
             unit = _number(1.0) if hard else _first_norm(problem)
             head = epigraph.new(unit)
-            kept = places[kinds >= 0]
-            _norm(problem, kept, epigraph).below(epigraph, head, unit)
+            _norm(problem, places[own], epigraph).below(epigraph, head, unit)
             if hard:
                 # In units of the features: of others, they and the norm would need more bits.
                 smallest = -_number(float(problem.feature_norms.max()) or 1.0)
@@ -522,7 +518,9 @@ class BarrierProgram:
         offsets = found.x[first : first + rows.n_offsets] * unit
         if problem.classes is None:
             intercept = _fractions(offsets).sum() if len(offsets) else Fraction(0)
-            return ExactAnswer(_fractions(coef[0]), _balanced(rows, _fractions(alpha)), intercept)
+            return ExactAnswer(
+                _fractions(coef[0]), balanced_exactly(rows, _fractions(alpha)), intercept
+            )
         intercept = np.full(problem.classes, Fraction(0), dtype=object)
         intercept[rows.offset_classes] = _fractions(offsets)
         empty = np.setdiff1d(np.arange(problem.classes), problem.owners)
@@ -531,7 +529,7 @@ class BarrierProgram:
         kinds = _kinds(problem)
         whole = np.full(problem.alpha_shape, Fraction(0), dtype=object)
         shared = kinds == kinds[rows.rivals][:, None]  # (P, K)
-        weights = _balanced(rows, _fractions(alpha / shared.sum(axis=1)))
+        weights = balanced_exactly(rows, _fractions(alpha / shared.sum(axis=1)))
         for sample, alike, weight in zip(rows.samples, shared, weights, strict=True):
             whole[sample, alike] = weight
         return ExactAnswer(_fractions(coef), whole, intercept)
@@ -608,7 +606,7 @@ def _rows(problem: MarginProblem) -> Rows:
     )
 
 
-def _features(rows: Rows, shape: tuple[int, ...], classes: list[int]) -> Vector:
+def _features(rows: Rows, shape: tuple[int, ...], classes: Places) -> Vector:
     """Return y_p phi_p, exactly, of the columns of some classes, shape (P, classes M' D)."""
     gates = rows.gates.toarray().reshape(len(rows), *shape[:2])[:, classes]
     inputs = _numbers(rows.X * rows.y[:, None])
@@ -632,39 +630,6 @@ def _first_norm(problem: MarginProblem) -> Number:
     sizes = problem.feature_norms[problem.feature_norms > 0]
     most = _number(problem.C) * problem.n_samples
     return min(most, 1 / _number(float(np.median(sizes)))) if len(sizes) else most
-
-
-def _balanced(rows: Rows, alpha: Vector) -> Vector:
-    """Return weights (P,) that obey the intercept's equation exactly, near those that all but do.
-
-    What classes lack is passed on along a tree of the heaviest rows, from its leaves to its root.
-    """
-    if not rows.n_offsets:
-        return alpha
-    owners = (rows.y > 0).astype(np.int64) if rows.owners is None else rows.owners
-    rivals = 1 - owners if rows.rivals is None else rows.rivals
-    lacks = {int(k): Fraction(0) for k in np.union1d(owners, rivals)}
-    for owner, rival, weight in zip(owners, rivals, alpha, strict=True):
-        lacks[owner] -= weight
-        lacks[rival] += weight
-    roots = {k: k for k in lacks}
-    edges: list[int] = []
-    for p in sorted(range(len(alpha)), key=lambda p: alpha[p], reverse=True):
-        one, other = roots[owners[p]], roots[rivals[p]]
-        if one != other and alpha[p] > 0:
-            edges.append(p)
-            roots = {k: one if root == other else root for k, root in roots.items()}
-    balanced = alpha.copy()
-    while edges:
-        ends = [k for p in edges for k in (owners[p], rivals[p])]
-        p = next(p for p in edges if 1 in (ends.count(owners[p]), ends.count(rivals[p])))
-        edges.remove(p)
-        leaf, rest = (
-            (owners[p], rivals[p]) if ends.count(owners[p]) == 1 else (rivals[p], owners[p])
-        )
-        balanced[p] += lacks[leaf] if leaf == owners[p] else -lacks[leaf]
-        lacks[rest] += lacks[leaf]
-    return balanced if (balanced >= 0).all() else alpha
 
 
 # --- barriers of epigraphs -----------------------------------------------------------------------

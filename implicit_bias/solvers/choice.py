@@ -124,8 +124,7 @@ def _choose_for_norm(problem: MarginProblem) -> SolverName:
     if euclidean:
         return "working-set"
     if nuclear_groups(problem.norm) is not None:
-        n_merged = problem.n_samples * (count_kinds(problem) - 1)
-        return "interior-point" if n_merged <= FEW_PAIRS else "working-set"
+        return "interior-point" if _constraints(problem) <= FEW_PAIRS else "working-set"
     if problem.norm not in BALLS:
         return _conic(problem) if groups is None else "highs"
     if groups is not None and n_pairs <= FEW_PAIRS:
@@ -148,6 +147,11 @@ def _conic(problem: MarginProblem) -> SolverName:
     else:
         return "clarabel"
     return "scs" if (orders * (orders + 1) // 2).sum() > MOST_SEMIDEFINITE else "clarabel"
+
+
+def _constraints(problem: MarginProblem) -> int:
+    """Count samples, or pairs of samples and rivals; all classes without samples are one."""
+    return problem.n_samples * (1 if problem.classes is None else count_kinds(problem) - 1)
 
 
 def _coefficients(problem: MarginProblem) -> int:
@@ -178,10 +182,8 @@ def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
         if problem.classes is not None and (one_ball or nuclear_groups(problem.norm) is not None):
             few = one_ball and _coefficients(problem) <= CLASS_FEATURES
             others = [*(("feature-space",) if few else ()), "working-set", *others]
-        n_pairs = problem.n_samples * (count_kinds(problem) - 1 if problem.classes else 1)
-        small = (
-            _coefficients(problem) <= MOST_PRECISE_COEFFICIENTS and n_pairs <= MOST_PRECISE_PAIRS
-        )
+        few_coefficients = _coefficients(problem) <= MOST_PRECISE_COEFFICIENTS
+        small = few_coefficients and _constraints(problem) <= MOST_PRECISE_PAIRS
         # Where features underflow, separators that need them are beyond float64, too.
         if small and not features_underflow(problem):
             others.append("multiprecision")

@@ -51,8 +51,9 @@ from numpy.typing import NDArray
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array, check_count
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.bounds.exact import ExactAnswer
+from implicit_bias.bounds.exact import ExactAnswer, balanced_exactly
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.rows import rows_of
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
 
@@ -200,11 +201,7 @@ class _Found:
 
     def exact(self, problem: MarginProblem) -> ExactAnswer:
         """Return the same numbers as fractions; those of an intercept balanced exactly."""
-        alpha = _fractions(self.alpha)
-        if problem.intercept and alpha.any():
-            rest = (alpha * problem.y.astype(np.int64).astype(object)).sum()
-            heavy = np.flatnonzero(problem.y == (1 if rest > 0 else -1))
-            alpha[heavy[np.argmax(alpha[heavy])]] -= abs(rest)
+        alpha = balanced_exactly(rows_of(problem), _fractions(self.alpha))
         return ExactAnswer(_fractions(self.coef), alpha, Fraction(*_ratio(self.b)))
 
 
