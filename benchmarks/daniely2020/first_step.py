@@ -23,9 +23,9 @@ from benchmarks.daniely2020.parity_first_step import (
 )
 from benchmarks.harness import Experiment, Verdict, common_legend, markdown_table, whole
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.report.words import percent
 
 # c of lemma 5 at which the share of units is measured.
 LEMMA_5_AT = 2.0

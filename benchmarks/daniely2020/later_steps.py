@@ -21,9 +21,9 @@ from benchmarks.daniely2020.parity_descent import (
 from benchmarks.daniely2020.parity_first_step import TwoLayers, start
 from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
 from benchmarks.harness import Experiment, Verdict, common_legend, vanishing, whole
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
 from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
-from implicit_bias.report.words import percent
 
 THEOREM, LONGER, OWN = "the theorem's", "50 times the theorem's", "our own"
 

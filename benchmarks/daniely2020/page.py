@@ -13,7 +13,7 @@ from benchmarks.catalogue import HOME, Study
 from benchmarks.daniely2020 import guarantee, later_steps, separation, strips
 from benchmarks.daniely2020.statements import SLIPS, STATEMENTS
 from benchmarks.daniely2020.study import STUDY
-from implicit_bias.report.words import percent
+from implicit_bias.base.wording import percent
 
 
 def write_page(folder: Path = HOME) -> list[Path]:
