@@ -228,10 +228,10 @@ class MarginProblem:
         """G: the terms of the norm, 1 where it is no sum over groups."""
         return len(self.norm.group_norms(np.zeros(self.norm_shape)))
 
-    @property
+    @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """Labels of many classes as indices, shape (N,)."""
-        return cast(NDArray[np.int64], self.y)
+        """Class of each sample, shape (N,): 0 .. K - 1, or, of two, 0 for +1 and 1 for -1."""
+        return (self.y < 0).astype(np.int64) if self.classes is None else self.y.astype(np.int64)
 
     @property
     def coef_shape(self) -> tuple[int, ...]:
@@ -259,6 +259,10 @@ class MarginProblem:
         """The intercept 0: a number, or (K,) with many classes."""
         return 0.0 if self.classes is None else np.zeros(self.classes)
 
+    def as_intercept(self, offsets: Array) -> float | Array:
+        """Return the intercept, a number or (K,) with many classes, from offsets (K',)."""
+        return float(offsets[0]) if self.classes is None else offsets
+
     @property
     def hard_margin(self) -> bool:
         """Whether C is infinite."""
@@ -279,7 +283,7 @@ class MarginProblem:
     @cached_property
     def constraints(self) -> Constraints:
         """The constraints: one a pair of a sample and a rival class."""
-        return Constraints.of_labels(self.y, self.classes, self.intercept)
+        return Constraints.of_labels(self.owners, self.classes, self.intercept)
 
     def decision(self, coef: Array) -> Array:
         """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
