@@ -7,7 +7,6 @@ solve.py            `solve`, and the grade of an answer
 choice.py           which solver "auto" takes, and solvers by name
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
-own_process.py      a call in a process of its own, with a limit on its time
 interior_point.py   up to a few thousand samples
 feature_space.py    few features, or badly scaled ones
 working_set.py      more samples, or pairs of samples and rivals
