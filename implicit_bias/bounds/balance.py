@@ -58,6 +58,12 @@ def repaired(problem: MarginProblem, alpha: Array, cap: float = np.inf) -> Array
     return rows.alpha(balanced(rows, rows.values(alpha), cap))
 
 
+def balanced_flow(alpha: Array, y: Integers) -> Array:
+    """Return alpha (N, K) of samples of these classes (N,) as `repaired` does."""
+    rows = Constraints.of_labels(y, alpha.shape[1], intercept=True)
+    return rows.alpha(balanced(rows, rows.values(alpha)))
+
+
 def is_balanced(rows: Constraints, values: NDArray[Any]) -> bool:
     """Whether sum_p alpha_p b_p is 0 as real numbers."""
     return not any(_rest(rows, values, k) for k in range(rows.width))

@@ -381,11 +381,6 @@ class MarginProblem:
         return self.features.sparse_gates
 
     @property
-    def plain_gates_for_products(self) -> GateMatrix:
-        """Plain gates (N, M'), dense where products with them take less time then."""
-        return self.features.fast_gates
-
-    @property
     def plain_groups(self) -> NDArray[np.int64]:
         """Group of each column of `plain_gates`, shape (M',)."""
         return self.gate_norm.plain_groups
