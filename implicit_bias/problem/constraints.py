@@ -76,9 +76,9 @@ class Constraints:
     intercept: bool
 
     @classmethod
-    def of_labels(cls, own: Integers, classes: int | None, intercept: bool) -> Constraints:
-        """Return all constraints of samples of these classes (N,), K of them or -1 and +1."""
-        n, n_classes = len(own), classes or 2
+    def of_labels(cls, y: NDArray[Any], classes: int | None, intercept: bool) -> Constraints:
+        """Return all constraints of labels (N,): -1 and +1, or 0 .. K - 1 with K classes."""
+        own, n, n_classes = class_indices(y, classes), len(y), classes or 2
         samples, rivals = np.nonzero(own[:, None] != np.arange(n_classes))
         return cls(
             samples=samples,
@@ -231,3 +231,8 @@ class Constraints:
         table = np.zeros((self.n_samples, self.n_classes), dtype=scores.dtype)
         table[:, : self.width] = scores
         return table
+
+
+def class_indices(y: NDArray[Any], classes: int | None) -> Integers:
+    """Return the class of each label, (N,): 0 .. K - 1, or, of -1 and +1, 0 for +1 and 1 for -1."""
+    return (y < 0).astype(np.int64) if classes is None else y.astype(np.int64)

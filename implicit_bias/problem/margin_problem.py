@@ -68,7 +68,7 @@ from implicit_bias.norms import (
     as_groups,
     as_norm,
 )
-from implicit_bias.problem.constraints import Constraints
+from implicit_bias.problem.constraints import Constraints, class_indices
 from implicit_bias.problem.features import Features, decision
 from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
 
@@ -231,7 +231,7 @@ class MarginProblem:
     @cached_property
     def owners(self) -> NDArray[np.int64]:
         """Class of each sample, shape (N,): 0 .. K - 1, or, of two, 0 for +1 and 1 for -1."""
-        return (self.y < 0).astype(np.int64) if self.classes is None else self.y.astype(np.int64)
+        return class_indices(self.y, self.classes)
 
     @property
     def coef_shape(self) -> tuple[int, ...]:
@@ -283,7 +283,7 @@ class MarginProblem:
     @cached_property
     def constraints(self) -> Constraints:
         """The constraints: one a pair of a sample and a rival class."""
-        return Constraints.of_labels(self.owners, self.classes, self.intercept)
+        return Constraints.of_labels(self.y, self.classes, self.intercept)
 
     def decision(self, coef: Array) -> Array:
         """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
