@@ -181,7 +181,7 @@ class GridOptions(Options):
 
     workers: int | None = option(None, "processes (default: one a core)")
     retry: bool = option(False, "compute failed cells again")
-    dirty: bool = option(False, "compute although files differ from the commit; the page marks it")
+    dirty: bool = option(False, "compute although files differ from the commit; rows say so")
     store: Path | None = option(None, "folder of the records (default: store, in the results)")
 
 
@@ -251,7 +251,7 @@ def clean_commit(run: Run[Any]) -> str | None:
     if not run.quick and commit and commit.endswith("-dirty"):
         raise Misuse(
             "what is computed names its commit, and files differ from it: commit first. (A grid "
-            "computes with --dirty, too, and the page marks the cells.)"
+            "computes with --dirty, too, and its rows say so.)"
         )
     return commit
 
@@ -306,11 +306,8 @@ def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 EXPERIMENTS = {
     name: Experiment(
-        claim="Judged on the page of the study, which rests on all grids: lippl2022/README.md.",
-        how=f"Every cell of `benchmarks/lippl2022/grids/{name}.toml`, in processes.",
         measure=partial(_measure, name),
         found=_found,
-        rule="A grid is answered when all of its cells are done.",
         verdict=_verdict,
         tabulate=_tabulate,
         options=GridOptions,
