@@ -234,7 +234,7 @@ def best_multipliers(
             pass
     if starts is None:
         near = _on_working_sets(replace(tangent, norm=PARAMETER_NORMS["l2"]), _least_squares)
-        starts = [*tempered_weights(tangent.margins, tangent.gradients.pairs.rivals), near.weights]
+        starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
     return _by_levels(tangent, starts, seconds)
 
 
@@ -369,7 +369,7 @@ def _by_levels(tangent: TangentProgram, starts: Sequence[Array], seconds: float)
     ends, size = time.monotonic() + seconds, tangent.size
     best = min((_evaluated(tangent, weights) for weights in starts), key=lambda point: point.value)
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
-    spread = loss_weights(tangent.margins, tangent.gradients.pairs.rivals, SPREAD_TEMPERATURE)
+    spread = loss_weights(tangent.margins, tangent.gradients.rivals, SPREAD_TEMPERATURE)
     spread *= SPREAD / spread.sum()
     lower, along = tangent.degree / size, tangent.theta / size
     # theta itself is the first cut: J theta = L q.

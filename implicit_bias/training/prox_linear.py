@@ -91,9 +91,9 @@ class ProxLinear(Objective):
     def __init__(self, trainee: Trainee, config: LimitConfig, before: Objective) -> None:
         super().__init__(trainee, config)
         trainee.check_homogeneous()
-        self.before, self.pairs = before, trainee.pairs
+        self.before = before
         count = sum(weights.numel() for weights in self.parameters)
-        first = min(len(self.pairs), FIRST_PAIRS)
+        first = min(len(trainee.gradients.pairs), FIRST_PAIRS)
         if count * first > MOST_ENTRIES:
             raise ValueError(
                 f"the prox-linear method holds the gradients of {count} parameters at {first} "
@@ -110,9 +110,7 @@ class ProxLinear(Objective):
             following = self.before.advance(state)
             return None if following is None else self._at_margin_1(following)
         self.set_weights(state.weights)
-        margins_of = MarginGradients(
-            self.trainee.module, self.trainee.inputs, self.pairs, names=self.trainee.parameters
-        )
+        margins_of = self.trainee.gradients
         theta, q = state.weights, margins_of.margins(state.weights)
         size = self._size(theta)
         s, evaluations = state.step_size, state.evaluations
