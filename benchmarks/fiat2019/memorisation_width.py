@@ -227,10 +227,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(bool((ratios < 2).all(axis=None)))
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

@@ -332,10 +332,5 @@ def _share(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
 
 
 EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=DeepOptions,
+    measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate, options=DeepOptions
 )

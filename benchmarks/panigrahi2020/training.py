@@ -602,10 +602,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(reported and measured and second and predicted, measured)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)
