@@ -22,6 +22,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.published_training import (
     STEPS,
     LossName,
@@ -132,8 +133,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw means over the repeats against the noise; crosses are the published values."""
-    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
-    panels = figure.subplots(1, 2)
+    figure, panels = subplots((9.6, 4.0), 1, 2)
     last = with_published(frame)
     for ax, (task, rows) in zip(panels, last.groupby("task", sort=False), strict=True):
         share = 1.0 if task == "regression" else 0.5

@@ -33,6 +33,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import alternating_search
@@ -157,8 +158,7 @@ def searched(quick: bool) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the widths against the number of outputs; the errors that the published widths leave."""
-    figure = Figure(figsize=(10.4, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((10.4, 4.0), 1, 2)
     searches = frame[frame["part"] == "search"]
     m, d = searches["m"].iloc[0], searches["d"].iloc[0]
     theory = searches.groupby("p")[["needed", "sufficient", "parameters"]].first() / m

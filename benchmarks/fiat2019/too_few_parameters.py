@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.gated_bounds import expected_loss
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
@@ -143,8 +144,7 @@ def improved(seed: int, m: int, d: int, k: int, proposals: int) -> dict[str, Any
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw means over the sizes against kd/m; crosses are the published values."""
-    figure = Figure(figsize=(5.6, 4.0), layout="constrained")
-    ax = figure.subplots()
+    figure, ax = subplots((5.6, 4.0))
     ax.plot([0, 1], [1, 0], color=BLACK, linestyle="--", label="1 - kd/m")
     ax.plot([0, 0.5], [1, 0], color=GREY, linestyle=":", label="1 - 2kd/m")
     means = by_share(frame)

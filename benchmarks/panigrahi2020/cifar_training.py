@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Options, Run, Verdict, growing, rows_of
 from benchmarks.panigrahi2020.cifar import FIGURE_2, PUBLISHED_WIDTH, images
 from benchmarks.panigrahi2020.shared import COLOUR, parts
@@ -107,8 +108,7 @@ def gram(activation: str, X: Tensor, weights: Tensor, readouts: Tensor) -> Array
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw loss and accuracy by epoch."""
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure, axes = subplots((9, 4), 1, 2)
     widths = list(dict.fromkeys(frame["width"]))
     for ax, column in zip(axes, ("loss", "accuracy"), strict=True):
         for activation, rows in parts(frame, "activation"):

@@ -20,6 +20,7 @@ from benchmarks.lippl2022 import as_published, further_models, grids, published
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
+from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.backends import Compute, Outcomes
 from implicit_bias.runs.cell import Origin, Outcome, compute, failure
@@ -166,6 +167,7 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
     outputs = moved.decision_function(X)
     np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
+    assert isinstance(network.network_, GLN)
     back = as_published.Moved(network.network_, factory.contexts()).fit(train.X, train.y)
     np.testing.assert_allclose(back.decision_function(X), network.decision_function(X), atol=1e-6)
 

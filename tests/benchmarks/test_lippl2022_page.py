@@ -383,12 +383,12 @@ def test_cells_without_predictor_are_crossed_out(study: Study) -> None:
     crosses = [
         [line for line in half.axes[3].lines if line.get_marker() == "x"] for half in figure.subfigs
     ]
-    assert [len(lines[0].get_xdata()) for lines in crosses] == [2, 1]
+    assert [np.size(lines[0].get_xdata()) for lines in crosses] == [2, 1]
     assert all(line.get_color() == colour for lines in crosses for line in lines)
     # Where theirs failed and ours is solved: a ring.
     marks = [line for line in figure.subfigs[1].axes[3].lines if line.get_marker() == "o"]
     rings = [
-        line for line in marks if line.get_markerfacecolor() == "none" and len(line.get_xdata())
+        line for line in marks if line.get_markerfacecolor() == "none" and np.size(line.get_xdata())
     ]
     assert {line.get_color() for line in rings} == {colour}
 
