@@ -540,9 +540,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(bool((holds(frame) != frame["slip"]).all()))
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure),
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=whole(measure), found=found, verdict=verdict, tabulate=tabulate)
