@@ -267,20 +267,13 @@ def test_a_path_ends_when_interrupted() -> None:
 # --- the active set --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.01])
 @pytest.mark.parametrize("name", mostly_slow(SEPARABLE))
-def test_from_its_own_solution(name: str) -> None:
+def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:
+    """With noise on the inputs, each of its own size; without any from its own solution."""
     problem = separable(name)
-    found = solve(problem, tol=GAP_LIMIT, start=solve(problem, tol=SOLVE_TOL))
-    assert found.status is Status.OPTIMAL
-    assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
-
-
-@pytest.mark.parametrize("name", mostly_slow(SEPARABLE))
-def test_from_the_solution_with_other_inputs(name: str) -> None:
-    """A hundredth of noise on the inputs, each of its own size."""
-    problem = separable(name)
-    noise = 1 + 0.01 * np.random.default_rng(4).normal(size=problem.X.shape)
-    start = solve(replace(problem, X=problem.X * noise), tol=SOLVE_TOL)
+    factors = 1 + noise * np.random.default_rng(4).normal(size=problem.X.shape)
+    start = solve(replace(problem, X=problem.X * factors), tol=SOLVE_TOL)
     found = solve(problem, tol=GAP_LIMIT, start=start)
     assert found.status is Status.OPTIMAL
     assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
