@@ -66,7 +66,14 @@ from implicit_bias.problem import MarginProblem, are_few
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.problem.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Answer, Approach, NativeSolver, Point, Run
+from implicit_bias.solvers.iteration import (
+    Answer,
+    Approach,
+    NativeSolver,
+    Point,
+    Run,
+    nothing_yet,
+)
 from implicit_bias.solvers.scaled_problem import (
     TINY,
     ScaledProblem,
@@ -226,12 +233,12 @@ class _OnSupport(Approach):
         super().__init__(problem, solver.fallback, start)
         self.tolerances, self._aim = solver.tolerances, solver.aim
         self.lower, self.upper, self.violation = 0.0, math.inf, math.inf
+        self.primal: tuple[Tensor, Tensor, Tensor] | None = None  # alpha, d, beta
 
     def pose(self, scaled: ScaledProblem) -> None:
         """Begin with nothing."""
         self.scaled, self.alpha = scaled, torch.zeros_like(scaled.b)
         self.primal = self.alpha, scaled.full(scaled.n_groups, 0.0), scaled.offset()
-        self.found = self._answer
 
     def improve_lower(self, alpha: Tensor, largest: float) -> None:
         """Take dual variables >= 0 with max_g ||V_g|| of at most ``largest`` into account."""
@@ -260,8 +267,10 @@ class _OnSupport(Approach):
         near = self.upper <= (1.0 + self._aim * self.tolerances.gap) * self.lower
         return near and self.violation <= self.tolerances.feasibility
 
-    def _answer(self) -> Answer:
+    def own_answer(self) -> Answer:
         """Return what attains the bounds, in the problem's shapes and units."""
+        if self.primal is None:
+            return nothing_yet(self.problem)
         scaled, (alpha, d, beta) = self.scaled, self.primal
         V = self.problem.dual_vectors(scaled.alpha(alpha))
         coef = self.problem.gate_norm.aligned(V, d.cpu().numpy() / scaled.scale)

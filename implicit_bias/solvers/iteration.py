@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
@@ -105,21 +104,20 @@ class Approach(Run):
         Solves from the same start where the method does not.
     start : Start or None
         Where both begin.
-
-    Attributes
-    ----------
-    found : callable
-        Returns what the method at work has found; `approach` says how.
     """
 
     def __init__(self, problem: MarginProblem, fallback: NativeSolver, start: Start | None) -> None:
         self.problem, self.start, self._fallback = problem, start, fallback
-        self.found: Callable[[], Answer] = partial(nothing_yet, problem)
+        self._at_work: Run | None = None  # the fall-back, from its first step on
         self._lower, self._upper = 0.0, np.inf
 
     @abstractmethod
     def approach(self) -> Generator[tuple[float, float], None, bool]:
         """Yield `best_so_far` of each step; return whether that solved the problem."""
+
+    @abstractmethod
+    def own_answer(self) -> Answer:
+        """Return what attains the best bounds of the method itself."""
 
     @final
     def steps(self) -> Steps:
@@ -132,10 +130,10 @@ class Approach(Run):
             try:
                 lower, upper = next(steps)
             except StopIteration as end:
-                self.found = fallback.answer
+                self._at_work = fallback
                 ended: Status = end.value
                 return ended
-            self.found = fallback.answer
+            self._at_work = fallback
             yield self.best_so_far(lower, upper)
 
     @final
@@ -147,7 +145,7 @@ class Approach(Run):
     @final
     def answer(self) -> Answer:
         """Return what attains the best bounds of the method that is at work."""
-        return self.found()
+        return self.own_answer() if self._at_work is None else self._at_work.answer()
 
 
 def drive(
