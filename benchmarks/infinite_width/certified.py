@@ -16,6 +16,7 @@ from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.infinite_width import (
     ClassesSolution,
@@ -28,7 +29,6 @@ from implicit_bias.infinite_width.problem import Activation
 from implicit_bias.infinite_width.sphere_search import ascend
 from implicit_bias.infinite_width.vector_arrangement import KinkedVectors
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
-from implicit_bias.report.words import percent
 
 RANDOM, PUBLISHED, HIGHER, OTHER, CLASSES, DEGENERATE = (
     "random points",
