@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,10 @@ from sklearn.svm import SVC
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies
 from benchmarks.speed.runs import TIME_LIMIT, few_digits, outcome, warm_up
+from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, balanced, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.runs.processes import Process, ProcessEnded
 from implicit_bias.solvers import solve
 
 SETS: dict[str, Callable[..., tuple[Array, Array]]] = {
@@ -41,7 +40,6 @@ TOLERANCE = 1e-6
 SVC_C = 1e10
 PEERS = ("ecos", "clarabel", "svc")
 NAMES = {"ecos": "ECOS", "clarabel": "Clarabel", "svc": "SVC"}
-PRELOAD = ("implicit_bias.solvers.cvxpy_solver", "sklearn.svm")
 # Seconds for a process to import what it needs.
 STARTING = 120.0
 
@@ -103,7 +101,7 @@ class Peers:
     def solve(self, name: str, problem: MarginProblem) -> dict[str, Any]:
         """Seconds and upper bound of a peer, and how it ended."""
         if self._process is None:
-            self._process = Process(_work, preload=PRELOAD)
+            self._process = Process(_work)
             self._process.allow(STARTING)
             self._process.receive()
         self._process.send((name, problem))
@@ -117,7 +115,7 @@ class Peers:
         return found
 
 
-def _work(pipe: Connection) -> None:
+def _work(pipe: Pipe) -> None:
     warnings.simplefilter("ignore")
     for name in PEERS:
         _solved(name, warm_up())

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -47,6 +46,7 @@ from benchmarks.harness import (
     rows_of,
 )
 from benchmarks.speed.runs import ANSWERED, TIME_LIMIT, Row, few_digits, machine, outcome, warm_up
+from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import split_indices
@@ -54,14 +54,11 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION
-from implicit_bias.runs.processes import GIB, Process, ProcessEnded
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, BoundsAt, solve
 
 # The yardstick.
 FACTORISATIONS, ORDER = 20, 2000
 SEED = 1
-# Imported once by the server that the processes are forked from.
-PRELOAD = ["implicit_bias.problem", "implicit_bias.solvers.working_set"]
 
 
 # --- the grid --------------------------------------------------------------------------------
@@ -174,7 +171,7 @@ def measure_point(
     row: Row = {**asdict(point), "tol": tol, "device": device, "limit": limit, "detail": ""}
     row |= {"machine": machine()}
     row |= dict.fromkeys(QUANTITIES, np.nan)  # until there is an answer
-    with Process(_work, (point.problem(), tol, device), preload=PRELOAD) as process:
+    with Process(_work, (point.problem(), tol, device)) as process:
         process.allow(limit)
         try:
             while True:
@@ -188,11 +185,11 @@ def measure_point(
     return row
 
 
-def _work(pipe: Connection, problem: MarginProblem, tol: float, device: str) -> None:
+def _work(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> None:
     pipe.send(_facts(pipe, problem, tol, device))
 
 
-def _facts(pipe: Connection, problem: MarginProblem, tol: float, device: str) -> Row:
+def _facts(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> Row:
     solve(warm_up(), device=device)
     held = peak_memory(device)
     before = _yardstick(device)

@@ -27,7 +27,6 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from threading import local
 from typing import Any, TypeAlias
 
@@ -38,6 +37,7 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies, has_optimum
+from implicit_bias.base.processes import Pipe, Process, ProcessEnded, Reason, limit_processor_time
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import (
@@ -53,7 +53,6 @@ from implicit_bias.norms import (
     SumOverGroups,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.runs.processes import Process, ProcessEnded, Reason, limit_processor_time
 from implicit_bias.solvers import Solution, solve
 
 SEED = 13
@@ -467,7 +466,7 @@ class Worker:
         return row
 
 
-def _work(pipe: Connection) -> None:
+def _work(pipe: Pipe) -> None:
     """Answer what is asked, with one thread."""
     torch.set_num_threads(1)
     while True:

@@ -242,13 +242,12 @@ def make_solver(
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
         return CvxpySolver(backend=name, **common)
-    from implicit_bias.solvers.active_set import ActiveSet
+    from implicit_bias.solvers.active_set import ActiveSet, OneGroup
     from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint, has_ball
-    from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:

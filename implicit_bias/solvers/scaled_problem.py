@@ -198,9 +198,11 @@ class ScaledProblem:
         rows: Rows | None = None,
         layout: Layout | None = None,
     ) -> None:
-        self.dtype, self.device = dtype, device
-        self.layout = layout or Layout.of(grouped_rows(problem) if rows is None else rows)
-        rows, self._inputs, self._gates = self.layout
+        self.dtype, self.device, self._given_layout = dtype, device, layout
+        if layout is not None:
+            rows = layout.rows
+        elif rows is None:
+            rows = grouped_rows(problem)
         norms = rows.feature_norms
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))  # (N,)
@@ -219,7 +221,16 @@ class ScaledProblem:
         self.n_boxes = len(self.box_C) * self.soft
         self.n_pairs = self.n_samples + self.n_boxes + self.n_groups
         self._problem, self._source = problem, rows
-        self.rows: ScaledSamples | ScaledPairs = self._gates.scaled(rows, self._inputs, self)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The rows, their merged inputs and their rotated gates: none where only Q is needed."""
+        return self._given_layout or Layout.of(self._source)
+
+    @cached_property
+    def rows(self) -> ScaledSamples | ScaledPairs:
+        """The rows on the device, and the products with them."""
+        return self.layout.gates.scaled(self._source, self.layout.inputs, self)
 
     @property
     def samples(self) -> ScaledSamples:
@@ -252,10 +263,6 @@ class ScaledProblem:
 
     def start_alpha(self, start: Start) -> Tensor:
         """Return the dual variables of a start, (N,): samples that it lacks have 0."""
-        if self._source.rivals is None:
-            alpha = self.full(self.n_samples, 0.0)
-            alpha[: len(start.alpha)] = self.tensor(start.alpha)
-            return alpha * self.nu
         whole = np.zeros(self._source.alpha_shape)
         whole[: len(start.alpha)] = start.alpha
         return self.tensor(self._source.values(whole)) * self.nu
@@ -290,8 +297,8 @@ class ScaledProblem:
 
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
-        plain = self._gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
-        expanded = self._inputs.expand(plain)
+        plain = self.layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
+        expanded = self.layout.inputs.expand(plain)
         if self._source.rivals is not None:
             K, D = self._problem.classes or 1, self._problem.X.shape[1]
             expanded = expanded.reshape(K, -1, D)  # one class after another
