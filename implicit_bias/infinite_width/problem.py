@@ -199,14 +199,6 @@ class InfiniteWidthProblem:
         """Return the smallest margin of each sample, shape (N,), of a network."""
         return self.labelled.margins(self.activations(directions) @ coef)
 
-    def pair_margins(self, outputs: Array) -> Array:
-        """Margins of outputs in the shape of dual variables; 0 where a class is its own rival."""
-        outputs = outputs.reshape(self.labelled.alpha_shape)
-        if self.classes is None:
-            return self.labelled.margins(outputs)
-        margins = self.labelled.pair_margins(outputs)
-        return np.where(np.isfinite(margins), margins, 0.0)
-
     def dual_function(self, alpha: Array) -> Kinked:
         """Return h of dual variables, in the basis of the row space."""
         a, b = self.slopes

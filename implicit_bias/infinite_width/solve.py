@@ -440,66 +440,61 @@ class _Generation:
         of alpha, too, and cutting planes minimise it: f(alpha) = sum_p alpha_p q_p does not
         exceed 1 where q are the margins of a network of norm 1, or of a unit of the relaxation.
         """
-        problem = self.problem
+        problem, rows = self.problem, self.problem.labelled.constraints
         directions, coef = self.primal
-        readouts = (coef.T / np.maximum(unit_weights(coef), TINY)).T
-        cuts = [
-            sign * problem.pair_margins(np.multiply.outer(unit, readout))
-            for unit, readout in zip(problem.activations(directions).T, readouts, strict=True)
-            for sign in (1.0, -1.0)
-        ]
-        alpha, shape = self.best_alpha, self.alpha.shape
-        losses = sp.csr_array((0, alpha.size))
-        if np.isfinite(problem.C):  # the sums of each sample's dual variables
-            losses = sp.kron(sp.eye_array(len(alpha)), np.ones((1, alpha.size // len(alpha))))
+        readouts = (coef.T / np.maximum(unit_weights(coef), TINY)).T.reshape(len(coef), -1)
+        units = problem.activations(directions).T
+        cuts = [rows.margins(np.outer(*unit)) for unit in zip(units, readouts, strict=True)]
+        cuts += [-cut for cut in cuts]
+        losses = sp.csr_array((0, len(rows)))
+        if np.isfinite(problem.C):
+            shape = (len(problem.y), len(rows))
+            losses = sp.csr_array((np.ones(len(rows)), (rows.samples, np.arange(len(rows)))), shape)
         limits = np.full(losses.shape[0], problem.C * problem.scale)
+        alpha = self.best_alpha
         for _ in range(rounds):
             for trial in (alpha, 0.5 * (alpha + self.alpha), 0.2 * alpha + 0.8 * self.alpha):
-                largest, units = self._relaxed(trial)
-                cuts += map(problem.pair_margins, units)
+                largest, outputs = self._relaxed(trial)
+                cuts += map(rows.margins, outputs)
                 self._improve_lower(trial, largest)
-            A = np.reshape(cuts, (len(cuts), -1)) / problem.scale
             found = linprog(
-                -(equal_alpha(problem.labelled).ravel() > 0).astype(np.float64),
-                A_ub=sp.vstack([A, losses]),
-                b_ub=np.append(
-                    np.ones(len(A)), np.full(losses.shape[0], problem.C * problem.scale)
-                ),
+                -np.ones(len(rows)),
+                A_ub=sp.vstack([np.array(cuts) / problem.scale, losses]),
+                b_ub=np.append(np.ones(len(cuts)), limits),
                 method="highs",
                 options={"time_limit": 60.0},
             )
             if found.status != 0:
                 return
-            alpha = np.maximum(found.x, 0.0).reshape(shape) / problem.scale
+            alpha = rows.alpha(np.maximum(found.x, 0.0) / problem.scale)
             self.history.append(BoundsAt(len(self.history), self.lower, self.upper))
 
     def _relaxed(self, alpha: Array) -> tuple[float, list[Array]]:
         """Bound max ||h|| of dual variables by the relaxation.
 
-        Also return what two of its units put out, of shape (N,) or (N, K): along each axis the one
-        of the sign with the larger bound in the first, and the other in the second.
+        Also return what two of its units put out, of shape (N, K'): along each axis the sign of
+        the larger bound is taken in the first, and the other in the second.
         """
         problem = self.problem
         function = problem.dual_function(alpha)
         a, b = problem.slopes
-        bounds, outputs = [], []
-        for axis in main_axes(function):
-            for signed in (axis, -axis):
-                found = relax(function.along(signed))
+        axes = main_axes(function)
+        bounds, outputs = np.zeros((2, len(axes))), np.zeros((2, len(axes), len(problem.y)))
+        for k, axis in enumerate(axes):
+            both = [relax(function.along(signed)) for signed in (axis, -axis)]
+            signs = (1.0, -1.0)
+            if both[1].bound > both[0].bound:
+                both, signs = both[::-1], (-1.0, 1.0)
+            for i, (found, sign) in enumerate(zip(both, signs, strict=True)):
                 distances = np.append(found.distances, 0.0)[problem.lines.line]
                 values = 0.5 * (a + b) * (problem.inputs @ found.mean)
                 values += 0.5 * (b - a) * np.abs(problem.lines.lengths) * distances
-                bounds.append(max(found.bound, 0.0))
-                outputs.append(np.multiply.outer(problem.sizes * values, signed))
-        pairs = np.reshape(bounds, (-1, 2))
-        first = pairs.argmax(axis=1)
-        units = []
-        for side in (first, 1 - first):
-            shares = pairs[np.arange(len(pairs)), side]
-            shares = shares / max(float(np.linalg.norm(shares)), TINY)
-            chosen = np.array(outputs)[2 * np.arange(len(pairs)) + side]
-            units.append(np.tensordot(shares, chosen, axes=1))
-        return float(np.linalg.norm(pairs.max(axis=1))) + function.slack, units
+                bounds[i, k] = max(found.bound, 0.0)
+                outputs[i, k] = sign * problem.sizes * values
+        norms = np.linalg.norm(bounds, axis=1)
+        shares = bounds / np.maximum(norms, TINY)[:, None]
+        units = [(share * output.T) @ axes for share, output in zip(shares, outputs, strict=True)]
+        return float(norms[0]) + function.slack, units
 
     def fewest_neurons(self, tol: float) -> tuple[Array, Array]:
         """Reduce the network found to the neurons that the bound's tolerance needs.

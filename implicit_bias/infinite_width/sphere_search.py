@@ -133,7 +133,7 @@ def _gradients(function: Kinked, points: Array) -> Array:
 
 
 def _projected_gradients(function: Kinked, points: Array, n_faces: int) -> Array:
-    """Unit gradients of ||h|| on the faces at the ``n_faces`` nearest lines of each point."""
+    """Return unit gradients of ||h|| on the faces at the ``n_faces`` nearest lines of points."""
     gradients = _gradients(function, points)
     if n_faces:
         distances = np.abs(points @ function.normals.T)
