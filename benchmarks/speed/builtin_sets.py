@@ -250,16 +250,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="On every built-in set, raw or standardised, each pair of classes gets its optimum or a "
-    "proof that none separates.",
-    how="scikit-learn's iris, wine, breast cancer and digits, all pairs of classes, with and "
-    "without a free intercept, hard margin. Answers are graded in exact arithmetic "
-    "(`speed/exact.py`). ECOS and Clarabel solve through CVXPY, with the same certificate; SVC "
-    "with a linear kernel and C = 1e10, where there is an intercept. Wall time of one thread of "
-    "a busy machine.",
     measure=measure,
     found=found,
-    rule="It stands if every problem has such an answer, and all are true; in part if most have.",
     verdict=verdict,
     tabulate=tabulate,
     options=SetOptions,

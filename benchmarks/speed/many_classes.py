@@ -523,24 +523,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 CLASSES = Experiment(
-    claim="Every norm of many classes is certified, in seconds, where general solvers take minutes "
-    "or give no answer.",
-    how="Published Gaussian clusters in 25 dimensions (10 and 15 classes) with their stored "
-    "margins; MNIST's ten digits in the published order, pixels in [-1, 1] with the constant; one "
-    "gated network a class on them; a million Gaussian samples of 5 classes; ten million of two "
-    "classes in a file of 1.6 GB, on a local Dask cluster of 2 workers of 2 GiB (GiB: the larger "
-    "worker's; of the processor: of both and of this process). Gap as asked; seconds by the clock, "
-    "for the native solver two threads on two cores, at a higher priority than the other work "
-    "there, and those of the processor. Peers get the whole problem and one thread, within limits "
-    "of memory and of the processor's time, beside other work; where these were less than 10 "
-    "minutes, the table says so. "
-    "LinearSVC has no certificate: its gap in the table is that to the native lower bound.",
     measure=measure,
     found=found,
-    rule="It stands if every problem has a native row with its gap, or a proof, within the seconds "
-    f"that it should take, the published sets take less than {SETS_SECONDS:g} s together, and the "
-    "stored margins that differ are the one that is known to be wrong; in part if most rows have "
-    "their gap.",
     verdict=verdict,
     tabulate=tabulate,
     options=ClassOptions,

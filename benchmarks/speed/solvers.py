@@ -647,16 +647,10 @@ def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, list[Row]]]:
 
 
 EXPERIMENT = Experiment(
-    claim="The native solver is hundreds of times faster than CVXPY with ECOS on the program of "
-    "the source paper.",
-    how=HOW,
     measure=measure,
     draw=lambda frame: draw(frame[frame["tol"] == frame["tol"].iloc[-1]]),
     found=found,
-    rule="It stands if the ratio is 100 or more at the largest size of SVM-GLN at which ECOS "
-    "answers, and in part if it is 10 or more somewhere.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Seconds of each solver, a line a problem; apart from them, who did not answer",
     options=SolverOptions,
 )
