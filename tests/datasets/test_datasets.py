@@ -133,7 +133,7 @@ def test_splits_are_the_published_ones(
     np.testing.assert_array_equal(train, order[:train_size])
     np.testing.assert_array_equal(validation, order[-(validation_size or n // 5) :])
     assert train.dtype == validation.dtype == np.int64
-    X, y = np.column_stack([np.arange(n), np.ones(n)]), np.where(np.arange(n) % 2, 1.0, -1.0)
+    X, y = np.column_stack([np.arange(1.0 * n), np.ones(n)]), np.where(np.arange(n) % 2, 1.0, -1.0)
     data = Dataset("d", X, y, ("a", "b"))
     parts = split(data, train_size, validation_size, seed=1)
     np.testing.assert_array_equal(parts.train.X[:, 0], train)
