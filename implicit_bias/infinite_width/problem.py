@@ -265,16 +265,16 @@ def primal_bound(
     """
     norm = float(unit_weights(coef) @ np.linalg.norm(directions, axis=1))
     n_outputs = problem.classes or 1
-    terms = len(coef) + problem.X.shape[1] + n_outputs + 8
+    terms = len(coef) + problem.X.shape[1] + n_outputs + 3
     # A margin is an output, or a difference of two, each rounded by its number of terms.
     rounding = min(n_outputs, 2) * EPS * terms * problem.slope * norm * problem.sizes
     margins = problem.margins(directions, coef)
     if np.isfinite(problem.C):
         hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
         value = min(norm + problem.C * hinge, problem.C * len(margins))
-        return value * (1.0 + EPS * (4 * len(margins) + terms)), float(margins.min())
+        return value * (1.0 + EPS * (4 * len(margins) + terms + 4)), float(margins.min())
     smallest = float((margins - rounding).min())
-    norm *= 1.0 + EPS * terms
+    norm *= 1.0 + EPS * (terms + 4)
     return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
 
 

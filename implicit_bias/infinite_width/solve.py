@@ -425,7 +425,8 @@ class _Generation:
                 return Status.OPTIMAL
             self.stalled = 0 if progressed(before, now) else self.stalled + 1
             hidden = self.rounding > tol and self.stalled >= STALLED
-            if hidden or not len(new):
+            # While the bounds move the program has more digits in the next round, by its `_norm`.
+            if hidden or (self.stalled and not len(new)):
                 exact = self.oracle.exact
                 return Status.NUMERICAL_TROUBLE if exact else Status.ITERATION_LIMIT
             self._join(coef, new, alpha)
@@ -688,7 +689,8 @@ def _linear_program(
         raise ArithmeticError(f"HiGHS found no solution: {found.message}")
     alpha = np.maximum(-found.ineqlin.marginals[:n], 0.0)
     alpha[alpha < 1e-13 * alpha.max()] = 0.0
-    alpha *= sizes / np.maximum(problem.sizes, TINY)
+    if hard:
+        alpha *= sizes / problem.sizes
     coef = np.zeros(len(directions))
     coef[above] = found.x[: len(above)]
     coef[below] -= found.x[len(above) : width]
