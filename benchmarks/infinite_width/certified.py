@@ -11,17 +11,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots, tick_values
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.infinite_width import max_margin
 from implicit_bias.infinite_width.arrangement import Kinked
 from implicit_bias.infinite_width.problem import Activation
 from implicit_bias.infinite_width.sphere_search import ascend
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
-from implicit_bias.report.words import percent
 
 RANDOM, PUBLISHED, HIGHER, OTHER, CLASSES, DEGENERATE = (
     "random points",
@@ -250,8 +251,7 @@ def _best_of_random(function: Kinked, n_directions: int) -> tuple[Array, float]:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Seconds against samples, and how far below the bound the attack stays."""
-    figure = Figure(figsize=(8.6, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((8.6, 3.4), 1, 2)
     low = frame[frame["rank"] <= 3]
     looks = ((RANDOM, BLUE, "o"), (PUBLISHED, VERMILION, "^"), (HIGHER, GREEN, "s"))
     for kind, colour, marker in looks[:2]:
@@ -259,8 +259,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         left.plot(of_kind["samples"], of_kind["seconds"], marker, color=colour, label=kind)
     left.set(xscale="log", yscale="log", xlabel="samples, rank 3", ylabel="seconds to 1e-6")
     ticks = [20, 50, 100, 200, 500]
-    left.set_xticks(ticks, labels=[str(tick) for tick in ticks])
-    left.set_xticks([], minor=True)
+    tick_values(left, ticks)
     seconds = [0.1, 0.3, 1, 3, 10, 30, 100, 300]
     left.set_yticks(seconds, labels=[f"{tick:g}" for tick in seconds])
     left.set_yticks([], minor=True)
@@ -274,8 +273,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         right.plot(of_kind["samples"], below.clip(lower=1e-16), marker, color=colour, label=kind)
     right.axhline(1e-16, color=GREY, linestyle="--", linewidth=1)
     right.set(xscale="log", yscale="log", xlabel="samples", ylabel="1 - found |h| / bound")
-    right.set_xticks(ticks, labels=[str(tick) for tick in ticks])
-    right.set_xticks([], minor=True)
+    tick_values(right, ticks)
     right.legend(loc="upper left")
     right.set_title("the attack stays below the bound")
     left.set_title("time to the certified maximum")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import balanced_flow
+from implicit_bias.bounds.certificate import repaired
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.rows import merged_classes
@@ -214,7 +214,7 @@ class ClassPairs:
 
     def balanced(self, alpha: Tensor) -> Tensor:
         """Return alpha with E' alpha = 0, exactly."""
-        found = balanced_flow(self.alpha(alpha), self._problem.owners)[self._pairs]
+        found = repaired(self._problem, self.alpha(alpha))[self._pairs]
         return torch.tensor(found, device=alpha.device) * self.scale
 
     def alpha(self, values: Tensor) -> Array:

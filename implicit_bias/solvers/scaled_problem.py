@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import balanced_flow
+from implicit_bias.bounds.certificate import repaired
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.problem.rows import Rows, grouped_rows
@@ -272,7 +272,7 @@ class ScaledProblem:
         if not self.n_offsets:
             return alpha
         if self._source.rivals is not None:
-            whole = balanced_flow(self.alpha(alpha), self._problem.owners)
+            whole = repaired(self._problem, self.alpha(alpha))
             found = self.tensor(self._source.values(whole)) * self.nu
             return torch.maximum(found, LEAST_SHARE * found.mean())
         positive = self.e[:, 0] > 0

@@ -1,6 +1,7 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from cases import cloud, separable
 from implicit_bias import solve
-from implicit_bias.base.options import SolverName
+from implicit_bias.base.options import SOLVER_NAMES, SolverName
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem, max_margin
@@ -16,7 +17,7 @@ from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet, OneGroup
 from implicit_bias.solvers.base import Solver
-from implicit_bias.solvers.choice import MOST_FEATURES, alternatives
+from implicit_bias.solvers.choice import FIRST, NEXT, alternatives, table
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.working_set import WorkingSet
@@ -69,6 +70,13 @@ def linear_problem(X: Array, offset: float = 0.0) -> MarginProblem:
     return MarginProblem(X, y, np.ones((len(X), 1)), np.array([0]))
 
 
+def test_the_guide_has_the_table_of_what_auto_takes() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guide.md"
+    assert table() in guide.read_text("utf-8")
+    named = {line.solver for line in (*FIRST, *NEXT)}
+    assert named == set(SOLVER_NAMES) - {"auto", "osqp"}
+
+
 def test_where_one_solver_fails_another_is_tried_and_named() -> None:
     """Years and a constant 1: no method on inner products can separate them."""
     years = np.column_stack([np.arange(1900.0, 2020.0), np.ones(120)])
@@ -87,7 +95,7 @@ def test_where_one_solver_fails_another_is_tried_and_named() -> None:
 def test_an_interior_point_is_tried_after_one_gram_matrix(failed: SolverName) -> None:
     """Which has lost digits where a metric has eigenvalues of many sizes."""
     y = np.tile([1.0, -1.0], 10)
-    wide = max_margin(np.random.default_rng(0).normal(size=(20, MOST_FEATURES + 1)), y)
+    wide = max_margin(np.random.default_rng(0).normal(size=(20, 1501)), y)
     assert choose_solver(wide) == "one-group"
     assert alternatives(wide, failed)[0] == "interior-point"
     assert "interior-point" not in alternatives(wide, "interior-point")
