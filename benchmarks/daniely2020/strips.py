@@ -16,10 +16,10 @@ from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adadelta
 from benchmarks.drawing import common_legend
 from benchmarks.harness import Experiment, Options, Run, Verdict, growing
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.report.words import percent
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 NETWORK = "ReLU network"

@@ -28,6 +28,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import excess
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.measure.stationarity import certify_network, kkt_measure
@@ -37,7 +38,6 @@ from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.figures.limit import decay_exponent, logarithmic
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 from implicit_bias.solvers import Solution, solve

@@ -55,8 +55,8 @@ from benchmarks.lippl2022.exact_training import ReleasedOptions
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import published_values
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedSVC
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 
