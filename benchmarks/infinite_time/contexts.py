@@ -64,9 +64,5 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=trajectory_figure,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=trajectory_figure, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -28,6 +28,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
 from benchmarks.lippl2022.gln_predictors import (
     first_layer_coef,
@@ -280,8 +281,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the factors of norm / bound and the disagreements, by depth; a dot is a network."""
     frame = _shown(frame)
-    figure = Figure(figsize=(8.6, 4.0), layout="constrained")
-    factors, disagreements = figure.subplots(1, 2)
+    figure, (factors, disagreements) = subplots((8.6, 4.0), 1, 2)
     ratio = (frame["norm"] / frame["optimum"]).rename("norm / bound by paths")
     columns = [
         (ratio, VERMILION, "o"),
@@ -332,10 +332,5 @@ def _share(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
 
 
 EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=DeepOptions,
+    measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate, options=DeepOptions
 )

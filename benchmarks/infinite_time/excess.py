@@ -26,6 +26,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import excess
@@ -267,8 +268,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw each measure against the steps, a line a training."""
     frame = _shown(frame)
-    figure = Figure(figsize=(8.6, 6.4), layout="constrained")
-    axes = figure.subplots(2, 2, sharex=True)
+    figure, axes = subplots((8.6, 6.4), 2, 2, sharex=True)
     for ax, (column, label) in zip(axes.flat, PANELS.items(), strict=True):
         for name, (colour, line) in LOOKS.items():
             rows = frame[(frame["training"] == name) & (frame["step"] > 0) & (frame[column] > 0)]

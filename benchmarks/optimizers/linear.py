@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from benchmarks.data import SEPARABLE_SETS
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.optimizers.data import NORMS, optima, samples
 from benchmarks.optimizers.descent import OPTIMIZERS, iterates, margin
@@ -191,8 +191,7 @@ def _said(verdict: Verdict) -> str:
 def draw(frame: pd.DataFrame) -> Figure:
     """Finger-prints above, the shortfall in each optimizer's own norm against steps below."""
     sets = list(dict.fromkeys(frame["data"]))
-    figure = Figure(figsize=(3.6 * len(sets) + 1.2, 7.2), layout="constrained")
-    above, below = figure.subplots(2, len(sets), squeeze=False)
+    figure, (above, below) = subplots((3.6 * len(sets) + 1.2, 7.2), 2, len(sets), squeeze=False)
     for ax, curves, data in zip(above, below, sets, strict=True):
         of_set = frame[frame["data"] == data]
         _finger_print(ax, at_end(of_set))

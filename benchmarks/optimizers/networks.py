@@ -16,7 +16,7 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn.functional import softplus
 
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import Recorder
@@ -187,8 +187,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Gaps against steps: a row of panels for each kind of gates, a panel an optimizer."""
-    figure = Figure(figsize=(2.9 * len(OPTIMIZERS) + 0.6, 5.6), layout="constrained")
-    panels = figure.subplots(len(GATES), len(OPTIMIZERS), sharex=True, sharey=True)
+    figure, panels = subplots(
+        (2.9 * len(OPTIMIZERS) + 0.6, 5.6), len(GATES), len(OPTIMIZERS), sharex=True, sharey=True
+    )
     for row, gates in zip(panels, GATES, strict=True):
         for ax, name in zip(row, OPTIMIZERS, strict=True):
             runs = frame[(frame["gates"] == gates) & (frame["optimizer"] == name)]
