@@ -335,7 +335,7 @@ def check_goals(
         raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
     if checkpoint is not None and checkpoint.exists() and not resume:
         raise FileExistsError(
-            f"{checkpoint} is there already: continue it with resume=True, or delete it"
+            f"{checkpoint} is there already: continue it (resume=True, --resume), or delete it"
         )
 
 
