@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from numpy.polynomial import chebyshev
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import (
     boyd_coefficient,
@@ -102,8 +103,7 @@ def hermite(frame: pd.DataFrame, activation: str) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw coefficients against the root of k with three rates, and Chebyshev errors."""
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((10, 4.4), 1, 2)
     for activation in ("relu", "tanh", "swish"):
         rows = hermite(frame, activation)
         mark = MARKER[activation]
@@ -157,9 +157,9 @@ def found(frame: pd.DataFrame) -> str:
     shown = ", ".join(f"c_{k} = {tanh[k]:.1e}" for k in CHECKED if k in tanh.index)
     boyd = [tanh[k] / boyd_coefficient(k) for k in (tanh.index[0], tanh.index[-1])]
     return (
-        f"tanh': {shown}. F.7.1 holds with the constant {ratio['coefficients']:.2f} and F.7.2 with "
-        f"{number(ratio['tails'])}, but neither rate is the true one: log |c_k| falls as "
-        f"{fitted['tanh']:.2f} sqrt k, near -(pi/2) sqrt k with a power of k. Equation 34, after "
+        f"tanh': {shown}. **F.7.1 holds with the constant {ratio['coefficients']:.2f} and F.7.2 "
+        f"with {number(ratio['tails'])}, but neither rate is the true one: log |c_k| falls as "
+        f"{fitted['tanh']:.2f} sqrt k, near -(pi/2) sqrt k with a power of k.** Equation 34, after "
         "Boyd, is not of these coefficients: the ratio to it falls from "
         f"{number(boyd[0])} to {number(boyd[1])}. ReLU': c_k ~ k^{fitted['relu']:.2f} (paper: "
         "-0.75). F.4 and G.1: at the degree they give, the error is at most "
@@ -192,9 +192,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

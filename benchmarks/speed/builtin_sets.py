@@ -250,9 +250,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=measure,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=SetOptions,
+    measure=measure, found=found, verdict=verdict, tabulate=tabulate, options=SetOptions
 )
