@@ -449,7 +449,7 @@ def gln_svc(**parameters: Any) -> GLNSVC:
         (ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints must be steps from 0 to 5"),
         (GatedReLUSVC(True), "n_units must be a whole number"),
         *(
-            (GatedReLUSVC(gates=gates), "gates must be 'random', or a network")
+            (GatedReLUSVC(gates=gates), "gates must be 'random', or a network")  # type: ignore[arg-type]
             for gates in (None, np.ones((60, 2)), "learned")
         ),
         (GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),
