@@ -219,7 +219,7 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
 def test_dask_goes_on_while_it_has_a_worker(cluster: Cluster, tmp_path: Path) -> None:
     facts = {**SMALL, "models": ["gd-gln", "svm-gln"], "steps": 300, "seed": list(range(6))}
     grid = Grid.from_mapping({**facts, "train_size": [40, TOO_MANY]})
-    store, dask = Store(tmp_path / "store"), DaskScheduler(cluster.address, patience=2)
+    store, dask = Store(tmp_path / "store"), DaskScheduler(cluster.address, patience=10)
     with closing(run_grid(grid, store, dask)) as records:
         first = [next(records) for _ in range(4)]
         cluster.kill_workers(1)
