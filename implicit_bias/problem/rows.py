@@ -291,17 +291,42 @@ def grouped_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None
     """
     if problem.classes is None:
         return rows_of(group_form(problem))
+    X, gates, groups = gate_form(problem)
+    samples, rivals = row_index(problem) if pairs is None else pairs
+    rows = pair_rows(problem, samples, rivals, problem.classes, groups.ravel(), gates)
+    return replace(rows, X=X[samples])
+
+
+def gate_form(problem: MarginProblem) -> tuple[Array, sp.csr_array, Integers]:
+    """Return inputs, gates and groups under which a norm is a sum of Euclidean norms over groups.
+
+    Where the norm tells features apart, they take the place of gates, and the inputs are 1.
+
+    Returns
+    -------
+    X : ndarray of shape (N, D)
+        Inputs.
+    gates : csr_array of shape (N, M)
+        Gates without a metric.
+    groups : ndarray of int, shape (K, M)
+        Group of each gate of each class; K = 1 with two classes.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
+    """
+    if problem.classes is None:
+        posed = group_form(problem)
+        return posed.X, posed.plain_gates, posed.plain_groups[None]
     gates, norm = problem.plain_gates, problem.norm
     if problem.metric is not None:
         norm = GroupNorm(problem.plain_groups, apart=problem.gate_norm.apart)
     shape = (problem.classes, gates.shape[1], problem.X.shape[1])
     groups = _euclidean_groups(norm, shape)
-    samples, rivals = row_index(problem) if pairs is None else pairs
     if (groups == groups[..., :1]).all():
-        return pair_rows(problem, samples, rivals, problem.classes, groups[..., 0].ravel())
-    # Features take the place of gates, and the inputs are the constant 1.
-    rows = pair_rows(problem, samples, rivals, problem.classes, groups.ravel(), _features(problem))
-    return replace(rows, X=np.ones((len(rows), 1)))
+        return problem.X, gates, groups[..., 0]
+    return np.ones((problem.n_samples, 1)), _features(problem), groups.reshape(len(groups), -1)
 
 
 def all_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None) -> Rows:

@@ -50,10 +50,9 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
     from implicit_bias.solvers.feature_space import FeatureSpace
-    from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.interior_point import ClassFeatureSpace, InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
-    from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint
     from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.out_of_core import OutOfCoreSolution, solve_out_of_core
     from implicit_bias.solvers.working_set import WorkingSet
@@ -67,9 +66,8 @@ HOMES = {
     "active_set": ("ActiveSet",),
     "cvxpy_solver": ("CvxpySolver",),
     "feature_space": ("FeatureSpace",),
-    "interior_point": ("InteriorPoint",),
+    "interior_point": ("ClassFeatureSpace", "InteriorPoint"),
     "linear_program": ("LinearProgram",),
-    "norm_path": ("NormFeatureSpace", "NormInteriorPoint"),
     "multiprecision": ("MultiPrecision",),
     "barrier": ("Barrier",),
     "one_group": ("OneGroup",),

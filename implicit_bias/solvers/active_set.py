@@ -50,8 +50,9 @@ from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Approach, NativeSolver, Point, Run
 from implicit_bias.solvers.scaled_problem import (
     TINY,
+    Layout,
     ScaledProblem,
-    ScaledSamples,
+    ScaledRows,
     peak_memory,
 )
 
@@ -120,8 +121,9 @@ class _ActiveSetRun(Approach):
         """Newton's method; False where it makes no headway, or its system has no room."""
         if not self._has_room(0):
             return False
-        scaled = ScaledProblem(self.problem, torch.device(self._solver.device))
-        gram = _Gram(scaled.samples)
+        layout = Layout.of_groups(self.problem)
+        scaled = ScaledProblem(layout, torch.device(self._solver.device))
+        gram = _Gram(scaled.rows)
         point = _Point.of(scaled, start)
         view = _View(scaled, point)
         if float(view.squares.max()) > FARTHEST**2:
@@ -229,18 +231,18 @@ class _Best:
 class _Gram:
     """Inner products of the samples that were free so far, each computed once."""
 
-    def __init__(self, everything: ScaledSamples) -> None:
+    def __init__(self, everything: ScaledRows) -> None:
         self._everything = everything
-        n, device = len(everything.yX), everything.yX.device
+        n, device = len(everything.X), everything.X.device
         self._seen = torch.zeros(0, dtype=torch.long, device=device)  # indices of samples, (S,)
         self._place = torch.full((n,), -1, device=device)  # (N,), where they stand there
-        self._K = everything.yX.new_zeros((0, 0))  # (S, S)
+        self._K = everything.X.new_zeros((0, 0))  # (S, S)
 
     def size_with(self, free: Tensor) -> int:
         """S, once these samples (N,) are in it."""
         return int((free | (self._place >= 0)).sum())
 
-    def curvature(self, index: Tensor, rows: ScaledSamples, d: Tensor) -> Tensor:
+    def curvature(self, index: Tensor, rows: ScaledRows, d: Tensor) -> Tensor:
         """Q(d) of some samples (indices) and their rows, shape (F, F), by columns."""
         self._add(index[self._place[index] < 0])
         place = self._place[index]
@@ -250,17 +252,17 @@ class _Gram:
         before = len(self._seen)
         self._seen = torch.cat([self._seen, new])
         self._place[new] = torch.arange(before, len(self._seen), device=new.device)
-        yX = self._everything.yX
-        K = yX.new_empty((len(self._seen), len(self._seen)))
+        X = self._everything.X
+        K = X.new_empty((len(self._seen), len(self._seen)))
         K[:before, :before] = self._K
-        torch.mm(yX[self._seen], yX[new].T, out=K[:, before:])
+        torch.mm(X[self._seen], X[new].T, out=K[:, before:])
         K[before:, :before] = K[:before, before:].T
         self._K = K
 
 
 def _newton(scaled: ScaledProblem, gram: _Gram, point: _Point, view: _View) -> _Point | None:
     """Newton's step for the sets of an iterate; None where rounding forbids it."""
-    everything, free, active = scaled.samples, view.free, view.active
+    everything, free, active = scaled.rows, view.free, view.active
     # What leaves its set goes to its bound, and moves V (dV) and so the equations of the rest.
     alpha = torch.where(view.at_C, scaled.C - point.alpha, -point.alpha)
     alpha = torch.where(free, 0.0, alpha)

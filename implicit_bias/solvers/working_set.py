@@ -39,7 +39,7 @@ from implicit_bias.bounds.certificate import Status, certify, repaired
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import Rows, equal_alpha, grouped_rows, worst_rows
+from implicit_bias.problem.rows import equal_alpha, grouped_rows, worst_rows
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Candidate,
@@ -49,15 +49,15 @@ from implicit_bias.solvers.base import (
     are_few_features,
 )
 from implicit_bias.solvers.feature_space import FeatureSpace
-from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
-from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run, Steps
-from implicit_bias.solvers.norm_path import (
-    NormFeatureSpace,
-    NormInteriorPoint,
+from implicit_bias.solvers.interior_point import (
+    COARSE_GAP,
+    ClassFeatureSpace,
+    InteriorPoint,
     class_features,
     has_ball,
     has_features,
 )
+from implicit_bias.solvers.iteration import GIB, NativeSolver, Run, Steps
 from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.solvers.scaled_problem import peak_memory
@@ -130,7 +130,6 @@ class _WorkingRows(Rounds):
         self.capacity = solver.capacity(problem, first_size)
         self.warm = start
         self.settled = False  # few rows violate, and S has those that soon may
-        self.near: Answer | None = None  # the last round's, its margins scaled to 1
         # Whether one Gram matrix may solve, and whether it did so in the last round.
         self.one_group = problem.hard_margin and problem.n_groups == 1
         self.by_one_group = False
@@ -150,14 +149,19 @@ class _WorkingRows(Rounds):
     def lower_bound(self, alpha: Array) -> float:
         """Return the certified lower bound of dual variables that are 0 off the working set."""
 
-    def method(self, tolerances: Tolerances, rows: Rows | None = None) -> NativeSolver:
+    def method(
+        self,
+        tolerances: Tolerances,
+        pairs: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> NativeSolver:
         """Return what solves on the working set under sums of Euclidean norms."""
-        options: dict[str, Any] = self.options(tolerances) | {"rows": rows}
-        inner = InteriorPoint(**options)
+        options = self.options(tolerances)
+        inner = InteriorPoint(**options, pairs=pairs)
         self.by_one_group = self.one_group and len(self.rows) >= MANY_ROWS
         if not self.by_one_group:
             return inner
-        return OneGroup(**options, fallback=inner)
+        rows = None if pairs is None else grouped_rows(self.problem, pairs)
+        return OneGroup(**options, rows=rows, fallback=inner)
 
     def options(self, tolerances: Tolerances) -> dict[str, Any]:
         """Return those of a solve on the working set, which has the time that is left."""
@@ -209,8 +213,7 @@ class _WorkingRows(Rounds):
         self.margins = self.margins / scale
         norms = problem.group_norms(found.coef) / scale
         intercept = np.asarray(found.intercept) / scale
-        self.warm = WarmStart(found.alpha, norms, intercept)
-        self.near = Answer(found.alpha, found.coef / scale, intercept)
+        self.warm = WarmStart(found.alpha, norms, intercept, found.coef / scale)
 
     def advance(self, alpha: Array) -> bool:
         """Choose the next working set, from dual variables: whether it is another one."""
@@ -258,7 +261,7 @@ class _Samples(_WorkingRows):
             intercept = start.intercept if problem.intercept else 0.0
             self.margins = self.margins_of(coef, intercept)
             self.advance(alpha)
-            self.warm = WarmStart(alpha, start.group_norms, intercept)
+            self.warm = WarmStart(alpha, start.group_norms, intercept, coef)
         if len(self.rows) == 0:  # also where the start separates everything with room to spare
             self.rows, self.warm = _spread(problem, self.first_size), None
 
@@ -276,7 +279,8 @@ class _Samples(_WorkingRows):
             return FeatureSpace(**self.options(tolerances)).run(subset)
         start = self.warm
         if start is not None:
-            start = WarmStart(start.alpha[self.rows], start.group_norms, start.intercept)
+            alpha, norms = start.alpha[self.rows], start.group_norms
+            start = WarmStart(alpha, norms, start.intercept, start.coef)
         return self.method(tolerances).run(subset, start=start)
 
     def lower_bound(self, alpha: Array) -> float:
@@ -338,11 +342,9 @@ class _Pairs(_WorkingRows):
             many = len(self.rows) >= MANY_SAMPLES
             few = many and are_few_features(class_features(problem), len(self.rows))
         if has_ball(problem) or (few and problem.norm == L2()):
-            method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
-            inside = method(**self.options(tolerances), pairs=pairs, near=self.near)
-            return inside.run(problem)
-        rows = grouped_rows(problem, pairs)
-        return self.method(tolerances, rows).run(problem, start=self.warm)
+            method: Callable[..., NativeSolver] = ClassFeatureSpace if few else InteriorPoint
+            return method(**self.options(tolerances), pairs=pairs).run(problem, start=self.warm)
+        return self.method(tolerances, pairs).run(problem, start=self.warm)
 
     def lower_bound(self, alpha: Array) -> float:
         """Return that of the problem of the samples that have pairs."""
