@@ -707,12 +707,12 @@ def symmetric(A: Tensor) -> Tensor:
 
 
 def cholesky(A: Tensor) -> Tensor:
-    """Lower factor of a matrix that is kept; see `factor`."""
-    return factor(A.clone)
+    """Lower factor of a symmetric matrix that is kept; see `factor`."""
+    return factor(lambda: A.clone().T)
 
 
 def factor(matrix: Callable[[], Tensor]) -> Tensor:
-    """Return the lower factor of a matrix, made anew for each trial, in its place.
+    """Return the lower factor of a matrix by columns, made anew for each trial, in its place.
 
     Raises
     ------

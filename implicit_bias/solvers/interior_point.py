@@ -119,18 +119,26 @@ class Steering:
         Steps without progress after which stagnation is attributed to rounding.
     short : float
         A step shorter than this is compared with more careful ones: 0 for none.
+    damping : tuple of int
+        Those that trust the predictor's second-order terms less, by its reach to these powers.
+    centring : tuple of float
+        Those that centre first, at these shares of mu.
     """
 
     boundary_share: float
     floor: float
     patience: int
     short: float = 0.0
+    damping: tuple[int, ...] = ()
+    centring: tuple[float, ...] = ()
 
 
 # Matrices R and T lose digits near the boundary.
 OF_GROUPS = Steering(boundary_share=0.995, floor=0.05, patience=10)
-CAUTIOUS = replace(OF_GROUPS, patience=30, short=0.1)
-OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05)
+CAUTIOUS = replace(OF_GROUPS, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0))
+OF_CLASSES = Steering(
+    boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,)
+)
 
 
 def has_ball(problem: MarginProblem) -> bool:
@@ -327,11 +335,10 @@ class _CentralPath(Run):
                 target = max(min((after / mu) ** 3, 1.0) * mu, least)
                 step = newton.direction(target, predictor).change
                 if point.reach(step) < steering.short:
-                    # The predictor overshot: trust its second-order terms less, or centre first.
-                    shorter = [newton.direction(target, predictor, reach**k) for k in (1, 2)]
-                    centred = [newton.direction(share * mu) for share in (0.1, 1.0)]
-                    tried = [x.change for x in (*shorter, *centred)]
-                    step = max([step, *tried], key=point.reach)
+                    # The predictor overshot.
+                    damped = [newton.direction(target, predictor, reach**k) for k in steering.damping]
+                    centred = [newton.direction(share * mu) for share in steering.centring]
+                    step = max([step, *(x.change for x in damped + centred)], key=point.reach)
                 length = min(1.0, steering.boundary_share * point.reach(step))
                 point = point.moved(step, length)
                 split = split.moved(view, target, length)

@@ -161,7 +161,7 @@ class _InRows(Newton):
             barrier = barrier + self.boxes.of_rows(box)
 
         def matrix() -> Tensor:
-            A = self.curvature() if Q is None else Q.clone()
+            A = self.curvature() if Q is None else Q.clone().T
             A.diagonal().add_(barrier)
             return A if self.boxes.index is None else self.boxes.added_to(A, box)
 

@@ -588,33 +588,37 @@ def peak_memory(
 
 
 class MergedInputs:
-    """Inputs (N, D) with all constant features merged into one, and the way back."""
+    """Inputs (N, D) with all constant features merged into one, and the way back.
 
-    def __init__(self, X: Array) -> None:
+    If those are all 0, and not ``always``, none is left of them.
+    """
+
+    def __init__(self, X: Array, *, always: bool = True) -> None:
         constant = (X == X[0]).all(axis=0)
         self.varying, self._constant = np.flatnonzero(~constant), np.flatnonzero(constant)
         self._values = X[0, constant]
         top = float(np.abs(self._values).max(initial=TINY))  # so that no square overflows
         self.norm = top * float(np.linalg.norm(self._values / top))
+        self._shares = (self._values / (self.norm or 1.0))[:, None][:, : int(always or self.norm > 0)]
 
     def of(self, X: Array, offsets: Array | float = 0.0) -> Array:
         """Return inputs (N, D'), the varying ones less their offsets, the constant one last."""
-        merged = np.full((len(X), len(self.varying) + 1), self.norm)
-        np.subtract(X[:, self.varying], offsets, out=merged[:, :-1])
+        count = len(self.varying)
+        merged = np.full((len(X), count + self._shares.shape[1]), self.norm)
+        np.subtract(X[:, self.varying], offsets, out=merged[:, :count])
         return merged
 
     def expand(self, V: Array) -> Array:
         """Rows (M, D') in the span of the merged inputs, as rows (M, D)."""
-        full = np.zeros((len(V), len(self.varying) + len(self._constant)))
-        full[:, self.varying] = V[:, :-1]
-        if self.norm > 0:
-            full[:, self._constant] = V[:, -1:] * (self._values / self.norm)
+        count = len(self.varying)
+        full = np.zeros((len(V), count + len(self._constant)))
+        full[:, self.varying] = V[:, :count]
+        full[:, self._constant] = V[:, count:] @ self._shares.T
         return full
 
     def inside(self, rows: Array) -> Array:
         """Rows (M, D), projected on the span of the merged inputs, as rows (M, D')."""
-        along = rows[:, self._constant] @ (self._values / (self.norm or 1.0))
-        return np.column_stack([rows[:, self.varying], along])
+        return np.hstack([rows[:, self.varying], rows[:, self._constant] @ self._shares])
 
 
 class KeptInputs:
@@ -712,7 +716,7 @@ class Layout:
             if gates.shape[1] > 1 or (gates != 1).nnz:
                 X = (gates.toarray()[:, :, None] * X[:, None]).reshape(len(X), -1)
             gates = sp.csr_array(np.ones((len(X), 1)))
-        inputs = MergedInputs(X) if merge else KeptInputs()
+        inputs = MergedInputs(X, always=not written) if merge else KeptInputs()
         rotated = RotatedGates(gates, groups)
         return cls(problem, samples, rivals, kinds, X, first, place, norms, inputs, rotated)
 
