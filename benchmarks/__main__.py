@@ -113,11 +113,11 @@ def _page(study: Study, words: Sequence[str]) -> int:
     )
     asked = parser.parse_args(words)
 
-    from benchmarks.harness import write_page
+    from benchmarks.page import write
     from implicit_bias.datasets.files import DataError
 
     try:
-        for file in write_page(study, asked.folder):
+        for file in write(study, asked.folder):
             print(file)
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -130,7 +130,7 @@ def _run(study: Study, entry: Entry, words: Sequence[str]) -> int:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    from benchmarks import harness
+    from benchmarks import harness, page
     from implicit_bias.datasets.files import DataError
 
     experiment = harness.load(study, entry)
@@ -162,7 +162,7 @@ def _run(study: Study, entry: Entry, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(f"\ninterrupted: --folder {folder} goes on from what is kept there", file=sys.stderr)
         return INTERRUPTED
-    Console(width=140).print(Markdown(harness.findings(entry, experiment, frame)))
+    Console(width=140).print(Markdown(page.findings(study, entry, frame)))
     print(f"\n{experiment.tables.file(study.table(entry, folder))}")
     if experiment.draw is not None:
         print(study.picture(entry, folder))

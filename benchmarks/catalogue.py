@@ -1,16 +1,20 @@
 """Which studies there are, what they try, and where each keeps its files.
 
-Listing must be quick: this module and each ``STUDY/study.py`` import neither torch nor pandas; what
-an experiment needs is imported when it is asked for.
+What a study says in words is ``STUDY/study.toml``, what it computes are the modules beside it. So
+listing is quick: this module imports neither torch nor pandas; what an experiment needs is imported
+when it is asked for.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 HOME = Path(__file__).parent
 
@@ -21,7 +25,9 @@ class UnknownName(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """An experiment as a list shows it.
+    """What an experiment says in words; what it computes is a `harness.Experiment`.
+
+    Texts are in Markdown, and ``{{NAME}}`` or ``{{NAME:g}}`` in them is a value of the module.
 
     Attributes
     ----------
@@ -34,17 +40,68 @@ class Entry:
     module : str
         Module of the study's folder that has it among its ``EXPERIMENTS``; by default the module of
         its own name, where it is the ``EXPERIMENT``.
+    claim : str
+        What is claimed; also, what of it could not be verified.
+    how : str
+        How it is measured; by default what the head of the module says.
+    rule : str
+        When the claim stands.
+    alt : str
+        What the picture shows: alternative text.
+    notes : str
+        What is said beside the table and rests on none.
     """
 
     name: str
     title: str
     cost: str
     module: str = ""
+    claim: str = ""
+    how: str = ""
+    rule: str = ""
+    alt: str = ""
+    notes: str = ""
 
     @property
     def command(self) -> str:
         """Name on the command line."""
         return self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A statement of the paper, and what there is of it here.
+
+    Attributes
+    ----------
+    where, says : str
+        Its number or place, and what it says.
+    ours : str
+        Functions that compute it.
+    agrees : str
+        Whether it holds, where that is settled by hand or not at all.
+    checked : bool
+        Whether ``agrees(statement, kept)`` of the study's ``findings`` says so.
+    experiments : tuple of str
+        Whose verdicts say so.
+    """
+
+    where: str
+    says: str
+    ours: str = ""
+    agrees: str = ""
+    checked: bool = False
+    experiments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Paragraphs, a table, or both, under a heading of their own."""
+
+    heading: str
+    text: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +112,7 @@ class Study:
     ``results/STUDY/NAME.parquet``     the table of an experiment
     ``pictures/STUDY/NAME.png``        its picture, made of the table
     ``STUDY/README.md``                the page, made of all tables
+    ``STUDY/DETAILS.md``               what it rests on
     =================================  ======================================================
 
     Attributes
@@ -63,14 +121,19 @@ class Study:
         Of its folders.
     head : str
         Opening of the page, in Markdown: ``# Title`` and paragraphs.
+    found : str
+        What was found, in a few sentences. Places ``{{NAME}}`` of head, findings and sections are
+        filled with what ``words(kept)`` of the module `findings` returns.
     experiments : tuple of Entry
         In the order of the page.
-    opening : str
-        Module of the study's folder whose ``opening(folder)`` writes, in Markdown and from the
-        kept tables, what stands on the page between the head and the experiments.
+    statements : tuple of Statement
+        In the order of the paper.
+    sections : tuple of Section
+        What else there is to say: slips of the paper, what is derived here.
+    findings : str
+        The module of the study's folder that computes what these texts name, if any.
     own_page : bool
-        Whether ``STUDY/page.py`` writes the page, and pictures of several tables; by default the
-        harness makes one of what the experiments say.
+        Whether ``STUDY/page.py`` writes the page, and pictures of several tables.
     timed : bool
         Whether the tables are of times, so that their rows say at which commit of the project and
         on which machine they were measured.
@@ -79,7 +142,10 @@ class Study:
     name: str
     head: str
     experiments: tuple[Entry, ...]
-    opening: str = ""
+    found: str = ""
+    statements: tuple[Statement, ...] = ()
+    sections: tuple[Section, ...] = ()
+    findings: str = ""
     own_page: bool = False
     timed: bool = False
 
@@ -117,8 +183,8 @@ class Study:
 
 
 def studies() -> tuple[str, ...]:
-    """Names of all studies: the folders with a ``study.py``."""
-    return tuple(sorted(file.parent.name for file in HOME.glob("*/study.py")))
+    """Names of all studies: the folders with a ``study.toml``."""
+    return tuple(sorted(file.parent.name for file in HOME.glob("*/study.toml")))
 
 
 def study(name: str) -> Study:
@@ -130,10 +196,37 @@ def study(name: str) -> Study:
         There is none of this name.
     """
     by_name = {known.replace("_", "-"): known for known in studies()}
-    found: Study = import_module(
-        f"benchmarks.{by_name[_known(name, by_name, 'study')]}.study"
-    ).STUDY
-    return found
+    return _read(HOME / by_name[_known(name, by_name, "study")] / "study.toml")
+
+
+@cache
+def _read(file: Path) -> Study:
+    """Read a study; what experiments of one module say alike is in the table of that module."""
+    content = tomllib.loads(file.read_text("utf-8"))
+    alike = content.pop("modules", {})
+    for each in content["experiments"]:
+        each |= alike.get(each.get("module"), {})
+    kinds = {"experiments": Entry, "statements": Statement, "sections": Section}
+    parts: dict[str, Any] = {
+        key: tuple(kinds[key](**each) for each in value) if key in kinds else value
+        for key, value in _unfolded(content).items()
+    }
+    return Study(name=file.parent.name, **parts)
+
+
+def _unfolded(value: Any) -> Any:
+    """Join the lines of each paragraph and list item of all texts; tables and code stay."""
+    if isinstance(value, dict):
+        return {key: _unfolded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return tuple(_unfolded(each) for each in value)
+    if not isinstance(value, str):
+        return value
+    blocks = value.strip().split("\n\n")
+    return "\n\n".join(
+        block if block.startswith(("|", "```")) else re.sub(r"\n(?!- ) *", " ", block)
+        for block in blocks
+    )
 
 
 def _known(name: str, names: Iterable[str], what: str) -> str:

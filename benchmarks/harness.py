@@ -12,13 +12,12 @@ import platform
 import re
 import subprocess
 import tempfile
-import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -28,18 +27,12 @@ import numpy as np
 import pandas as pd
 import threadpoolctl
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.catalogue import HOME, Entry, Study
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.datasets.files import DataError
 from implicit_bias.report.style import style
-
-# Longest line of a page.
-LINE = 100
-# A space before what would make a list or a quotation of a line that began with it.
-BEFORE_MARKER = re.compile(r" (?=(?:[-+*>]|\d+[.)]) )")
 
 
 class Misuse(ValueError):
@@ -57,6 +50,11 @@ class Verdict(Enum):
     FALLS = "does not stand"
     ANSWERED = "answered"
     OPEN = "not yet computed"
+
+    def of_several(self, count: int) -> str:
+        """Say it of one, or of several: "2 stand"."""
+        one = self.value
+        return one if count == 1 else one.replace("stands", "stand").replace("does", "do")
 
     @classmethod
     def of(cls, whole: object, part: object = False) -> Verdict:
@@ -134,30 +132,24 @@ class OneFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A claim, a table that is measured, its picture, what it shows, and the verdict.
+    """A table that is measured, its picture, what it shows, and the verdict.
+
+    What is said of it without numbers is its `benchmarks.catalogue.Entry`.
 
     Attributes
     ----------
-    claim : str
-        What is claimed, in Markdown; also, what of it could not be verified.
-    how : str
-        How it is measured, in Markdown.
     measure : callable
         Gets a `Run` and yields the table whenever it has grown by something worth keeping. What it
         has yielded is on the disk when a run is stopped, and comes back as `Run.kept`. See `whole`
         for a table that is only worth keeping as a whole.
     found : callable
         What a table shows, in Markdown: paragraphs, lists, tables; all numbers from the table.
-    rule, verdict : str, callable
-        When the claim stands, in words, and whether it does by a table.
+    verdict : callable
+        Whether the claim stands by a table.
     tabulate : callable
         What of a table a reader wants to see: a string in every cell.
     draw : callable or None
         The picture of a table.
-    alt : str
-        What the picture shows: alternative text.
-    notes : str
-        What is said beside it and rests on no table, in Markdown.
     brief : callable or None
         The core of what a table shows, for a summary of many experiments.
     options : type
@@ -166,16 +158,11 @@ class Experiment:
         How its table is kept.
     """
 
-    claim: str
-    how: str
     measure: Callable[[Run[Any]], Iterator[pd.DataFrame]]
     found: Callable[[pd.DataFrame], str]
-    rule: str
     verdict: Callable[[pd.DataFrame], Verdict]
     tabulate: Callable[[pd.DataFrame], pd.DataFrame]
     draw: Callable[[pd.DataFrame], Figure] | None = None
-    alt: str = ""
-    notes: str = ""
     brief: Callable[[pd.DataFrame], str] | None = None
     options: type[Options] = Options
     tables: Tables = OneFile()
@@ -194,12 +181,6 @@ def whole(measure: Callable[[bool], pd.DataFrame]) -> Callable[[Run[Any]], Itera
         yield frame
 
     return measured
-
-
-def middle_of(doc: str | None) -> str:
-    """Return the paragraphs of a module's head between its first line and its source."""
-    paragraphs = (doc or "").strip().split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs[1:-1])
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -333,123 +314,3 @@ def measured_at(frame: pd.DataFrame) -> str:
         return f"Measured at {parts[0]}."
     each = "; ".join(f"{n:,} at {part}" for n, part in zip(counts, parts, strict=True))
     return f"Rows were measured at several commits, or on several kernels: {each}."
-
-
-# --- what is said ------------------------------------------------------------------------------
-
-
-def least_to_most(counts: pd.Series[int]) -> str:
-    """Say how many there are of each: "5", or "2 to 5" where not all have the same."""
-    least, most = counts.min(), counts.max()
-    return f"{least}" if least == most else f"{least} to {most}"
-
-
-def findings(entry: Entry, experiment: Experiment, frame: pd.DataFrame) -> str:
-    """Write heading, claim, how it was measured, result and verdict of a table, in Markdown."""
-    verdict = f"{experiment.verdict(frame).value}. {experiment.rule}"
-    return "\n\n".join(
-        [
-            f"## {entry.title}",
-            wrapped(f"**Claim.** {experiment.claim}"),
-            wrapped(f"**How.** {experiment.how}"),
-            wrapped(f"**Measured.** {experiment.found(frame)}"),
-            wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]}"),
-            markdown_table(experiment.tabulate(frame)),
-        ]
-    )
-
-
-def page(study: Study, folder: Path = HOME) -> str:
-    """Return the page, in Markdown, of the tables that are kept under a folder.
-
-    Raises
-    ------
-    DataError
-        A table is missing.
-    """
-    parts = [study.head]
-    if study.opening:
-        parts.append(import_module(f"benchmarks.{study.name}.{study.opening}").opening(folder))
-    parts += [_section(study, entry, folder) for entry in study.experiments]
-    return "\n\n".join(parts) + "\n"
-
-
-def write_page(study: Study, folder: Path = HOME) -> list[Path]:
-    """Write the page, and draw all pictures again, from the tables that are kept under a folder.
-
-    Returns
-    -------
-    list of Path
-        The pages.
-
-    Raises
-    ------
-    DataError
-        A table is missing.
-    """
-    if study.own_page:
-        written: list[Path] = import_module(f"benchmarks.{study.name}.page").write_page(folder)
-        return written
-    text = page(study, folder)
-    for entry in study.experiments:
-        redraw(study, entry, folder)
-    file = study.readme(folder)
-    write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
-    return [file]
-
-
-def _section(study: Study, entry: Entry, folder: Path) -> str:
-    experiment = load(study, entry)
-    frame = read(study, entry, folder)
-    cost = entry.cost
-    if "cpu_seconds" in frame.attrs:
-        cost = f"{frame.attrs['cpu_seconds']:.0f} s on one core"
-    parts = [findings(entry, experiment, frame)]
-    if experiment.draw is not None:
-        parts.append(f"![{experiment.alt}](../pictures/{study.name}/{entry.name}.png)")
-    if study.timed:
-        parts.append(wrapped(measured_at(frame)))
-    parts.append(f"```sh\n{study.command(entry)}  # {cost}\n```")
-    if experiment.notes:
-        parts.append(experiment.notes)
-    return "\n\n".join(parts)
-
-
-def vanishing(value: float) -> str:
-    """Write what is 0 but for rounding, which differs between processors."""
-    return "below 1e-12" if abs(value) < 1e-12 else f"{abs(value):.0e}"
-
-
-def wrapped(text: str) -> str:
-    """Break paragraphs and list items, a line each, into lines of at most 100 characters.
-
-    Lines of tables stay as they are.
-    """
-    return "\n".join(
-        line
-        if line.startswith("|")
-        else textwrap.fill(
-            BEFORE_MARKER.sub("\0", line),
-            LINE,
-            subsequent_indent="  " if line.startswith("- ") else "",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for line in text.split("\n")
-    ).replace("\0", " ")
-
-
-def markdown_table(cells: pd.DataFrame) -> str:
-    """Write a table of strings in Markdown."""
-    lines = [list(cells.columns), ["---"] * cells.shape[1], *cells.to_numpy().tolist()]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def common_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> Figure:
-    """Put one legend below all panels, every label once."""
-    handles: dict[str, Any] = {}
-    for ax in axes:
-        drawn, labels = ax.get_legend_handles_labels()
-        handles |= dict(zip(labels, drawn, strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
-    return figure

@@ -30,11 +30,9 @@ if TYPE_CHECKING:
         MaxMarginSVC,
         ReLUClassifier,
     )
-    from implicit_bias.measure.stationarity import (
-        HomogeneityError,
-        SeparationError,
-        certify_network,
-    )
+    from implicit_bias.measure.homogeneity import HomogeneityError
+    from implicit_bias.measure.stationarity import certify_network
+    from implicit_bias.measure.subject import SeparationError
     from implicit_bias.problem import MarginProblem, max_margin
     from implicit_bias.solvers import Solution, SolveError
     from implicit_bias.solvers.out_of_core import solve_out_of_core

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
-from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import (
     ParityDistribution,
@@ -228,21 +229,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Not in the paper; derived here, and sharper than theorem 2: no linear predictor of N "
-        "features in [-1, 1] and norm B has a hinge loss on D_A below 1/2 - B/2 ||c_A||, c_A the "
-        "correlations of the features with the parity; and for some A that is at least 1/2 - B/2 "
-        "(N / binom(n, k))^(1/2)."
-    ),
-    how="Linear methods of soft margin, trained on samples and judged on all inputs.",
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if no loss is below the bound of its features, and no least correlation above "
-        "what is proved."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Exact hinge loss against the norm for four linear methods, above two lower bounds.",
 )

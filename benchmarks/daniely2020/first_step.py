@@ -21,7 +21,9 @@ from benchmarks.daniely2020.parity_first_step import (
     open_share,
     start,
 )
-from benchmarks.harness import Experiment, Verdict, common_legend, markdown_table, whole
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.words import markdown_table
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import ParityDistribution
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
@@ -257,25 +259,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "After the first step a share of at least 1/(14 sqrt k) of the units, the good ones whose "
-        "initial weights sum to 0 over A, has weights alpha u / sqrt(n) on A, alpha in [1/4, 1], "
-        "and nearly nothing off A: in the easy half exactly nothing (lemma 7), in the uniform half "
-        "at most c / sqrt(binom(n-1, k)) with probability 1 - 1/c (lemmas 5, 6); lemmas 8 and 9 "
-        "add constants that are not given."
-    ),
-    how=(
-        "The first gradient from the source's start (w in {-1, 0, 1}^n, b = 1/(8k), u uniform in "
-        "[-n/k, n/k], paired so that g = 0), exactly over the whole distribution."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if the entries of good units off A are 0 up to rounding, alpha is in [1/4, 1] "
-        "up to 0.001, lemma 5 holds at c = 2, and C of lemma 8 is at most 2 sqrt(2/pi)."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="First gradient on A and off A and the noise of samples against the number of bits.",
 )

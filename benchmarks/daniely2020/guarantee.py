@@ -114,18 +114,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "The loss is at most O(k^10/q + k^8/sqrt q + q k/sqrt n + k^2 sqrt q/T) (theorem 3), and "
-        "so at most eps with q = Theta(eps^-1 k^16 log(k/delta)), T = Theta(eps^-2 k^10 "
-        "log(k/delta)) and n >= Omega(eps^-4 k^34 log(k/delta)) (corollary 4)."
-    ),
-    how="The bound, with the constants that are not given set to 1.",
     measure=whole(measure),
     found=found,
-    rule=(
-        "The corollary stands if at its sizes the bound is at most 4 eps (its four terms), "
-        "whatever eps."
-    ),
     verdict=verdict,
     tabulate=tabulate,
 )

@@ -20,7 +20,9 @@ from benchmarks.daniely2020.parity_descent import (
 )
 from benchmarks.daniely2020.parity_first_step import TwoLayers, start
 from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
-from benchmarks.harness import Experiment, Verdict, common_legend, vanishing, whole
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.words import vanishing
 from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
 from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
 from implicit_bias.report.words import percent
@@ -226,22 +228,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "From the theorem's start, with eta_1 = 1, lambda_1 = 1/2, then eta_t = k^2 / (T sqrt q) "
-        "and lambda_t <= k/n, gradient descent on the whole distribution comes to a small hinge "
-        "loss (theorem 3, for n, q and T large enough); on the way |u_i|, w_i and b_i move by no "
-        "more than lemmas 14 and 15 say, and the loss of a fixed second layer by no more than "
-        "lemma 16."
-    ),
-    how="All 2^n inputs with their probabilities, so that no gradient is sampled.",
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands at these sizes if the least loss of every start is below 0.1 with the theorem's "
-        "own step size, and in part if with ours."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Hinge loss and error against the step for the theorem's own step size and larger ones.",
 )

@@ -20,7 +20,8 @@ from benchmarks.daniely2020.looks import LOOKS, tick_values
 from benchmarks.daniely2020.models import HIDDEN, Table, Training, build, outputs, train_by_adadelta
 from benchmarks.daniely2020.network import Schedule, descend
 from benchmarks.daniely2020.parity_first_step import start
-from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.parities import ParityDistribution, least_hinge_loss
@@ -224,24 +225,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Not in the paper: what theorems 2 and 3 say of the whole distribution shows on samples, "
-        "too. Gradient descent on the network of theorem 3, from its start but with step sizes of "
-        "our own, learns the parity of k bits from samples of D_A; linear methods of fixed "
-        "features and bounded norm cannot have a hinge loss much below 1/2."
-    ),
-    how=(
-        "Every method is trained on samples of D_A, and judged by the hinge loss of the best "
-        "multiple of its outputs on test samples."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if the network of theorem 3 errs on less than 5 % for every n, and from n = 20"
-        " on every linear method has a hinge loss above 0.4."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Hinge loss and test error of each method against the number of bits.",
 )

@@ -114,21 +114,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "For k <= n/16 and any N features in [-1, 1], fixed before A is known, some A of size k "
-        "has L_{D_A}(H) >= 1/2 - sqrt(N) B / (sqrt(2) 2^k) for linear predictors of norm at most "
-        "B: N or B must be exponential in k (theorem 2)."
-    ),
-    how=(
-        f"The norm B at which the bound is {LOSS:g}, by the theorem, by the sharper one, and by "
-        "the exact correlations c_A of real features."
-    ),
     measure=whole(measure),
     found=found,
-    rule=(
-        "It stands if the theorem's norm is at most the one we derive for some A, and that at most "
-        "the one that real features take in the mean over A."
-    ),
     verdict=verdict,
     tabulate=tabulate,
 )

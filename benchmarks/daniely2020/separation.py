@@ -19,7 +19,8 @@ from benchmarks.daniely2020.parity_first_step import (
     worst_errors,
 )
 from benchmarks.daniely2020.parity_separation import separating_layer
-from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
 from implicit_bias.report.words import percent
@@ -194,26 +195,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "After the first step a share of eps / (112 k^(5/2)) of the units is, up to a factor, a "
-        "hinge of the sum of the bits in A, for each of its k + 1 kinks (lemma 11), so that with "
-        "q >= C k^7 log((k+1)/delta) pairs some second layer u* has y <u*, h(x)> >= 1 on all "
-        "inputs, ||u*|| <= B k^5 / sqrt(q), ||u*||_0 = B' q / k^(5/2), and reads units with "
-        "outputs of at most 1 (lemma 12)."
-    ),
-    how=(
-        "A linear program on the good units after the exact first step; its layer separates all "
-        "2^n inputs, as every unit is taken at its worst over the bits off A."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        f"It stands if there is a separating layer for every start with q >= {WIDE}, of a norm of "
-        "at most 10 k^5 / sqrt(q), outputs are at most 1, and the share near a hinge, in the mean "
-        "over r, is that of lemma 11 or more."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Norm of the separating layer and share of units near a hinge against the width.",
 )

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from benchmarks.daniely2020.digit_strips import draw_strips
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adadelta
-from benchmarks.harness import Experiment, Options, Run, Verdict, common_legend
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Options, Run, Verdict
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.report.style import BLACK, GREY
@@ -228,27 +229,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "On strips of k digits of MNIST, labelled with the parity of their sum, all four models "
-        "are similar for k = 1, with a slight advantage of the network; for k = 3 the network has "
-        "almost 80 % accuracy on the test strips, the linear models are barely above chance "
-        "(section 6, figure 1; curves, no table)."
-    ),
-    how=(
-        "Digits of MNIST side by side. A ReLU network of one hidden layer, its NTK regime (gates "
-        "kept at their start), ReLU features and random Fourier features of the RBF kernel of "
-        "which only the second layer is trained: [`models.py`](models.py)."
-    ),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if, trained on the number of strips that all models have, with one digit all "
-        "models have more than 90 % and the network the most, and with three the network has more "
-        "than 75 % and no linear model 60 %; in part if one of both. (With more strips the network "
-        "comes nearer to the paper: above.)"
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Test accuracy of each model against the epoch, for one and three digits in a strip.",
 )

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binom
 
 from benchmarks.fiat2019 import galu_clusters as theory
-from benchmarks.harness import Experiment, Verdict, middle_of, whole
+from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.kernels.least_squares import gated_features
@@ -168,22 +168,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Theorems 6 and 7: on n clusters of radius delta/(n k sqrt d), piecewise linear labels and "
-        "k >= (8 n/mu) log(n/delta) gates, however many samples there are, an exact solution "
-        "exists, and every exact solution predicts exactly what is in the span of the training "
-        "inputs of its cluster; m = c (n d log(1/eps) + log(1/delta))/eps samples have a test loss "
-        "of at most eps. (c is not given.)"
-    ),
-    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if at the paper's radius every fit is exact and no prediction in a cluster of "
-        "d or more samples is wrong."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Wrong predictions against the samples, and the share of splitting filters by the radius",
 )

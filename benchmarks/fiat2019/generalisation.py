@@ -21,7 +21,7 @@ from matplotlib.ticker import NullFormatter
 
 from benchmarks.fiat2019 import galu_bounds as bounds
 from benchmarks.fiat2019.constants import DELTA, gates_of, sphere
-from benchmarks.harness import Experiment, Verdict, middle_of, whole
+from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels.least_squares import least_squares
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY
@@ -155,22 +155,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Theorem 3: for labels f*(x) in [-1, 1] of norm at most M in the RKHS of kappa, ||x|| <= "
-        "1, and a normalised network of k >= (m/(M^2 lambda) + 1)^2 (32 R^2/lambda^2) log(m/delta) "
-        "gates, the minimum-norm interpolant has with probability 1 - 2 delta a test loss of at "
-        "most C [2 M^2 log^3 m + (2 M^2 + sqrt2 M) log(1/delta)]/m: of order 1/m, where Arora et "
-        "al. (2019) have width m^7 and order 1/sqrt m."
-    ),
-    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if the loss of the widest network falls at least as fast as 1/m, and is below "
-        "the bound with C = 1."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Test loss and squared norm of the solution against the number of samples",
 )

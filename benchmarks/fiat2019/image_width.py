@@ -32,7 +32,7 @@ from benchmarks.fiat2019.published_training import (
     outputs_of,
     train_as_published,
 )
-from benchmarks.harness import Experiment, Run, Verdict, middle_of
+from benchmarks.harness import Experiment, Run, Verdict
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
@@ -286,23 +286,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Figure 1 of the submission: on MNIST and Fashion-MNIST, 64 principal components, two "
-        "hidden layers, GaLU0 and ReLU are similar and both better than linear networks; ReLU with "
-        "only the readout trained is much poorer. Figure 3 of the arXiv version: GaLU and ReLU are "
-        "similar, ReLU slightly better."
-    ),
-    how=middle_of(__doc__),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if ReLU and GaLU0 are better than the linear network in every cell of MNIST and "
-        "Fashion-MNIST, at the largest width nearer to each other than a quarter of what ReLU "
-        "gains on it, and on the digits GaLU is better than the linear network, and the trained "
-        "readout more than a point worse than ReLU; in part if better."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Test error against the width on three sets of images, for ReLU, GaLU and linear networks",
 )

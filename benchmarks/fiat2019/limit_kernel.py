@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.fiat2019.constants import sphere
 from benchmarks.fiat2019.gated_bounds import eigenvalue_bound, khatri_rao_bound
-from benchmarks.harness import Experiment, Verdict, middle_of, whole
+from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.kernels.gated_least_squares import (
     PUBLISHED_CHERNOFF,
     limit_kernel,
@@ -169,24 +169,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "The expected gated Gram matrix of k filters is k times kappa(x, x') = (1/2 - "
-        "arccos<x, x'>/(2 pi)) <x, x'>, ||x|| = 1, of smallest eigenvalue lambda(X). Lemma 1: "
-        "k >= 8 R/lambda(X) log(m/delta), R = ||X||^2, has sigma_min(Xbar)^2 >= k lambda(X)/2 "
-        "with probability 1 - delta. Lemma 2: for d <= m <= c2 d^2 uniform inputs on the "
-        "sphere that is the order of m/d, up to a logarithm, as lambda(X) >= "
-        "sigma_min(X*X)^2/(2 pi) >= c1^2/(2 pi)."
-    ),
-    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if the distance is within a fifth of what is expected at every k, the smallest"
-        " eigenvalue of the widest network within 5 % of lambda(X), at least lambda(X)/2 at lemma "
-        "1's width, and the bounds below lambda(X) everywhere."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Distance of K/k to kappa, and smallest eigenvalues against k and d",
 )

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import common_legend
 from benchmarks.fiat2019.constants import sphere
 from benchmarks.fiat2019.gated_bounds import (
     gradient_descent,
@@ -22,7 +23,7 @@ from benchmarks.fiat2019.gated_bounds import (
     rate_bound,
     sufficient_steps,
 )
-from benchmarks.harness import Experiment, Verdict, common_legend, middle_of, whole
+from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.kernels.gated_least_squares import (
     PUBLISHED_CHERNOFF,
     predicted_losses,
@@ -159,20 +160,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Theorem 1: at lemma 1's width gradient descent on F(w) = ||Xbar w - y||^2/(2m) with the "
-        "step m/(kR) has, with probability 1 - delta, F(w_t) <= eps for all t >= (2R/lambda) "
-        "log(k R ||w_0 - w*||^2/(m eps))."
-    ),
-    how=middle_of(__doc__),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if at lemma 1's width no loss above rounding exceeds either bound, and all are "
-        "at most eps from the theorem's number of steps on."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Loss against the step for three widths and two steps: measured, predicted, and two bounds",
 )

@@ -24,14 +24,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
-from benchmarks.harness import (
-    Experiment,
-    Run,
-    Verdict,
-    least_to_most,
-    middle_of,
-    rows_of,
-)
+from benchmarks.harness import Experiment, Run, Verdict, rows_of
+from benchmarks.words import least_to_most
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.kernels.least_squares import least_squares
@@ -234,22 +228,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Figure 1 of the arXiv version: to memorise m Gaussian labels by training, GaLU and ReLU "
-        "networks need k ~ m/d. Table 1, widths with which gradient descent is proved to reach "
-        "loss 0: Omega(m^6) for ReLU (Du et al. 2018), Omega(m^7) (Arora et al. 2019), ~ m^2/d for "
-        "bounded derivatives (Oymak and Soltanolkotabi 2019), ~ m/d for GaLU (this paper; "
-        "logarithms hidden). Table 1 is stated here: its other rows are other papers' theorems."
-    ),
-    how=middle_of(__doc__),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if the trained widths of both networks are below twice what GaLU networks need "
-        "in closed form."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Smallest width against m/d for GaLU and ReLU networks, with the lines of theory",
 )

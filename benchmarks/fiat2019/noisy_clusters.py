@@ -28,7 +28,7 @@ from benchmarks.fiat2019.published_training import (
     outputs_of,
     train_as_published,
 )
-from benchmarks.harness import Experiment, Run, Verdict, middle_of
+from benchmarks.harness import Experiment, Run, Verdict
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
@@ -280,23 +280,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Figure 3 of the submission: on clustered data with noisy labels GaLU and ReLU networks of "
-        "equal width behave similarly, and the gap between test and training error grows with the "
-        "noise. In classification the 0-1 errors are alike; in regression the published test "
-        "errors of GaLU are 1.5 to 1.6 times those of ReLU."
-    ),
-    how=middle_of(__doc__),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if test errors grow with the noise, and those of GaLU, at the three noises "
-        "whose published values are at hand, are within a tenth of those of ReLU in "
-        "classification, and more than a fifth above them in regression. (The rule was set when "
-        "these noises alone had been measured.)"
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Training and test errors against the noise, regression and classification",
 )

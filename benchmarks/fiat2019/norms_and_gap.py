@@ -155,25 +155,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Figure 4 of the submission: on the regression data of figure 3, GaLU by pseudo-inverse "
-        "with a fixed readout, the gap between test and training loss is linear in ||w||_2^2 and "
-        "in ||w||_1^2; not so when both layers are trained by SGD (see the clusters above)."
-    ),
-    how=(
-        "Regression on clusters, as above, with 30 hard gates fitted by least squares. Given "
-        "inputs and filters, the mean gap is linear in the mean squared 2-norm with slope (r/m + "
-        "tr(C (Phi'Phi)^+)) / tr(K^+), C the second moment of the features of a test sample "
-        "(derived here)."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if in each draw of the inputs, at the five noises above 0, the gap over each "
-        "squared norm is within a fifth of its mean."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Gap between test and training loss against the squared 2-norm and 1-norm",
 )

@@ -25,7 +25,8 @@ from matplotlib.ticker import NullFormatter
 
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.harness import Experiment, Run, Verdict, least_to_most, middle_of
+from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.words import least_to_most
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.kernels.gradient_gram import normalise
@@ -188,20 +189,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Figure 4 of the arXiv version: on linearly separable data of margin 0.01 both networks "
-        "have very high accuracy, with a visible advantage of ReLU; on the parity of 100 bits both "
-        "are at chance."
-    ),
-    how=middle_of(__doc__),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if on separable data all test errors are below 5 % and those of ReLU not above "
-        "GaLU's, and on parity all are within 0.02 of guessing."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Errors on separable data and on parity, and the correlation with parity against d",
 )

@@ -267,32 +267,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Section 5 of the submission: with d' outputs the problem is biconvex in the hidden layer "
-        "and the readout; alternate convex search has a closed form for each half. (It beats SGD "
-        "for samples small enough for a matrix inverse: stated only, no sizes are given.) Figure "
-        "5: for N(0, 1) targets the smallest widths of mean squared error below 0.3 are much the "
-        "same for GaLU and ReLU, both by Adam."
-    ),
-    how=(
-        "Gaussian inputs, independent Gaussian targets; the smallest width for a mean squared "
-        "error of 0.3. GaLU with hard gates by alternating convex search; ReLU networks of the "
-        "same shape, without bias units, by Adam. Needed: 1 - kd/m is left by a network that has "
-        "kd coefficients for each output. Sufficient: k/p units reserved for each output, or the "
-        "best readout of random hidden units. At the published size (figure 5, m = 1,024 and d = "
-        "32) the published widths are trained as published, 100,000 steps of Adam with bias units; "
-        "the search for the smallest width is not repeated there."
-    ),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if the widths of the two networks are within a fifth of each other for several"
-        " outputs, GaLU's between needed and sufficient, and the published widths leave a mean "
-        "error within 0.05 of 0.3."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Smallest width against the number of outputs, and the error that the published widths "
-    "leave, for GaLU and ReLU networks",
 )

@@ -26,7 +26,8 @@ from matplotlib.figure import Figure
 from benchmarks.fiat2019.gated_bounds import expected_loss
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
-from benchmarks.harness import Experiment, Run, Verdict, least_to_most, middle_of
+from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.words import least_to_most
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers
 from implicit_bias.kernels.least_squares import gated_features, least_squares
@@ -240,23 +241,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim=(
-        "Theorem 2 (theorem 1 of the submission): on independent N(0, 1) targets, for any inputs "
-        "and filters, the expected smallest loss is 1 - rank(Xbar)/m, rank at most min(m, kd). "
-        "Figure 2: GaLU has a loss of about 1 - kd/m; ReLU is slightly better, but not below 1 - "
-        "2kd/m. Algorithm 1 (redraw one filter at a time, keep it if better), 512 times: published "
-        "losses below those of ReLU at all kd/m but 0.75."
-    ),
-    how=middle_of(__doc__),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if the loss of GaLU is within 0.05 of 1 - rank/m, ReLU is not worse "
-        "than GaLU "
-        "by more than 0.02, and every loss within 0.08 of the published mean."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Loss against kd/m for GaLU, GaLU with filters redrawn, and ReLU networks",
 )

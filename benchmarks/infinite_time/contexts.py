@@ -64,17 +64,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="A ReLU network chooses its contexts early in training, and learned contexts are better "
-    "than random ones.",
-    how="`implicit-bias trajectory --dataset mnist --protocol lippl2022 --train-size 1000 "
-    "--units 50`: at some steps the gates of one network (seed 1) are taken as they are, and the "
-    "SVM with these gates is solved.",
     measure=whole(measure),
     draw=trajectory_figure,
     found=found,
-    rule="It stands if half of the change of gates is over at the second of these steps, and the "
-    "last contexts have a smaller error than the first.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Error of network and SVM-LC, disagreement, and certified norm against the step",
 )

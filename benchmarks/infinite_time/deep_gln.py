@@ -332,20 +332,10 @@ def _share(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
 
 
 EXPERIMENT = Experiment(
-    claim="The norm of two layers, on the paths of a deep GLN, predicts where its training goes. "
-    "(A deep GLN is a two-layer one whose units are its paths, and the certified optimum of the "
-    "SVM-GLN on the paths bounds its norm from below: `benchmarks.lippl2022.gln_predictors`.)",
-    how="One draw of hyperplanes is dealt out to one, two or three hidden layers of equal width. "
-    "The norm at smallest margin 1 exceeds the bound by three factors, each at least 1: balance of "
-    "the layers, dependence of their units, and what the paths lose because those through a unit "
-    "share its weights.",
     measure=measure,
     draw=draw,
     found=found,
-    rule="It stands if the norm is within 1 % of the bound at every depth, in part if with two "
-    "layers.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Norm over the bound by paths, and disagreements, for two, three and four layers",
     options=DeepOptions,
 )

@@ -321,18 +321,10 @@ def _solved(problem: MarginProblem) -> Solution:
 
 
 EXPERIMENT = Experiment(
-    claim="Trained networks of the published size differ from their SVM. Is it for want of time, "
-    "or are they at other stationary points? (The question of section 4 of the source.)",
-    how="The published cell N = 500, C = 2 (binary MNIST, median thresholds, seed 1), without the "
-    "readout's bias, in float64: excess of the norm over the certified optimum, and disagreement "
-    "with its SVM on the 12,000 validation images.",
     measure=measure,
     draw=draw,
     found=found,
-    rule="It is answered, by time, if the accelerated training ends less than 0.1 % above the "
-    "optimum and disagrees on less than 0.1 % of the images.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Excess, disagreement, KKT residual and balance against the steps",
     options=ExcessOptions,
 )

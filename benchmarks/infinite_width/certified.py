@@ -377,22 +377,9 @@ def _share(share: float) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="The maximum margin of data of rank 3 is computed with a certificate: seconds for 100 "
-    "samples, minutes for 500; no direction beats the oracle; degenerate and inseparable data end "
-    "in a status that says so.",
-    how="Each set is solved to a relative gap of 1e-6. The function h of the dual variables found "
-    "is attacked: a million random directions, and local ascent from the best of them and from all "
-    "lines that hold samples. The attack shares no code with the exact oracle. Several classes "
-    "have one output each, and the oracle maximises the length of h. Beyond rank 5 the oracle is "
-    "not exact: the upper bound is the best network that column generation with a local search "
-    "finds, the lower one the best that a relaxation proves. Seconds are of one core.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if all random sets have a gap below 1e-6, the attack never exceeds the bound, "
-    "sets of up to 100 samples in the plane take less than a minute and of 500 less than five, and "
-    "every set with one true answer has it as its status; in part if the first two hold.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Left: seconds against samples. Right: how far below the bound the attack stays",
 )

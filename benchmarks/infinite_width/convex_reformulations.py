@@ -272,20 +272,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="Any answer to a convex reformulation of a two-layer network with weight decay can be "
-    "graded: its certified gap says how far it is from the optimum, whoever computed it.",
-    how="The same group lasso over random gates is solved by [scnn](https://pypi.org/project/"
-    "pyscnn/) (squared loss, its only one; float64, each limit of iterations from the start), by "
-    "FISTA with restarts (squared and logistic), and by our path over C, five steps that end at "
-    "C = 1 / weight (hinge). `certify_regularised` grades coefficients alone; those of the path "
-    "with their dual variables, which the hinge loss's own slopes cannot give at its kink. Seconds "
-    "are of one core's time, without the grading.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if no lower bound of a program exceeds an upper one and the last answer of "
-    "each method has a certified gap below 1 %; in part if the first holds.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Certified gap against seconds, by loss, method and weight",
 )

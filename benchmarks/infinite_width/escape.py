@@ -194,19 +194,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="Where a narrow network is stuck, the oracle shows the unit that it lacks; units added "
-    "one after the other, each where |h| is largest, take it to the maximum.",
-    how="Networks are trained on the same samples, from several starts. `certify` gives the best "
-    "second layer on a network's units, its dual variables, and the direction of the largest |h|. "
-    "That unit joins, and all is graded again.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if every start reaches 99 % of the certified maximum within the units that may "
-    "be added, and in part if the median start does.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Left: a network of eight units, its decision boundary and the kink of the unit that it "
-    "lacks. Middle: the largest |h| of a unit whose kink passes each point, above 1 in a region. "
-    "Right: the share of the maximum against units added",
 )

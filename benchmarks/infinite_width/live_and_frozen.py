@@ -194,25 +194,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="A network with frozen gates stands for a ReLU network: with the gates that a ReLU "
-    "network has, or with all that any has, its smallest norm is the variation norm.",
-    how="The variation norm of the samples over the gated optimum of families of gates, both "
-    "certified: random ones, those of a trained network, those of the optimum's own neurons, and "
-    "all cells of the arrangement. A gated unit need not have its weight on the active side of its "
-    "gate, so a ratio can be above 1; where gates cannot separate the samples it is 0.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if the median ratio is within 5 % of 1 at every number of samples, both over "
-    "the gates of the optimum and over all cells, and in part if that holds of any family.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Variation norm over the gated optimum against samples, by family of gates",
-    notes="What a gated network can say of a ReLU network: with the gates of a network its optimum "
-    "is at most that network's norm, for it can do all that the network does. So over all cells it "
-    "bounds the variation norm from below. What it cannot say: how far below. A gated unit may be "
-    "negative where its gate is on, so few samples with all cells cost it next to nothing, while "
-    "live units must pay for every kink. The kinks of the optimum pass through samples, and those "
-    "of trained networks come near: rounding decides on which side of a gate such a sample is, so "
-    "the ratios over these two families move between machines where samples are few.",
 )

@@ -134,17 +134,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="A network with at least as many units as the optimum has neurons, so that it could be "
-    "the optimum, is trained to it. (The theorem is of infinite width alone.)",
-    how="Many starts on the same samples. The end of each is graded: its margin as a share of the "
-    "certified maximum; that of the best second layer on its units; and that with the one unit "
-    "added that lowers the norm most.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if at every such width the median start reaches 95 % of the certified maximum, "
-    "and in part if at one of them.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Share of the certified maximum of each start: trained, refitted, and with one more unit",
 )

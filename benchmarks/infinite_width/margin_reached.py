@@ -12,7 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict, common_legend
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import at_sizes, margin_share, with_sizes
 from implicit_bias.bounds.certificate import Certificate
@@ -194,22 +195,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="Trained long, a wide network reaches the largest margin under the variation norm, which "
-    "is a theorem in the limit of width and time. How near finite ones come is not in the paper, "
-    "which has no certified maximum to compare with.",
-    how="Full-batch gradient ascent on the soft minimum of the margins, by both layers, as "
-    "published. The margin over the path norm is divided by the certified maximum, for every "
-    "width with every number of samples; each draw has labels, data and weights of its own. The "
-    "published experiments have the same steps, widths and draws in 15 dimensions.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if for every number of clusters and of samples the widest network reaches 95 % "
-    "of the certified maximum in the median at the last step, and in part if the widest always "
-    "reaches more than the narrowest.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Share of the certified maximum margin by number of samples: of the widest networks "
-    "against steps, and of all at the end against width; negative shares, of networks that do not "
-    "separate the samples, are cut off",
 )

@@ -160,18 +160,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="The optimum over infinitely many neurons needs few, and their number grows much more "
-    "slowly than that of the samples.",
-    how="The optimum is certified, rounded to the fewest neurons that attain it, and the "
-    "directions at which the dual function touches its bound are counted: by the rank of what they "
-    "do on the support vectors they tell whether another optimum exists.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if every optimum has fewer neurons than samples, and the median at the most "
-    "samples is less than twice that at the middle number of them, for each number of clusters; "
-    "in part if the first holds.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Neurons of the optimum against samples, by the number of clusters",
 )

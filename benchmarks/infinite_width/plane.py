@@ -180,21 +180,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="Of three maximum margins on the same points, under the l2 norm of random features "
-    "(training of the last layer), under the group norm of frozen gates, and under the variation "
-    "norm, a network whose layers are both trained draws the last.",
-    how="All four see the same samples of the published illustration. Their signs are compared on "
-    "a grid over the square of the picture. Thick: the decision boundary; dotted: margin 1; grey: "
-    "where the neurons have their kinks.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if the trained network agrees with the variation norm on 95 % of the square in "
-    "the median and on more than the other two in every draw, and in part if on more than the "
-    "other two in more than half of the draws.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Four panels of the same points in the plane: the predictor of random features is smooth, "
-    "that of frozen gates is discontinuous, that of the variation norm is piecewise linear with "
-    "few kinks, and that of the trained network resembles it",
 )

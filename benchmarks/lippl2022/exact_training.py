@@ -37,13 +37,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks import harness
+from benchmarks import catalogue, harness
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
-from benchmarks.lippl2022.study import STUDY
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_mnist
@@ -676,10 +675,11 @@ def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
 
 def measured_before(run: Run[Any], name: str) -> pd.DataFrame:
     """Read the table of another experiment, on which a run rests."""
-    entry, folder = STUDY.entry(name), run.file.parents[2]
-    if not STUDY.table(entry, folder).exists():  # a quick run has a folder of its own
+    study, folder = catalogue.study("lippl2022"), run.file.parents[2]
+    entry = study.entry(name)
+    if not study.table(entry, folder).exists():  # a quick run has a folder of its own
         folder = HOME
-    return harness.read(STUDY, entry, folder)
+    return harness.read(study, entry, folder)
 
 
 def grown(
@@ -847,48 +847,25 @@ def written(table: pd.DataFrame) -> pd.DataFrame:
 
 EXPERIMENTS = {
     "exact_networks": Experiment(
-        claim="Trained with the released draws and arithmetic, every network has its released "
-        "validation accuracy to the digit.",
-        how="Each released network is trained (`protocols/released_training.py`) and classifies "
-        "the 12,000 validation images.",
         measure=_measure_networks,
         found=_found_networks,
         brief=_brief_networks,
-        rule="It stands if all networks in the table have the released accuracy, and in part if "
-        "nine in ten do.",
         verdict=_verdict_networks,
         tabulate=lambda table: written(summary(table)),
         options=ReleasedOptions,
     ),
     "exact_explained": Experiment(
-        claim="Where a network does not match, rounding or an early stop explains it.",
-        how="It is trained again from initial weights that differ in their last bit, four times, "
-        "and an epoch is looked for after which ours has the released loss, and the accuracy to "
-        "one image.",
         measure=_measure_explained,
         found=_found_explained,
         brief=_brief_explained,
-        rule="It stands if each network in the table is explained, and in part if one in two is.",
         verdict=lambda table: Verdict.of(_explained(table).all(), _explained(table).mean() >= 0.5),
         tabulate=_tabulate_explained,
         options=MinutesOptions,
     ),
     "exact_agreements": Experiment(
-        claim="The certified SVMs agree with the exact networks as often as released.",
-        how="SVM-GLN with the released groups, SVM-shallow and SVM-RC, each solved to a certified "
-        f"gap of {SVM_TOLERANCE:g}, beside the network of their cell. Networks with thresholds at "
-        "medians are put in the contexts of the thresholds as first drawn, which is what loading a "
-        "released checkpoint does. A shift is the smallest error of the outputs (of the SVM, whose "
-        "smallest training margin is 1, or else of the network) with which the released agreement "
-        "comes out: it changes the sign of as many images as are missing, those next to the "
-        "boundary. The released SVMs were solved by OSQP (SVM-shallow) and ECOS with their default "
-        "tolerances: see `solved_by_ecos`.",
         measure=_measure_agreements,
         found=_found_agreements,
         brief=_brief_agreements,
-        rule="Of the agreements in the table whose network has the released accuracy to the "
-        "image, and the released loss: it stands if all are the released ones to the image, and in "
-        f"part if nine in ten are within {NEAR} images.",
         verdict=_verdict_agreements,
         tabulate=lambda table: agreement_summary(table).astype(str),
         options=ReleasedOptions,

@@ -306,11 +306,8 @@ def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 EXPERIMENTS = {
     name: Experiment(
-        claim="Judged on the page of the study, which rests on all grids: lippl2022/README.md.",
-        how=f"Every cell of `benchmarks/lippl2022/grids/{name}.toml`, in processes.",
         measure=partial(_measure, name),
         found=_found,
-        rule="A grid is answered when all of its cells are done.",
         verdict=_verdict,
         tabulate=_tabulate,
         options=GridOptions,

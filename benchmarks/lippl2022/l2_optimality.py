@@ -225,14 +225,8 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="The released SVM-L2 was solved to its end; its program has many solutions.",
-    how="The program as released (wrong fold) by OSQP with its defaults, and with a small weight "
-    "on the free directions by the certified solver. The bound is that of the head of "
-    "`benchmarks/lippl2022/l2_optimality.py`.",
     measure=_measure,
     found=_found,
-    rule=f"It stands if in all six cells OSQP's objective is within {SLACK:g} of the bound, and in "
-    "part if in half of those that are measured.",
     verdict=lambda table: Verdict.of(
         optimal(table).all() and len(table) == len(configurations()), optimal(table).mean() >= 0.5
     ),

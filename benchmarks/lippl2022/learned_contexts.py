@@ -158,16 +158,8 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="SVM-LC of the released code is ours up to the rounding of the network it takes its "
-    "contexts from.",
-    how=f"Each network with a released SVM-LC is trained {TRAININGS} times, from the weights as "
-    "drawn and from some that differ in their last bit, and SVM-LC is solved for each.",
     measure=_measure,
     found=_found,
-    rule=f"It stands if of accuracies and of agreements at least (K − 1) / (K + 1) of the released "
-    f"ones, for K = {TRAININGS} trainings {percent(EXPECTED)}, are within our range, as they would "
-    "be if the released network were one more of ours; in part if half as many are. It is open "
-    "as long as fewer than half of the networks are measured.",
     verdict=_verdict,
     tabulate=_tabulate,
     options=ReleasedOptions,

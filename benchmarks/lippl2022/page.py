@@ -21,6 +21,7 @@ import pandas as pd
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from benchmarks import catalogue
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Verdict, load, read, redraw
 from benchmarks.lippl2022.claims import all_claims, network_draws
@@ -32,8 +33,8 @@ from benchmarks.lippl2022.figures import (
     task_name,
 )
 from benchmarks.lippl2022.published import NOT_THE_SAME, OTHER_DRAWS, SAME, VERDICTS
-from benchmarks.lippl2022.study import BY_ECOS, EXACT, LEARNED, STUDY, THEORY
 from benchmarks.lippl2022.values import Tables, all_values
+from benchmarks.page import worded
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.report.figures.base import Plot
@@ -41,6 +42,10 @@ from implicit_bias.report.style import style
 from implicit_bias.runs.grid import Grid
 
 HERE = Path(__file__).parent
+STUDY = catalogue.study("lippl2022")
+EXACT = ("exact_networks", "exact_explained", "exact_agreements")
+BY_ECOS, LEARNED = "solved_by_ecos", "learned_contexts"
+THEORY = ("unequal_degrees", "assumptions")
 CLASSES = {
     Verdict.STANDS: "stands",
     Verdict.IN_PART: "part",
@@ -213,23 +218,24 @@ def sections(names: Iterable[str], folder: Path = HOME) -> tuple[Section, ...]:
         if not STUDY.table(entry, folder).is_file():
             continue
         experiment, table = load(STUDY, entry), read(STUDY, entry, folder)
+        entry = worded(STUDY, entry)
         shown, verdict = experiment.tabulate(table), experiment.verdict(table)
         found.append(
             Section(
                 name=entry.name,
                 title=entry.title,
-                claim=experiment.claim,
-                how=experiment.how,
+                claim=entry.claim,
+                how=entry.how,
                 found=experiment.found(table),
                 brief=experiment.brief(table) if experiment.brief else "",
                 verdict=verdict,
-                rule=experiment.rule,
+                rule=entry.rule,
                 columns=tuple(shown.columns),
                 rows=tuple(tuple(row) for row in shown.to_numpy().tolist()),
-                notes=experiment.notes,
+                notes=entry.notes,
                 command=f"{STUDY.command(entry)}  # {entry.cost}",
                 picture=f"{entry.name}.png" if experiment.draw is not None else "",
-                alt=experiment.alt,
+                alt=entry.alt,
             )
         )
     return tuple(found)

@@ -381,12 +381,8 @@ def _describe(row: Mapping[Hashable, Any]) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="Our values, by the released operators and protocol, are the released ones.",
-    how="The verdicts are those of the head of `benchmarks/lippl2022/published.py`.",
     measure=_measure,
     found=lambda table: f"What differs of {len(table)} values:\n\n{_differing(table)}",
-    rule="It stands if no value differs, and in part if nine in ten of those that can be compared "
-    "are within 0.001.",
     verdict=_verdict,
     tabulate=_counts,
     options=PublishedOptions,

@@ -188,17 +188,8 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    claim="Where the certified SVM-GLN and SVM-RC do not have the released agreement, ECOS with "
-    "its defaults ends short of the optimum, at the released values.",
-    how=f"N = {TRAIN_SIZE}, at most {MOST_COEFFICIENTS:,} coefficients, thresholds as drawn, "
-    "networks with the released accuracy and loss: all cells that miss, and at most as many "
-    "controls that do not. Each program goes to ECOS through CVXPY with the defaults of both "
-    "(versions of today). Agreement and accuracy are in images of 12,000, less the released ones.",
     measure=_measure,
     found=_found,
-    rule=f"It stands if in every cell that misses ECOS ends more than {EXCESS:g} above the "
-    "optimum, decides otherwise than the certified solution, and has the released agreement to the "
-    "image, and in no control; in part if it ends so in half of those that miss.",
     verdict=_verdict,
     tabulate=_tabulate,
     options=ReleasedOptions,

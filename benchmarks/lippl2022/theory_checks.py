@@ -169,38 +169,18 @@ def _written(table: pd.DataFrame) -> pd.DataFrame:
 
 EXPERIMENTS = {
     "unequal_degrees": Experiment(
-        claim="Theorem 3.1 does not hold for contexts of different degrees: gradient descent goes "
-        "to a point that is not stationary for program (6). For equal degrees it can be repaired.",
-        how="Two samples, one a context: f = <w, x> with x at 20 degrees, of degree 1, and f = "
-        "0.05 w_1 w_2, of degree 2; logistic loss. Gradient flow is followed to a norm of a "
-        "million, with the share of each context in the gradient and its normalised margin.",
         measure=whole(unequal_degrees),
         found=_found_degrees,
-        rule="The counterexample stands if the flow ends within half a degree of the separator of "
-        "the context of the least degree, and more than 10 degrees from the stationary point.",
         verdict=lambda table: Verdict.of(
             abs(table["angle"].iloc[-1] - LIMIT) < 0.5
             and abs(table["angle"].iloc[-1] - STATIONARY) > 10
         ),
         tabulate=_written,
         draw=_draw_degrees,
-        alt="Angle of gradient flow against the norm of the parameters, from 45 degrees to 20, and "
-        "the shares of both contexts in the gradient",
-        notes="Why: the gradient of context γ is of the order exp(−‖w‖^ν_γ m_γ), so that of a "
-        "higher degree vanishes first, whatever its margin. The proof takes the samples of least "
-        "margin of each context by itself and never shows that a context whose margin is not the "
-        "least of all loses its multipliers. For equal degrees it does lose them, by the same "
-        "argument with the margins alone; for unequal ones the limit is a stationary point of the "
-        "program of the contexts of least degree.",
     ),
     "assumptions": Experiment(
-        claim="Assumptions B.4 and B.5 of theorem 3.1 hold along a training.",
-        how="Gradient flow of a gated linear network of six units on samples of exclusive or, with "
-        "the least normalised margin (B.4) and the direction of each context's gradient (B.5).",
         measure=whole(assumptions),
         found=_found_assumptions,
-        rule=f"It stands, for this training, if every normalised margin is above 0 and the last "
-        f"cosine is at least {LEAST_COSINE}. Records of one training are no proof of a limit.",
         verdict=lambda table: Verdict.of(
             (table["least_margin"] > 0).all() and table["least_cosine"].iloc[-1] >= LEAST_COSINE
         ),

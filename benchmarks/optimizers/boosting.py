@@ -153,18 +153,9 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    claim="Boosting is coordinate descent: with shrinkage AdaBoost reaches the largest l1 margin "
-    "(Telgarsky 2013); without, it may stay below (Rudin, Daubechies, Schapire 2004).",
-    how="scikit-learn's AdaBoost on stumps, breast cancer data. The maximum is over all stumps "
-    "that tell these samples apart, a linear program.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if the smallest shrinkage reaches 99 % of the maximum, and in part if it does "
-    "not but still rises by more than a point over the last decade of rounds: then the run is too "
-    "short to say. The second half replaces one that compared it with no shrinkage after as many "
-    "rounds, which the smaller steps lose.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Share of the certified maximum l1 margin against rounds of boosting, by shrinkage",
 )

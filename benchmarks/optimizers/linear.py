@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from benchmarks.data import SEPARABLE_SETS
-from benchmarks.harness import Experiment, Verdict, common_legend, rows_of
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.optimizers.data import NORMS, optima, samples
 from benchmarks.optimizers.descent import OPTIMIZERS, iterates, margin
 from benchmarks.sizes import at_sizes, log_spaced, margin_share, with_sizes
@@ -239,31 +240,9 @@ def _shortfalls(ax: Axes, runs: pd.DataFrame) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="Steepest descent in a norm takes a linear predictor to the largest margin under that "
-    "norm; Adam to that of l_inf, Muon to the spectral one.",
-    how="The cross-entropy of all samples, from zero, with step eta / sqrt(t): gradient descent "
-    "10, normalised 0.05, sign 0.01, spectral 0.02 with momentum 0.9, nuclear 0.25, Adam 0.001 "
-    "(0.9, 0.999), as published for k15-sigma01, where it runs 10,000 steps in float32; here in "
-    "float64, and ten times longer on the three published sets. Coordinate descent (0.05) and Adam "
-    "without epsilon are added. The margin over each norm is divided by the certified maximum of "
-    "that norm.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="An optimizer is judged on the sets that it separates within these steps. Its claim "
-    "stands if on each its margin in its own norm reaches 99 % of the maximum, still rises, and is "
-    "a larger share than in any other norm; in part if on some it rises and is the largest share; "
-    "where it separates none, it is too early to say. All together stand if each does, and in part "
-    "if none falls. After a first table the rule was changed once: it compared optimizers with "
-    "each other in one norm, which says which is faster, not where one goes.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Above: a heat map of optimizers by norms for each data set, shares of the certified "
-    "maximum margin in per cent, a frame around the norm each optimizer is said to go to. Below: "
-    "the shortfall in that norm against steps, both axes logarithmic",
-    notes="Adam's steps of 0.001 / sqrt(t) add up to 0.2 after 10,000 steps and 0.6 after 100,000, "
-    "a margin of a few units at most, so that its loss is far from small, and what is seen is not "
-    "its limit. The slope of the own class is computed as minus the sum of the others. As a "
-    "probability minus 1 it is rounding alone once the margins exceed 36 (in float32 17): a first "
-    "run that took it so lost half of sign descent's margin in its last decade.",
 )

@@ -143,17 +143,9 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    claim="Mirror descent whose potential is ||w||_p^p / p goes to the largest margin in l_p.",
-    how=f"Two classes of {DATA}, exponential loss, from zero. The gradient is divided by the loss, "
-    "which is not in the paper: it changes the speed, not the limit. Each run is measured in every "
-    "norm.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if each potential reaches 99 % in its own norm and is ahead of the others "
-    "there; in part if it is ahead in more than half of the norms. The rule was written before the "
-    "table.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Shortfall of the margin in the potential's own norm against steps, by p",
 )

@@ -16,7 +16,8 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn.functional import softplus
 
-from benchmarks.harness import Experiment, Verdict, common_legend, rows_of
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import Recorder
 from implicit_bias.base.options import OptimizerName
@@ -213,21 +214,9 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    claim="On a homogeneous network gradient descent goes towards KKT points of the l2 norm, sign "
-    "descent and Adam of l_inf, Muon of the largest spectral norm of a layer. The theorems ask for "
-    "infinite time, vanishing steps, and of Adam no epsilon.",
-    how="Two layers, without biases; MNIST 0-4 against 5-9, images of the published split, all "
-    "samples at each step, logistic loss, float64; the same start for all. Step sizes at the start "
-    "0.1 (gradient descent), 0.0003 (sign), 0.001 (Adam, epsilon 1e-8), 0.01 (Muon of torch, no "
-    "momentum), divided by sqrt(1 + t / 100). Gates are live (ReLU), or frozen at the start.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="A run agrees if the gap in its own geometry falls from the first step that separates the "
-    "samples to the last one, and ends as the least of the three. The claim stands if all runs "
-    "agree, and in part if some do. The rule was written before the table.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Relative KKT gap against steps, a panel for each optimizer and kind of gates, a line for "
-    "each norm, the optimizer's own one thick",
 )

@@ -189,23 +189,9 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    claim="Progressive rescaling gradient descent (PRGD) enlarges the l2 margin exponentially "
-    "fast, normalised descent like 1 / t, momentum of the dual like 1 / t^2 (Wang, Min, Wu 2024).",
-    how=f"Two classes of {mirror.DATA}, exponential loss, from zero, inputs of length at most 1, "
-    "steps of size 1 on the log of the loss; the radius grows by 1.05, 1.1 or 1.2 each 200 steps. "
-    "The paper's own numbers are not known here.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if PRGD with one of the growths comes to an excess of 1e-6 in fewer steps than "
-    "normalised descent and momentum; in part if it does not, but ends nearer than normalised "
-    "descent. The rule was written before any run; the 200 steps after runs with a growth of 1.2 "
-    "each 5, 50 and 500 (at 5 and 50 the weights grow faster than they turn) and trials up to "
-    "30,000 steps.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Excess of the norm over the certified optimum against steps, by method, both axes "
-    "logarithmic",
-    notes="An exponential rate shows as equal numbers of steps for each tenth. It ends where the "
-    "radius grows faster than the direction can follow: then the excess stays.",
 )

@@ -20,7 +20,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict, common_legend, rows_of
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.optimizers.descent import Adam, Momentum
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import max_margin, solve
@@ -201,27 +202,9 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    claim="Adam that takes one sample at a time goes to the largest margin in l2 on generalised "
-    "Rademacher data, and to neither that of l2 nor that of l_inf on general data; with all "
-    "samples it goes to l_inf. Signum goes to l_inf with single samples, too (Baek, Song, Yun "
-    "2025).",
-    how="Two classes, y x with entries -1 and +1, or Gaussian, more features than samples; "
-    "logistic loss, from zero; one sample at a time in cyclic order, or all of them as many times. "
-    "Adam with 0.9, 0.999 and no epsilon, Signum with momentum 0.99; step 0.1 / sqrt(t). The "
-    "paper's own sizes are not known here.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="A run holds if it ends with 97 % of the maximum in the norm that it is said to go to "
-    "and with less in the other one, or, said to go to neither, below 97 % in both. The claim "
-    "stands if all runs hold, and in part if some do. The rule was written before the table.",
     verdict=verdict,
     tabulate=tabulate,
-    notes="Slopes are computed relative to that of the smallest margin. A first run let them "
-    "underflow once margins exceeded 745, and lost the margins of Signum: it was replaced. In the "
-    "picture Adam with all samples turns to l_inf late and still rises there at the end, and on "
-    "Gaussian data Adam with single samples levels off below the maximum in l2, as the claim says "
-    "though not by as much as the rule asks.",
-    alt="Shortfall of the margin in l2 and l_inf against passes over the data, a panel for each "
-    "optimizer and set",
 )

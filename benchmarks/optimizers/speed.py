@@ -289,19 +289,9 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    claim="On the l2 margin of a linear predictor the shortfall falls like 1 / log t for gradient "
-    "descent, 1 / t for normalised descent and 1 / t^2 with momentum of the dual.",
-    how="MNIST as published (0-4 against 5-9), training images of the published split, zero start, "
-    "exponential loss, inputs scaled to length at most 1. Seconds are those of the steps alone, "
-    "all methods one after the other on one core.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if at the end momentum is nearer the optimum than normalised descent, and that "
-    "nearer than gradient descent; in part if momentum is nearer than gradient descent. The rule "
-    "was written before the table.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Excess of the norm over the certified optimum against seconds, by method, both axes "
-    "logarithmic",
 )

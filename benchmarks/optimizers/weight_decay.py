@@ -191,18 +191,9 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    claim="AdamW with weight decay lambda goes to the smallest loss under ||w||_inf <= 1 / lambda, "
-    "if it converges with steps that sum to infinity.",
-    how=f"Cross-entropy on {DATA}, all samples, from zero; epsilon 1e-8; step 0.1 / sqrt(t). The "
-    "smallest loss in the box is by L-BFGS-B. Controls: Adam and gradient descent with the same "
-    "decay as a penalty. A first table, with steps that fell linearly to 0 and so had a finite "
-    "sum, had not converged and was replaced.",
     measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
     draw=draw,
     found=with_sizes(found),
-    rule="It stands if AdamW's loss is within 1 % of the smallest in the box and no weight leaves "
-    "it by more than 1 %, at every decay; in part at some. The rule was written before the table.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Frank-Wolfe gap against steps, by optimizer and decay",
 )

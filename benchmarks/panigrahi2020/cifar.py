@@ -215,26 +215,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Figure 2: a random subset of 10^4 images of CIFAR-10, preprocessed. (a) The distances "
-    "of all pairs: delta >= 0.1. (b) Cumulative squares of the singular values: the dimension is "
-    "far "
-    "above log n. (c) Eigenvalues of G at the start, 10^5 neurons: ReLU above the others, ELU "
-    "about as tanh. (No table of numbers.)",
-    how=(
-        "The paper's preprocessing: one scale for all, a coordinate that fills up, a constant. "
-        "(a), (b) and, at infinite width, (c) are of the published 10^4 images; at the published "
-        "width (c) is of a tenth of them. The table has eigenvalues at infinite width."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if no two images are closer than 0.1, 99 % of the squares take more than "
-        "10 log n singular values, ReLU's eigenvalues are above all others at the end and in the "
-        "middle of the spectrum, and ELU's within a factor 3 of tanh's in the middle; in part if "
-        "ReLU's are above."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Histogram of distances, cumulative singular values, and eigenvalues of G of the images",
 )

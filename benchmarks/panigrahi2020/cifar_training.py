@@ -187,23 +187,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Figure 2 (d): 10^4 images of CIFAR-10, 10^5 neurons, both layers trained by SGD, batch "
-    "256, cross entropy, rate 10^-3: ReLU is much faster than tanh, swish and ELU; eigenvalues and "
-    "eigenvectors change considerably: not the overparametrised regime, so that (c) explains only "
-    "the first iterations. (No table of numbers.)",
-    how=(
-        "The published images, batch, loss and rate, in the units of the paper: F with the factor "
-        "1/sqrt m, all entries N(0, 1). Narrower networks, and fewer epochs of the wider ones."
-    ),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if ReLU has the smallest loss at the last epoch of each width, and in the "
-        "longest runs G moves by more than 5 % of its norm for every activation; in part if one of "
-        "both."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Training loss and accuracy by epoch for four activations and two widths",
 )

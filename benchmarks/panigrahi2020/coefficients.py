@@ -192,22 +192,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="F.7.1: |c_k| of tanh' is at most O(exp(-(pi/4) sqrt k)); F.7.2: the tail of squares is "
-    "O(sqrt p exp(-(pi/(4 sqrt 2)) sqrt p)); equation 34 has a rate after Boyd; ReLU': c_k ~ "
-    "k^-0.75. F.4 and G.1: the degree at which the Chebyshev series of sigmoid(k x) and of swish "
-    "are right to eps. H.1: O(N^-k) with k + 1 derivatives, geometric if analytic.",
-    how=(
-        "Normalised Hermite coefficients by quadrature, those above 1e-11; Chebyshev series by "
-        "interpolation in 2,001 points, cut at the paper's degree, errors on 4,001 points."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if the hidden constants of F.7 need not exceed 2, no Chebyshev error exceeds "
-        "eps, and the power of ReLU' is within 0.05 of -0.75. Equation 34 is not part of it."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Hermite coefficients of three derivatives with the paper's rates; Chebyshev errors",
 )

@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import (
     coherence_bound,
     layer_bound,
@@ -255,22 +256,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Theorem 4.8: tanh, samples of separation delta, L >= (2 / (1 - c1)) max(Omega(log "
-    "1/delta), O(1)) hidden layers. Then lambda_min(G(0)) >= exp(-Omega(sqrt(log n))), far above "
-    "any 1/poly(n); G of the last hidden layer. Lemmas J.1 (lengths), J.2 and J.4 (angles).",
-    how=(
-        "Infinite width by the recursion of the closed form, layer by layer; finite deep networks "
-        "of tanh for lengths and inner products."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if for every activation and n the smallest eigenvalue reaches half of the "
-        "diagonal, for tanh within (2 / (1 - c1)) max(log 1/delta, 1) layers, and lemma J.2 holds "
-        "on a grid."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Smallest eigenvalue against depth, the depth it takes, and lengths in deep networks",
 )

@@ -174,23 +174,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="M.2: with trained readouts the Gram matrix is G + H. M.3: with C classes it is nC x nC, "
-    "with a_kq a_kq' in the place of a_k^2, and block diagonal as m grows, each block G. Appendix "
-    "D, corollaries K.3 and K.6: with fan-in and fan-out starts the lower bounds of J_1 and J_2 "
-    "hold with other factors; J_2 loses powers of d, or of m.",
-    how=(
-        "Distances from the limits in the Frobenius norm, and smallest eigenvalues with the starts "
-        "of appendix D, variances without the factor 2; biases drawn, but not trained."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if both distances fall as m^-0.5 within 0.1, H lowers no smallest eigenvalue, "
-        "and that of ELU is smaller with fan-in than in the paper's setting, and smallest with "
-        "fan-out."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Distances from the limits and smallest eigenvalues against the width, three activations",
 )

@@ -263,23 +263,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Condition J_1 (ReLU, leaky ReLU, SELU), theorem K.1: lambda_min(G(0)) >= Omega(delta / "
-    "n^3). J_2 (ELU), theorem 4.1: >= Omega(delta^3 n^-7 / log n). ReLU, theorem 4.2: "
-    ">= Omega(delta^1.5 log^-1.5 n). Any reasonable phi, theorem 4.5: tr G(0) >= c n.",
-    how=(
-        "Smallest eigenvalues at infinite width: n points of the half circle, ten of them and "
-        "two close to one of them, random points of a sphere in R^5. Finite width, readouts "
-        "N(0, 1), for the trace and for the share of the limit that is reached."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if over the last three cases of each series, with most points or the closest, "
-        "measured values fall no faster than the shape (as a power of it of at most 1.05), and all "
-        "traces satisfy theorem 4.5 at m = 1,024."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Smallest eigenvalues of four activations against n and delta, with the theorems' shapes",
 )

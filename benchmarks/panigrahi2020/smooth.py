@@ -9,7 +9,8 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict, common_legend, whole
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import (
     large_width_bound,
     small_width_bound,
@@ -205,22 +206,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Theorem 4.4 (tanh; G.3: swish): in d' = O(log^0.75 n) dimensions, for any data, "
-    "lambda_min(G(0)) <= exp(-Omega(n^(1/(2 d')))) with probability 1 - n^-3.5; corollary F.10.1: "
-    "the same for all lambda_k with k >= ceil(n / d').",
-    how=(
-        "Random samples in d' = 2, 3 and 4 dimensions and the half circle. The table has "
-        "eigenvalues over the largest at infinite width, geometric means of the runs."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if for each d' and both activations the ratio of -log(eigenvalue / largest) to "
-        "n^(1/(2 d')) is larger at the largest n that is above rounding than at the smallest: for "
-        "the smallest eigenvalue at both widths, and for the one of index ceil(n / d')."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="-log of the smallest eigenvalue against n^(1/(2 d')) for tanh and swish, d' = 2, 3 and 4",
 )

@@ -181,23 +181,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Theorem 4.7 (informal) and I.4: tanh, unit vectors that span d' >= n^gamma dimensions, "
-    "with noise sigma of the order delta / sqrt n inside the span. Then lambda_min(G(0)) >= "
-    "Omega(c_(p-1)^2 (1/n) (kappa sigma / (n p))^(2p)), p the smallest odd integer with d'^p >= n: "
-    "polynomial in n and delta. Theorem I.3: the same without c for polynomials of degree p.",
-    how=(
-        "tanh and z^3 at infinite width; four sizes of noise. Lemma I.1 with the best of 8 powers, "
-        "lemma I.2 by the smallest eigenvalue of the p-th Hadamard power."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if for both activations the power of sigma is at most 2 p and that of n at "
-        "least -1 - 2 p, lemma I.1 always holds, and theorems I.3 and I.4 with the constant 1 hold "
-        "with probability 1 - kappa."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Smallest eigenvalue of tanh against the noise and against the samples, with bounds",
 )

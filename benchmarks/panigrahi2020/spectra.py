@@ -213,25 +213,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Figure 1 (c, d): n = 10 and 50 equally spaced points of a circle, lifted to the sphere "
-    "of R^10; eigenvalues of G at the start, 10^6 neurons, readouts N(0, 1), 5 runs. The "
-    "eigenvalues of ReLU and ELU are larger than those of tanh and swish. (No table of numbers.)",
-    how=(
-        "The published width, readouts and number of runs, on the half circle; infinite width for "
-        "all data: by the closed form, and for smooth activations by harmonics, which are right "
-        "far below the rounding of a matrix. The table has the smallest eigenvalue over the "
-        "largest at infinite width (0: below rounding), the dimension d' of the span, the "
-        "separation delta, and the deviation at width m for both kinds of readouts."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if on both half circles the smallest eigenvalues of ReLU and ELU, as shares of "
-        "the largest, exceed those of tanh and swish, and ReLU's is above ELU's; in part if only "
-        "the last."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Eigenvalues of G against their index, a panel a data set, at two widths",
 )

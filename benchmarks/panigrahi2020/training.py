@@ -603,28 +603,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Figure 1 (a, b): n = 10 and 50 points of a circle, labels uniform in {-1, 1}, 10^6 "
-    "neurons, rate 10^-3 for every activation, only W trained, mean of 5 runs. ReLU reaches zero "
-    "error much faster than all others, ELU is faster than tanh and swish; eigenvalues and "
-    "eigenvectors stay essentially constant. Theorem 4.6: ||y - u(t)|| = (sum_i (1 - eta "
-    "lambda_i)^(2t) <v_i, y - u(0)>^2)^(1/2) up to eps. (No table of numbers.)",
-    how=(
-        "Gradient descent in float32 on the half circle; theorem 4.6 and equation (3) with the "
-        "spectrum of each network's own G at the start; the mean over labels and starts at "
-        "infinite width, up to 10^7 steps. The published width runs for the first 1,000 steps, and "
-        "is predicted by theorem 4.6 for 10^6; whole curves are of narrower networks."
-    ),
     measure=measure,
     draw=draw,
     found=found,
-    rule=(
-        "It stands if at infinite width after 10^6 steps, and in the runs at their last step, ReLU "
-        "is first and ELU second for both n, and theorem 4.6 is off by less than 0.1 of the start "
-        "in all runs of all activations but ReLU (it asks for three derivatives, which ELU has "
-        "not either); in part if ReLU is "
-        "first."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Squared error against the step for five activations: runs, theorem 4.6, infinite width",
 )

@@ -177,21 +177,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Theorem 4.3: phi a polynomial of degree p, samples of a span of d' dimensions. If "
-    "C(d' + p, p) < n + 1, lambda_min(G(0)) = 0 at any width. If C(d' + p, p) - 1 <= n / d', "
-    "lambda_k = 0 for all k >= ceil(n / d'). Theorem M.3: for G + H from ceil(2 n / d') on.",
-    how=(
-        "Random samples in subspaces of R^10; eigenvalues that are not rounding are counted, at "
-        "infinite and at finite width, with and without H."
-    ),
     measure=whole(measure),
     draw=draw,
     found=found,
-    rule=(
-        "It stands if all cells agree with all three sentences; in part if the index of the second "
-        "is wrong where its condition holds with equality."
-    ),
     verdict=verdict,
     tabulate=tabulate,
-    alt="Eigenvalues that are not 0 against the samples, counted and as two formulas have them",
 )

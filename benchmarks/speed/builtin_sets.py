@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,10 @@ from sklearn.svm import SVC
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies
 from benchmarks.speed.runs import TIME_LIMIT, few_digits, outcome, warm_up
+from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, balanced, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.runs.processes import Process, ProcessEnded
 from implicit_bias.solvers import solve
 
 SETS: dict[str, Callable[..., tuple[Array, Array]]] = {
@@ -41,7 +40,6 @@ TOLERANCE = 1e-6
 SVC_C = 1e10
 PEERS = ("ecos", "clarabel", "svc")
 NAMES = {"ecos": "ECOS", "clarabel": "Clarabel", "svc": "SVC"}
-PRELOAD = ("implicit_bias.solvers.cvxpy_solver", "sklearn.svm")
 # Seconds for a process to import what it needs.
 STARTING = 120.0
 
@@ -103,7 +101,7 @@ class Peers:
     def solve(self, name: str, problem: MarginProblem) -> dict[str, Any]:
         """Seconds and upper bound of a peer, and how it ended."""
         if self._process is None:
-            self._process = Process(_work, preload=PRELOAD)
+            self._process = Process(_work)
             self._process.allow(STARTING)
             self._process.receive()
         self._process.send((name, problem))
@@ -117,7 +115,7 @@ class Peers:
         return found
 
 
-def _work(pipe: Connection) -> None:
+def _work(pipe: Pipe) -> None:
     warnings.simplefilter("ignore")
     for name in PEERS:
         _solved(name, warm_up())
@@ -252,16 +250,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="On every built-in set, raw or standardised, each pair of classes gets its optimum or a "
-    "proof that none separates.",
-    how="scikit-learn's iris, wine, breast cancer and digits, all pairs of classes, with and "
-    "without a free intercept, hard margin. Answers are graded in exact arithmetic "
-    "(`speed/exact.py`). ECOS and Clarabel solve through CVXPY, with the same certificate; SVC "
-    "with a linear kernel and C = 1e10, where there is an intercept. Wall time of one thread of "
-    "a busy machine.",
     measure=measure,
     found=found,
-    rule="It stands if every problem has such an answer, and all are true; in part if most have.",
     verdict=verdict,
     tabulate=tabulate,
     options=SetOptions,

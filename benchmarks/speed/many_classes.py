@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from benchmarks.speed.runs import (
     warm_up,
 )
 from benchmarks.speed.scaling import Point, forget_peak, peak_memory
+from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded, limit_processor_time
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.datasets.catalogue import load
@@ -44,7 +44,6 @@ from implicit_bias.datasets.images import load_digits
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.problem.rows import row_index
 from implicit_bias.protocols import lippl2022
-from implicit_bias.runs.processes import GIB, Process, ProcessEnded, limit_processor_time
 from implicit_bias.solvers import BoundsAt, solve
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.cvxpy_solver import SAFETY
@@ -59,7 +58,6 @@ HARD_C = 1e4
 SEED = 1
 # Limits are of the processor's time; a busy machine may take so many times as long.
 IDLE = 20.0
-PRELOAD = ["benchmarks.speed.many_classes", "implicit_bias.solvers.norm_path"]
 
 
 # --- the problems ------------------------------------------------------------------------------
@@ -306,7 +304,7 @@ def measure_row(
     limit = math.inf if solver == NATIVE else memory
     if case.data == ON_DISK:
         return row | measure_on_disk(case.N, case.tol, lambda line: say(_progress(case, line)))
-    with Process(_work, (case, solver, seconds), memory=limit, preload=PRELOAD) as process:
+    with Process(_work, (case, solver, seconds), memory=limit) as process:
         try:
             process.receive()  # posed
             process.allow(IDLE * seconds)
@@ -325,7 +323,7 @@ def _progress(case: Case, line: BoundsAt) -> str:
     return f"{case.name}: {line.lower:.7g} to {line.upper:.7g}"
 
 
-def _work(pipe: Connection, case: Case, solver: str, seconds: float) -> None:
+def _work(pipe: Pipe, case: Case, solver: str, seconds: float) -> None:
     problem = case.problem()
     solve(warm_up())
     pipe.send({})
@@ -525,24 +523,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 CLASSES = Experiment(
-    claim="Every norm of many classes is certified, in seconds, where general solvers take minutes "
-    "or give no answer.",
-    how="Published Gaussian clusters in 25 dimensions (10 and 15 classes) with their stored "
-    "margins; MNIST's ten digits in the published order, pixels in [-1, 1] with the constant; one "
-    "gated network a class on them; a million Gaussian samples of 5 classes; ten million of two "
-    "classes in a file of 1.6 GB, on a local Dask cluster of 2 workers of 2 GiB (GiB: the larger "
-    "worker's; of the processor: of both and of this process). Gap as asked; seconds by the clock, "
-    "for the native solver two threads on two cores, at a higher priority than the other work "
-    "there, and those of the processor. Peers get the whole problem and one thread, within limits "
-    "of memory and of the processor's time, beside other work; where these were less than 10 "
-    "minutes, the table says so. "
-    "LinearSVC has no certificate: its gap in the table is that to the native lower bound.",
     measure=measure,
     found=found,
-    rule="It stands if every problem has a native row with its gap, or a proof, within the seconds "
-    f"that it should take, the published sets take less than {SETS_SECONDS:g} s together, and the "
-    "stored margins that differ are the one that is known to be wrong; in part if most rows have "
-    "their gap.",
     verdict=verdict,
     tabulate=tabulate,
     options=ClassOptions,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.speed.runs import ANSWERED, Row
 from benchmarks.speed.scaling import forget_peak, peak_memory
-from implicit_bias.runs.processes import GIB
+from implicit_bias.base.processes import GIB
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.out_of_core import solve_out_of_core
 

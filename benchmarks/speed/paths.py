@@ -250,15 +250,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="Solved from the solution of its neighbour on a path, a problem takes half of the "
-    "time or less.",
-    how="Each problem is solved from the solution of its neighbour (Newton's method on the "
-    "support vectors, `solvers/active_set.py`) and anew, one after the other; seconds of the "
-    "processor, summed over a path. Binary MNIST, the published draws, gap 1e-6, one thread of a "
-    "busy machine.",
     measure=measure,
     found=found,
-    rule="It stands if the ratio is 2 or more on every path, and in part if on some.",
     verdict=verdict,
     tabulate=tabulate,
     options=PathOptions,

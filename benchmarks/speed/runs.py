@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from implicit_bias.base.processes import ProcessEnded, Reason
 from implicit_bias.problem import MarginProblem
-from implicit_bias.runs.processes import ProcessEnded, Reason
 
 Row: TypeAlias = dict[str, Any]
 # How a row came about. All but the first leave its bounds empty.

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -36,17 +35,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.harness import (
-    Experiment,
-    Misuse,
-    Options,
-    Run,
-    Verdict,
-    markdown_table,
-    option,
-    rows_of,
-)
+from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.runs import ANSWERED, TIME_LIMIT, Row, few_digits, machine, outcome, warm_up
+from benchmarks.words import markdown_table
+from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import split_indices
@@ -54,14 +46,11 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION
-from implicit_bias.runs.processes import GIB, Process, ProcessEnded
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, BoundsAt, solve
 
 # The yardstick.
 FACTORISATIONS, ORDER = 20, 2000
 SEED = 1
-# Imported once by the server that the processes are forked from.
-PRELOAD = ["implicit_bias.problem", "implicit_bias.solvers.working_set"]
 
 
 # --- the grid --------------------------------------------------------------------------------
@@ -174,7 +163,7 @@ def measure_point(
     row: Row = {**asdict(point), "tol": tol, "device": device, "limit": limit, "detail": ""}
     row |= {"machine": machine()}
     row |= dict.fromkeys(QUANTITIES, np.nan)  # until there is an answer
-    with Process(_work, (point.problem(), tol, device), preload=PRELOAD) as process:
+    with Process(_work, (point.problem(), tol, device)) as process:
         process.allow(limit)
         try:
             while True:
@@ -188,11 +177,11 @@ def measure_point(
     return row
 
 
-def _work(pipe: Connection, problem: MarginProblem, tol: float, device: str) -> None:
+def _work(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> None:
     pipe.send(_facts(pipe, problem, tol, device))
 
 
-def _facts(pipe: Connection, problem: MarginProblem, tol: float, device: str) -> Row:
+def _facts(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> Row:
     solve(warm_up(), device=device)
     held = peak_memory(device)
     before = _yardstick(device)
@@ -543,57 +532,14 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of((whole & (largest["gap"] <= frame["tol"].max())).any())
 
 
-HOW = """\
-SVM-GLN on binary MNIST, the published draws, thresholds at the medians: lines in N, H and C \
-through N = 2000, H = 100, C = 2, each point in a process of its own between two runs of 20 \
-float64 Cholesky factorisations of order 2000. `--device cuda` adds rows, `--time-limit` stops a \
-point and says so. Points named "twin" and "between" have a conflict (a sample with both labels; a \
-sample between two of the other class), to time its proof against a solve."""
-
 # An estimate, by hand, from the support vectors of the table.
-NOTES = """\
-### Where the next bottleneck is, on paper
-
-D = 785, H = 100, C = 2, so M' = 101 gates once rotated. At N = 2,000 there are 818 support
-vectors, at 60,000 some 7,000: S grows like N^0.63 while the data stay separable, and the largest
-working set was 1.6 S. Taking both further, at 25 GFLOP/s of float64 a core:
-
-| | N = 60,000 | 10^6 | 10^7 |
-|---|---|---|---|
-| support vectors S, working set W = 1.6 S | 7,000; 11,000 | 41,000; 66,000 | 180,000; 280,000 |
-| X in float64, 8 N D bytes | 0.4 GB | 6.3 GB | 63 GB |
-| gates in float64, 8 N M' bytes | 0.05 GB | 0.8 GB | 8 GB |
-| margins of all samples once a round, 2 N D M' operations | 0.4 s | 6 s | 1 min |
-| K and Q(d) on the working set, 16 W^2 bytes | 1.9 GB | 70 GB | 1.3 TB |
-| one factorisation, W^3/3 operations | 18 s | 1.1 h | 3.4 days |
-| the same on a GPU, 40 TFLOP/s | 0.01 s | 2.4 s | 3 min |
-
-- At 10^6 the working set's two matrices are the wall: 70 GB fit one large GPU (and there ten
-  rounds of ten steps take minutes), but no common CPU machine. In float32, and one triangle of
-  each, they would be 17 GB. The active set needs only the support vectors, 13 GB a matrix, once
-  it is near.
-- At 10^7 no matrix of order W can be held. It would also be the wrong one: features have rank D
-  M' = 79,000 at most, so beyond W = 79,000 the Newton system is smaller in feature space
-  (Woodbury), 50 GB and 1.8 h a factorisation on a core, whatever N is. Or products alone, 2 N D
-  M' operations each, in a first-order method, whose certificate is the same. X itself must then
-  stay in bytes (8 GB) or be read from the disk in parts; the certificate already needs it only
-  block by block.
-- None of this asks whether 10^7 images are separable by 100 units. Where they are not, the proof
-  by a few samples in conflict is small, or C is finite, and then every misclassified sample is a
-  support vector: S is a share of N, and the first-order method the only one of these."""
 
 
 EXPERIMENT = Experiment(
-    claim="All of binary MNIST, with H = 100 and C = 2, is solved to a certified gap of 1e-6 on "
-    "one thread.",
-    how=HOW,
     measure=measure,
     draw=lambda frame: draw(frame, _middle(frame)),
     found=found,
-    rule="It stands if the point with N = 60,000 is answered with that gap.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Time and memory against N, H and C, with the fitted exponents",
-    notes=NOTES,
     options=ScalingOptions,
 )

@@ -18,7 +18,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from multiprocessing.connection import Connection
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -41,12 +40,12 @@ from benchmarks.speed.runs import (
     span,
     warm_up,
 )
+from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import fit_models, load_data
-from implicit_bias.runs.processes import Process, ProcessEnded
 from implicit_bias.solvers import Tolerances, solve
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, SAFETY, CvxpySolver, Formulation
@@ -55,8 +54,6 @@ T = TypeVar("T")
 
 # A solve is repeated up to so many times while all of its runs take less than so many seconds.
 MAX_RUNS, RUN_SECONDS = 5, 2.0
-# Imported once by the server that the processes are forked from.
-PRELOAD = ["implicit_bias.runs.models", "implicit_bias.solvers.cvxpy_solver", "sklearn.svm"]
 
 
 # --- what is solved, and by whom -------------------------------------------------------------
@@ -217,7 +214,7 @@ def measure_peer(peer: Peer, problem: MarginProblem, *, tol: float, limits: Limi
     """Time a peer between native runs; the row says so if it does not answer."""
     row: Row = {"detail": "", "machine": machine()}
     arguments = (peer, problem, tol)
-    with Process(_work, arguments, memory=limits.memory, preload=PRELOAD) as process:
+    with Process(_work, arguments, memory=limits.memory) as process:
         try:
             row |= process.receive()  # the native runs before
             process.allow(limits.seconds)
@@ -230,7 +227,7 @@ def measure_peer(peer: Peer, problem: MarginProblem, *, tol: float, limits: Limi
     return row
 
 
-def _work(pipe: Connection, peer: Peer, problem: MarginProblem, tol: float) -> None:
+def _work(pipe: Pipe, peer: Peer, problem: MarginProblem, tol: float) -> None:
     for facts in _stages(peer, problem, tol):
         pipe.send(facts)
 
@@ -650,16 +647,10 @@ def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, list[Row]]]:
 
 
 EXPERIMENT = Experiment(
-    claim="The native solver is hundreds of times faster than CVXPY with ECOS on the program of "
-    "the source paper.",
-    how=HOW,
     measure=measure,
     draw=lambda frame: draw(frame[frame["tol"] == frame["tol"].iloc[-1]]),
     found=found,
-    rule="It stands if the ratio is 100 or more at the largest size of SVM-GLN at which ECOS "
-    "answers, and in part if it is 10 or more somewhere.",
     verdict=verdict,
     tabulate=tabulate,
-    alt="Seconds of each solver, a line a problem; apart from them, who did not answer",
     options=SolverOptions,
 )

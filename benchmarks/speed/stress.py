@@ -27,7 +27,6 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from threading import local
 from typing import Any, TypeAlias
 
@@ -38,6 +37,7 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies, has_optimum
+from implicit_bias.base.processes import Pipe, Process, ProcessEnded, Reason, limit_processor_time
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import (
@@ -53,7 +53,6 @@ from implicit_bias.norms import (
     SumOverGroups,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.runs.processes import Process, ProcessEnded, Reason, limit_processor_time
 from implicit_bias.solvers import Solution, solve
 
 SEED = 13
@@ -467,7 +466,7 @@ class Worker:
         return row
 
 
-def _work(pipe: Connection) -> None:
+def _work(pipe: Pipe) -> None:
     """Answer what is asked, with one thread."""
     torch.set_num_threads(1)
     while True:
@@ -574,26 +573,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    claim="No problem makes a method lie, raise, or go on for more than a minute, and few leave "
-    '"auto" without an answer: at most one in a thousand, of those that have an optimum.',
-    how="Problems are drawn (`speed/stress.py`): sizes to 80, scales of samples, features or "
-    "groups from 1e-12 to 1e12, repeated samples, dependent features, margins down to 1e-9, "
-    "metrics of low rank, hard and soft, with and without an intercept, with and without a start. "
-    f"Every {SHARE}th is smaller and of another family, under any norm: 3 to 10 classes; gates of "
-    "1e-8, 1 and 1e8 mixed; metrics of 1e-60 to 1e60; subnormal inputs; 100 to 160 classes; C from "
-    "1e-290 to 1e290. Bounds, optimality and proofs are graded in exact arithmetic, or in one that "
-    "rounds to one side (`speed/exact.py`), and so is whether samples without an answer can be "
-    "separated. "
-    f'"auto" solves all, the native methods by name every {EVERY}th of two classes and groups of '
-    f"gates. Gap {TOLERANCE:g}; a minute is of the processor.",
     measure=measure,
     found=found,
-    rule="It stands if all families are in the table, there is no lie, no exception and nothing "
-    "that goes on for longer, and as few are without an answer as is claimed; in part if there is "
-    "no lie.",
     verdict=verdict,
     tabulate=tabulate,
-    notes="Where float64 numbers cannot attain the bounds, the rational numbers of "
-    "`Solution.exact` do, and are what is graded.",
     options=StressOptions,
 )

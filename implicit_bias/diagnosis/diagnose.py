@@ -4,9 +4,10 @@ In the geometry of a norm, training on an exponential-like loss goes, in directi
 of  min 1/2 ||theta||^2 s.t. q >= 1 (`measure.multipliers`). Each step below is a file of this
 package.
 
-1. Traps: what makes the question meaningless, or a number mean less (`traps`,
-   `homogeneity`, `recipe`).
-2. The gap: the module at smallest margin 1 beside the best multipliers in the norm.
+1. Traps: what makes the question meaningless (`measure.subject`, `measure.homogeneity`), or a
+   number mean less (`traps`, `recipe`).
+2. The gap: the module at smallest margin 1 beside the best multipliers in the norm. What follows is
+   measured at these.
 3. Layers: which has most room, and the direction that uses it (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
    (`function_space`).
@@ -18,38 +19,29 @@ that are not local optima.
 from __future__ import annotations
 
 import time
-import warnings as python_warnings
-from collections.abc import Mapping, Sequence
-from typing import cast
+import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.validation import Array
-from implicit_bias.diagnosis.escape import Escape, find_escape
-from implicit_bias.diagnosis.function_space import in_function_space, two_layer_relu
+from implicit_bias.diagnosis.escape import find_escape
+from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
 from implicit_bias.diagnosis.recipe import loss_warning, optimizer_warnings
-from implicit_bias.diagnosis.result import FAR, Diagnosis
-from implicit_bias.diagnosis.traps import (
-    Checked,
-    DiagnosisWarning,
-    check,
-    is_gated,
-)
-from implicit_bias.measure.margin_gradients import MarginGradients, labels_as_array
+from implicit_bias.diagnosis.result import Diagnosis
+from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_module, evaluating
 from implicit_bias.measure.multipliers import (
-    Multipliers,
-    at_margin_1,
-    judge,
+    TangentProgram,
     kkt_gap,
     loss_weights,
-    measure,
     tempered_weights,
 )
-from implicit_bias.measure.stationarity import SeparationError
+from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.norms import Norm
 from implicit_bias.norms.tensors import (
     PARAMETER_NORMS,
@@ -62,8 +54,6 @@ from implicit_bias.norms.tensors import (
 COMPARED = ("l2", "l1", "linf", "spectral")
 # Seconds that the layers' own bounds may take together where they are not exact.
 LAYER_SECONDS = 4.0
-# Samples named in a message.
-NAMED = 5
 
 
 def diagnose(
@@ -137,135 +127,58 @@ def diagnose(
     """
     started = time.monotonic()
     module, geometry = as_module(module), as_parameter_norm(norm)
-    given = as_tuple(inputs)
-    labels = labels_as_array(labels)
     with evaluating(module) as modes:
-        checked = check(module, given, labels, modes=modes, optimizer=optimizer)
-        said = [
-            *checked.warnings,
-            *filter(None, [loss_warning(loss, checked.gradients.pairs.classes)]),
-            *optimizer_warnings(optimizer, geometry),
-        ]
-        found = _measure(checked, geometry, tuple(said), started)
+        gradients = margins_of(module, inputs, labels)
+        subject, excluded, said = checked(gradients, modes, optimizer)
+        said += filter(None, [loss_warning(loss, gradients.pairs.classes)])
+        said += optimizer_warnings(optimizer, geometry)
+        measured = _measured(subject, geometry)
     for text in said:
-        python_warnings.warn(text, DiagnosisWarning, stacklevel=2)
-    return found
-
-
-def as_tuple(inputs: object) -> tuple[Tensor | Array, ...]:
-    """Arguments of a module from one argument or several."""
-    if isinstance(inputs, (Tensor, np.ndarray)):
-        return (inputs,)
-    if not isinstance(inputs, (tuple, list)) or not inputs:
-        raise ValueError(
-            "inputs must be a tensor, an array or a tuple of the module's arguments, got "
-            f"{type(inputs).__name__}: pass (X,) or X"
-        )
-    return tuple(
-        part if isinstance(part, (Tensor, np.ndarray)) else np.asarray(part)
-        for part in cast(Sequence[object], inputs)
-    )
-
-
-def _measure(
-    checked: Checked, norm: ParameterNorm, warnings: tuple[str, ...], started: float
-) -> Diagnosis:
-    gradients, L = checked.gradients, checked.degree
-    pairs = gradients.pairs
-    raw = gradients.margins(gradients.theta)
-    min_margin = _separating(gradients, raw)
-    theta = at_margin_1(gradients.theta, L, min_margin)
-    free = judge(gradients, theta, L, norm, loss_weights(raw, pairs.rivals))
-    candidates = [*tempered_weights(raw / min_margin, pairs.rivals), free.weights]
-    norms = {**{name: PARAMETER_NORMS[name] for name in COMPARED}, norm.name: norm}
-    least = _least_gaps(gradients, theta, L, norms, candidates)
-    found = measure(gradients, raw, L, norm, starts=[least[norm.name][1]])
-    best, gap = found.best, found.gap
-    others = _least_gaps(gradients, theta, L, norms, [best.weights])
-    gaps = {name: min(least[name][0], others[name][0]) for name in norms} | {norm.name: gap}
-    layers = layer_bounds(
-        gradients,
-        theta,
-        norm,
-        min_margin ** (1.0 / L),
-        [best.weights],
-        LAYER_SECONDS / len(gradients.shapes),
-    )
+        warnings.warn(text, DiagnosisWarning, stacklevel=2)
     return Diagnosis(
-        norm=norm.name,
-        degree=L,
-        min_margin=min_margin,
-        normalised_margin=found.size**-L,
-        parameter_norm=found.size,
-        gap=gap,
-        gap_lower=found.gap_lower,
-        method=best.method,
-        gap_of_loss=kkt_gap(free.lower, found.size),
-        margins=pairs.table(found.margins, np.inf),
-        multipliers=pairs.table(best.weights),
-        gaps=gaps,
-        layers=layers,
-        escape=_escape(gradients, theta, L, norm, best, gap),
-        function_space=in_function_space(gradients, theta, norm, gated=is_gated(gradients.module)),
-        warnings=warnings,
-        excluded=checked.excluded,
+        **measured,
+        warnings=tuple(said),
+        excluded=excluded,
         seconds=time.monotonic() - started,
     )
 
 
-def _separating(gradients: MarginGradients, margins: Array) -> float:
-    """Smallest margin, if it is positive."""
-    pairs, smallest = gradients.pairs, float(margins.min())
-    if not margins.any():
-        raise SeparationError(
-            "all margins are 0, so no scaling of the module has margin 1: are all its units dead, "
-            "or its last weights 0? Start from other weights"
-        )
-    if smallest <= 0:
-        wrong = np.unique(pairs.samples[margins <= 0])
-        named = ", ".join(map(str, wrong[:NAMED])) + (", ..." if len(wrong) > NAMED else "")
-        raise SeparationError(
-            f"{len(wrong)} of {len(pairs.labels)} samples are on the wrong side (samples {named}; "
-            f"smallest margin {smallest:.3g}), so no scaling of the module has margin 1 and there "
-            "is no gap: train until all are right, or leave these samples out"
-        )
-    return smallest
+def _measured(subject: Subject, norm: ParameterNorm) -> dict[str, Any]:
+    """All that a diagnosis says of a module."""
+    best = subject.measure(norm)
+    program, pairs = best.program, subject.gradients.pairs
+    free = loss_weights(subject.margins, pairs.rivals)
+    tempered = tempered_weights(program.margins, pairs.rivals)
+    gaps = _gaps(program, [*tempered, free, best.weights])
+    return {
+        "norm": norm.name,
+        "degree": program.degree,
+        "min_margin": subject.min_margin,
+        "normalised_margin": program.size**-program.degree,
+        "parameter_norm": program.size,
+        "gap": best.gap,
+        "gap_lower": best.gap_lower,
+        "method": best.method,
+        "gap_of_loss": program.judge(free).gap,
+        "margins": pairs.table(program.margins, np.inf),
+        "multipliers": pairs.table(best.weights),
+        "gaps": gaps | {norm.name: best.gap},
+        "layers": layer_bounds(best, LAYER_SECONDS),
+        "escape": find_escape(best),
+        "function_space": in_function_space(program),
+    }
 
 
-def _least_gaps(
-    gradients: MarginGradients,
-    theta: Tensor,
-    degree: float,
-    norms: Mapping[str, ParameterNorm],
-    candidates: Sequence[Array],
-) -> dict[str, tuple[float, Array]]:
-    """Gap of the best of some multipliers (n,) in each geometry, and which of them it is."""
-    least = {name: (1.0, candidates[0]) for name in norms}
-    sizes = {name: norm.value(gradients.parameters(theta)) for name, norm in norms.items()}
+def _gaps(program: TangentProgram, candidates: Sequence[Array]) -> dict[str, float]:
+    """Gap of the best of some multipliers (n,) in each geometry."""
+    gradients, gaps = program.gradients, dict.fromkeys(COMPARED, 1.0)
+    theta = gradients.parameters(program.theta)
+    sizes = {name: PARAMETER_NORMS[name].value(theta) for name in gaps}
     for weights in candidates:
-        v = gradients.parameters(gradients.combine(theta, weights))
-        total = degree * float(weights.sum())
-        for name, norm in norms.items():
-            dual = norm.dual(v)
-            gap = kkt_gap(total / dual, sizes[name]) if dual > 0 else 1.0
-            if gap < least[name][0]:
-                least[name] = gap, weights
-    return least
-
-
-def _escape(
-    gradients: MarginGradients,
-    theta: Tensor,
-    degree: float,
-    norm: ParameterNorm,
-    best: Multipliers,
-    gap: float,
-) -> Escape | None:
-    """One more unit of a two-layer ReLU network, near a KKT point in l2."""
-    if norm != PARAMETER_NORMS["l2"] or abs(degree - 2.0) > 1e-6 or gap > FAR:
-        return None
-    both = two_layer_relu(gradients, theta)
-    if both is None:
-        return None
-    X = gradients.inputs[0].reshape(len(gradients.inputs[0]), -1)
-    return find_escape(*both, X, gradients.pairs, best.weights)
+        v = gradients.parameters(gradients.combine(program.theta, weights))
+        total = program.degree * float(weights.sum())
+        for name, size in sizes.items():
+            dual = PARAMETER_NORMS[name].dual(v)
+            if dual > 0:
+                gaps[name] = min(gaps[name], kkt_gap(total / dual, size))
+    return gaps

@@ -16,18 +16,22 @@ network without it, improved in the same way.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from implicit_bias.base.validation import Array
+from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
 from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
-from implicit_bias.measure.multipliers import best_multipliers
+from implicit_bias.measure.multipliers import Multipliers, TangentProgram, best_multipliers
+from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 
+# Up to this gap a point is near enough to a KKT point for the multipliers to say where to look.
+FAR = 0.1
 # A pull of more than 1 by this share makes a unit a candidate.
 SUGGESTS = 1e-3
 # Local searches: random starts beside the samples themselves, and steps of each.
@@ -78,28 +82,30 @@ class TwoLayer(nn.Module):
         return (X @ self.hidden.T).relu() @ self.readout.T
 
 
-def find_escape(hidden: Tensor, readout: Tensor, X: Tensor, pairs: Pairs, weights: Array) -> Escape:
-    """Search for a unit that lowers the norm of a two-layer ReLU network.
+def find_escape(found: Multipliers) -> Escape | None:
+    """Search for a unit that lowers the norm of a two-layer ReLU network, near a KKT point in l2.
 
     Parameters
     ----------
-    hidden, readout : Tensor of shapes (H, D) and (K, H)
-        The network at smallest margin 1.
-    X : Tensor of shape (N, D)
-        Inputs.
-    pairs : Pairs
-        The margins.
-    weights : ndarray of shape (n,)
-        Multipliers.
+    found : Multipliers
+        The best ones; with those of other modules, in other norms and far from a KKT point there
+        is nothing to search for.
     """
-    table = torch.tensor(weights).to(X).reshape(len(X), -1)
-    combinations = torch.tensor(pairs.combinations()).to(X)
-    pull = torch.einsum("nr,nrk->nk", table, combinations)  # a (N, K)
+    program = found.program
+    pairs = program.gradients.pairs
+    if program.norm != PARAMETER_NORMS["l2"] or abs(program.degree - 2.0) > 1e-6 or found.gap > FAR:
+        return None
+    both = two_layer_relu(program)
+    if both is None:
+        return None
+    (hidden, readout), X = both, flat_inputs(program.gradients)
+    table = torch.tensor(found.weights).to(X).reshape(len(X), -1)
+    pull = torch.einsum("nr,nrk->nk", table, program.gradients.combinations)  # a (N, K)
     directions, sizes = _search(X, pull)
     best = int(sizes.argmax())
-    found = Escape(float(sizes[best]), directions[best].cpu().numpy(), False, 0.0, None)
-    if found.pull <= 1.0 + SUGGESTS:
-        return found
+    escape = Escape(float(sizes[best]), directions[best].cpu().numpy(), False, 0.0, None)
+    if escape.pull <= 1.0 + SUGGESTS:
+        return escape
     ends = time.monotonic() + SECONDS
     without, _ = _improved(TwoLayer(hidden, readout), X, pairs, ends)
     for place in _distinct(directions, sizes):
@@ -111,15 +117,15 @@ def find_escape(hidden: Tensor, readout: Tensor, X: Tensor, pairs: Pairs, weight
         )
         norm, module = _improved(start, X, pairs, ends)
         if norm < without * (1.0 - CLAIMED):
-            unit = (module.hidden[-1], module.readout[:, -1])
+            weights = (part.detach().cpu().numpy() for part in module.parameters())
             return Escape(
-                pull=found.pull,
+                pull=escape.pull,
                 direction=w.cpu().numpy(),
                 claimed=True,
                 saving=1.0 - norm / without,
-                unit=(unit[0].detach().cpu().numpy(), unit[1].detach().cpu().numpy()),
+                unit=(next(weights)[-1], next(weights)[:, -1]),
             )
-    return found
+    return escape
 
 
 def _search(X: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,25 +170,22 @@ def _improved(module: TwoLayer, X: Tensor, pairs: Pairs, ends: float) -> tuple[f
     The tangent program's solution says in which direction; a line search along it judges by the
     network itself, so what is returned is attained.
     """
-    gradients = MarginGradients(module, (X,), pairs)
+    gradients, norm = MarginGradients(module, (X,), pairs), PARAMETER_NORMS["l2"]
 
-    def at_margin_1(theta: Tensor) -> tuple[float, Tensor]:
-        least = float(gradients.margins(theta).min())
-        if least <= 0:
-            return np.inf, theta
-        scaled = theta * least**-0.5
-        return float(scaled.norm()), scaled
+    def scaled(theta: Tensor) -> TangentProgram | None:
+        point = Subject(gradients.restricted(gradients.shapes, theta), degree=2.0)
+        return point.at_margin_1(norm) if point.min_margin > 0 else None
 
-    norm, theta = at_margin_1(gradients.theta)
+    at = scaled(gradients.theta)
     for _ in range(PROGRAMS):
-        if not np.isfinite(norm) or time.monotonic() > ends:
+        if at is None or time.monotonic() > ends:
             break
-        best = best_multipliers(gradients, theta, 2.0, PARAMETER_NORMS["l2"])
-        steps = (0.5**k for k in range(12))
-        tried = [at_margin_1(theta + t * (best.combination - theta)) for t in steps]
-        lowest, point = min(tried, key=lambda attempt: attempt[0])
-        if not lowest < norm * (1.0 - PROGRESS):
+        change = best_multipliers(at).combination - at.theta
+        tried = [scaled(at.theta + 0.5**k * change) for k in range(12)]
+        best = min(filter(None, tried), key=lambda point: point.size, default=at)
+        if not best.size < at.size * (1.0 - PROGRESS):
             break
-        norm, theta = lowest, point
-    parts = gradients.parameters(theta)
-    return norm, TwoLayer(parts["hidden"], parts["readout"])
+        at = best
+    if at is None:
+        return math.inf, module
+    return at.size, TwoLayer(*at.gradients.parameters(at.theta).values())

@@ -35,15 +35,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.multipliers import TangentProgram
 from implicit_bias.measure.stationarity import active_units
 from implicit_bias.networks import Network
 from implicit_bias.norms import LInf, as_norm
-from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.solve import solve
@@ -94,218 +95,270 @@ class FunctionSpace:
 
 
 @dataclass(frozen=True, eq=False)
+class _Module:
+    """A module of one argument at some parameters, as families see it."""
+
+    gradients: MarginGradients
+    theta: Tensor
+
+    @property
+    def X(self) -> Tensor:
+        """Inputs (N, D)."""
+        return flat_inputs(self.gradients)
+
+    @property
+    def K(self) -> int:
+        """Number of outputs a sample."""
+        return self.gradients.pairs.outputs
+
+    @property
+    def D(self) -> int:
+        """Number of features."""
+        return self.X.shape[1]
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """The parameters."""
+        return list(self.gradients.parameters(self.theta).values())
+
+    def outputs(self, X: Tensor) -> Tensor:
+        """Compute the outputs (n, K) of further inputs (n, D)."""
+        given = X.reshape(len(X), *self.gradients.inputs[0].shape[1:])
+        with torch.no_grad():
+            return self.gradients.outputs_at(self.theta, given)
+
+    def computes(self, predictor: Callable[[_Module], Tensor | None]) -> bool:
+        """Whether outputs on the first samples are a predictor's, at random parameters."""
+        generator, X = torch.Generator().manual_seed(0), self.X[:SAMPLES]
+        for _ in range(DRAWS):
+            theta = torch.randn(len(self.theta), generator=generator, dtype=torch.float64)
+            drawn = replace(self, theta=theta.to(self.theta))
+            expected = predictor(drawn)
+            if expected is None or not close(drawn.outputs(X), expected):
+                return False
+        return True
+
+
+def flat_inputs(gradients: MarginGradients) -> Tensor:
+    """Flatten the inputs of a module of one argument, (N, D)."""
+    return gradients.inputs[0].reshape(len(gradients.inputs[0]), -1)
+
+
+def close(found: Tensor, expected: Tensor) -> bool:
+    """Whether two tensors are equal but for rounding."""
+    return float((found - expected).abs().max()) <= SAME * float(expected.abs().max())
+
+
+@dataclass(frozen=True, eq=False)
 class _Family:
-    """A predictor <beta_k, x> as a function of the parameters, or None of other shapes."""
+    """A predictor <beta_k, x>: beta (K, D), None of other shapes, and the name of its norm."""
 
     name: str
-    beta: Callable[[list[Tensor], int, int], Tensor | None]
-    norm: Callable[[int, int], str]
+    beta: Callable[[_Module], Tensor | None]
+    norm: Callable[[_Module], str]
+
+    def predictor(self, at: _Module) -> Tensor | None:
+        """Compute the outputs on the first samples."""
+        beta = self.beta(at)
+        return None if beta is None else at.X[:SAMPLES] @ beta.T
 
 
-def _linear(parts: list[Tensor], K: int, D: int) -> Tensor | None:
-    return parts[0].reshape(K, D) if len(parts) == 1 and parts[0].numel() == K * D else None
+def _linear(at: _Module) -> Tensor | None:
+    if len(at.parts) != 1 or at.parts[0].numel() != at.K * at.D:
+        return None
+    return at.parts[0].reshape(at.K, at.D)
 
 
-def _transposed(parts: list[Tensor], K: int, D: int) -> Tensor | None:
-    return parts[0].T if len(parts) == 1 and parts[0].shape == (D, K) else None
+def _transposed(at: _Module) -> Tensor | None:
+    return at.parts[0].T if [*map(torch.Tensor.size, at.parts)] == [(at.D, at.K)] else None
 
 
-def _deep_linear(parts: list[Tensor], K: int, D: int) -> Tensor | None:
-    matrices = [part if part.ndim == 2 else part.reshape(1, -1) for part in parts]
-    sizes = [D, *(len(matrix) for matrix in matrices)]
+def _deep_linear(at: _Module, *, transposed: bool = False) -> Tensor | None:
+    if len(at.parts) < 2 or (transposed and any(part.ndim != 2 for part in at.parts)):
+        return None
+    matrices = [part if part.ndim == 2 else part.reshape(1, -1) for part in at.parts]
+    matrices = [part.T for part in matrices] if transposed else matrices
+    sizes = [at.D, *(len(matrix) for matrix in matrices)]
     fits = all(m.shape[1] == size for m, size in zip(matrices, sizes, strict=False))
-    if len(parts) < 2 or not fits or sizes[-1] != K:
+    if not fits or sizes[-1] != at.K:
         return None
     return reduce(lambda product, matrix: matrix @ product, matrices)
 
 
-def _deep_transposed(parts: list[Tensor], K: int, D: int) -> Tensor | None:
-    if any(part.ndim != 2 for part in parts):
+def _vectors(at: _Module) -> list[Tensor] | None:
+    """Two parameters or more of as many entries as there are features, under one output."""
+    if at.K != 1 or len(at.parts) < 2 or any(part.numel() != at.D for part in at.parts):
         return None
-    return _deep_linear([part.T for part in parts], K, D)
+    return [part.reshape(-1) for part in at.parts]
 
 
-def _diagonal_power(power: int) -> Callable[[list[Tensor], int, int], Tensor | None]:
-    def beta(parts: list[Tensor], K: int, D: int) -> Tensor | None:
-        if K != 1 or len(parts) != 2 or any(part.numel() != D for part in parts):
-            return None
-        u, v = parts
-        return (u**power - v**power).reshape(1, D)
-
-    return beta
-
-
-def _diagonal_product(parts: list[Tensor], K: int, D: int) -> Tensor | None:
-    if K != 1 or len(parts) < 2 or any(part.numel() != D for part in parts):
+def _diagonal_power(at: _Module, power: int) -> Tensor | None:
+    found = _vectors(at)
+    if found is None or len(found) != 2:
         return None
-    return torch.stack([part.reshape(-1) for part in parts]).prod(dim=0)[None]
+    return (found[0] ** power - found[1] ** power)[None]
 
 
-def _of_matrices(layers: int, outputs: int) -> str:
-    if outputs == 1:
+def _diagonal_product(at: _Module) -> Tensor | None:
+    found = _vectors(at)
+    return None if found is None else torch.stack(found).prod(dim=0)[None]
+
+
+def _convolution(at: _Module) -> Tensor | None:
+    """Whatever is linear in x, if |F beta| is the product of the |F w_l|."""
+    found = _vectors(at)
+    if found is None:
+        return None
+    beta = at.outputs(torch.eye(at.D).to(at.X))[:, 0]
+    moduli = reduce(torch.mul, [torch.fft.fft(part).abs() for part in found])
+    return beta[None] if close(torch.fft.fft(beta).abs(), moduli) else None
+
+
+def _of_matrices(at: _Module) -> str:
+    layers = len(at.parts)
+    if at.K == 1:
         return "l2"
     return "nuclear" if layers == 2 else f"Schatten {2 / layers:.3g}"
 
 
-def _of_entries(layers: int, _: int) -> str:
+def _of_entries(at: _Module, power: int = 0) -> str:
+    layers = power or len(at.parts)
     return "l1" if layers == 2 else f"l_{2 / layers:.3g}"
 
 
-def _of_power(power: int, _layers: int, outputs: int) -> str:
-    return _of_entries(power, outputs)
+def _of_spectrum(at: _Module) -> str:
+    return f"{_of_entries(at)} of the Fourier transform"
 
 
 FAMILIES: tuple[_Family, ...] = (
-    _Family("linear", _linear, lambda *_: "l2"),
-    _Family("linear", _transposed, lambda *_: "l2"),
+    _Family("linear", _linear, lambda _: "l2"),
+    _Family("linear", _transposed, lambda _: "l2"),
     _Family("deep linear", _deep_linear, _of_matrices),
-    _Family("deep linear", _deep_transposed, _of_matrices),
+    _Family("deep linear", partial(_deep_linear, transposed=True), _of_matrices),
     *(
-        _Family("diagonal", _diagonal_power(power), partial(_of_power, power))
-        for power in (2, 3, 4)
+        _Family("diagonal", partial(_diagonal_power, power=p), partial(_of_entries, power=p))
+        for p in (2, 3, 4)
     ),
     _Family("diagonal", _diagonal_product, _of_entries),
+    _Family("linear convolution", _convolution, _of_spectrum),
 )
 
 
-def in_function_space(
-    gradients: MarginGradients, theta: Tensor, norm: ParameterNorm, *, gated: bool
-) -> FunctionSpace | None:
+def in_function_space(program: TangentProgram) -> FunctionSpace | None:
     """Compare the predictor with the optimum of its norm, where the module is recognised.
 
     Parameters
     ----------
-    gradients : MarginGradients
-        The margins.
-    theta : Tensor of shape (P,)
-        Parameters of smallest margin 1.
-    norm : ParameterNorm
-        The geometry of the parameters.
-    gated : bool
-        Whether the module is one of this package's networks, of fixed gates and one hidden layer.
+    program : TangentProgram
+        The module at smallest margin 1, and the geometry of its parameters.
     """
-    in_l2 = norm == PARAMETER_NORMS["l2"]
-    if gated:
-        return _gated(gradients, theta) if in_l2 else None
-    if len(gradients.inputs) != 1 or not gradients.inputs[0].is_floating_point():
+    gradients, in_l2 = program.gradients, program.norm == PARAMETER_NORMS["l2"]
+    if is_gated(gradients.module):
+        return _gated(program) if in_l2 else None
+    if not _of_one_argument(gradients):
         return None
-    X = gradients.inputs[0].reshape(len(gradients.inputs[0]), -1)
-    K, D = gradients.pairs.outputs, X.shape[1]
-    parts = list(gradients.parameters(theta).values())
+    at = _Module(gradients, program.theta)
     for family in FAMILIES:
-        beta = family.beta(parts, K, D)
-        if beta is not None and _computes(gradients, X, family):
-            name = family.norm(len(parts), K)
-            if not in_l2:
-                if family.name != "linear" or norm.name not in OF_TWO_CLASSES:
-                    return None
-                name = norm.name
-            narrow = min((min(part.shape) for part in parts), default=0) if name == "nuclear" else K
-            return _compared(gradients, X, beta, family.name, name, narrow)
-    return _convolution(gradients, theta, X, D) if in_l2 and K == 1 and len(parts) >= 2 else None
+        beta = family.beta(at)
+        if beta is None or not at.computes(family.predictor):
+            continue
+        name = family.norm(at)
+        if not in_l2:
+            if family.name != "linear" or program.norm.name not in OF_TWO_CLASSES:
+                return None
+            name = program.norm.name
+        return _linear_predictor(at, family.name, name, beta.cpu().numpy())
+    return None
 
 
-def two_layer_relu(gradients: MarginGradients, theta: Tensor) -> tuple[Tensor, Tensor] | None:
+def is_gated(module: nn.Module) -> bool:
+    """Whether a module is one of this package's networks with fixed gates and one hidden layer."""
+    return isinstance(module, Network) and module.fixed_gates and module.has_margin_structure
+
+
+def _of_one_argument(gradients: MarginGradients) -> bool:
+    return len(gradients.inputs) == 1 and gradients.inputs[0].is_floating_point()
+
+
+def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
     """Return the weights (H, D) and (K, H) of a module that computes readout relu(hidden x)."""
-    if len(gradients.inputs) != 1 or not gradients.inputs[0].is_floating_point():
+    if not _of_one_argument(program.gradients):
         return None
-    X = gradients.inputs[0].reshape(len(gradients.inputs[0]), -1)
-    K, D = gradients.pairs.outputs, X.shape[1]
 
-    def split(parts: list[Tensor]) -> tuple[Tensor, Tensor] | None:
-        if len(parts) != 2 or parts[0].ndim != 2 or parts[0].shape[1] != D:
+    def split(at: _Module) -> tuple[Tensor, Tensor] | None:
+        if len(at.parts) != 2 or at.parts[0].ndim != 2 or at.parts[0].shape[1] != at.D:
             return None
-        if parts[1].numel() != K * len(parts[0]):
-            return None
-        return parts[0], parts[1].reshape(K, len(parts[0]))
+        hidden, readout = at.parts
+        fits = readout.numel() == at.K * len(hidden)
+        return (hidden, readout.reshape(at.K, len(hidden))) if fits else None
 
-    def predictor(parts: list[Tensor]) -> Tensor | None:
-        both = split(parts)
-        return None if both is None else (X[:SAMPLES] @ both[0].T).relu() @ both[1].T
+    def predictor(at: _Module) -> Tensor | None:
+        both = split(at)
+        return None if both is None else (at.X[:SAMPLES] @ both[0].T).relu() @ both[1].T
 
-    if not _agrees(gradients, predictor):
-        return None
-    return split(list(gradients.parameters(theta).values()))
-
-
-def _agrees(gradients: MarginGradients, predictor: Callable[[list[Tensor]], Tensor | None]) -> bool:
-    """Whether outputs on the first samples are the predictor's, at random parameters."""
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(DRAWS):
-        theta = torch.randn(len(gradients.theta), generator=generator, dtype=torch.float64)
-        theta = theta.to(gradients.theta)
-        expected = predictor(list(gradients.parameters(theta).values()))
-        if expected is None:
-            return False
-        with torch.no_grad():
-            found = gradients.outputs_of(theta, slice(0, SAMPLES))
-        if not float((found - expected).abs().max()) <= SAME * float(expected.abs().max()):
-            return False
-    return True
+    at = _Module(program.gradients, program.theta)
+    return split(at) if at.computes(predictor) else None
 
 
-def _computes(gradients: MarginGradients, X: Tensor, family: _Family) -> bool:
-    K, D = gradients.pairs.outputs, X.shape[1]
-
-    def predictor(parts: list[Tensor]) -> Tensor | None:
-        beta = family.beta(parts, K, D)
-        return None if beta is None else X[:SAMPLES] @ beta.T
-
-    return _agrees(gradients, predictor)
-
-
-def _compared(
-    gradients: MarginGradients, X: Tensor, beta: Tensor, family: str, name: str, width: int
-) -> FunctionSpace:
-    """Beside the optimum of a norm that `max_margin` knows."""
-    coef = beta.detach().cpu().numpy()
-    if name not in OF_TWO_CLASSES:
-        return FunctionSpace(family, name, math.nan, None, f"the {name} quasi-norm is not convex")
-    value = as_norm(name).value(coef)
-    obstacle = _too_large(gradients, X)
-    if obstacle:
-        return FunctionSpace(family, name, value, None, obstacle)
-    pairs = gradients.pairs
-    two = pairs.classes == 2
-    labels = 2.0 * pairs.labels - 1.0 if two else pairs.labels
-    own = "l2" if two and name in ("nuclear", "spectral") else name
-    found = _solved(lambda: max_margin(X.cpu().numpy(), labels, own))
-    if isinstance(found, str):
-        return FunctionSpace(family, name, value, None, found)
-    factor = OF_TWO_CLASSES[name] if two else 1.0
-    note = ""
-    if width < min(gradients.pairs.outputs - 1, X.shape[1]):
-        note = f"with {width} hidden units the module may not reach the optimum"
-    return FunctionSpace(family, name, value, _times(found, factor), note)
-
-
-def _gated(gradients: MarginGradients, theta: Tensor) -> FunctionSpace:
-    """One of this package's networks, beside the margin problem of its gates."""
-    network = gradients.module
-    assert isinstance(network, Network)
-    family, name = "gated network", "sum of the units' l2 norms"
-    X = gradients.inputs[0]
-    obstacle = _too_large(gradients, X)
-    if gradients.pairs.classes is not None:
-        obstacle = "networks of several outputs have units of rank one, which is not convex"
-    if obstacle:
-        return FunctionSpace(family, name, math.nan, None, obstacle)
-    y = gradients.pairs.labels
-    problem = network.architecture().problem(X.cpu().numpy(), y)
-    scale = float(theta.norm() / gradients.theta.norm()) ** 2
-    unit_norms = scale * problem.group_norms(network.coef())
-    solution = solve(problem)
-    if not solution.certificate.lower > 0:
-        return FunctionSpace(family, name, float(unit_norms.sum()), None, solution.message)
-    used = solution.active & ~active_units(unit_norms)
-    return FunctionSpace(
-        family,
-        name,
-        float(unit_norms.sum()),
-        solution.certificate,
-        "",
-        int(np.count_nonzero(used)),
+def _linear_predictor(at: _Module, family: str, name: str, beta: Array) -> FunctionSpace:
+    """Beside the optimum of its norm, where that is convex."""
+    if name not in CONVEX:
+        return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
+    pairs, norm = at.gradients.pairs, CONVEX[name]
+    labels, factor = pairs.labels, 1.0
+    if pairs.classes == 2:
+        # The binary problem, whose optimum is known to be that up to a factor; of one row the
+        # norms of matrices are l2.
+        labels, factor = 2.0 * pairs.labels - 1.0, OF_TWO_CLASSES[name]
+        norm = CONVEX["l2"] if name in ("nuclear", "spectral") else norm
+    found = FunctionSpace(family, name, CONVEX[name].value(beta), None, "")
+    found = _solved(found, at.gradients, lambda: max_margin(at.X.cpu().numpy(), labels, norm))
+    bounds = found.certificate
+    if bounds is None:
+        return found
+    width = min(min(part.shape) for part in at.parts) if name == "nuclear" else at.K
+    few = f"with {width} hidden units the module may not reach the optimum"
+    return replace(
+        found,
+        certificate=replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper),
+        obstacle=few if width < min(at.K - 1, at.D) else "",
     )
+
+
+def _gated(program: TangentProgram) -> FunctionSpace:
+    """One of this package's networks, beside the margin problem of its gates."""
+    network, pairs = program.gradients.module, program.gradients.pairs
+    assert isinstance(network, Network)
+    found = FunctionSpace("gated network", "sum of the units' l2 norms", math.nan, None, "")
+    if pairs.classes is not None:
+        several = "networks of several outputs have units of rank one, which is not convex"
+        return replace(found, obstacle=several)
+    problem = network.architecture().problem(
+        program.gradients.inputs[0].cpu().numpy(), pairs.labels
+    )
+    unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
+    found = replace(found, value=float(unit_norms.sum()))
+    return _solved(found, program.gradients, lambda: problem, unit_norms)
+
+
+def _solved(
+    found: FunctionSpace,
+    gradients: MarginGradients,
+    pose: Callable[[], MarginProblem],
+    unit_norms: Array | None = None,
+) -> FunctionSpace:
+    """Put the certified optimum beside a predictor, or why there is none."""
+    if gradients.inputs[0].numel() * gradients.pairs.outputs > MOST_ENTRIES:
+        large = "the problem is too large to be solved in passing: use implicit_bias.max_margin"
+        return replace(found, obstacle=f"{large} and solve")
+    try:
+        solution = solve(pose())
+    except (SolveError, ValueError) as error:
+        return replace(found, obstacle=str(error))
+    if not solution.certificate.lower > 0:
+        return replace(found, obstacle=solution.message)
+    dead = 0 if unit_norms is None else solution.active & ~active_units(unit_norms)
+    return replace(found, certificate=solution.certificate, dead_units=int(np.count_nonzero(dead)))
 
 
 @dataclass(frozen=True)
@@ -327,70 +380,8 @@ class FourierL1:
         return cp.sum(cp.norm(cp.vstack([F.real @ zeta, F.imag @ zeta]), 2, axis=0))
 
 
-def _convolution(
-    gradients: MarginGradients, theta: Tensor, X: Tensor, D: int
-) -> FunctionSpace | None:
-    """Recognise a linear convolution of full width: |F beta| is the product of the |F w_l|."""
-
-    def beta_of(point: Tensor) -> Tensor:
-        units = torch.eye(D, dtype=X.dtype, device=X.device).reshape(
-            D, *gradients.inputs[0].shape[1:]
-        )
-        with torch.no_grad():
-            return gradients.outputs_at(point, units)[:, 0]
-
-    if any(shape.numel() != D for shape in gradients.shapes.values()):
-        return None
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(DRAWS):
-        point = torch.randn(len(theta), generator=generator, dtype=torch.float64).to(theta)
-        beta = beta_of(point)
-        with torch.no_grad():
-            outputs = gradients.outputs_of(point, slice(0, SAMPLES))[:, 0]
-        moduli = reduce(
-            torch.mul,
-            [
-                torch.fft.fft(part.reshape(-1)).abs()
-                for part in gradients.parameters(point).values()
-            ],
-        )
-        found = torch.fft.fft(beta).abs()
-        if float((X[:SAMPLES] @ beta - outputs).abs().max()) > SAME * float(outputs.abs().max()):
-            return None
-        if float((found - moduli).abs().max()) > SAME * float(moduli.max()):
-            return None
-    family, layers = "linear convolution", len(gradients.shapes)
-    coef = beta_of(theta).cpu().numpy()
-    if layers != 2:
-        name = f"l_{2 / layers:.3g} of the Fourier transform"
-        return FunctionSpace(family, name, math.nan, None, f"the {name} is not convex")
-    name, norm = "l1 of the Fourier transform", FourierL1()
-    obstacle = _too_large(gradients, X)
-    if obstacle:
-        return FunctionSpace(family, name, norm.value(coef), None, obstacle)
-    found_or = _solved(lambda: max_margin(X.cpu().numpy(), gradients.pairs.labels, norm))
-    if isinstance(found_or, str):
-        return FunctionSpace(family, name, norm.value(coef), None, found_or)
-    return FunctionSpace(family, name, norm.value(coef), found_or, "")
-
-
-def _solved(pose: Callable[[], MarginProblem]) -> Certificate | str:
-    """Bounds on an optimum, or why there are none."""
-    try:
-        solution = solve(pose())
-    except (SolveError, ValueError) as error:
-        return str(error)
-    return solution.certificate if solution.certificate.lower > 0 else solution.message
-
-
-def _times(bounds: Certificate, factor: float) -> Certificate:
-    return replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper)
-
-
-def _too_large(gradients: MarginGradients, X: Tensor) -> str:
-    entries = X.numel() * gradients.pairs.outputs
-    if entries <= MOST_ENTRIES:
-        return ""
-    return (
-        "the problem is too large to be solved in passing: use implicit_bias.max_margin and solve"
-    )
+# Norms whose margin problems are convex, by their names here.
+CONVEX: dict[str, Any] = {
+    **{name: as_norm(name) for name in OF_TWO_CLASSES},
+    "l1 of the Fourier transform": FourierL1(),
+}

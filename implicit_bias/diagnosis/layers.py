@@ -16,7 +16,6 @@ parameter that enters twice (u * u), or the gates of which it sets as it changes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +24,12 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.multipliers import Method, best_multipliers
-from implicit_bias.norms.tensors import ParameterNorm
+from implicit_bias.measure.multipliers import (
+    Method,
+    Multipliers,
+    TangentProgram,
+    best_multipliers,
+)
 
 # <W, G_n> may differ from q_n by this share where the degree in W is 1.
 LINEAR_TOLERANCE = 1e-6
@@ -71,53 +74,39 @@ class Layer:
         return 1.0 - self.lower / self.norm if self.norm > 0 else math.nan
 
 
-def layer_bounds(
-    gradients: MarginGradients,
-    theta: Tensor,
-    norm: ParameterNorm,
-    scale: float,
-    starts: Sequence[Array],
-    seconds: float,
-) -> tuple[Layer, ...]:
+def layer_bounds(found: Multipliers, seconds: float) -> tuple[Layer, ...]:
     """Bound every parameter's norm from below.
 
     Parameters
     ----------
-    gradients : MarginGradients
-        The margins.
-    theta : Tensor of shape (P,)
-        Parameters of smallest margin 1.
-    norm : ParameterNorm
-        The geometry; of one layer, that of the layer alone.
-    scale : float
-        The module's own parameters over theta.
-    starts : sequence of ndarray of shape (n,)
-        Multipliers to begin with, where these are not found exactly.
+    found : Multipliers
+        Those of the whole module, with which the search for a layer's own begins where these are
+        not found exactly.
     seconds : float
-        Time for each layer, where they are not.
+        Time for all layers, where they are not.
     """
-    margins, found = gradients.margins(theta), list[Layer]()
-    for name, shape in gradients.shapes.items():
-        alone = gradients.restricted([name], theta)
-        size = norm.value(alone.parameters(alone.theta))
-        if not is_linear(alone, margins):
-            found.append(Layer(name, tuple(shape), size, math.nan, None, None))
-            continue
-        best = best_multipliers(
-            alone, alone.theta, 1.0, norm, seconds=seconds, starts=starts, euclidean_start=False
-        )
-        change = scale * (best.direction - alone.theta).reshape(shape)
-        found.append(
-            Layer(
-                name=name,
-                shape=tuple(shape),
-                norm=size,
-                lower=min(best.lower, size),
-                direction=change if bool(change.any()) else None,
-                method=best.method,
-            )
-        )
-    return tuple(found)
+    whole = found.program
+    names = whole.gradients.shapes
+    return tuple(_bounds(name, found, seconds / len(names)) for name in names)
+
+
+def _bounds(name: str, found: Multipliers, seconds: float) -> Layer:
+    whole = found.program
+    alone = whole.gradients.restricted([name], whole.theta)
+    program = TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
+    shape = tuple(alone.shapes[name])
+    if not is_linear(alone, whole.margins):
+        return Layer(name, shape, program.size, math.nan, None, None)
+    best = best_multipliers(program, seconds=seconds, starts=[found.weights])
+    change = whole.scale * (best.direction - alone.theta).reshape(shape)
+    return Layer(
+        name=name,
+        shape=shape,
+        norm=program.size,
+        lower=min(best.lower, program.size),
+        direction=change if bool(change.any()) else None,
+        method=best.method,
+    )
 
 
 def is_linear(alone: MarginGradients, margins: Array) -> bool:

@@ -6,26 +6,20 @@ leaves the module as it is: parameters, gradients, mode, precision.
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import Array, check_count, check_number
-from implicit_bias.diagnosis.diagnose import as_tuple
-from implicit_bias.diagnosis.traps import (
-    Checked,
-    DiagnosisWarning,
-    check,
-)
-from implicit_bias.measure.margin_gradients import MarginGradients, labels_as_array
+from implicit_bias.base.validation import check_count, check_number
+from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_module, evaluating
-from implicit_bias.measure.multipliers import measure
+from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
 from implicit_bias.norms import Norm
 from implicit_bias.norms.tensors import HasParameterNorm, ParameterNorm, as_parameter_norm
@@ -108,17 +102,23 @@ class Recorder:
             raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
         if isinstance(self.module, Network) and not isinstance(inputs, tuple):
             inputs = self.module.prepare(np.asarray(inputs))
-        self.inputs = as_tuple(inputs)
-        self.labels = labels_as_array(labels)
-        self.rows: list[dict[str, float]] = []
-        self.checked = self._check()
-        for text in self.checked.warnings:
-            warnings.warn(text, DiagnosisWarning, stacklevel=2)
-
-    def _check(self) -> Checked:
+        self.measurements = dict(self._measurements())
         with evaluating(self.module):
-            # A loop that trains has its module in training mode.
-            return check(self.module, self.inputs, self.labels, modes={}, optimizer=None)
+            # A loop that trains has its module in training mode, so modes are no news.
+            gradients = margins_of(self.module, inputs, labels)
+            self.subject, _, said = checked(gradients, {}, None)
+        for text in said:
+            warnings.warn(text, DiagnosisWarning, stacklevel=2)
+        self.rows: list[dict[str, float]] = []
+
+    def _measurements(self) -> Iterator[tuple[str, Callable[[Subject], float]]]:
+        """Columns of the table, and what is measured of the module for each."""
+        yield "min_margin", lambda subject: subject.min_margin
+        yield "error", lambda subject: subject.error
+        for name, norm in self.norms.items():
+            yield f"margin_{name}", partial(Subject.normalised_margin, norm=norm)
+            if self.gaps:
+                yield f"gap_{name}", partial(Subject.gap, norm=norm, seconds=self.seconds)
 
     def record(self, step: int | None = None) -> dict[str, float]:
         """Measure the module as it is.
@@ -137,38 +137,17 @@ class Recorder:
         ------
         ValueError
             A step that does not follow the last one's.
-        HomogeneityError
-            The module is not homogeneous, which outputs that were all 0 until now did not show.
         """
         last = int(self.rows[-1]["step"]) if self.rows else -1
         step = last + 1 if step is None else step
         check_count(step, "step", last + 1)
         started = time.perf_counter()
-        if math.isnan(self.checked.degree):  # all outputs were 0, as of a linear module at 0
-            self.checked = self._check()
-        kept, degree = self.checked.gradients, self.checked.degree
         with evaluating(self.module):
-            gradients = MarginGradients(self.module, kept.inputs, kept.pairs, names=kept.shapes)
-            margins = gradients.margins(gradients.theta)
-            smallest = float(margins.min())
-            wrong = (margins.reshape(len(kept.pairs.labels), -1) <= 0).any(axis=1)
-            error = float(wrong.mean()) if math.isfinite(smallest) else math.nan
-            row = {"step": step, "min_margin": smallest, "error": error}
-            for name, norm in self.norms.items():
-                row[f"margin_{name}"] = _normalised(gradients, norm, smallest, degree)
-                if self.gaps:
-                    row[f"gap_{name}"] = self._gap(gradients, norm, margins, degree)
-        self.rows.append(row)
+            subject = self.subject.reread()
+            found = {name: measured(subject) for name, measured in self.measurements.items()}
+        self.rows.append({"step": step, **found})
         self.last_seconds = time.perf_counter() - started
-        return row
-
-    def _gap(
-        self, gradients: MarginGradients, norm: ParameterNorm, margins: Array, degree: float
-    ) -> float:
-        """KKT gap; nan where a sample is on the wrong side, or margins (n,) are not finite."""
-        if not (margins.min() > 0 and np.isfinite(margins).all()):
-            return math.nan
-        return measure(gradients, margins, degree, norm, seconds=self.seconds).gap
+        return self.rows[-1]
 
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
@@ -180,10 +159,7 @@ class Recorder:
         """
         import pandas as pd
 
-        columns = ["step", "min_margin", "error"]
-        for name in self.norms:
-            columns += [f"margin_{name}", *([f"gap_{name}"] if self.gaps else [])]
-        return pd.DataFrame(self.rows, columns=columns)
+        return pd.DataFrame(self.rows, columns=["step", *self.measurements])
 
     def plot(self) -> Figure:
         """Draw margins and gaps against the steps.
@@ -200,12 +176,3 @@ class Recorder:
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(step) in the loop")
         return draw(self.frame(), tuple(self.norms), gaps=self.gaps)
-
-
-def _normalised(
-    gradients: MarginGradients, norm: ParameterNorm, smallest: float, degree: float
-) -> float:
-    """Margin over ||theta||^L; nan where that is not known."""
-    size = norm.value(gradients.parameters(gradients.theta))
-    known = size > 0 and math.isfinite(smallest) and not math.isnan(degree)
-    return smallest / size**degree if known else math.nan

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import html_table, number, percent
-from implicit_bias.diagnosis.escape import Escape
+from implicit_bias.diagnosis.escape import FAR, Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
 from implicit_bias.measure.multipliers import Method
@@ -22,8 +22,8 @@ from implicit_bias.measure.multipliers import Method
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# From this gap on a module is far from its limit; up to that one it is at a KKT point.
-FAR, AT = 0.1, 1e-3
+# Up to this gap a module is at a KKT point.
+AT = 1e-3
 # The geometry is another one where its gap is below FAR, and below this share of the gap asked for.
 ANOTHER = 0.5
 # An excess in function space that is worth a word.

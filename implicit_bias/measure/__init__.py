@@ -5,7 +5,9 @@ file                 what
 ===================  =======================================================================
 modules.py           modules evaluated at other values, and put back as they were
 margin_gradients.py  gradients of margins, as Gram matrices
+homogeneity.py       the degree, or the part of a module that breaks it
 multipliers.py       the best multipliers in a norm
-stationarity.py      how far a module is from a KKT point
+subject.py           a module with samples: the one check, and the one way to measure
+stationarity.py      how far a module is from a KKT point; certificates of networks
 ===================  =======================================================================
 """

@@ -45,12 +45,12 @@ from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
-from implicit_bias.measure.modules import as_inputs, double, evaluate, values_of
+from implicit_bias.measure.modules import as_inputs, evaluate, values_of
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.masked_gram import masked_gram
 
-# Entries of a block of per-sample gradients (512 MiB); at most a few blocks exist at a time.
-GRADIENT_BLOCK = 2**26
+# Entries of a block of per-sample gradients: 512 MiB.
+GRADIENT_ENTRIES = 2**26
 # Largest share by which outer products may miss the gradients they stand for, by rounding.
 FACTOR_TOLERANCE = 1e-9
 
@@ -65,10 +65,13 @@ class Pairs:
         -1 and +1, or integers 0 .. K - 1.
     classes : int or None
         K; None with labels -1 and +1.
+    rival : ndarray of bool, shape (N, K) or (N, 1)
+        Whether a sample has a margin there: everywhere but at its label.
     """
 
     labels: NDArray[Any]
     classes: int | None
+    rival: NDArray[np.bool_]
 
     @classmethod
     def of(cls, labels: ArrayLike, n_samples: int, classes: int | None) -> Pairs:
@@ -80,53 +83,41 @@ class Pairs:
             Other labels.
         """
         if classes is None:
-            return cls(as_labels(labels, n_samples), None)
-        return cls(as_class_labels(labels, n_samples, classes)[0], classes)
+            return cls(as_labels(labels, n_samples), None, np.ones((n_samples, 1), dtype=bool))
+        y = as_class_labels(labels, n_samples, classes)[0]
+        return cls(y, classes, y[:, None] != np.arange(classes))
 
     def __len__(self) -> int:
-        return len(self.samples)
+        return int(self.rival.sum())
 
     @property
     def samples(self) -> NDArray[np.int64]:
         """Sample of each pair, shape (n,)."""
-        return np.repeat(np.arange(len(self.labels)), 1 if self.classes is None else self.rivals)
+        return np.nonzero(self.rival)[0]
 
     @property
     def rivals(self) -> int:
         """K - 1, the number of pairs a sample; 1 with two labels."""
-        return 1 if self.classes is None else self.classes - 1
+        return int(self.rival[0].sum())
 
     @property
     def outputs(self) -> int:
         """Number of outputs a sample."""
-        return 1 if self.classes is None else self.classes
-
-    @property
-    def table_shape(self) -> tuple[int, ...]:
-        """(N,), or (N, K) of which the entries of the labels belong to no pair."""
-        return (len(self.labels),) if self.classes is None else (len(self.labels), self.classes)
+        return self.rival.shape[1]
 
     def combinations(self) -> Array:
         """C (N, K - 1, K) with q_nk = <c_nk, f(x_n)>, or (N, 1, 1)."""
         if self.classes is None:
             return np.asarray(self.labels, dtype=np.float64).reshape(-1, 1, 1)
         units = np.eye(self.classes)
-        differences = units[self.labels][:, None, :] - units[None]  # (N, K, K)
-        return differences[self._rival].reshape(len(self.labels), self.rivals, self.classes)
+        differences = units[self.labels][:, None, :] - units  # (N, K, K)
+        return differences[self.rival].reshape(len(self.labels), self.rivals, self.classes)
 
     def table(self, values: Array, fill: float = 0.0) -> Array:
         """Values of the pairs (n,) as (N,), or as (N, K) with ``fill`` at the labels."""
-        if self.classes is None:
-            return values
-        whole = np.full(self.table_shape, fill)
-        whole[self._rival] = values
-        return whole
-
-    @property
-    def _rival(self) -> NDArray[np.bool_]:
-        mask = np.ones(self.table_shape, dtype=bool)
-        mask[np.arange(len(self.labels)), self.labels] = False
-        return mask
+        whole = np.full(self.rival.shape, fill)
+        whole[self.rival] = values
+        return whole[:, 0] if self.classes is None else whole
 
 
 class MarginGradients:
@@ -157,6 +148,8 @@ class MarginGradients:
         The parameters as they are.
     shapes : dict from name to torch.Size
         Their shapes, in the order of theta.
+    entries : int
+        Entries of a block of per-sample gradients; at most a few blocks exist at a time.
     """
 
     def __init__(
@@ -183,6 +176,7 @@ class MarginGradients:
         self.theta = torch.cat([p.reshape(-1) for p in trained.values()])
         self.inputs = as_inputs(inputs, len(pairs.labels), self.theta.device)
         self.combinations = torch.tensor(pairs.combinations(), device=self.theta.device)
+        self.entries = GRADIENT_ENTRIES
 
     def restricted(self, names: Collection[str], theta: Tensor) -> MarginGradients:
         """Return the same margins as a function of some parameters, all others as in theta (P,)."""
@@ -203,16 +197,12 @@ class MarginGradients:
     def outputs(self, theta: Tensor) -> Array:
         """Compute the outputs (N, K), or (N, 1)."""
         with torch.no_grad():
-            parts = [self._outputs(theta, self._inputs(rows)) for rows in self._blocks()]
+            parts = [self.outputs_at(theta, *self._inputs(rows)) for rows in self._blocks()]
         return torch.cat(parts).cpu().numpy()
 
-    def outputs_of(self, theta: Tensor, rows: slice) -> Tensor:
-        """Compute the outputs (m, K), or (m, 1), of some samples in one batch."""
-        return self._outputs(theta, self._inputs(rows))
-
     def outputs_at(self, theta: Tensor, *inputs: Tensor) -> Tensor:
-        """Compute the outputs (m, K), or (m, 1), of other inputs."""
-        return self._outputs(theta, inputs)
+        """Compute the outputs (m, K), or (m, 1), of other inputs, in one batch."""
+        return self._evaluate(self.parameters(theta), inputs)
 
     def margins(self, theta: Tensor) -> Array:
         """Margins q (n,) of all pairs."""
@@ -244,15 +234,11 @@ class MarginGradients:
 
     def _margins(self, rows: slice, theta: Tensor) -> Tensor:
         """Margins (m, K - 1) of some samples."""
-        outputs = self._outputs(theta, self._inputs(rows))
+        outputs = self.outputs_at(theta, *self._inputs(rows))
         return torch.einsum("nrk,nk->nr", self.combinations[rows], outputs)
 
     def _inputs(self, rows: slice | Tensor) -> tuple[Tensor, ...]:
         return tuple(tensor[rows] for tensor in self.inputs)
-
-    def _outputs(self, theta: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Compute outputs (m, K)."""
-        return self._evaluate(self.parameters(theta), inputs)
 
     def _evaluate(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
         # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
@@ -286,7 +272,7 @@ class MarginGradients:
     def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
         """J (m, P) of some pairs, for few of them."""
         places = torch.tensor(chosen, device=theta.device)
-        size = max(1, GRADIENT_BLOCK // len(theta))
+        size = max(1, self.entries // len(theta))
         parts = [
             self._gradients(theta, block, list(self.shapes)) for block in torch.split(places, size)
         ]
@@ -297,7 +283,7 @@ class MarginGradients:
         gram = torch.zeros(len(places), len(places), dtype=theta.dtype, device=theta.device)
         if not names:
             return gram
-        size = max(1, GRADIENT_BLOCK // sum(self.shapes[name].numel() for name in names))
+        size = max(1, self.entries // sum(self.shapes[name].numel() for name in names))
         blocks = torch.split(places, size)
         for i, rows in enumerate(blocks):
             first = self._gradients(theta, rows, names)
@@ -331,46 +317,46 @@ class MarginGradients:
         Returns
         -------
         dict from name to (delta, a), of shapes (m, rows) and (m, columns)
-            Of the parameters for which the module was seen to multiply a with the matrix, once, and
-            for which the outer products are the gradients, of a random combination of margins.
+            Of the parameters for which the module was seen to multiply a with the matrix, and for
+            which the outer products are the gradients, of a random combination of margins: they are
+            not where the matrix is used elsewhere, too.
         """
         samples, combinations = self._of_pairs(places)
-        found: dict[str, list[tuple[Tensor, Tensor]]] = {}
         weights = torch.rand(len(places), generator=torch.Generator().manual_seed(0)).to(theta)
+        found: list[dict[str, tuple[Tensor, Tensor]]] = []
         for block in torch.split(torch.arange(len(places), device=theta.device), BLOCK):
             parameters = {
                 k: part.detach().clone().requires_grad_()
                 for k, part in self.parameters(theta).items()
             }
-            with torch.enable_grad(), _LinearCalls(parameters) as calls:
+            with torch.enable_grad(), _Products(parameters) as products:
                 outputs = self._evaluate(parameters, self._inputs(samples[block]))
                 margins = (combinations[block] * outputs).sum(dim=1)
-            once = {k: call for k, call in calls.once(len(block)).items() if call[1].requires_grad}
-            if not once:
+            seen = products.of_samples(len(block))
+            if not seen:
                 return {}
             slopes: tuple[Tensor | None, ...] = torch.autograd.grad(
                 margins.sum(),
-                [output for _, output in once.values()],
+                [result for _, result in seen.values()],
                 retain_graph=True,
                 allow_unused=True,
             )
             checked: tuple[Tensor | None, ...] = torch.autograd.grad(
-                (weights[block] * margins).sum(), [parameters[k] for k in once], allow_unused=True
+                (weights[block] * margins).sum(), [parameters[k] for k in seen], allow_unused=True
             )
-            for (name, (previous, _)), slope, exact in zip(
-                once.items(), slopes, checked, strict=True
-            ):
-                if slope is None or exact is None:
-                    continue
-                claimed = ((weights[block, None] * slope).T @ previous).reshape(exact.shape)
-                error = torch.linalg.norm(claimed - exact)
-                if error <= FACTOR_TOLERANCE * (torch.linalg.norm(exact) + 1e-300):
-                    found.setdefault(name, []).append((slope, previous.detach()))
-        whole = -(-len(places) // BLOCK)
+            factors = {}
+            for (name, (given, _)), slope, exact in zip(seen.items(), slopes, checked, strict=True):
+                if slope is not None and exact is not None:
+                    claimed = ((weights[block, None] * slope).T @ given).reshape(exact.shape)
+                    error = torch.linalg.norm(claimed - exact)
+                    if error <= FACTOR_TOLERANCE * (torch.linalg.norm(exact) + 1e-300):
+                        factors[name] = slope, given.detach()
+            found.append(factors)
+        always = set.intersection(*map(set, found))
         return {
-            name: (torch.cat([d for d, _ in parts]), torch.cat([a for _, a in parts]))
-            for name, parts in found.items()
-            if len(parts) == whole
+            name: (torch.cat([f[name][0] for f in found]), torch.cat([f[name][1] for f in found]))
+            for name in self.shapes
+            if name in always
         }
 
     def _of_pairs(self, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -379,57 +365,43 @@ class MarginGradients:
         return samples, self.combinations.reshape(-1, self.pairs.outputs)[places]
 
 
-class _LinearCalls(TorchFunctionMode):
-    """Watches where parameters are used: as matrices of linear maps, or otherwise."""
+class _Products(TorchFunctionMode):
+    """Watches where parameters W are multiplied with, a W', by `linear` or with the transpose."""
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.names = {id(parameter): name for name, parameter in parameters.items()}
-        self.transposed = dict[int, tuple[str, Tensor]]()  # tensors are kept, so ids stay theirs
-        self.uses = dict[str, int]()
+        # Tensors are kept beside their names, so that no id is given to another one.
+        self.matrices = {id(tensor): (name, tensor) for name, tensor in parameters.items()}
+        self.transposed = dict[int, tuple[str, Tensor]]()
         self.calls = dict[str, tuple[Tensor, Tensor]]()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = [*args, *(kwargs or {}).values()]
-        named = [self.names.get(id(value)) for value in given]
-        if not isinstance(result, Tensor):
-            return result  # a shape, a device
-        if func in TRANSPOSED and named[0] is not None:
-            self.transposed[id(result)] = (named[0], result)
-            return result
-        matrix = self.transposed.get(id(args[1])) if len(args) == 2 else None
-        if func is linear and len(named) >= 2 and named[0] is None and named[1] is not None:
-            self._record(named[1], args[0], result)
-            if len(named) == 3 and named[2] is not None:
-                self._record(named[2], torch.ones_like(args[0][..., :1]), result)
-        elif func in PRODUCTS and matrix is not None and named[0] is None:
-            self._record(matrix[0], args[0], result)
-        else:
-            for name in named:
-                self._spoil(name)
-            for value in given:
-                self._spoil(self.transposed.get(id(value), (None, None))[0])
+        if func in TRANSPOSED and args and id(args[0]) in self.matrices:
+            self.transposed[id(result)] = (self.matrices[id(args[0])][0], result)
+        elif func in PRODUCTS and len(args) == 2:
+            self._record(self.transposed.get(id(args[1])), args[0], result)
+        elif func is linear and len(args) >= 2:
+            self._record(self.matrices.get(id(args[1])), args[0], result)
+            bias = args[2] if len(args) == 3 else (kwargs or {}).get("bias")
+            ones = torch.ones_like(args[0][..., :1])
+            self._record(self.matrices.get(id(bias)), ones, result)
         return result
 
-    def _record(self, name: str, previous: Tensor, result: Tensor) -> None:
-        self.uses[name] = self.uses.get(name, 0) + 1
-        self.calls[name] = (previous, result)
+    def _record(self, found: tuple[str, Tensor] | None, given: Tensor, result: Tensor) -> None:
+        if found is not None:
+            self.calls[found[0]] = (given, result)
 
-    def _spoil(self, name: str | None) -> None:
-        if name is not None:
-            self.uses[name] = 2  # as good as used twice: no outer product
-
-    def once(self, n_samples: int) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return inputs (n, columns) and outputs (n, rows) of the matrices that were used once."""
+    def of_samples(self, n_samples: int) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return what matrices were applied to, (n, columns), and what came out, (n, rows)."""
         return {
-            name: (previous, result)
-            for name, (previous, result) in self.calls.items()
-            if self.uses[name] == 1
-            and previous.ndim == result.ndim == 2
-            and len(previous) == len(result) == n_samples
+            name: (given, result)
+            for name, (given, result) in self.calls.items()
+            if given.ndim == result.ndim == 2
+            and len(given) == len(result) == n_samples
+            and result.requires_grad
         }
 
 
@@ -475,10 +447,3 @@ def _hindrance(module: nn.Module) -> str:
 
 TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
 PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)
-
-
-def labels_as_array(labels: ArrayLike | Tensor) -> ArrayLike:
-    """Labels of any type of torch as an array; others as they are."""
-    if not isinstance(labels, Tensor):
-        return labels
-    return double(labels).cpu().numpy()  # numpy knows no bfloat16

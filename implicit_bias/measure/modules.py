@@ -4,19 +4,20 @@ Everything that measures a module goes through this file. For one call, `evaluat
 tensors in the place of the module's own ones: each tensor once, wherever it is registered, so that
 a shared part or a tied weight is one parameter. (`torch.func.functional_call` does the same, but
 does not put back a part that is registered twice, nor a module in whose exchange Ctrl-C falls.)
-`left_as_it_is` puts back what a forward pass, its hooks or this package change in the parts of a
+`undisturbed` puts back what a forward pass, its hooks or this package change in the parts of a
 module, and `check_outputs` is the one check of what a module computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -92,14 +93,16 @@ def double(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def left_as_it_is(module: nn.Module) -> Iterator[None]:
-    """Put back all attributes of a module's parts that change: tensors, modes, hooks and others.
+def undisturbed(module: nn.Module) -> Iterator[None]:
+    """Put back torch's random numbers, and all attributes of a module's parts that change.
 
-    What is in a tensor is not put back: `evaluate` exchanges the tensors.
+    These are tensors, modes, hooks and others. What is in a tensor is not put back: `evaluate`
+    exchanges the tensors.
     """
     kept = _attributes(module)
     try:
-        yield
+        with torch.random.fork_rng([*{p.device for p in module.parameters() if p.is_cuda}]):
+            yield
     finally:
         _put_back(kept)
 
@@ -124,14 +127,6 @@ def _put_back(kept: Attributes) -> None:
     except KeyboardInterrupt:  # it fell in between
         _put_back(kept)
         raise
-
-
-@contextmanager
-def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Leave a module as it is, and torch's random numbers."""
-    devices = {p.device for p in module.parameters() if p.is_cuda}
-    with left_as_it_is(module), torch.random.fork_rng(list(devices)):
-        yield
 
 
 @contextmanager
@@ -290,6 +285,33 @@ def check_finite(outputs: Tensor | Array) -> None:
             "the module's outputs contain NaN or infinity: are its inputs and its weights finite, "
             "and did its training diverge? Start from smaller weights"
         )
+
+
+def as_arguments(given: object) -> tuple[Tensor | Array, ...]:
+    """Arguments of a module from one argument or several.
+
+    Raises
+    ------
+    ValueError
+        None, or none that could be one.
+    """
+    if isinstance(given, (Tensor, np.ndarray)):
+        return (given,)
+    if not isinstance(given, (tuple, list)) or not given:
+        raise ValueError(
+            "inputs must be a tensor, an array or a tuple of the module's arguments, got "
+            f"{type(given).__name__}: pass (X,) or X"
+        )
+    return tuple(
+        part if isinstance(part, (Tensor, np.ndarray)) else np.asarray(part)
+        for part in cast(Sequence[object], given)
+    )
+
+
+def labels_as_array(labels: ArrayLike | Tensor) -> ArrayLike:
+    """Labels of any type of torch as an array; others as they are."""
+    # As float64, for numpy knows no bfloat16.
+    return double(labels).cpu().numpy() if isinstance(labels, Tensor) else labels
 
 
 def as_inputs(

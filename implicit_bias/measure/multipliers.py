@@ -47,6 +47,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -74,8 +75,8 @@ FEW_PAIRS = 1500
 # Largest number of gradient entries (pairs by parameters) of the first exact program: linear,
 # conic; and the fewest pairs that it must have room for.
 LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = 2**18, 2**14, 128
-# Relative gap to which programs are solved.
-PROGRAM_TOLERANCE = 1e-10
+# Relative gap to which programs are solved, and the largest one that counts as exact.
+PROGRAM_TOLERANCE, LARGEST_GAP = 1e-10, 1e-6
 # Seconds that the level method may take.
 SECONDS = 25.0
 # Temperatures of the loss's weights, relative to a smallest margin of 1.
@@ -94,11 +95,67 @@ Method = Literal["exact", "level method"]
 
 
 @dataclass(frozen=True, eq=False)
+class TangentProgram:
+    """min ||w|| s.t. J w >= L, at parameters of smallest margin 1.
+
+    Attributes
+    ----------
+    gradients : MarginGradients
+        The margins and their gradients.
+    theta : Tensor of shape (P,)
+        Parameters of smallest margin 1.
+    degree : float
+        L.
+    norm : ParameterNorm
+        The geometry.
+    margins : ndarray of shape (n,)
+        Margins at theta.
+    scale : float
+        The module's own parameters over theta.
+    """
+
+    gradients: MarginGradients
+    theta: Tensor
+    degree: float
+    norm: ParameterNorm
+    margins: Array
+    scale: float = 1.0
+
+    @cached_property
+    def size(self) -> float:
+        """||theta||."""
+        return self.norm.value(self.gradients.parameters(self.theta))
+
+    def slopes(self, direction: Tensor) -> Array:
+        """J w (n,) of a direction w (P,)."""
+        return self.gradients.slopes(self.theta, direction)
+
+    def judge(self, weights: Array) -> Multipliers:
+        """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove."""
+        v = self.gradients.combine(self.theta, weights)
+        size = self.norm.dual(self.gradients.parameters(v))
+        scale = self.degree * float(weights.sum()) / size**2 if size > 0 else 0.0
+        bounds = scale * size, self.size
+        return Multipliers(self, scale * weights, scale * v, *bounds, self.theta, "exact")
+
+    def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
+        """Put a feasible multiple of w beside the multipliers, if its norm is less than theta's."""
+        least = float(slopes.min())
+        if least <= 0:
+            return found
+        feasible = (self.degree / least) * w
+        upper = self.norm.value(self.gradients.parameters(feasible))
+        return replace(found, upper=upper, direction=feasible) if upper < found.upper else found
+
+
+@dataclass(frozen=True, eq=False)
 class Multipliers:
     """Multipliers, and the bounds on the optimum of the tangent program that they prove.
 
     Attributes
     ----------
+    program : TangentProgram
+        The tangent program.
     weights : ndarray of shape (n,)
         lambda >= 0, scaled so that ||v||_*^2 = L sum(lambda), where the KKT gap is least.
     combination : Tensor of shape (P,)
@@ -113,6 +170,7 @@ class Multipliers:
         How they were found. "exact" is the best there is, to rounding or a solver's 1e-10.
     """
 
+    program: TangentProgram
     weights: Array
     combination: Tensor
     lower: float
@@ -120,93 +178,22 @@ class Multipliers:
     direction: Tensor
     method: Method
 
-
-def best_multipliers(
-    gradients: MarginGradients,
-    theta: Tensor,
-    degree: float,
-    norm: ParameterNorm,
-    *,
-    seconds: float = SECONDS,
-    starts: Sequence[Array] | None = None,
-    euclidean_start: bool = True,
-) -> Multipliers:
-    """Find the multipliers of least KKT gap.
-
-    Parameters
-    ----------
-    gradients : MarginGradients
-        The margins and their gradients.
-    theta : Tensor of shape (P,)
-        Parameters of smallest margin 1.
-    degree : float
-        L.
-    norm : ParameterNorm
-        The geometry.
-    seconds : float
-        Limit on the time of the level method.
-    starts : sequence of ndarray of shape (n,)
-        Weights from the best of which the level method goes on, so that what it finds is no worse
-        than any; by default those of the loss, of all temperatures.
-    euclidean_start : bool
-        Whether the best multipliers in l2 are one of the starts, too; to find them takes a while.
-
-    Returns
-    -------
-    Multipliers
-    """
-    tangent = _Tangent(gradients, theta, degree, norm, gradients.margins(theta))
-    if norm == PARAMETER_NORMS["l2"]:
-        return _on_working_sets(tangent, _least_squares)
-    most = (LINEAR_ENTRIES if _linear(norm) is not None else CONIC_ENTRIES) // len(theta)
-    if most >= min(len(tangent.margins), LEAST_PAIRS):
-        try:
-            return _on_working_sets(tangent, _program, most)
-        except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
-            pass
-    if starts is None:
-        starts = tempered_weights(tangent.margins, gradients.pairs.rivals)
-    if euclidean_start:
-        near = _on_working_sets(replace(tangent, norm=PARAMETER_NORMS["l2"]), _least_squares)
-        starts = [*starts, near.weights]
-    return _by_levels(tangent, starts, seconds)
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """A module at smallest margin 1, beside the best multipliers in a norm.
-
-    Attributes
-    ----------
-    theta : Tensor of shape (P,)
-        Its parameters at smallest margin 1.
-    margins : ndarray of shape (n,)
-        Their margins.
-    min_margin : float
-        The smallest margin of the module as it is.
-    size : float
-        ||theta||.
-    best : Multipliers
-        The best multipliers that were found.
-    """
-
-    theta: Tensor
-    margins: Array
-    min_margin: float
-    size: float
-    best: Multipliers
-
     @property
     def gap(self) -> float:
         """Relative KKT gap of these multipliers, in [0, 1]."""
-        return kkt_gap(self.best.lower, self.size)
+        return kkt_gap(self.lower, self.program.size)
 
     @property
     def gap_lower(self) -> float:
         """A lower bound on the gap of the best multipliers there are."""
-        if self.best.method == "exact":
+        if self.method == "exact":
             return self.gap
-        return min(self.gap, kkt_gap(self.best.upper, self.size))
+        return min(self.gap, kkt_gap(self.upper, self.program.size))
+
+
+def kkt_gap(lower: float, size: float) -> float:
+    """Relative KKT gap 1 - (lower / ||theta||)^2, in [0, 1], of a lower bound and ||theta||."""
+    return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
 
 
 def at_margin_1(theta: Tensor, degree: float, min_margin: float) -> Tensor:
@@ -217,62 +204,37 @@ def at_margin_1(theta: Tensor, degree: float, min_margin: float) -> Tensor:
     return theta * min_margin ** (-1.0 / degree)
 
 
-def measure(
-    gradients: MarginGradients,
-    margins: Array,
-    degree: float,
-    norm: ParameterNorm,
+def best_multipliers(
+    tangent: TangentProgram,
     *,
     seconds: float = SECONDS,
     starts: Sequence[Array] | None = None,
-) -> Measured:
-    """Scale a module that separates its samples to margin 1, and find its best multipliers.
+) -> Multipliers:
+    """Find the multipliers of least KKT gap.
 
     Parameters
     ----------
-    gradients : MarginGradients
-        Of the module as it is.
-    margins : ndarray of shape (n,)
-        Its margins, all positive.
-    degree, norm, seconds, starts
-        As in `best_multipliers`.
-
-    Returns
-    -------
-    Measured
-        The module at margin 1, its norm and its multipliers; `Measured.gap` is its KKT gap.
+    tangent : TangentProgram
+        The module at smallest margin 1, and the geometry.
+    seconds : float
+        Limit on the time of the level method.
+    starts : sequence of ndarray of shape (n,)
+        Weights from the best of which the level method goes on, so that what it finds is no worse
+        than any; by default those of the loss, of all temperatures, and the best ones in l2.
     """
-    min_margin = float(margins.min())
-    theta = at_margin_1(gradients.theta, degree, min_margin)
-    return Measured(
-        theta=theta,
-        margins=margins / min_margin,
-        min_margin=min_margin,
-        size=norm.value(gradients.parameters(theta)),
-        best=best_multipliers(gradients, theta, degree, norm, seconds=seconds, starts=starts),
-    )
-
-
-def kkt_gap(lower: float, size: float) -> float:
-    """Relative KKT gap 1 - (lower / ||theta||)^2, in [0, 1], of a lower bound and ||theta||."""
-    return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
-
-
-def judge(
-    gradients: MarginGradients, theta: Tensor, degree: float, norm: ParameterNorm, weights: Array
-) -> Multipliers:
-    """Scale given weights lambda >= 0 (n,), not all 0, and compute the lower bound they prove."""
-    v = gradients.combine(theta, weights)
-    size = norm.dual(gradients.parameters(v))
-    scale = degree * float(weights.sum()) / size**2 if size > 0 else 0.0
-    return Multipliers(
-        weights=scale * weights,
-        combination=scale * v,
-        lower=scale * size,
-        upper=norm.value(gradients.parameters(theta)),
-        direction=theta,
-        method="exact",
-    )
+    if tangent.norm == PARAMETER_NORMS["l2"]:
+        return _on_working_sets(tangent, _least_squares)
+    linear = _linear(tangent.norm) is not None
+    most = (LINEAR_ENTRIES if linear else CONIC_ENTRIES) // len(tangent.theta)
+    if most >= min(len(tangent.margins), LEAST_PAIRS):
+        try:
+            return _on_working_sets(tangent, _program, most)
+        except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
+            pass
+    if starts is None:
+        near = _on_working_sets(replace(tangent, norm=PARAMETER_NORMS["l2"]), _least_squares)
+        starts = [*tempered_weights(tangent.margins, tangent.gradients.pairs.rivals), near.weights]
+    return _by_levels(tangent, starts, seconds)
 
 
 def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array:
@@ -295,45 +257,15 @@ def tempered_weights(margins: Array, rivals: int) -> list[Array]:
     return [loss_weights(margins, rivals, s) for s in TEMPERATURES]
 
 
-@dataclass(frozen=True, eq=False)
-class _Tangent:
-    """The tangent program at theta (P,), whose margins (n,) have the minimum 1."""
-
-    gradients: MarginGradients
-    theta: Tensor
-    degree: float
-    norm: ParameterNorm
-    margins: Array
-
-    @property
-    def size(self) -> float:
-        """||theta||."""
-        return self.norm.value(self.gradients.parameters(self.theta))
-
-    def judge(self, weights: Array) -> Multipliers:
-        return judge(self.gradients, self.theta, self.degree, self.norm, weights)
-
-    def slopes(self, direction: Tensor) -> Array:
-        """J w (n,) of a direction w (P,)."""
-        return self.gradients.slopes(self.theta, direction)
-
-    def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
-        """Put a feasible multiple of w beside the multipliers, if its norm is less than theta's."""
-        least = float(slopes.min())
-        if least <= 0:
-            return found
-        feasible = (self.degree / least) * w
-        upper = self.norm.value(self.gradients.parameters(feasible))
-        return replace(found, upper=upper, direction=feasible) if upper < found.upper else found
-
-
 # --- exactly, on working sets --------------------------------------------------------------------
 
 # Solves the tangent program of some pairs: their multipliers, and w where it is not J' lambda.
-_SolveOn: TypeAlias = Callable[[_Tangent, NDArray[np.int64]], tuple[Array, Tensor | None]]
+_SolveOn: TypeAlias = Callable[[TangentProgram, NDArray[np.int64]], tuple[Array, Tensor | None]]
 
 
-def _on_working_sets(tangent: _Tangent, solve_on: _SolveOn, most: int | None = None) -> Multipliers:
+def _on_working_sets(
+    tangent: TangentProgram, solve_on: _SolveOn, most: int | None = None
+) -> Multipliers:
     """Solve on the pairs of the smallest margins, to which those join whose constraint w breaks.
 
     ``most`` is the size of the first set, and the number that joins at a time, if not WORKING_SET.
@@ -355,7 +287,7 @@ def _on_working_sets(tangent: _Tangent, solve_on: _SolveOn, most: int | None = N
         chosen = np.concatenate([chosen, broken])
 
 
-def _least_squares(tangent: _Tangent, chosen: NDArray[np.int64]) -> tuple[Array, None]:
+def _least_squares(tangent: TangentProgram, chosen: NDArray[np.int64]) -> tuple[Array, None]:
     """Best multipliers in l2; w = J' lambda."""
     return _dual(tangent.gradients.gram(tangent.theta, chosen), tangent.degree), None
 
@@ -382,13 +314,13 @@ def _dual(gram: Array, degree: float) -> Array:
     return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))
 
 
-def _program(tangent: _Tangent, chosen: NDArray[np.int64]) -> tuple[Array, Tensor]:
+def _program(tangent: TangentProgram, chosen: NDArray[np.int64]) -> tuple[Array, Tensor]:
     """Best multipliers in any norm that a solver takes, and w."""
     name = _linear(tangent.norm)
     rows = tangent.gradients.rows(tangent.theta, chosen)
     norm = name or FlatNorm(tangent.norm, tangent.gradients)
     solution = solve(max_margin(rows, np.ones(len(rows)), norm), tol=PROGRAM_TOLERANCE)
-    if not solution.alpha.any() or not solution.coef.any():
+    if not solution.certificate.gap <= LARGEST_GAP:
         raise SolveError(solution)
     w = torch.tensor(solution.coef.reshape(-1)).to(tangent.theta)
     return np.maximum(solution.alpha, 0.0), tangent.degree * w
@@ -430,39 +362,32 @@ class FlatNorm:
 # --- the level method ----------------------------------------------------------------------------
 
 
-def _by_levels(tangent: _Tangent, starts: Sequence[Array], seconds: float) -> Multipliers:
-    """Improve the loss's weights as far as the time goes; all results are bounds at any time."""
-    ends = time.monotonic() + seconds
-    phi = _Phi(tangent.gradients, tangent.theta, tangent.norm)
-    best = phi(min(starts, key=phi.value))
+def _by_levels(tangent: TangentProgram, starts: Sequence[Array], seconds: float) -> Multipliers:
+    """Improve the best of some weights as far as the time goes; results are bounds at any time."""
+    ends, size = time.monotonic() + seconds, tangent.size
+    best = min((_evaluated(tangent, weights) for weights in starts), key=lambda point: point.value)
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
     spread = loss_weights(tangent.margins, tangent.gradients.pairs.rivals, SPREAD_TEMPERATURE)
     spread *= SPREAD / spread.sum()
-    size = tangent.size
     lower, along = tangent.degree / size, tangent.theta / size
     # theta itself is the first cut: J theta = L q.
     cuts = _Cuts(tangent.degree * tangent.margins[None] / size, along[None], np.zeros(1))
+    cuts = cuts.with_(tangent.slopes(best.maximiser), best.maximiser)
+    centre = best.weights + spread
     for _ in range(MOST_STEPS):
-        cuts = cuts.with_(tangent.slopes(best.maximiser), best.maximiser)
-        upper = best.value
-        if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
+        if best.value - lower <= LEVEL_TOLERANCE * best.value or time.monotonic() > ends:
             break
-        centre = best.weights + spread
-        spread = spread / 2.0
-        for _ in range(MOST_STEPS):
-            least, shares = cuts.least(centre)
-            bound = float((shares @ cuts.slopes).min())
-            if bound > lower:
-                lower, along = bound, torch.tensor(shares).to(along) @ cuts.directions
-            level = least + LEVEL * (upper - least)
-            weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
-            point = phi(weights)
-            if point.value < best.value:
-                best = point
-                break
-            cuts = cuts.with_(tangent.slopes(point.maximiser), point.maximiser)
-            if upper - lower <= LEVEL_TOLERANCE * upper or time.monotonic() > ends:
-                break
+        least, shares = cuts.least(centre)
+        bound = float((shares @ cuts.slopes).min())
+        if bound > lower:
+            lower, along = bound, torch.tensor(shares).to(along) @ cuts.directions
+        level = least + LEVEL * (best.value - least)
+        weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
+        point = _evaluated(tangent, weights)
+        cuts = cuts.with_(tangent.slopes(point.maximiser), point.maximiser)
+        if point.value < best.value:
+            spread = spread / 2.0
+            best, centre = point, point.weights + spread
     found = tangent.judge(best.weights)
     return replace(
         tangent.with_direction(found, along, tangent.slopes(along)), method="level method"
@@ -478,23 +403,12 @@ class _Point:
     maximiser: Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class _Phi:
+def _evaluated(tangent: TangentProgram, weights: Array) -> _Point:
     """phi(lambda) = ||J' lambda||_*, at lambda over its sum."""
-
-    gradients: MarginGradients
-    theta: Tensor
-    norm: ParameterNorm
-
-    def value(self, weights: Array) -> float:
-        v = self.gradients.combine(self.theta, weights / weights.sum())
-        return self.norm.dual(self.gradients.parameters(v))
-
-    def __call__(self, weights: Array) -> _Point:
-        weights = weights / weights.sum()
-        v = self.gradients.parameters(self.gradients.combine(self.theta, weights))
-        w = self.gradients.flat(self.norm.maximiser(v))
-        return _Point(weights, self.norm.dual(v), w)
+    weights = weights / weights.sum()
+    v = tangent.gradients.parameters(tangent.gradients.combine(tangent.theta, weights))
+    w = tangent.gradients.flat(tangent.norm.maximiser(v))
+    return _Point(weights, tangent.norm.dual(v), w)
 
 
 @dataclass(frozen=True, eq=False)

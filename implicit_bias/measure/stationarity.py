@@ -65,75 +65,19 @@ from torch import Tensor, nn
 
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array
-from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Certificate, certify
-from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
-from implicit_bias.measure.modules import (
-    as_module,
-    check_finite,
-    check_outputs,
-    double,
-    evaluating,
-)
-from implicit_bias.measure.multipliers import measure
+from implicit_bias.measure.homogeneity import HomogeneityError
+from implicit_bias.measure.margin_gradients import Pairs
+from implicit_bias.measure.modules import as_module, double, evaluating
+from implicit_bias.measure.subject import SeparationError, Subject, margins_of
 from implicit_bias.networks import Network
-from implicit_bias.norms.tensors import as_parameter_norm
+from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem
 
 # A hidden unit is active if its norm is at least this share of the largest one, else dead.
 ACTIVE_SHARE = 0.01
-# Largest share by which a homogeneous module may miss c^L, by rounding.
-HOMOGENEITY_TOLERANCE = 1e-6
-# Euler's identity may miss by that share of this share of its terms, of which most may cancel.
-ROUNDED_SHARE = 1e-6
 # Samples up to which the multipliers of one of this package's networks take a second or two.
 FEW_SAMPLES = 2000
-
-
-class HomogeneityError(ValueError):
-    """A module that is not homogeneous in its parameters; the message has the deviation.
-
-    Attributes
-    ----------
-    deviation : str
-        What was measured, without advice.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from implicit_bias import HomogeneityError, diagnose
-    >>> module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))  # with biases
-    >>> _ = [torch.nn.init.ones_(part) for part in module.parameters()]
-    >>> try:
-    ...     diagnose(module.eval(), torch.eye(2), [1, 1])
-    ... except HomogeneityError:
-    ...     print("no scaling of its weights scales its outputs")
-    no scaling of its weights scales its outputs
-    """
-
-    def __init__(self, deviation: str, advice: str = "") -> None:
-        super().__init__(f"{deviation}: {advice}" if advice else deviation)
-        self.deviation = deviation
-
-
-class OtherGradientsError(HomogeneityError):
-    """A module that scales, but whose gradients are not those of its outputs."""
-
-
-class SeparationError(ValueError):
-    """A network that misclassifies samples, so that no scaling of it has margin 1.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from implicit_bias import SeparationError, diagnose
-    >>> module = torch.nn.Linear(1, 1, bias=False).eval()
-    >>> try:
-    ...     diagnose(module, torch.ones(2, 1), [1, -1])
-    ... except SeparationError:
-    ...     print("train until all samples are right")
-    train until all samples are right
-    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,44 +254,19 @@ def stationarity(
     >>> found.degree
     1.0
     """
-    if not isinstance(inputs, tuple) or not inputs:
-        raise ValueError("inputs must be a tuple of the module's arguments: pass (X,), not X")
-    pairs = Pairs.of(labels, len(inputs[0]), classes)
     module = as_module(module)
     with evaluating(module):
-        margins_of = MarginGradients(module, inputs, pairs)
-        check_outputs(module, margins_of.inputs)
-        return _stationarity(margins_of, degree)
-
-
-def _stationarity(margins_of: MarginGradients, degree: float | None) -> Stationarity:
-    """Measure a module that is in evaluation mode."""
-    margins, pairs = margins_of.margins(margins_of.theta), margins_of.pairs
-    check_finite(margins)
-    if not margins.any():
-        raise SeparationError(
-            "all outputs are 0, so no scaling of the network has margin 1, and training may not "
-            "help: start from other weights"
-        )
-    degree = measured_degree(margins_of, degree)  # of any weights, separating or not
-    min_margin = float(margins.min())
-    if min_margin <= 0:
-        raise SeparationError(
-            f"{len(np.unique(pairs.samples[margins <= 0]))} of {len(pairs.labels)} samples are on "
-            "the wrong side "
-            f"(smallest margin {min_margin:.3g}), so no scaling of the network has margin 1: "
-            "train until it separates its samples"
-        )
-    found = measure(margins_of, margins, degree, as_parameter_norm("l2"))
-    norm = float(found.theta.norm())
+        subject = Subject.of(margins_of(module, inputs, labels, classes=classes), degree=degree)
+        best = subject.measure(PARAMETER_NORMS["l2"])
+    program = best.program
     return Stationarity(
-        degree=degree,
-        min_margin=min_margin,
-        normalised_margin=norm**-degree,
-        norm=norm,
-        margins=found.margins,
-        multipliers=found.best.weights,
-        epsilon=float((found.theta - found.best.combination).norm()),
+        degree=program.degree,
+        min_margin=subject.min_margin,
+        normalised_margin=program.size**-program.degree,
+        norm=program.size,
+        margins=program.margins,
+        multipliers=best.weights,
+        epsilon=float((program.theta - best.combination).norm()),
     )
 
 
@@ -489,61 +408,3 @@ def active_units(norms: Array) -> NDArray[np.bool_]:
     """Which units have at least 1 % of the largest norm, of the norms (H,) of all."""
     active: NDArray[np.bool_] = (norms > 0) & (norms >= ACTIVE_SHARE * norms.max())
     return active
-
-
-def measured_degree(margins_of: MarginGradients, degree: float | None) -> float:
-    """Degree L of margins that are not all 0, measured between theta / 2 and 2 theta, or as given.
-
-    Not the margins alone must scale, by c^L, but also the gradients, by c^(L-1): a bias unit that
-    is still 0 shows in nothing else. Powers of 2 scale homogeneous arithmetic without rounding.
-    Gradients and margins must also obey Euler's identity, on which the KKT gap rests: those of a
-    module that detaches a part scale, but are of another function.
-    """
-    # Gradients of one random combination of the margins, in which nothing cancels by symmetry.
-    weights = np.random.default_rng(0).random(len(margins_of.pairs))
-
-    def at(scale: float) -> tuple[Array, Array]:
-        theta = scale * margins_of.theta
-        return margins_of.margins(theta), margins_of.combine(theta, weights).cpu().numpy()
-
-    original, scaled = at(1.0), {scale: at(scale) for scale in (2.0, 0.5)}
-    with np.errstate(all="ignore"):  # no degree fits where outputs vanish or overflow
-        # Squares of the margins may underflow or overflow, their shares of the largest do not.
-        largest = np.abs(original[0]).max()
-        size = np.linalg.norm(original[0] / largest)
-        degrees = [
-            float(np.log(np.linalg.norm(margins / largest) / size) / np.log(scale))
-            for scale, (margins, _) in scaled.items()
-        ]
-        L = sum(degrees) / 2 if degree is None else degree
-        deviation = max(
-            _deviation(found, scale**power * expected)
-            for scale, both in scaled.items()
-            for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
-        )
-    if not (deviation <= HOMOGENEITY_TOLERANCE and L > 0):
-        raise HomogeneityError(
-            f"the module is not homogeneous of degree {L:.4g} in its parameters: scaled by 2 and "
-            f"by 1/2, its outputs or gradients miss that by up to {percent(deviation, space=' ')} "
-            f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g})",
-            "leave out biases after the first layer (readout_bias=False) and activations that do "
-            "not scale",
-        )
-    theta, (margins, gradient) = margins_of.theta.cpu().numpy(), original
-    missed: float = abs(float(theta @ gradient) - L * float(weights @ margins))
-    terms = float(np.abs(theta) @ np.abs(gradient))
-    allowed: float = max(L * float(weights @ np.abs(margins)), ROUNDED_SHARE * terms)
-    if not missed <= HOMOGENEITY_TOLERANCE * allowed:
-        raise OtherGradientsError(
-            f"the module scales with degree {L:.4g} in its parameters, but torch's gradients are "
-            "not those of its outputs: Euler's identity <theta, grad q> = L q misses by "
-            f"{percent(missed / allowed, space=' ')}",
-            "leave out detach() and no_grad(), straight-through estimators and hooks that change "
-            "gradients, or freeze the parameters that they keep from their gradients",
-        )
-    return L
-
-
-def _deviation(found: Array, expected: Array) -> float:
-    """Largest difference, relative to the largest value."""
-    return float(np.abs(found - expected).max() / np.abs(expected).max())

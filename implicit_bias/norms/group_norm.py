@@ -199,16 +199,22 @@ class GroupNorm(SumNorm):
         norms = row_norms(coef.reshape(-1, coef.shape[-1]))
         return root_sums(norms, self.groups_of_rows(len(norms) // len(self.plain_groups)))
 
-    def plain_gates(self, gates: sp.csr_array) -> sp.csr_array:
-        """Gates Z R, shape (N, M'), of u.
+    @cached_property
+    def plain(self) -> GroupNorm:
+        """The same norm of u, which has no metric."""
+        return self if self.metric is None else GroupNorm(self.plain_groups, apart=self.apart)
+
+    def plain_gates(self, gates: Array | sp.csr_array) -> Array | sp.csr_array:
+        """Gates Z R, shape (N, M'), of u: those given, without a metric.
 
         Where all of a sample's gates in a group cancel, what is left is rounding, which must not
         be scaled up. It is cut off, by its size relative to the gates that cancel: those that a
         column of R uses, times that column's largest entry.
         """
-        plain = sp.csr_array(gates @ self.root)
         if self.metric is None:
-            return plain
+            return gates
+        gates = sp.csr_array(gates)
+        plain = sp.csr_array(gates @ self.root)
         reach = (self.root != 0) @ sp.diags_array(abs(self.root).max(axis=0).toarray().ravel())
         terms = sp.csr_array(abs(gates) @ reach)  # nonzero wherever `plain` is
         columns = np.arange(len(self.plain_groups))

@@ -1,30 +1,33 @@
-"""The margin problem: data, gates, norm, and its constraints as rows.
+"""The margin problem: data, gates, norm, and its two parts, features and constraints.
 
 ==================  ========================================================================
 file                what
 ==================  ========================================================================
 margin_problem.py   `MarginProblem`, and `max_margin` without gates
+features.py         products with the features of samples, z(x_n) (x) x_n, never formed
+constraints.py      who must win against whom: one constraint a pair of sample and rival class
 gating.py           gates: random or learned hyperplanes, and what else is fixed in training
-rows.py             constraints as rows, one a sample or one a pair of sample and rival
+rows.py             features and constraints together: a row a constraint
 masked_gram.py      the masked Gram matrix, on which every method rests
 margins.py          margins of many classes
 ==================  ========================================================================
 """
 
-from implicit_bias.problem.margin_problem import (
+from implicit_bias.problem.constraints import Constraints
+from implicit_bias.problem.features import (
     BLOCK,
+    Features,
+    are_few,
+    decision,
+    gated_linear,
+)
+from implicit_bias.problem.margin_problem import (
     LARGEST_C,
     SMALLEST_C,
     SMALLEST_NORM,
     Architecture,
     HasHiddenLayer,
     MarginProblem,
-    are_few,
     check_problem,
-    decision,
-    feature_norms,
-    for_products,
-    gated_linear,
     max_margin,
-    zero_features,
 )

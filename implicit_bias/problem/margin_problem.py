@@ -43,7 +43,7 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, cast
@@ -68,90 +68,14 @@ from implicit_bias.norms import (
     as_groups,
     as_norm,
 )
-from implicit_bias.norms.group_norm import FEW
-from implicit_bias.problem.gating import GateMatrix, Gating, NoGates, dense
-from implicit_bias.problem.masked_gram import masked_gram
+from implicit_bias.problem.constraints import Constraints
+from implicit_bias.problem.features import Features, decision
+from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
 
-# Rows handled at once where a product needs a temporary of shape (rows, D).
-BLOCK = 4096
-# Gates of at most this many entries (8 MiB) that are not few are kept dense beside the sparse ones.
-DENSE_ENTRIES = 2**20
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
 # Range of a finite C: beyond it the sum of C over samples and its square roots leave float64.
 SMALLEST_C, LARGEST_C = 1e-290, 1e290
-
-
-def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
-    """Predictor f(x_n) = sum_m z_m(x_n) <coef_m, x_n> for all samples.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-        Inputs.
-    gates : ndarray or CSR array of shape (n, M)
-        Gates of these inputs.
-    coef : ndarray of shape (M, D)
-        Coefficients zeta.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
-    values = np.empty(len(X))
-    few = are_few(gates)
-    for rows, Z in _blocks(gates):
-        if few:
-            values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
-        else:
-            values[rows] = np.einsum("nm,nm->n", dense(Z), X[rows] @ coef.T)
-    return values
-
-
-def _blocks(gates: GateMatrix) -> Iterator[tuple[slice, GateMatrix]]:
-    """Yield BLOCK rows at a time; one block is no copy, which would take longer than its use."""
-    for start in range(0, gates.shape[0], BLOCK):
-        rows = slice(start, start + BLOCK)
-        yield rows, gates if gates.shape[0] <= BLOCK else gates[rows]
-
-
-def are_few(gates: GateMatrix) -> bool:
-    """Whether a sparse product with the gates takes less time than a dense one."""
-    size = gates.shape[0] * gates.shape[1]
-    return bool(sp.issparse(gates) and sp.csr_array(gates).nnz < FEW * size)
-
-
-def for_products(gates: GateMatrix) -> GateMatrix:
-    """Return gates dense where they are small and not few: products take less time then."""
-    if gates.shape[0] * gates.shape[1] > DENSE_ENTRIES or are_few(gates):
-        return gates
-    found = dense(gates)
-    found.setflags(write=False)
-    return found
-
-
-def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
-    """f(x_n), shape (n,) of coefficients (M, D), or f_k(x_n), shape (n, K) of (K, M, D)."""
-    if coef.ndim == 2:
-        return gated_linear(X, gates, coef)
-    if gates.shape[1] == 1:  # one product of matrices for all classes
-        return np.asarray(dense(gates) * (X @ coef[:, 0].T))
-    return np.stack([gated_linear(X, gates, part) for part in coef], axis=1)
-
-
-def feature_norms(gates: sp.csr_array, X: Array) -> Array:
-    """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
-    row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
-    with np.errstate(over="ignore", invalid="ignore"):  # which `MarginProblem` refuses
-        gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
-        return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
-
-
-def zero_features(gates: sp.csr_array, X: Array) -> NDArray[np.bool_]:
-    """Rows whose features are all 0, shape (N,)."""
-    no_gate = np.abs(gates).max(axis=1).toarray().reshape(-1) == 0
-    zero: NDArray[np.bool_] = no_gate | (np.abs(X).max(axis=1) == 0)
-    return zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,34 +264,46 @@ class MarginProblem:
         """Whether C is infinite."""
         return bool(np.isinf(self.C))
 
+    @cached_property
+    def features(self) -> Features:
+        """Features of the samples, with plain gates."""
+        plain = self.gate_norm.plain_gates(self.gates)
+        same = plain is self.gates
+        return self._given if same else Features(self.X, plain, self.plain_groups)
+
+    @cached_property
+    def _given(self) -> Features:
+        """Features of the samples, with the gates as they are given."""
+        return Features(self.X, self.gates, self.groups)
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        """The constraints: one a pair of a sample and a rival class."""
+        return Constraints.of_labels(self.y, self.classes, self.intercept)
+
     def decision(self, coef: Array) -> Array:
         """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
-        return decision(self.X, self.gates_for_products, coef)
+        return self._given.apply(coef.reshape(self.norm_shape)).reshape(self.alpha_shape)
 
     def margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
         """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
-        if self.classes is None:
-            return np.asarray(self.y * (decision + intercept))
-        return np.asarray(self.pair_margins(decision, intercept).min(axis=1))
+        rows = self.constraints
+        return rows.smallest(rows.margins(self._by_class(decision + intercept)))
 
     def pair_margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
         """f_{y_n} - f_k of decision (N, K) with the offsets, shape (N, K); inf for k = y_n."""
-        rows, scores = np.arange(self.n_samples), decision + intercept
-        margins = scores[rows, self.owners][:, None] - scores
-        margins[rows, self.owners] = np.inf
-        return np.asarray(margins)
+        rows = self.constraints
+        return rows.alpha(rows.margins(self._by_class(decision + intercept)), np.inf)
 
     def weights(self, alpha: Array) -> Array:
         """alpha_n y_n, shape (N,), or a_n = sum_k alpha_nk (e_{y_n} - e_k), shape (N, K)."""
-        if self.classes is None:
-            return alpha * self.y
-        weights = -alpha
-        weights[np.arange(self.n_samples), self.owners] = self.totals(alpha)
-        return weights
+        rows = self.constraints
+        return rows.weights(rows.values(alpha)).reshape(self.alpha_shape)
 
     def totals(self, alpha: Array) -> Array:
         """Return what each sample has of the dual variables, sum_k alpha_nk, shape (N,)."""
-        return alpha if self.classes is None else np.asarray(alpha.sum(axis=1))
+        rows = self.constraints
+        return rows.totals(rows.values(alpha))
 
     def dual_vectors(self, alpha: Array) -> Array:
         """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D), or (K, M, D) of alpha (N, K).
@@ -375,11 +311,12 @@ class MarginProblem:
         Without the samples that have no features (gates off, or in the null space of the metric),
         which add nothing but rounding and overflow.
         """
-        return self._dual_vectors(self.gates_for_products, alpha)
+        weights = np.where(self.zero_features[:, None], 0.0, self._by_class(self.weights(alpha)))
+        return self._given.adjoint(weights).reshape(self.coef_shape)
 
     def group_norms(self, coef: Array) -> Array:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
-        return self.norm.group_norms(coef.reshape(-1, *coef.shape[-2:]))
+        return self.norm.group_norms(coef.reshape(self.norm_shape))
 
     def projected(self, coef: Array) -> Array:
         """Coefficients without what rounding put outside the ranges of the P_g."""
@@ -399,21 +336,18 @@ class MarginProblem:
 
     def dual_norms(self, alpha: Array) -> Array:
         """||V_g(alpha)|| of each group, shape (G,)."""
-        if self.metric is not None:
-            plain = self._dual_vectors(self.plain_gates_for_products, alpha)
-            return self.gate_norm.plain_norms(plain)
-        V = self._dual_vectors(self.gates_for_products, alpha)
-        return self.norm.dual_norms(V.reshape(self.norm_shape))
+        V = self.features.adjoint(self._by_class(self.weights(alpha)))
+        return self.plain_norm.dual_norms(V)
 
-    @cached_property
+    @property
     def feature_norms(self) -> Array:
         """Norm of each sample's feature vector, sqrt(sum_g Q_g[n, n]), shape (N,)."""
-        return feature_norms(self.plain_gates, self.X)
+        return self.features.norms
 
-    @cached_property
+    @property
     def zero_features(self) -> NDArray[np.bool_]:
         """Samples whose features are all 0 (gates off, or an input of zeros), shape (N,)."""
-        return zero_features(self.plain_gates, self.X)
+        return self.features.zero
 
     @cached_property
     def scale(self) -> float:
@@ -422,33 +356,30 @@ class MarginProblem:
 
     def gram(self, group: int) -> Array:
         """Q_g = (y y') o (X X') o (Z_g P_g Z_g'), shape (N, N)."""
-        columns = np.flatnonzero(self.plain_groups == group)
-        Z = self.plain_gates[:, columns].toarray()
-        return masked_gram(self.y[:, None] * self.X, Z)
+        return np.outer(self.y, self.y) * self.features.row_gram(group)
 
     # The solvers see plain groups only: the equivalent problem without metric. With a metric the
     # program *is* that of these gates as they are stored, and both bounds are about it.
+
+    @property
+    def plain_norm(self) -> Norm:
+        """The norm of the coefficients of the plain gates, which has no metric."""
+        return self.gate_norm.plain if self.norm is self.gate_norm else self.norm
 
     @cached_property
     def root(self) -> sp.csr_array:
         """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
         return self.gate_norm.root
 
-    @cached_property
+    @property
     def plain_gates(self) -> sp.csr_array:
         """Gates Z R, shape (N, M'), of the equivalent problem without metric."""
-        gates = sp.csr_array(self.gates)
-        return gates if self.metric is None else self.gate_norm.plain_gates(gates)
+        return self.features.sparse_gates
 
-    @cached_property
-    def gates_for_products(self) -> GateMatrix:
-        """The gates (N, M), dense where products with them take less time then."""
-        return for_products(self.gates)
-
-    @cached_property
+    @property
     def plain_gates_for_products(self) -> GateMatrix:
         """Plain gates (N, M'), dense where products with them take less time then."""
-        return self.gates_for_products if self.metric is None else for_products(self.plain_gates)
+        return self.features.fast_gates
 
     @property
     def plain_groups(self) -> NDArray[np.int64]:
@@ -475,24 +406,9 @@ class MarginProblem:
         X.setflags(write=False)  # nobody else has it, so that the problem need not copy it
         return replace(self, X=X, y=self.y[samples], gates=self.gates[samples])
 
-    def _dual_vectors(self, gates: GateMatrix, alpha: Array) -> Array:
-        if self.zero_features.any():
-            alpha = np.where(_over(self.zero_features, alpha), 0.0, alpha)
-        weights = self.weights(alpha)
-        if self.classes is None:
-            return self._weighted(gates, weights)
-        return np.stack([self._weighted(gates, w) for w in weights.T])
-
-    def _weighted(self, gates: GateMatrix, weights: Array) -> Array:
-        """Sum of weights_n z(x_n) (x) x_n, shape (M, D)."""
-        if are_few(gates):
-            return np.asarray(gates.T @ (self.X * weights[:, None]))
-        V = np.zeros((gates.shape[1], self.X.shape[1]))
-        used = np.flatnonzero(weights)  # support vectors: often few
-        for start in range(0, len(used), BLOCK):
-            rows = used[start : start + BLOCK]
-            V += dense(gates[rows]).T @ (self.X[rows] * weights[rows, None])
-        return V
+    def _by_class(self, values: Array) -> Array:
+        """Return what each sample has, (N,) or (N, K), as (N, K'), a column a class."""
+        return values.reshape(self.n_samples, -1)
 
 
 class HasHiddenLayer(Protocol):
@@ -660,11 +576,6 @@ def _as_gate_norm(group_norm: GroupNorm, norm: Norm, n_features: int) -> tuple[G
         return group_norm, norm
     same = GroupNorm(groups[:, 0])
     return same, same
-
-
-def _over(samples: NDArray[np.bool_], alpha: Array) -> NDArray[np.bool_]:
-    """Return samples (N,) as an array that goes with alpha (N,) or (N, K)."""
-    return samples if alpha.ndim == 1 else samples[:, None]
 
 
 def _as_gates(gates: object) -> GateMatrix:

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.norms import GroupNorm, Norm
-from implicit_bias.problem.margin_problem import MarginProblem, feature_norms, zero_features
+from implicit_bias.problem.features import feature_norms, zero_features
+from implicit_bias.problem.margin_problem import MarginProblem
 
 Integers = NDArray[np.int64]
 

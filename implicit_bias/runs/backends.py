@@ -13,21 +13,20 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import joblib
 import threadpoolctl
 import torch
 
+from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import check_count
 from implicit_bias.runs.cell import Outcome, compute, failure
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import cell_key
-from implicit_bias.runs.processes import Process, ProcessEnded
 
 if TYPE_CHECKING:
     import distributed
@@ -42,8 +41,6 @@ ATTEMPTS = 2
 # Cells that a scheduler has at once, if this process may open twice as many files: each is claimed
 # by an open file.
 AT_ONCE = 500
-# Seconds to wait for a scheduler, for its first worker, and for another when all have died.
-CONNECT_TIMEOUT = 30
 # Seconds between two questions whether a scheduler has an outcome.
 POLL = 0.01
 
@@ -106,40 +103,41 @@ class LocalProcesses:
     def run(self, cells: Collection[RunConfig]) -> Outcomes:
         """Yield each cell with its outcome as soon as it is there."""
         count = min(self._count(), len(cells))
+        if not count:
+            return
         waiting = map(_Job, cells)  # asked for one at a time: each claims its cell
-        threads = max(1, joblib.cpu_count() // max(count, 1))
+        threads = max(1, joblib.cpu_count() // count)
         again = deque[_Job]()
         idle: list[Process] = []
-        busy: dict[object, tuple[Process, _Job]] = {}
-        try:
-            while True:
-                while len(busy) < count:
-                    job = next(waiting, None) or (again.popleft() if again else None)
-                    if job is None:
+        busy: dict[Future[Outcome], tuple[Process, _Job]] = {}
+        with ThreadPoolExecutor(count) as listeners:
+            try:
+                while True:
+                    while len(busy) < count:
+                        job = next(waiting, None) or (again.popleft() if again else None)
+                        if job is None:
+                            break
+                        process = idle.pop() if idle else Process(_serve, (self.compute, threads))
+                        busy[listeners.submit(job.outcome, process)] = process, job
+                    if not busy:
                         break
-                    process = idle.pop() if idle else Process(_serve, (self.compute, threads))
-                    busy[process.pipe] = process, job
-                    job.started = time.perf_counter()
-                    process.send(job.cell)
-                if not busy:
-                    break
-                for pipe in wait([process.pipe for process, _ in busy.values()]):
-                    process, job = busy.pop(pipe)
-                    try:
-                        outcome = process.receive()
-                    except ProcessEnded as ended:
-                        process.stop()
-                        job.ends.append(_said(ended))
-                        if len(job.ends) < ATTEMPTS:
-                            again.append(job)
-                            continue
-                        outcome = _worker_died(job)
-                    else:
-                        idle.append(process)
-                    yield job.cell, outcome
-        finally:
-            for process in (*idle, *(process for process, _ in busy.values())):
-                process.stop()
+                    for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                        process, job = busy.pop(future)
+                        try:
+                            outcome = future.result()
+                        except ProcessEnded as ended:
+                            process.stop()
+                            job.ends.append(str(ended))
+                            if len(job.ends) < ATTEMPTS:
+                                again.append(job)
+                                continue
+                            outcome = job.failure()
+                        else:
+                            idle.append(process)
+                        yield job.cell, outcome
+            finally:
+                for process in (*idle, *(process for process, _ in busy.values())):
+                    process.stop()
 
 
 @dataclass
@@ -150,29 +148,29 @@ class _Job:
     started: float = 0.0
     ends: list[str] = field(default_factory=list)
 
+    def outcome(self, process: Process) -> Outcome:
+        """Wait for what a process makes of the cell."""
+        self.started = time.perf_counter()
+        process.send(self.cell)
+        found: Outcome = process.receive()
+        return found
 
-def _said(ended: ProcessEnded) -> str:
-    said = ended.detail or ended.reason.value
-    code = "" if ended.exit_code is None else f" (exit code {ended.exit_code})"
-    return said if str(ended.exit_code) in said else f"{said}{code}"
+    def failure(self) -> Outcome:
+        """Say that all workers died."""
+        return failure(
+            f"the worker process died {len(self.ends)} times ({'; '.join(self.ends)}; exit code -9 "
+            "is often a lack of memory: fewer processes leave more to each)",
+            time.perf_counter() - self.started,
+        )
 
 
-def _serve(inbox: Connection, compute: Compute, threads: int) -> None:
-    """Compute what comes through the pipe, until the other end is closed."""
+def _serve(pipe: Pipe, compute: Compute, threads: int) -> None:
+    """Compute what comes through the pipe."""
     threads = min(threads, torch.get_num_threads())
     torch.set_num_threads(threads)
     threadpoolctl.threadpool_limits(threads)
-    with suppress(EOFError):
-        while True:
-            inbox.send(compute(inbox.recv()))
-
-
-def _worker_died(job: _Job) -> Outcome:
-    return failure(
-        f"the worker process died {len(job.ends)} times ({'; '.join(job.ends)}; exit code -9 is "
-        "often a lack of memory: fewer processes leave more to each)",
-        time.perf_counter() - job.started,
-    )
+    while True:
+        pipe.send(compute(pipe.recv()))
 
 
 # --- a cluster ---------------------------------------------------------------------------------
@@ -192,10 +190,13 @@ class DaskScheduler:
         Such as tcp://10.0.0.1:8786.
     compute : callable
         As in `LocalProcesses`.
+    patience : float
+        Seconds to wait for a scheduler, for its first worker, and for another when all have died.
     """
 
     address: str
     compute: Compute = compute
+    patience: float = 30.0
 
     @property
     def name(self) -> str:
@@ -211,11 +212,11 @@ class DaskScheduler:
                 "a Dask scheduler needs dask.distributed: pip install 'implicit-bias[cluster]'"
             ) from error
         try:
-            client = distributed.Client(self.address, timeout=CONNECT_TIMEOUT)
+            client = distributed.Client(self.address, timeout=self.patience)
         except (OSError, ValueError) as error:
             raise BackendError(f"no Dask scheduler answers at {self.address}: {error}") from error
         with client:
-            _wait_for_worker(client)
+            _wait_for_worker(client, self.patience)
             threads = client.nthreads().values()
             if max(threads, default=1) > 1:
                 warnings.warn(
@@ -223,7 +224,8 @@ class DaskScheduler:
                     "workers with --nthreads 1",
                     stacklevel=2,
                 )
-            yield from gather(client, self.compute, cells, min(AT_ONCE, _open_files() // 2))
+            at_once = min(AT_ONCE, _open_files() // 2)
+            yield from gather(client, self.compute, cells, at_once, self.patience)
 
 
 def gather(
@@ -231,6 +233,7 @@ def gather(
     compute: Compute,
     cells: Iterable[RunConfig],
     at_once: int = AT_ONCE,
+    patience: float = 30.0,
 ) -> Outcomes:
     """Yield each cell with its outcome, while so many are with the scheduler."""
     from distributed import CancelledError, KilledWorker, as_completed
@@ -252,8 +255,8 @@ def gather(
             while not completed.has_ready():
                 time.sleep(POLL)
                 # A scheduler whose workers have all died waits for others without a word.
-                if time.perf_counter() - asked > CONNECT_TIMEOUT:
-                    _wait_for_worker(client)
+                if time.perf_counter() - asked > patience:
+                    _wait_for_worker(client, patience)
                     asked = time.perf_counter()
             future = next(completed)
             cell = waiting.pop(future)
@@ -274,9 +277,9 @@ def gather(
         client.cancel(list(waiting))
 
 
-def _wait_for_worker(client: distributed.Client) -> None:
+def _wait_for_worker(client: distributed.Client, patience: float) -> None:
     try:
-        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
+        client.wait_for_workers(1, timeout=patience)
     except TimeoutError as error:
         raise BackendError(
             "the scheduler has no worker: start one with `dask worker "

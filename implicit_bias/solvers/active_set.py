@@ -1,53 +1,72 @@
-r"""Newton's method on the support vectors, from the solution of a similar problem.
+r"""Active sets: the equations of the support vectors, from a start or from fewer rows.
 
-The KKT conditions (`interior_point`), written as projections, with any q_n, sigma > 0:
+The KKT conditions (`interior_point`) with r = sum_g d_g Q_g alpha + e beta - b,
 
-        alpha_n = min(max(alpha_n - (y_n f(x_n) - 1) / q_n, 0), C)
-        d_g     = max(d_g + sigma (||V_g||^2 - 1), 0)
+        r_p >= 0  where alpha_p = 0,   r_p = 0  where 0 < alpha_p < C_p,   r_p <= 0  where
+        alpha_p = C_p;   e' alpha = 0;   ||V_g|| = 1  where d_g > 0,  <= 1  where d_g = 0
 
-are piecewise smooth. At an iterate the arguments of min and max say which samples are free
-(F, 0 < alpha_n < C) and which groups active (A). Newton's step takes the others to their bounds
-and solves for the rest, to first order, y_n f(x_n) = 1 on F and ||V_g|| = 1 on A:
+are equations once the sets are known: the free rows F, those at the box U, and the active groups
+A. Both methods here solve the equations of some sets, exchange what breaks its own set's
+conditions, all at once, and end where nothing does: Newton's method on conditions that are
+piecewise smooth. Each step costs a Cholesky factorisation of order |F|, bordered by the rest,
 
-        [ Q(d)_FF   U_FA ] [dalpha_F]   [b]
-        [ U_AF'     0    ] [dd_A    ] = [c]
+        [ Q(d)_FF  B ] [x]   [b']
+        [ B'       0 ] [y] = [c']
 
-by one Cholesky factorisation of order |F| and its Schur complement of order |A|. (With an
-intercept beta, the equation e' alpha = 0 is one more row, and e one more column.) Along a step
-alpha, d, V and U are linear, so the residual of the projections costs nothing to search; and F
-changes by a few samples, so the inner products of its inputs are kept (`_Gram`). Once the sets
-are right two steps reach rounding, and all is certified as any other answer.
+**From a start** (`ActiveSet`), of any number of groups. Written as projections, with any q_p,
+sigma > 0, the conditions are alpha_p = min(max(alpha_p - r_p / q_p, 0), C_p) and
+d_g = max(d_g + sigma (||V_g||^2 - 1), 0). The arguments of min and max say what is free and
+active; Newton's step takes the others to their bounds and solves for the rest, to first order:
+B has the columns U_A and e. Along a step alpha, d, V and U are linear, so the residual of the
+projections costs nothing to search; and F changes by a few rows, so the inner products of its
+inputs are kept (`_Seen`). Near the solution of a similar problem most sets are right at the start,
+and two steps reach rounding once all are.
 
-From there most sets are right at the start, and |F| is a fraction of N: a step costs little beside
-those of the interior point, which sees all samples. Where Newton makes no headway
-(far from the start, as a change of a few gates in a thousand can be; data that are not
-separable) the fall-back solves.
+**From fewer rows** (`OneGroup`). With one group a = d alpha makes the equations linear: the hard
+margin does not need d, and where U is not empty a is linear in d, so that ||V(a)|| = d is a
+quadratic equation for it. All that this needs is Q, one Gram matrix: nothing passes through the
+features but zeta = V(a), in the end. The first sets are those of an eighth of the rows, from which
+those of twice as many are found, and so on: most steps are on few rows. The exchanges need not
+converge. On Gram matrices of data they do, in a handful of steps.
+
+Where either makes no headway (a start too far away, inner products that have lost the digits that
+matter, data that are not separable) the fall-back solves.
 
 ======  ==========  ======================================================================
-alpha   (N,)        dual variables
+alpha   (P,)        dual variables of rows scaled to norm 1 by nu_p; a = d alpha
 d       (G,)        group scales
-V       (M', D')    V_m = sum_n alpha_n y_n z_mn x_n
-U       (N, G)      U_g = Q_g alpha; y_n f(x_n) = (U d)_n
+V       (M', D')    V_m = sum_p alpha_p y_p z_pm x_p
+U       (P, G)      U_g = Q_g alpha
+Q       (P, P)      (y y') o (X X') o (Z Z'), of one group
+e       (P, J)      of the intercept's equation; J = 0 without one
 ======  ==========  ======================================================================
 
-The data are scaled as in `scaled_problem`, so 1 is b_n and C is C nu_n there.
+The data are scaled as in `scaled_problem`. With many classes the rows are pairs (`rows`), and
+<e_{y_n} - e_k, e_{y_m} - e_l> is one more mask.
 
-Source: Qi and Sun (1993), semismooth Newton; Hintermueller, Ito and Kunisch (2002), its sets.
+Source: Qi and Sun (1993), semismooth Newton; Hintermueller, Ito and Kunisch (2002), its sets;
+Judice and Pires (1994), exchanges of many indices at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, are_few
+from implicit_bias.problem.masked_gram import mask_into
+from implicit_bias.problem.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Approach, NativeSolver, Point, Run
+from implicit_bias.solvers.iteration import Answer, Approach, NativeSolver, Point, Run
 from implicit_bias.solvers.scaled_problem import (
     TINY,
     Layout,
@@ -56,102 +75,289 @@ from implicit_bias.solvers.scaled_problem import (
     peak_memory,
 )
 
-# A start with a larger max_g ||V_g|| is too far away to warm-start from: at its own problem that
-# was 1.
-FARTHEST = 2.0
-# By then the fall-back would have been the better choice.
-MAX_STEPS = 20
-# q_n as a share of the diagonal of Q(d): the smaller, the more margins decide over alpha.
-SHARE = 0.3
+# Rows of a Gram matrix computed at once.
+BLOCK = 256
+# Share of e' alpha that may be left.
+BALANCE = 1e-9
+# Conditions that are broken by less, relative to b or to the largest a, are kept.
+ROUNDING = 1e-10
+# Share of (sum |a|)^2 that a' Q a may be wrong by.
+ROUNDING_OF_SQUARES = 1e-15
+# Solutions that had to change the matrix are corrected this often.
+REFINEMENTS = 2
 # A group scale counts as this share of the mean one at least.
 LEAST_SCALE = 1e-3
-# Added to the diagonals, as a share of their mean, for free samples that depend on each other.
-RIDGE = 1e-8
-# The residual must fall by this share of the step's length, which is halved so often.
-DECREASE = 0.2
-HALVINGS = 6
-# The solver aims a little below the tolerance, because the certificate rounds differently.
-AIM = 0.9
-# What `SolveStats.detail` says where Newton's method makes no headway.
-FELL_BACK = "no headway from the start: the fall-back solved"
+
+BoundsSoFar: TypeAlias = Generator[tuple[float, float], None, bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActiveSet(NativeSolver):
-    """The native solver where there is a start.
+class SupportSolver(NativeSolver):
+    """A solver by active sets.
 
     Parameters
     ----------
     fallback : NativeSolver
-        Solves where there is no start, or Newton's method does not converge from it. Its limit
-        on iterations and its own tolerances are those of this solver.
+        Solves what the method does not take, and where it makes no headway. Its limit on iterations
+        and its own tolerances are those of this solver.
+    aim : float
+        The share of the tolerance to reach: the certificate rounds differently.
     """
 
     fallback: NativeSolver
+    aim: float = 0.9
 
-    name: ClassVar[str] = "active-set"
+    @property
+    @abstractmethod
+    def own_steps(self) -> int:
+        """Steps of the method, at most."""
 
     @property
     def own_limit(self) -> int:
-        """Newton steps and iterations of the fall-back, at most."""
-        return MAX_STEPS + self.fallback.limit
+        """Its steps and iterations of the fall-back, at most."""
+        return self.own_steps + self.fallback.limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActiveSet(SupportSolver):
+    """Newton's method on the support vectors, where there is a start; two classes.
+
+    Parameters
+    ----------
+    max_steps : int
+        By then the fall-back would have been the better choice.
+    farthest : float
+        A start with a larger max_g ||V_g|| is too far away: at its own problem that was 1.
+    share : float
+        q_p as a share of the diagonal of Q(d): the smaller, the more margins decide over alpha.
+    ridge : float
+        Added to the diagonal, as a share of its mean, for free rows that depend on each other.
+    decrease : float
+        The share of the step's length by which the residual must fall.
+    halvings : int
+        How often the step's length is halved where it does not.
+    """
+
+    max_steps: int = 20
+    farthest: float = 2.0
+    share: float = 0.3
+    ridge: float = 1e-8
+    decrease: float = 0.2
+    halvings: int = 6
+
+    name: ClassVar[str] = "active-set"
+    # What `SolveStats.detail` says where Newton's method makes no headway.
+    fell_back: ClassVar[str] = "no headway from the start: the fall-back solved"
+
+    @property
+    def own_steps(self) -> int:
+        """Newton steps, at most."""
+        return self.max_steps
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Leave all to the steps: without a start or enough room the fall-back solves."""
-        return _ActiveSetRun(self, problem, start)
+        return _FromStart(self, problem, start)
 
 
-class _ActiveSetRun(Approach):
-    """Newton's method from the start, then the fall-back if need be."""
+@dataclass(frozen=True, kw_only=True)
+class OneGroup(SupportSolver):
+    """Exchanges of the support vectors of one group, from those of fewer rows.
 
-    def __init__(self, solver: ActiveSet, problem: MarginProblem, start: Start | None) -> None:
+    What it does not take are more groups, samples of many classes that share a finite C, and a
+    Gram matrix without room.
+
+    Parameters
+    ----------
+    rows : Rows, optional
+        The constraints to solve with, from `grouped_rows`: a working set. All by default.
+    max_steps, patience : int
+        Steps on one level, and steps without fewer breaches than ever there, until it gives up.
+    growths : tuple of float
+        Share of F by which it may grow in a step: all at once, or slowly where that leads nowhere.
+    most_levels, first_rows : int
+        Levels at most, and rows of the first one at least.
+    rough : float
+        Share of a level's rows that may still be in the wrong set when the next one begins.
+    ridges : tuple of float
+        What is added to the diagonal of Q_FF, which is 1: the first that makes it definite.
+    seed : int
+        Levels take the rows in a random order, which has nothing to do with that of the data.
+    """
+
+    takes_classes: ClassVar[bool] = True
+
+    rows: Rows | None = None
+    max_steps: int = 50
+    patience: int = 4
+    growths: tuple[float, ...] = (math.inf, 0.25)
+    most_levels: int = 4
+    first_rows: int = 100
+    rough: float = 0.04
+    ridges: tuple[float, ...] = (1e-14, 1e-12, 1e-10, 1e-8)
+    seed: int = 0
+
+    name: ClassVar[str] = "one-group"
+    # What `SolveStats.detail` says where the exchanges do not end.
+    fell_back: ClassVar[str] = "no headway on one Gram matrix: the fall-back solved"
+
+    @property
+    def own_steps(self) -> int:
+        """Steps of all levels, at most."""
+        return len(self.growths) * self.most_levels * self.max_steps
+
+    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+        """Leave all to the steps: where there is not enough room the fall-back solves."""
+        return _ByLevels(self, problem, start)
+
+    def levels(self, n_rows: int) -> list[int]:
+        """Rows of each level: about an eighth of them, then twice as many."""
+        sizes = [n_rows]
+        while len(sizes) < self.most_levels and sizes[0] >= 2 * self.first_rows:
+            sizes.insert(0, -(-sizes[0] // 2))
+        return sizes
+
+
+# --- bounds --------------------------------------------------------------------------------------
+
+
+class _OnSupport(Approach):
+    """A method's best bounds so far, in the scaled problem's units, and what attains them."""
+
+    def __init__(self, solver: SupportSolver, problem: MarginProblem, start: Start | None) -> None:
         super().__init__(problem, solver.fallback, start)
-        self._solver = solver
+        self.tolerances, self._aim = solver.tolerances, solver.aim
+        self.lower, self.upper, self.violation = 0.0, math.inf, math.inf
 
-    def approach(self) -> Generator[tuple[float, float], None, bool]:
-        """Newton steps until they converge or make no headway."""
-        if self.start is None:
-            return False
-        converged = yield from self._newton_steps(self.start)
-        if not converged:
-            self.detail = FELL_BACK
-        return converged
+    def pose(self, scaled: ScaledProblem) -> None:
+        """Begin with nothing."""
+        self.scaled, self.alpha = scaled, torch.zeros_like(scaled.b)
+        self.primal = self.alpha, scaled.full(scaled.n_groups, 0.0), scaled.offset()
+        self.found = self._answer
 
-    def _newton_steps(self, start: Start) -> Generator[tuple[float, float], None, bool]:
-        """Newton's method; False where it makes no headway, or its system has no room."""
-        if not self._has_room(0):
-            return False
-        layout = Layout.of_groups(self.problem)
-        scaled = ScaledProblem(layout, torch.device(self._solver.device))
-        gram = _Gram(scaled.rows)
-        point = _Point.of(scaled, start)
-        view = _View(scaled, point)
-        if float(view.squares.max()) > FARTHEST**2:
-            return False
-        best = _Best(point, view)
-        self.found = lambda: scaled.answer(best.alpha, best.V, best.d, best.beta)
-        for _ in range(MAX_STEPS):
-            best.update(point, view)
-            yield self.best_so_far(best.lower / scaled.scale, best.upper / scaled.scale)
-            if self._converged(best):
-                return True
-            if not self._has_room(gram.size_with(view.free)):
-                return False
-            step = _newton(scaled, gram, point, view)
-            found = None if step is None else _search(scaled, point, view, step)
-            if found is None:
-                return False
-            point, view = found
-        return False
+    def improve_lower(self, alpha: Tensor, largest: float) -> None:
+        """Take dual variables >= 0 with max_g ||V_g|| of at most ``largest`` into account."""
+        scaled = self.scaled
+        largest = max(largest, float((alpha / scaled.C).max()), TINY)
+        imbalance = (scaled.e.T @ alpha).abs() - BALANCE * (scaled.e.abs().T @ alpha)
+        lower = float(scaled.b @ alpha) / largest if (imbalance <= 0.0).all() else 0.0
+        if lower > self.lower:
+            self.lower, self.alpha = lower, alpha / largest
 
-    def _has_room(self, n_system: int) -> bool:
-        n_samples = self.problem.n_samples
-        return self._solver.fits(peak_memory(n_samples, self.problem, n_system, n_squares=3))
+    def improve_upper(
+        self, norm: float, margins: Tensor, alpha: Tensor, d: Tensor, beta: Tensor
+    ) -> None:
+        """Take coefficients d_g V_g(alpha), of this norm and these margins, into account."""
+        upper, violation = self.scaled.upper(norm, margins)
+        if upper < self.upper:
+            self.upper, self.violation, self.primal = upper, violation, (alpha, d, beta)
 
-    def _converged(self, best: _Best) -> bool:
-        tolerances = self._solver.tolerances
-        feasible = best.violation <= tolerances.feasibility
-        return feasible and best.upper <= (1 + AIM * tolerances.gap) * best.lower
+    def told(self) -> tuple[float, float]:
+        """Return the bounds in the problem's units."""
+        return self.best_so_far(self.lower / self.scaled.scale, self.upper / self.scaled.scale)
+
+    @property
+    def solved(self) -> bool:
+        """Whether the bounds are near enough."""
+        near = self.upper <= (1.0 + self._aim * self.tolerances.gap) * self.lower
+        return near and self.violation <= self.tolerances.feasibility
+
+    def _answer(self) -> Answer:
+        """Return what attains the bounds, in the problem's shapes and units."""
+        scaled, (alpha, d, beta) = self.scaled, self.primal
+        V = self.problem.dual_vectors(scaled.alpha(alpha))
+        coef = self.problem.gate_norm.aligned(V, d.cpu().numpy() / scaled.scale)
+        return Answer(scaled.alpha(self.alpha), coef, scaled.intercept(beta))
+
+
+# --- bordered systems ----------------------------------------------------------------------------
+
+
+def _bordered(
+    matrix: Callable[[], Tensor], B: Tensor, b: Tensor, c: Tensor, ridges: tuple[float, ...]
+) -> tuple[Tensor, Tensor] | None:
+    """Solve Q x + B y = b, B' x = c; None where rounding has made Q indefinite.
+
+    Parameters
+    ----------
+    matrix : callable
+        Returns Q (F, F), by columns, which is overwritten.
+    B, b, c : Tensor of shape (F, J), (F, k) and (J, k)
+        The border and the right sides.
+    ridges : tuple of float
+        What is added to the diagonal of Q, as a share of its mean: the first that makes it
+        definite. What any but the first one changed comes out again.
+    """
+    for ridge in ridges:
+        L = matrix()
+        L.diagonal().add_(ridge * L.diagonal().mean())
+        info = torch.empty((), dtype=torch.int32, device=L.device)
+        torch.linalg.cholesky_ex(L, out=(L, info))
+        if not info:
+            break
+    else:
+        return None
+    found = _with_factor(L, B, b, c)
+    if found is None or ridge == ridges[0]:
+        return found
+    x, y = found
+    Q = matrix()
+    for _ in range(REFINEMENTS):
+        correction = _with_factor(L, B, b - Q @ x - B @ y, c - B.T @ x)
+        if correction is None:
+            return None
+        x, y = x + correction[0], y + correction[1]
+    return x, y
+
+
+def _with_factor(L: Tensor, B: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Solve L L' x + B y = b, B' x = c; None where the numbers overflow."""
+    if not B.shape[1]:
+        return torch.cholesky_solve(b, L), c
+    W = torch.linalg.solve_triangular(L, B, upper=False)
+    h = torch.linalg.solve_triangular(L, b, upper=False)
+    schur, right = W.T @ W, W.T @ h - c
+    if not (schur.isfinite().all() and right.isfinite().all()):
+        return None
+    y = torch.linalg.lstsq(schur, right).solution
+    return torch.linalg.solve_triangular(L.T, h - W @ y, upper=True), y
+
+
+class _Gram:
+    """Inner products of rows, each computed once, in the order in which the rows come.
+
+    Parameters
+    ----------
+    products : callable
+        Writes those of some rows (a slice) with all up to their last one (a slice) into a tensor.
+    like : Tensor
+        Whose type and device they have.
+    room : int
+        For this many rows there is room at once; for more it is made.
+    """
+
+    def __init__(
+        self, products: Callable[[slice, slice, Tensor], None], like: Tensor, room: int = 0
+    ) -> None:
+        self._products, self._size = products, 0
+        self.values = like.new_empty((room, room))
+
+    def extend(self, size: int) -> None:
+        """Compute those of this many rows: one triangle of what is not known, and mirrored."""
+        if size > len(self.values):
+            known, self.values = self.values, self.values.new_empty((size, size))
+            self.values[: self._size, : self._size] = known[: self._size, : self._size]
+        for start in range(self._size, size, BLOCK):
+            new, until = slice(start, min(start + BLOCK, size)), slice(0, min(start + BLOCK, size))
+            self._products(new, until, self.values[new, until])
+            self.values[:start, new] = self.values[new, :start].T
+        self._size = max(size, self._size)
+
+    def of(self, index: Tensor) -> Tensor:
+        """Those of some rows (indices) with each other."""
+        return self.values.index_select(0, index).index_select(1, index)
+
+
+# --- from a start --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,166 +370,365 @@ class _Point(Point):
     U: Tensor
     beta: Tensor  # (1,), or (0,) without an intercept
 
-    @classmethod
-    def of(cls, scaled: ScaledProblem, start: Start) -> _Point:
-        alpha = scaled.start_alpha(start)
-        V = scaled.rows.dual_vectors(alpha)
-        d = scaled.scale * scaled.tensor(start.group_norms)
-        return cls(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))
 
-
+@dataclass(frozen=True, eq=False)
 class _View:
-    """What the equations and the bounds say of an iterate."""
+    """What the equations say of an iterate."""
 
-    def __init__(self, scaled: ScaledProblem, point: _Point) -> None:
-        alpha, d = point.alpha, point.d
-        self.squares = scaled.rows.inner(point.V, point.V)  # (G,)
+    margins: Tensor  # (P,)
+    squares: Tensor  # (G,), ||V_g||^2
+    at_C: Tensor  # (P,), rows that the projections take to C
+    free: Tensor  # (P,), and those that they take to no bound
+    active: Tensor  # (G,), groups that they take to no bound
+    floored: Tensor  # (G,), group scales, none too small
+    residual: float
+
+
+class _FromStart(_OnSupport):
+    """Newton's method from the start, then the fall-back if need be."""
+
+    def __init__(self, solver: ActiveSet, problem: MarginProblem, start: Start | None) -> None:
+        super().__init__(solver, problem, start)
+        self.solver = solver
+
+    def approach(self) -> BoundsSoFar:
+        """Newton steps until they converge or make no headway."""
+        if self.start is None:
+            return False
+        converged = yield from self._newton(self.start)
+        if not converged:
+            self.detail = self.solver.fell_back
+        return converged
+
+    def _newton(self, start: Start) -> BoundsSoFar:
+        """Newton's method; False where it makes no headway, or its system has no room."""
+        if not self._has_room(0):
+            return False
+        scaled = ScaledProblem(Layout.of_groups(self.problem), torch.device(self.solver.device))
+        self.pose(scaled)
+        self.seen = _Seen(scaled.rows)
+        alpha, d = scaled.start_alpha(start), scaled.scale * scaled.tensor(start.group_norms)
+        V = scaled.rows.dual_vectors(alpha)
+        point = _Point(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))
+        view = self.view(point)
+        if float(view.squares.max()) > self.solver.farthest**2:
+            return False
+        for _ in range(self.solver.max_steps):
+            # What clipping changes in V_g is at most what it takes: features have norm 1.
+            clipped = torch.minimum(point.alpha.clamp(min=0.0), scaled.C)
+            outside = float((point.alpha - clipped).abs().sum())
+            self.improve_lower(clipped, float(view.squares.max().sqrt()) + outside)
+            norm = float(torch.dot(point.d.abs(), view.squares.sqrt()))
+            self.improve_upper(norm, view.margins, point.alpha, point.d, point.beta)
+            yield self.told()
+            if self.solved:
+                return True
+            if not self._has_room(self.seen.size_with(view.free)):
+                return False
+            step = self.step(point, view)
+            found = None if step is None else self.search(point, view, step)
+            if found is None:
+                return False
+            point, view = found
+        return False
+
+    def _has_room(self, n_system: int) -> bool:
+        n_samples = self.problem.n_samples
+        return self.solver.fits(peak_memory(n_samples, self.problem, n_system, n_squares=3))
+
+    def view(self, point: _Point) -> _View:
+        """Return the sets of an iterate, and the residual of the projections."""
+        scaled, alpha, d = self.scaled, point.alpha, point.d
+        squares = scaled.rows.inner(point.V, point.V)
         margins = point.U @ d + scaled.e @ point.beta
-        self.excess = margins - scaled.b  # (N,)
-        self.clipped = torch.minimum(alpha.clamp(min=0.0), scaled.C)
-        value = float(scaled.b @ self.clipped)
+        value = float(scaled.b @ torch.minimum(alpha.clamp(min=0.0), scaled.C))
         # A group scale as the optimum has it: their sum is the value.
         scale = max(float(d.clamp(min=0.0).sum()), value) / scaled.n_groups
-        self.floored = d.clamp(min=LEAST_SCALE * scale)
+        floored = d.clamp(min=LEAST_SCALE * scale)
         # Where the projections take alpha and d.
-        q = scaled.rows.curvature_diagonal(self.floored)
-        aim = alpha - self.excess / (SHARE * q).clamp(min=TINY)
-        self.at_zero, self.at_C = aim <= 0.0, aim >= scaled.C  # (N,)
-        self.free = ~(self.at_zero | self.at_C)
-        aim_d = d + scale * (self.squares - 1.0)
-        self.active = aim_d > 0.0  # (G,)
+        q = scaled.rows.curvature_diagonal(floored)
+        aim = alpha - (margins - scaled.b) / (self.solver.share * q).clamp(min=TINY)
+        aim_d = d + scale * (squares - 1.0)
         change = torch.minimum(aim.clamp(min=0.0), scaled.C) - alpha
         change_d = aim_d.clamp(min=0.0) - d
-        size = float(q @ alpha.square()) + TINY
-        by_d = float(change_d.square().mean()) / (scale**2 + TINY)
-        self.residual = float(q @ change.square()) / size + by_d
-        # The bounds.
-        norm = float(torch.dot(d.abs(), self.squares.sqrt()))
-        self.upper, self.violation = scaled.upper(norm, margins)
-        # What clipping changes in V_g is at most what it takes: features have norm 1.
-        outside = float((alpha - self.clipped).abs().sum())
-        largest = float(self.squares.max().sqrt()) + outside
-        self.lower = value / max(largest, 1.0 if scaled.soft else TINY)
-        # The equation e' alpha = 0: its residual, and what it makes of the bound.
-        imbalance = (scaled.e.T @ alpha).abs()
+        residual = float(q @ change.square()) / (float(q @ alpha.square()) + TINY)
+        residual += float(change_d.square().mean()) / (scale**2 + TINY)
         weight = scaled.e.abs().T @ alpha.abs() + TINY
-        self.residual += float((imbalance / weight).square().sum())
-        if (imbalance + outside > scaled.balance_tolerance * weight).any():
-            self.lower = 0.0
+        residual += float((scaled.e.T @ alpha / weight).square().sum())
+        at_C = aim >= scaled.C
+        free = (aim > 0.0) & ~at_C
+        return _View(margins, squares, at_C, free, aim_d > 0.0, floored, residual)
+
+    def step(self, point: _Point, view: _View) -> _Point | None:
+        """Newton's step for the sets of an iterate; None where rounding forbids it."""
+        scaled, everything, active = self.scaled, self.scaled.rows, view.active
+        # What leaves its set goes to its bound, and moves V (dV) and so the equations of the rest.
+        alpha = torch.where(view.at_C, scaled.C - point.alpha, -point.alpha)
+        alpha = torch.where(view.free, 0.0, alpha)
+        d = torch.where(active, 0.0, -point.d)
+        moving = torch.nonzero(alpha)[:, 0]
+        dV = everything.subset(moving).dual_vectors(alpha[moving])
+        beta = torch.zeros_like(point.beta)
+        index = torch.nonzero(view.free)[:, 0]
+        if len(index):
+            rows, U = everything.subset(index), point.U[index]
+            excess = (view.margins - scaled.b)[index]
+            b = -excess - rows.group_products(dV) @ point.d - U @ d
+            c = (0.5 * (1.0 - view.squares) - everything.inner(point.V, dV))[active]
+            c = torch.cat([c, -scaled.e.T @ (point.alpha + alpha)])
+            solved = _bordered(
+                lambda: self.seen.curvature(index, rows, view.floored * active),
+                torch.hstack([U[:, active], scaled.e[index]]),
+                b[:, None],
+                c[:, None],
+                (self.solver.ridge,),
+            )
+            if solved is None:
+                return None
+            alpha[index], multipliers = solved[0][:, 0], solved[1][:, 0]
+            d[active], beta = multipliers[: int(active.sum())], multipliers[int(active.sum()) :]
+            dV = dV + rows.dual_vectors(alpha[index])
+        return _Point(alpha, d, dV, everything.group_products(dV), beta)
+
+    def search(self, point: _Point, view: _View, step: _Point) -> tuple[_Point, _View] | None:
+        """Return the first point along a step that lowers the residual enough, or the best one.
+
+        None where none is better.
+        """
+        best = None
+        for length in 0.5 ** np.arange(self.solver.halvings + 1):
+            moved = point.moved(step, float(length))
+            seen = self.view(moved)
+            if seen.residual < (view.residual if best is None else best[1].residual):
+                best = moved, seen
+            if seen.residual <= (1.0 - self.solver.decrease * length) * view.residual:
+                break
+        return best
 
 
-class _Best:
-    """The best bounds so far and what attains them."""
-
-    def __init__(self, point: _Point, view: _View) -> None:
-        self.lower, self.alpha = view.lower, view.clipped
-        self.upper, self.violation, self.V, self.d = view.upper, view.violation, point.V, point.d
-        self.beta = point.beta
-
-    def update(self, point: _Point, view: _View) -> None:
-        if view.lower > self.lower:
-            self.lower, self.alpha = view.lower, view.clipped
-        if view.upper < self.upper:
-            self.upper, self.violation = view.upper, view.violation
-            self.V, self.d, self.beta = point.V, point.d, point.beta
-
-
-class _Gram:
-    """Inner products of the samples that were free so far, each computed once."""
+class _Seen:
+    """The samples that were free so far, and the inner products of their inputs."""
 
     def __init__(self, everything: ScaledRows) -> None:
         self._everything = everything
-        n, device = len(everything.X), everything.X.device
-        self._seen = torch.zeros(0, dtype=torch.long, device=device)  # indices of samples, (S,)
-        self._place = torch.full((n,), -1, device=device)  # (N,), where they stand there
-        self._K = everything.X.new_zeros((0, 0))  # (S, S)
+        X = everything.X
+        self._place = torch.full((len(X),), -1, device=X.device)  # (P,), where they stand here
+        self._X = X[:0]  # (S, D')
+        self._gram = _Gram(self._products, X)
 
     def size_with(self, free: Tensor) -> int:
-        """S, once these samples (N,) are in it."""
+        """S, once these samples (P,) are in it."""
         return int((free | (self._place >= 0)).sum())
 
     def curvature(self, index: Tensor, rows: ScaledRows, d: Tensor) -> Tensor:
         """Q(d) of some samples (indices) and their rows, shape (F, F), by columns."""
-        self._add(index[self._place[index] < 0])
-        place = self._place[index]
-        return rows.masked(self._K[place[:, None], place], d).T
+        new = index[self._place[index] < 0]
+        self._place[new] = len(self._X) + torch.arange(len(new), device=new.device)
+        self._X = torch.cat([self._X, self._everything.X[new]])
+        self._gram.extend(len(self._X))
+        return rows.masked(self._gram.of(self._place[index]), d).T
 
-    def _add(self, new: Tensor) -> None:
-        before = len(self._seen)
-        self._seen = torch.cat([self._seen, new])
-        self._place[new] = torch.arange(before, len(self._seen), device=new.device)
-        X = self._everything.X
-        K = X.new_empty((len(self._seen), len(self._seen)))
-        K[:before, :before] = self._K
-        torch.mm(X[self._seen], X[new].T, out=K[:, before:])
-        K[before:, :before] = K[:before, before:].T
-        self._K = K
+    def _products(self, new: slice, until: slice, out: Tensor) -> None:
+        torch.mm(self._X[new], self._X[until].T, out=out)
 
 
-def _newton(scaled: ScaledProblem, gram: _Gram, point: _Point, view: _View) -> _Point | None:
-    """Newton's step for the sets of an iterate; None where rounding forbids it."""
-    everything, free, active = scaled.rows, view.free, view.active
-    # What leaves its set goes to its bound, and moves V (dV) and so the equations of the rest.
-    alpha = torch.where(view.at_C, scaled.C - point.alpha, -point.alpha)
-    alpha = torch.where(free, 0.0, alpha)
-    d = torch.where(active, 0.0, -point.d)
-    moving = torch.nonzero(alpha)[:, 0]
-    dV = everything.subset(moving).dual_vectors(alpha[moving])
-    beta = torch.zeros_like(point.beta)
-    index = torch.nonzero(free)[:, 0]
-    if len(index):
-        rows, U = everything.subset(index), point.U[index]
-        b = -view.excess[index] - rows.group_products(dV) @ point.d - U @ d
-        c = (0.5 * (1.0 - view.squares) - everything.inner(point.V, dV))[active]
-        c = torch.cat([c, -scaled.e.T @ (point.alpha + alpha)])
-        Q = gram.curvature(index, rows, view.floored * active)
-        solved = _saddle(Q, torch.hstack([U[:, active], scaled.e[index]]), b, c)
+# --- from fewer rows -----------------------------------------------------------------------------
+
+# The sets of rows, as numbers: alpha_p = 0, free, and at the box.
+AT_ZERO, FREE, AT_BOX = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """What the equations of some sets of the first n rows say."""
+
+    a: Tensor  # (n,)
+    products: Tensor  # (n,), Q a
+    d: Tensor  # (), ||V(a)||
+    beta: Tensor  # (J,)
+
+
+class _ByLevels(_OnSupport):
+    """Exchanges of the active set, then the fall-back if need be."""
+
+    def __init__(self, solver: OneGroup, problem: MarginProblem, start: Start | None) -> None:
+        super().__init__(solver, problem, start)
+        self.solver = solver
+
+    def approach(self) -> BoundsSoFar:
+        """Find the active set, from that of the start if there is one."""
+        solver, problem = self.solver, self.problem
+        rows = grouped_rows(problem) if solver.rows is None else solver.rows
+        shared = rows.rivals is not None and not problem.hard_margin
+        if rows.n_groups > 1 or shared or not solver.fits(_memory(rows)):
+            return False
+        rows = rows.subset(np.random.default_rng(solver.seed).permutation(len(rows)))
+        pairs = None if rows.rivals is None else (rows.samples, rows.rivals)
+        scaled = ScaledProblem(Layout.of_groups(problem, pairs), torch.device(solver.device))
+        self.pose(scaled)
+        products = _row_products(rows, scaled.tensor(rows.y) / scaled.nu)
+        self.gram = _Gram(products, scaled.b, len(rows))
+        if self.start is not None:
+            alpha = scaled.start_alpha(self.start)
+            sets = torch.where(alpha >= (1.0 - ROUNDING) * scaled.C, AT_BOX, 1 * (alpha > 0.0))
+            if (yield from self._exchange([len(rows)], sets)):
+                return True
+        sizes = solver.levels(len(rows))
+        free = torch.full((sizes[0],), FREE, device=scaled.device)
+        if (yield from self._exchange(sizes, free)):
+            return True
+        self.detail = solver.fell_back
+        return False
+
+    def _exchange(self, sizes: list[int], sets: Tensor) -> BoundsSoFar:
+        """Find the sets of more and more rows, from those (n,) of the first level."""
+        point: _Solved | None = None
+        for size in sizes:
+            self.gram.extend(size)
+            if point is not None:
+                more = (0, size - len(sets))
+                sets, a = pad(sets, more, value=AT_ZERO), pad(point.a, more)
+                grown = _Solved(a, self.products(a), point.d, point.beta)
+                sets, _ = self.exchanged(grown, sets)
+            for growth in self.solver.growths:
+                found = yield from self._level(sets, growth)
+                if found is not None:
+                    break
+            if found is None:
+                return False
+            point, sets = found
+        return self.solved
+
+    def _level(
+        self, sets: Tensor, growth: float
+    ) -> Generator[tuple[float, float], None, tuple[_Solved, Tensor] | None]:
+        """Exchange rows until nearly none, or on the last level none, is in the wrong set.
+
+        None where they cannot be solved for, or their number does not fall any more.
+        """
+        size, waited = len(sets), 0
+        least, last = size + 1, size == len(self.scaled.b)
+        for _ in range(self.solver.max_steps):
+            point = self.solve(sets)
+            if point is None:
+                return None
+            sets, breaches = self.exchanged(point, sets, growth)
+            few = breaches <= self.solver.rough * size
+            if few and last:
+                self.grade(point)
+            yield self.told()
+            if self.solved or (few and (breaches == 0 or not last)):
+                return point, sets
+            waited = 0 if breaches < least else waited + 1
+            least = min(least, breaches)
+            if waited == self.solver.patience:
+                return None
+        return None
+
+    def products(self, a: Tensor) -> Tensor:
+        """Q a of the first n rows, shape (n,) or (n, k)."""
+        return self.gram.values[: len(a), : len(a)] @ a
+
+    def solve(self, sets: Tensor) -> _Solved | None:
+        """Solve the equations of the sets; None where they have no solution, or by rounding."""
+        n, F, scaled = len(sets), torch.nonzero(sets == FREE)[:, 0], self.scaled
+        if not len(F):
+            return None
+        e = scaled.e[:n]
+        # a = parts (1, d)': where nothing is at the box there is one part.
+        parts = scaled.e.new_zeros((n, 1 + scaled.soft))
+        if scaled.soft:
+            parts[:, 1] = torch.where(sets == AT_BOX, scaled.C[:n], 0.0)
+        right = -self.products(parts)[F] if scaled.soft else parts[F]
+        right[:, 0] += scaled.b[F]
+        ridges = self.solver.ridges
+        solved = _bordered(lambda: self.gram.of(F).T, e[F], right, -e.T @ parts, ridges)
         if solved is None:
             return None
-        alpha[index], multipliers = solved
-        d[active], beta = multipliers[: int(active.sum())], multipliers[int(active.sum()) :]
-        dV = dV + rows.dual_vectors(solved[0])
-    return _Point(alpha, d, dV, everything.group_products(dV), beta)
+        parts[F], beta = solved
+        products = self.products(parts)
+        squares = parts.T @ products
+        if not scaled.soft:
+            d = squares[0, 0].clamp(min=0.0).sqrt()
+            return _Solved(parts[:, 0], products[:, 0], d, beta[:, 0])
+        d = _smallest_root(squares)
+        shares = torch.stack([torch.ones_like(d), d])
+        return _Solved(parts @ shares, products @ shares, d, beta @ shares) if d > 0.0 else None
+
+    def exchanged(self, point: _Solved, sets: Tensor, growth: float = np.inf) -> tuple[Tensor, int]:
+        """Let rows that break the condition of their set leave it, and count them.
+
+        Of those beyond the margin that fall short only the worst leave, up to this share of F.
+        """
+        n, free = len(sets), sets == FREE
+        b, C = self.scaled.b[:n], self.scaled.C[:n]
+        r = point.products + self.scaled.e[:n] @ point.beta - b
+        below, above = free & (point.a < 0.0), free & (point.a > point.d * C)
+        beyond = (sets == AT_BOX) & (r > ROUNDING * b)
+        short = (sets == AT_ZERO) & (r < -ROUNDING * b)
+        joining = beyond | _largest(-r / b, short, growth * int(free.sum()))
+        changed = torch.where(above, AT_BOX, torch.where(joining, FREE, sets * ~below))
+        return changed, int((below | above | beyond | short).sum())
+
+    def grade(self, point: _Solved) -> None:
+        """Take the bounds of a point of all rows into account."""
+        scaled = self.scaled
+        # Where entries of a cancel, a'Q a may be anything below the rounding of its terms.
+        norm = float((point.d.square() + ROUNDING_OF_SQUARES * point.a.abs().sum().square()).sqrt())
+        margins = point.products + scaled.e @ point.beta
+        self.improve_upper(norm, margins, point.a, scaled.full(1, 1.0), point.beta)
+        alpha = torch.minimum(point.a.clamp(min=0.0), point.d * scaled.C)
+        products = self.products(alpha) if (alpha != point.a).any() else point.products
+        self.improve_lower(alpha, float((alpha @ products).clamp(min=0.0).sqrt()))
 
 
-def _saddle(Q: Tensor, U: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Solve Q x + U y = b, U' x = c; None if rounding has made it indefinite. Overwrites Q."""
-    L = _cholesky(Q)
-    if L is None:
-        return None
-    W = torch.linalg.solve_triangular(L, U, upper=False)
-    h = torch.linalg.solve_triangular(L, b[:, None], upper=False)
-    y = torch.zeros_like(c)[:, None]
-    if len(c):
-        schur = _cholesky(W.T @ W)
-        if schur is None:
-            return None
-        y = torch.cholesky_solve(W.T @ h - c[:, None], schur)
-    x = torch.linalg.solve_triangular(L.T, h - W @ y, upper=True)
-    return x[:, 0], y[:, 0]
+def _memory(rows: Rows) -> int:
+    """Bytes that a solve with these rows may take: Q, and as much for Q_FF and its factor each."""
+    return 8 * (3 * len(rows) ** 2 + rows.X.size + len(rows) * rows.gates.shape[1])
 
 
-def _cholesky(A: Tensor) -> Tensor | None:
-    """Lower factor, in place, of a matrix with a little more on its diagonal; None if none."""
-    A.diagonal().add_(RIDGE * A.diagonal().mean())
-    info = torch.empty((), dtype=torch.int32, device=A.device)
-    torch.linalg.cholesky_ex(A, out=(A, info))
-    return None if info else A
+def _row_products(rows: Rows, weights: Tensor) -> Callable[[slice, slice, Tensor], None]:
+    """Return what writes inner products of rows of one group, times weights (P,), for a `_Gram`."""
+    device = weights.device
+    if rows.rivals is None:
+        place = None
+        X = torch.from_numpy(rows.X).to(device) * weights[:, None]
+        weights = torch.ones_like(weights)
+    else:  # each sample's inputs once
+        _, first, index = np.unique(rows.samples, return_index=True, return_inverse=True)
+        place, X = torch.tensor(index, device=device), torch.tensor(rows.X[first], device=device)
+        X = X @ X.T
+
+    def inputs(new: slice, until: slice) -> Tensor:
+        if place is None:
+            return X[new] @ X[until].T
+        return X.index_select(0, place[new]).index_select(1, place[until])
+
+    if are_few(rows.gates):
+        few = sp.csr_array(sp.diags_array(weights.cpu().numpy()) @ rows.gates)
+
+        def sparsely(new: slice, until: slice, out: Tensor) -> None:
+            mask = torch.tensor((few[new] @ few[until].T).toarray(), device=device)
+            torch.mul(inputs(new, until), mask, out=out)
+
+        return sparsely
+    Z = torch.from_numpy(rows.gates.toarray()).to(device).mul_(weights[:, None])
+    return lambda new, until, out: mask_into(out, inputs(new, until), Z[new], Z[until])
 
 
-def _search(
-    scaled: ScaledProblem, point: _Point, view: _View, step: _Point
-) -> tuple[_Point, _View] | None:
-    """Return the first point along a step that lowers the residual enough, or the best one.
+def _largest(values: Tensor, chosen: Tensor, most: float) -> Tensor:
+    """Return those of the chosen (n,) that have the largest values, at most about this many."""
+    if math.isinf(most) or int(chosen.sum()) <= most:
+        return chosen
+    limit = values[chosen].topk(max(int(most), 1)).values[-1]
+    return chosen & (values >= limit)
 
-    None where none is better.
-    """
-    best = None
-    for length in 0.5 ** np.arange(HALVINGS + 1):
-        moved = point.moved(step, float(length))
-        seen = _View(scaled, moved)
-        if seen.residual < (view.residual if best is None else best[1].residual):
-            best = moved, seen
-        if seen.residual <= (1.0 - DECREASE * length) * view.residual:
-            break
-    return best
+
+def _smallest_root(squares: Tensor) -> Tensor:
+    """Return the smallest d > 0 with (1, d) S (1, d)' = d^2; nan where there is none."""
+    constant, linear, square = squares[0, 0], squares[0, 1], squares[1, 1] - 1.0
+    root = (linear.square() - constant * square).sqrt()
+    # Of the two ways to write a root the one without cancellation.
+    found = torch.stack([constant / (root - linear), -(root + linear) / square])
+    positive = found[found > 0.0]
+    return positive.min() if len(positive) else found.new_tensor(torch.nan)

@@ -242,12 +242,11 @@ def make_solver(
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
         return CvxpySolver(backend=name, **common)
-    from implicit_bias.solvers.active_set import ActiveSet
+    from implicit_bias.solvers.active_set import ActiveSet, OneGroup
     from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import ClassFeatureSpace, InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
-    from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:

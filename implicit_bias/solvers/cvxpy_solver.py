@@ -49,6 +49,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.processes import call_within
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import GroupNorm, HasAtom, Norm
@@ -62,7 +63,6 @@ from implicit_bias.solvers.base import (
     no_report,
 )
 from implicit_bias.solvers.iteration import Answer, nothing_yet
-from implicit_bias.solvers.own_process import call_within
 
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
 

@@ -28,7 +28,7 @@ A Newton step eliminates s, xi, w and T and solves one system in the space of th
 features (`newton`). Mehrotra's predictor sets the centring; its second-order terms enter the
 corrector. Typically 10 to 15 steps reach a gap of 1e-10.
 
-For groups three things save time and change nothing else. Until the gap is COARSE_GAP the steps are
+For groups three things save time and change nothing else. Until the gap is coarse the steps are
 computed in float32, if its range holds the scales of the samples. From there on, samples that are
 clearly no support vectors are left out of the system (`_Split`): their alpha = mu / s is known, its
 drift as mu falls enters the right-hand side, and their s is read off the margins. And constant
@@ -82,10 +82,8 @@ LEAST_WARM = 1e-3
 # float64 has only to verify the bounds.
 COARSE_GAP, FLOAT32_GAP, MANY_ROWS = 0.01, 1e-4, 1000
 COARSE_INFEASIBILITY = 1e-4
-# Below this gap, where all idle alpha together are a few percent, a sample becomes idle where its
-# margin exceeds 1 by CLEAR, and s/alpha the diagonal of Q(d) by STIFFNESS, once so large a share of
-# the system may go; it comes back below STILL_CLEAR.
-IDLE_GAP = 0.02
+# A sample becomes idle where its margin exceeds 1 by CLEAR, and s/alpha the diagonal of Q(d) by
+# STIFFNESS, once so large a share of the system may go; it comes back below STILL_CLEAR.
 CLEAR = 0.3
 STIFFNESS = 10.0
 LEAST_LEAVING = 0.1
@@ -136,9 +134,7 @@ class Steering:
 # Matrices R and T lose digits near the boundary.
 OF_GROUPS = Steering(boundary_share=0.995, floor=0.05, patience=10)
 CAUTIOUS = replace(OF_GROUPS, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0))
-OF_CLASSES = Steering(
-    boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,)
-)
+OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,))
 
 
 def has_ball(problem: MarginProblem) -> bool:
@@ -189,7 +185,18 @@ class InteriorPoint(_OnRows):
 
     It takes sums of Euclidean norms over groups and, with many classes, nuclear norms (of all, or
     of groups of gates), the spectral norm, l1 and l_inf.
+
+    Parameters
+    ----------
+    coarse_gap : float
+        Down to this gap steps are computed in float32, for sums of Euclidean norms.
+    idle_gap : float
+        From this gap on clear samples are left out of their systems: all idle alpha together are a
+        few percent there.
     """
+
+    coarse_gap: float = COARSE_GAP
+    idle_gap: float = 0.02
 
     name: ClassVar[str] = "interior-point"
 
@@ -199,7 +206,8 @@ class InteriorPoint(_OnRows):
         n_rows = problem.n_samples if pairs is None else len(pairs[0])
         if pairs is None or not has_ball(problem):
             self.check_memory(peak_memory(n_rows, problem))
-            return _CentralPath(self, problem, pairs, start, EuclideanGroups, GroupNewton)
+            gaps = self.coarse_gap, self.idle_gap
+            return _CentralPath(self, problem, pairs, start, EuclideanGroups, GroupNewton, gaps)
         n_rows = len(merged_pairs(problem, pairs)[0])
         self.check_memory(peak_memory(n_rows, problem) + _memory_of_balls(problem, pairs))
         return _CentralPath(self, problem, pairs, start, ClassMatrices, RowNewton)
@@ -253,12 +261,14 @@ class _CentralPath(Run):
         start: Start | None,
         balls: type[EuclideanGroups | ClassMatrices],
         newton: type[Newton],
+        gaps: tuple[float, float] | None = None,
     ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
         self._deadline = Deadline.after(solver.max_seconds)
         self._problem, self._pairs, self._start = problem, pairs, start
         self._balls, self._newton, self._layout = balls, newton, balls.layout(problem, pairs)
-        self._of_groups = balls is EuclideanGroups
+        # Down to which gap in float32, and from which on without idle rows: of groups alone.
+        self._gaps = gaps
         self._settled = nothing_yet(problem)
         self._best: _Best | None = None
 
@@ -269,9 +279,9 @@ class _CentralPath(Run):
     def steps(self) -> Steps:
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         point = None
-        steering, fine = OF_GROUPS if self._of_groups else OF_CLASSES, self._tolerances
-        if self._of_groups:
-            coarse = _coarse(fine, len(self._layout.norms))
+        steering, fine = OF_CLASSES if self._gaps is None else OF_GROUPS, self._tolerances
+        if self._gaps is not None:
+            coarse = _coarse(fine, self._gaps[0], len(self._layout.norms))
             path = yield from self._in_float32(coarse, steering)
             if path is not None:
                 if path.status is Status.OPTIMAL and coarse == fine:
@@ -284,7 +294,7 @@ class _CentralPath(Run):
         first = point or _first(balls, self._start)
         path = yield from self._follow(balls, first, fine, steering)
         if path.status is Status.NUMERICAL_TROUBLE:
-            if self._of_groups:
+            if self._gaps is not None:
                 cold = _cold(balls)
                 path = yield from self._follow(balls, cold, fine, CAUTIOUS, path.best)
             elif not np.isfinite(path.best.upper):
@@ -313,7 +323,9 @@ class _CentralPath(Run):
         best = self._best = best or _Best(balls)
         best.waited = 0
         split = _Split.none_idle(scaled)
-        leaves_idle = self._of_groups and steering is not CAUTIOUS and scaled.boxes.index is None
+        idle_gap = 0.0 if self._gaps is None or steering is CAUTIOUS else self._gaps[1]
+        if scaled.boxes.index is not None:  # of which none may lack a row
+            idle_gap = 0.0
         n_products = scaled.n_rows + scaled.n_boxes + point.order
         try:
             while True:
@@ -324,7 +336,7 @@ class _CentralPath(Run):
                     return _Path(stop, split.whole(scaled, point, view), best)
                 if best.waited > steering.patience:
                     return _Path(Status.NUMERICAL_TROUBLE, point, best)
-                if best.gap < IDLE_GAP and leaves_idle:
+                if best.gap < idle_gap:
                     point, split = split.renewed(scaled, point, view)
                 newton = self._newton(split.system(scaled, point, view), point, view.ball)
                 mu = point.complementarity()
@@ -336,7 +348,9 @@ class _CentralPath(Run):
                 step = newton.direction(target, predictor).change
                 if point.reach(step) < steering.short:
                     # The predictor overshot.
-                    damped = [newton.direction(target, predictor, reach**k) for k in steering.damping]
+                    damped = [
+                        newton.direction(target, predictor, reach**k) for k in steering.damping
+                    ]
                     centred = [newton.direction(share * mu) for share in steering.centring]
                     step = max([step, *(x.change for x in damped + centred)], key=point.reach)
                 length = min(1.0, steering.boundary_share * point.reach(step))
@@ -363,12 +377,12 @@ class _CentralPath(Run):
         return Status.NOT_SEPARABLE
 
 
-def _coarse(fine: Tolerances, n_rows: int) -> Tolerances:
+def _coarse(fine: Tolerances, gap: float, n_rows: int) -> Tolerances:
     """Return the tolerances of the steps in float32."""
-    enough = FLOAT32_GAP if n_rows >= MANY_ROWS else COARSE_GAP
+    enough = FLOAT32_GAP if n_rows >= MANY_ROWS else gap
     return Tolerances(
-        gap=fine.gap if fine.gap >= enough else max(COARSE_GAP, fine.gap),
-        feasibility=max(COARSE_GAP, fine.feasibility),
+        gap=fine.gap if fine.gap >= enough else max(gap, fine.gap),
+        feasibility=max(gap, fine.feasibility),
         infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
     )
 

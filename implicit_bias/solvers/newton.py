@@ -4,8 +4,8 @@ The balls (`balls`) take a change U of V or zeta to K U of the other matrix, and
 D = diag(s / alpha), plus blocks xi / w of the samples with a soft margin, takes dalpha to changes
 of the margins. So a step solves one of
 
-        W = V         D dalpha + Phi (K U + ...) + e dbeta = ...,   U = Phi' dalpha + ...
-        W = zeta      D dalpha + Phi (U + Y dt) + e dbeta = ...,    K U - pull dt = Phi' dalpha + ...
+        W = V       D dalpha + Phi (K U + ...) + e dbeta = ...,   U = Phi' dalpha + ...
+        W = zeta    D dalpha + Phi (U + Y dt) + e dbeta = ...,    K U - pull dt = Phi' dalpha + ...
 
 in the rows, with D + Phi K Phi' or D + Phi K^-1 Phi', or in the features, with K^-1 + Phi' D^-1 Phi
 or K + Phi' D^-1 Phi: whichever is smaller. In the rows Phi (A (x) I) Phi' is the mask
@@ -188,14 +188,17 @@ class GroupNewton(_InRows):
     """In the space of the rows, for sums of Euclidean norms over groups."""
 
     def take(self, ball: Ball) -> None:
+        """Keep the balls."""
         assert isinstance(ball, GroupBalls)
         self.ball = ball
 
     def prepare(self) -> None:
+        """Factorise the system."""
         U, free = self.ball.U, self.system.free
         self.factorise(None, U if free is None else U[free], self.point.T / self.point.R)
 
     def curvature(self) -> Tensor:
+        """Q(R), made anew."""
         return self.rows.curvature(self.point.R)
 
     def step(
@@ -206,6 +209,7 @@ class GroupNewton(_InRows):
         predictor: Direction | None,
         weight: float,
     ) -> _Step:
+        """Solve for a step to mu."""
         p, rows, ball = self.point, self.rows, self.ball
         at, residual = mu - p.R * p.T, ball.residual
         if self.system.drifts:
@@ -230,6 +234,7 @@ class _OfClasses(Newton):
     ball: BallOfClasses
 
     def take(self, ball: Ball) -> None:
+        """Keep the balls."""
         assert isinstance(ball, BallOfClasses)
         self.ball, self.balls = ball, ball.balls
 
@@ -279,6 +284,7 @@ class RowNewton(_InRows, _OfClasses):
     """In the space of the rows, for balls of many classes; refined by products with Phi."""
 
     def prepare(self) -> None:
+        """Factorise the system."""
         ball = self.ball
         Q, border, slack = ball.in_rows()
         if self.balls.free_t:
@@ -289,6 +295,7 @@ class RowNewton(_InRows, _OfClasses):
     def of_V(
         self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Solve for dalpha, U and dbeta."""
         balls, e, n = self.balls, self.system.e, self.n_border
         alpha, beta, U = torch.zeros_like(right), torch.zeros_like(imbalance), missing
         for _ in range(REFINEMENTS):
@@ -301,6 +308,7 @@ class RowNewton(_InRows, _OfClasses):
     def of_zeta(
         self, right: Tensor, first: Tensor, of_t: float, imbalance: Tensor
     ) -> tuple[Tensor, Tensor, float, Tensor]:
+        """Solve for dalpha, U, dt and dbeta."""
         balls, ball, e = self.balls, self.ball, self.system.e
         alpha, beta = torch.zeros_like(right), torch.zeros_like(imbalance)
         U, dt, V = torch.zeros_like(first), 0.0, torch.zeros_like(first)
@@ -332,6 +340,7 @@ class FeatureNewton(_OfClasses):
     """
 
     def prepare(self) -> None:
+        """Factorise the system."""
         p, ball, balls, e = self.point, self.ball, self.balls, self.system.e
         self.h = p.alpha / p.s
         self.shares: Tensor | None = None
@@ -365,6 +374,7 @@ class FeatureNewton(_OfClasses):
     def of_V(
         self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Solve for dalpha, U and dbeta."""
         first = missing.reshape(-1) + self._over_K(fixed)
         alpha, zeta, beta = self._solve(right, first, imbalance)
         return alpha, self._over_K(zeta.reshape(fixed.shape) - fixed).reshape(fixed.shape), beta
@@ -372,6 +382,7 @@ class FeatureNewton(_OfClasses):
     def of_zeta(
         self, right: Tensor, first: Tensor, of_t: float, imbalance: Tensor
     ) -> tuple[Tensor, Tensor, float, Tensor]:
+        """Solve for dalpha, U, dt and dbeta."""
         more = torch.cat([right.new_full((1,), of_t), imbalance])
         alpha, U, y = self._solve(right, first.reshape(-1), more)
         return alpha, U.reshape(first.shape), float(y[0]), y[1:]

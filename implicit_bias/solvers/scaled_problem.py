@@ -50,7 +50,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import balanced_flow
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.margin_problem import feature_norms
+from implicit_bias.problem.features import feature_norms
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.problem.rows import Integers, gate_form, merged_classes, merged_pairs, row_index
 from implicit_bias.solvers.base import Start
@@ -432,10 +432,11 @@ class ScaledProblem:
         if self.soft and layout.rivals is not None:
             self.boxes, self.box_C = Boxes(self._index(place)), self.C[self._index(first)]
         self.n_boxes = len(self.box_C) * self.soft
-        self.n_rows, self.n_groups = len(self.b), layout.gates.n_groups
-        self.rows = self._scaled_rows()
+        self.n_rows, self.n_groups = len(self.b), layout.n_groups
 
-    def _scaled_rows(self) -> ScaledRows:
+    @cached_property
+    def rows(self) -> ScaledRows:
+        """The rows on the device: not formed where Q alone is needed."""
         layout = self.layout
         X = self.tensor(layout.inputs.of(layout.X))
         if layout.rivals is None:
@@ -599,7 +600,9 @@ class MergedInputs:
         self._values = X[0, constant]
         top = float(np.abs(self._values).max(initial=TINY))  # so that no square overflows
         self.norm = top * float(np.linalg.norm(self._values / top))
-        self._shares = (self._values / (self.norm or 1.0))[:, None][:, : int(always or self.norm > 0)]
+        self._shares = (self._values / (self.norm or 1.0))[:, None][
+            :, : int(always or self.norm > 0)
+        ]
 
     def of(self, X: Array, offsets: Array | float = 0.0) -> Array:
         """Return inputs (N, D'), the varying ones less their offsets, the constant one last."""
@@ -647,6 +650,10 @@ class Layout:
         A row of each of these samples, and the place of each row's sample among them.
     norms : ndarray of shape (P,)
         Norms of the rows' features.
+    plain_gates, groups : csr_array of shape (n, M), ndarray of int, shape (K', M)
+        Gates of these samples, and group of each gate of each class.
+    merge : bool
+        Whether constant inputs may be one.
     """
 
     problem: MarginProblem
@@ -657,8 +664,24 @@ class Layout:
     first: Integers
     place: Integers
     norms: Array
-    inputs: MergedInputs | KeptInputs
-    gates: RotatedGates
+    plain_gates: sp.csr_array
+    groups: Integers
+    merge: bool = True
+
+    @cached_property
+    def inputs(self) -> MergedInputs | KeptInputs:
+        """The inputs, merged or not."""
+        return MergedInputs(self.X, always=False) if self.merge else KeptInputs()
+
+    @cached_property
+    def gates(self) -> RotatedGates:
+        """The rotated gates."""
+        return RotatedGates(self.plain_gates, self.groups)
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return int(self.groups.max()) + 1
 
     @classmethod
     def of_groups(
@@ -716,9 +739,7 @@ class Layout:
             if gates.shape[1] > 1 or (gates != 1).nnz:
                 X = (gates.toarray()[:, :, None] * X[:, None]).reshape(len(X), -1)
             gates = sp.csr_array(np.ones((len(X), 1)))
-        inputs = MergedInputs(X, always=not written) if merge else KeptInputs()
-        rotated = RotatedGates(gates, groups)
-        return cls(problem, samples, rivals, kinds, X, first, place, norms, inputs, rotated)
+        return cls(problem, samples, rivals, kinds, X, first, place, norms, gates, groups, merge)
 
     @property
     def pairs(self) -> tuple[Integers, Integers] | None:
@@ -761,7 +782,6 @@ class RotatedGates:
     def __init__(self, gates: sp.csr_array, groups: Integers) -> None:
         self.columns, own = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
         self._owner, n_own = own.reshape(-1), self.columns.shape[1]
-        self.n_groups = int(groups.max()) + 1
         size = np.bincount(gates.indices, np.abs(gates.data), minlength=gates.shape[1])
         used = np.flatnonzero(size)  # a gate that is always off has V_m = 0
         samples = np.repeat(np.arange(gates.shape[0]), np.diff(gates.indptr))  # of each entry

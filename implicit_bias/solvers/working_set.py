@@ -40,6 +40,7 @@ from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.rows import equal_alpha, grouped_rows, worst_rows
+from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Candidate,
@@ -58,7 +59,6 @@ from implicit_bias.solvers.interior_point import (
     has_features,
 )
 from implicit_bias.solvers.iteration import GIB, NativeSolver, Run, Steps
-from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Rounds
 from implicit_bias.solvers.scaled_problem import peak_memory
 

@@ -19,18 +19,20 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.validation import as_features
-from implicit_bias.measure.margin_gradients import MarginGradients, Pairs, labels_as_array
+from implicit_bias.measure.homogeneity import HomogeneityError
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
 from implicit_bias.measure.modules import (
     PROBES,
+    as_arguments,
     as_inputs,
     as_module,
-    check_outputs,
     evaluate,
+    labels_as_array,
     undisturbed,
     values_of,
 )
-from implicit_bias.measure.multipliers import measure
-from implicit_bias.measure.stationarity import HomogeneityError, balance, measured_degree
+from implicit_bias.measure.stationarity import balance
+from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.problem.margins import smallest_margins, soft_margins
@@ -147,7 +149,9 @@ class Trainee(ABC):
     @property
     def pairs(self) -> Pairs:
         """Pairs of samples and rival classes, of which there are margins."""
-        return _pairs(self.chunk_outputs(slice(0, 1)), self.labels.cpu().numpy())
+        outputs = self.chunk_outputs(slice(0, 1))
+        classes = outputs.shape[1] if outputs.ndim == 2 else None
+        return Pairs.of(self.labels.cpu().numpy(), len(self.labels), classes)
 
     def gap(self, norm: ParameterNorm | None = None) -> float:
         """Relative KKT gap in a norm, by default the trainee's own, with the best multipliers.
@@ -155,10 +159,8 @@ class Trainee(ABC):
         0 at the points where steepest descent in that norm can end, at most 1; nan where a margin
         is not positive.
         """
-        norm = self.norm if norm is None else norm
         gradients = MarginGradients(self.module, self.inputs, self.pairs, names=self.parameters)
-        margins = gradients.margins(gradients.theta)
-        return measure(gradients, margins, self.degree, norm).gap if margins.min() > 0 else math.nan
+        return Subject(gradients, self.degree).gap(self.norm if norm is None else norm)
 
 
 def as_trainee(
@@ -194,8 +196,8 @@ def as_trainee(
     """
     module = as_module(module)
     if isinstance(module, Network):
-        return _Own(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
-    return _Other(module, inputs, labels, norm, chunk)
+        return _NetworkTrainee(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
+    return _ModuleTrainee(module, inputs, labels, norm, chunk)
 
 
 def outputs_of(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -209,11 +211,6 @@ def predicted(decision: Tensor) -> Tensor:
     return decision > 0 if decision.ndim == 1 else decision.argmax(dim=1)
 
 
-def _pairs(outputs: Tensor, labels: ArrayLike) -> Pairs:
-    classes = outputs.shape[1] if outputs.ndim == 2 else None
-    return Pairs.of(labels, len(np.asarray(labels)), classes)
-
-
 def _check_double(parameters: Mapping[str, Tensor]) -> None:
     if {weights.dtype for weights in parameters.values()} != {torch.float64}:
         raise ValueError(
@@ -223,7 +220,7 @@ def _check_double(parameters: Mapping[str, Tensor]) -> None:
 
 
 @final
-class _Own(Trainee):
+class _NetworkTrainee(Trainee):
     """A network of this package."""
 
     def __init__(
@@ -265,7 +262,7 @@ class _Own(Trainee):
 
 
 @final
-class _Other(Trainee):
+class _ModuleTrainee(Trainee):
     """Any homogeneous module."""
 
     has_program = True
@@ -284,46 +281,23 @@ class _Other(Trainee):
         if not given:
             raise ValueError("the module has no parameter that requires a gradient")
         _check_double(given)
-        device = next(iter(given.values())).device
-        signs = np.asarray(labels_as_array(labels))
-        arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-        tensors = tuple(t if isinstance(t, Tensor) else np.asarray(t) for t in arguments)
-        self.inputs = as_inputs(tensors, len(signs), device)
+        device, signs = next(iter(given.values())).device, labels_as_array(labels)
+        arguments = inputs if isinstance(inputs, (tuple, Tensor)) else np.asarray(inputs)
+        self.inputs = as_inputs(as_arguments(arguments), len(np.asarray(signs)), device)
+        probes = tuple(tensor[:PROBES] for tensor in self.inputs)
         with undisturbed(module):
-            outputs = check_outputs(module, self.inputs)
-            self.labels = torch.tensor(_pairs(outputs, signs).labels, device=device)
+            gradients = margins_of(module, probes, np.asarray(signs)[:PROBES])
+            labels = Pairs.of(signs, len(self.inputs[0]), gradients.pairs.classes).labels
+            self.labels = torch.tensor(labels, device=device)
             # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
-            probes = tuple(tensor[:PROBES] for tensor in self.inputs)
             total = evaluate(module, {**values_of(module), **given}, probes).sum()
             slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
             reached = zip(given.items(), slopes, strict=True)
             self.parameters = {name: w for (name, w), slope in reached if slope is not None}
-            self.degree = self._degree(_pairs(outputs, signs[:PROBES]), probes)
-
-    def _degree(self, pairs: Pairs, inputs: tuple[Tensor, ...]) -> float:
-        """Measure the degree of homogeneity; where all outputs are 0, at random parameters."""
-        gradients = MarginGradients(self.module, inputs, pairs, names=self.parameters)
-        if not gradients.margins(gradients.theta).any():
-            generator = torch.Generator().manual_seed(0)
-            drawn = {
-                name: torch.randn(w.shape, generator=generator, dtype=w.dtype).to(w.device)
-                for name, w in self.parameters.items()
-            }
-            gradients = MarginGradients(self.module, inputs, pairs, names=self.parameters, at=drawn)
-            if not gradients.margins(gradients.theta).any():
-                raise ValueError(
-                    f"the module gives 0 for the first {len(inputs[0])} samples, with the "
-                    "parameters that it has and with random ones: are the inputs all 0, or the "
-                    "units all off? Leave out samples that are 0, as no training gives them a "
-                    "margin"
-                )
-        try:
-            return measured_degree(gradients, None)
-        except HomogeneityError as error:
-            raise HomogeneityError(
-                f"training has no limit that is known: {error}. Biases (bias=False), normalisation "
-                "layers, skip connections past layers and activations such as tanh break it"
-            ) from error
+            try:
+                self.degree = Subject.of(gradients, self.parameters).degree
+            except HomogeneityError as error:
+                raise HomogeneityError(f"training has no limit that is known: {error}") from error
 
     def smallest_margin(self, outputs: Tensor) -> float:
         return smallest_margins(outputs, self.labels).min().item()

@@ -10,70 +10,19 @@ import torch
 
 from benchmarks import catalogue, harness
 from benchmarks.daniely2020 import bound as bound_experiment
-from benchmarks.daniely2020 import learning, models, page, statements
+from benchmarks.daniely2020 import learning, models
 from benchmarks.daniely2020 import strips as strips_experiment
 from benchmarks.daniely2020.digit_strips import draw_strips
 from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.harness import Options, Run, Verdict
-from implicit_bias.datasets import parities
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.datasets.parities import ParityDistribution
-from pages import check_page
 
 STUDY = catalogue.study("daniely2020")
-ALL = {
-    "strips",
-    "norm_needed",
-    "bound",
-    "guarantee",
-    "first_step",
-    "separation",
-    "later_steps",
-    "learning",
-}
 
 
 # --- the page -----------------------------------------------------------------------------------
-
-
-def test_the_page_is_of_the_tables_that_are_kept() -> None:
-    """Else: python -m benchmarks daniely2020 page."""
-    study = page.with_opening()
-    check_page(harness.page(study), study.readme().read_text("utf-8"))
-    for entry in study.experiments:
-        drawn = harness.load(study, entry).draw is not None
-        assert study.picture(entry).is_file() == drawn
-
-
-def test_every_statement_has_a_place() -> None:
-    """The numbered ones once each, in the order of the paper."""
-    numbered = [each.what.split(":")[0].split(" (")[0] for each in statements.STATEMENTS]
-    names = ["Theorem 2", "Theorem 3", "Corollary 4", *(f"Lemma {i}" for i in range(5, 13))]
-    names += ["Theorem 13", "Lemma 14", "Lemma 15", "Lemma 16"]
-    kinds = ("Theorem", "Corollary", "Lemma")
-    assert [name for name in numbered if name.startswith(kinds)] == names
-    experiments = {each.experiment for each in statements.STATEMENTS} - {""}
-    assert experiments <= ALL == {entry.name for entry in STUDY.experiments}
-
-
-def test_the_named_functions_and_tests_exist() -> None:
-    """Of the statements and the slips."""
-    theory = "".join(
-        (catalogue.HOME / "daniely2020" / f"{name}.py").read_text("utf-8")
-        for name in ("linear_methods", "parity_first_step", "parity_separation", "parity_descent")
-    )
-    theory += Path(parities.__file__).read_text("utf-8")
-    here = Path(__file__).parent
-    tests = (here / "test_parity_descent.py").read_text("utf-8")
-    tests += (here / "test_linear_methods.py").read_text("utf-8")
-    for slip in statements.SLIPS:
-        for name in slip.split("`")[1::2]:
-            assert f"def {name}(" in tests
-    for each in statements.STATEMENTS:
-        for name in each.ours.split("`")[1::2]:
-            if name.isidentifier():
-                assert f"def {name}(" in theory or f"class {name}:" in theory, name
 
 
 def test_the_tables_carry_what_the_page_says() -> None:
@@ -115,32 +64,6 @@ def test_the_tables_carry_what_the_page_says() -> None:
     last = strips_experiment.last_epochs(digits).query("k == 3 and model == 'ReLU network'")
     assert last.sort_values("strips")["test_error"].is_monotonic_decreasing
     assert last["strips"].nunique() > 1
-
-
-@pytest.mark.slow
-def test_quick_versions(tmp_path: Path) -> None:
-    frames = {
-        entry.name: harness.run(STUDY, entry, quick=True, folder=tmp_path)
-        for entry in STUDY.experiments
-    }
-    assert set(frames) == ALL
-    assert page.write_page(tmp_path) == [tmp_path / "daniely2020" / "README.md"]
-    # What must hold at any size.
-    bound = frames["bound"]
-    assert (bound["loss"] >= bound["bound"] - 1e-9).all()
-    assert (bound["least_correlation"] <= bound["proved"]).all()
-    needed = frames["norm_needed"]
-    assert (needed["published"] <= needed["sharper"]).all()
-    first = frames["first_step"]
-    assert (first["on"] > 10 * first["off"]).all()
-    assert (first["off_good"] < 1e-9).all()
-    assert frames["separation"]["separates"].all()
-    assert (frames["later_steps"].filter(regex="lemma_1[456]").max() <= 1).all()
-    learned = frames["learning"]
-    assert learned["hinge_loss"].between(0, 1).all()
-    wrong = learned[learned["n"] == 10].set_index("method")["error"]
-    assert wrong.idxmin() == "theorem 3"
-    assert set(frames["strips"]["model"]) == set(models.HIDDEN)
 
 
 # --- linear methods -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import catalogue, harness
+from benchmarks import catalogue, harness, page
 from benchmarks.lippl2022 import learned_contexts
 from benchmarks.lippl2022.exact_training import (
     EXPERIMENTS,
@@ -125,7 +125,7 @@ def test_fill_resumes(tmp_path: Path) -> None:
 def test_kept_tables_say_what_they_show(name: str) -> None:
     study = catalogue.study("lippl2022")
     entry = study.entry(name)
-    text = harness.findings(entry, harness.load(study, entry), harness.read(study, entry))
+    text = page.findings(study, entry, harness.read(study, entry))
     assert "**Verdict.**" in text
     assert ("SVM-RC" if name == "exact_agreements" else "GD-ReLU") in text
 

@@ -1,8 +1,6 @@
 """The experiments on GaLU networks: quick versions run, and the page says what is kept."""
 
-import re
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,7 +12,6 @@ from torch.nn import functional
 from benchmarks import catalogue, harness
 from benchmarks.fiat2019 import (
     clustered,
-    constants,
     image_width,
     memorisation_width,
     noisy_clusters,
@@ -22,7 +19,6 @@ from benchmarks.fiat2019 import (
     published_training,
     separable_and_parity,
     several_outputs,
-    statements,
     too_few_parameters,
 )
 from implicit_bias.base.validation import Array
@@ -32,14 +28,6 @@ from implicit_bias.problem.gating import UnitGates
 from implicit_bias.training.losses import hinge
 
 STUDY = catalogue.study("fiat2019")
-NAMES = [entry.name for entry in STUDY.experiments]
-
-
-def test_every_experiment_is_listed() -> None:
-    files = (catalogue.HOME / "fiat2019").glob("*.py")
-    assert sorted(NAMES) == sorted(
-        file.stem for file in files if "EXPERIMENT = " in file.read_text("utf-8")
-    )
 
 
 def test_the_tables_carry_what_the_page_says() -> None:
@@ -69,53 +57,7 @@ def test_the_tables_carry_what_the_page_says() -> None:
     assert theirs[1:].max() < ours.min()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_quick_version(name: str, tmp_path: Path) -> None:
-    entry = STUDY.entry(name)
-    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
-    assert "|" in harness.findings(entry, harness.load(STUDY, entry), frame)
-
-
 # --- the table of statements -----------------------------------------------------------------
-
-
-def test_every_statement_has_a_place() -> None:
-    """All of the facts' numbers, each with a function, an experiment or a reason."""
-    numbers = " ".join(each.number for each in statements.STATEMENTS)
-    for kind, count in (("Lemma", 11), ("Theorem", 7), ("Figure", 4)):
-        for i in range(1, count + 1):
-            assert re.search(rf"\[L\] {kind} {i}\b", numbers), (kind, i)
-    for number in ("[L] Corollary 1", "[L] Table 1", "[C] Theorem 1", "[C] Lemma 1"):
-        assert number in numbers
-    for i in range(1, 6):
-        assert f"[C] Figure {i}" in numbers
-    assert "[C] Algorithm 1" in numbers
-    assert "[C] Section 5" in numbers
-    for each in statements.STATEMENTS:
-        assert each.place
-        assert each.experiments or each.checked or each.agrees, each.number
-        assert set(each.experiments) <= set(NAMES)
-
-
-def test_what_is_checked_has_rows() -> None:
-    checks = harness.read(STUDY, STUDY.entry("constants"))
-    named = {each.number for each in statements.STATEMENTS if each.checked}
-    assert set(checks["statement"]) == named
-    for name in named:
-        rows = checks[checks["statement"] == name]
-        assert constants.holds(rows)[~rows["slip"]].all(), name
-
-
-def test_links_of_the_table_lead_to_sections() -> None:
-    text = STUDY.readme().read_text("utf-8")
-    sections = {
-        "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-")
-        for title in re.findall(r"^## (.*)$", text, re.MULTILINE)
-    }
-    links = set(re.findall(r"\]\(#([^)]*)\)", text))
-    assert links
-    assert links <= sections
 
 
 # --- the published training ------------------------------------------------------------------

@@ -17,18 +17,9 @@ from matplotlib.figure import Figure
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.catalogue import Entry, Study
-from benchmarks.harness import (
-    Experiment,
-    Misuse,
-    Options,
-    Run,
-    Verdict,
-    common_legend,
-    markdown_table,
-    option,
-    whole,
-    wrapped,
-)
+from benchmarks.drawing import common_legend
+from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, whole
+from benchmarks.words import markdown_table, wrapped
 from implicit_bias.datasets.files import DataError
 
 PNG = b"\x89PNG"
@@ -49,15 +40,11 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 SQUARES = Experiment(
-    claim="They grow.",
-    how="By counting.",
     measure=whole(measure),
     draw=draw,
     found=lambda frame: f"The largest is {frame['square'].max()}.\n\n- There are {len(frame)}.",
-    rule="It stands if they do.",
     verdict=lambda frame: Verdict.of((frame["square"].diff().iloc[1:] > 0).all()),
     tabulate=lambda frame: frame.tail(1).astype(str),
-    alt="Squares against n",
 )
 
 
@@ -85,16 +72,38 @@ def count(run: Run[CountOptions]) -> Iterator[pd.DataFrame]:
 
 
 COUNT = replace(SQUARES, measure=count, options=CountOptions)
-HEAD = "# Numbers\n\nOf Euclid."
-STUDY = Study(
-    name="euclid",
-    head=HEAD,
-    experiments=(
-        Entry(name="square_numbers", title="Squares", cost="seconds"),
-        Entry(name="cubes", title="Cubes", cost="a minute"),
-    ),
-)
-SQUARE_NUMBERS, CUBES = STUDY.experiments
+TEXTS = """
+head = "# Numbers\\n\\nOf Euclid."
+found = "They are {{least:.1f}} or more."
+findings = "findings"
+
+[[experiments]]
+name = "square_numbers"
+title = "Squares"
+cost = "seconds"
+claim = "They grow."
+how = "By counting from {{FIRST}}."
+rule = "It stands if they do."
+alt = "Squares against n"
+
+[[experiments]]
+name = "cubes"
+title = "Cubes"
+cost = "a minute"
+claim = "They grow."
+rule = "It stands if they do."
+
+[[statements]]
+where = "Book VII"
+says = "|n| > 0"
+checked = true
+experiments = ["cubes"]
+
+[[sections]]
+heading = "Slips"
+columns = ["slip"]
+rows = [["{{least}} is one"]]
+"""
 
 
 @pytest.fixture
@@ -102,17 +111,33 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make it the only study that there is, of a folder of its own."""
     folder = tmp_path / "benchmarks"
     (folder / "euclid").mkdir(parents=True)
-    (folder / "euclid" / "study.py").touch()
+    (folder / "euclid" / "study.toml").write_text(TEXTS, encoding="utf-8")
     for module in (catalogue, harness):
         monkeypatch.setattr(module, "HOME", folder)
-    study, experiments = ModuleType("study"), (SQUARES, COUNT)
-    study.__dict__["STUDY"] = STUDY
-    monkeypatch.setitem(sys.modules, "benchmarks.euclid.study", study)
-    for entry, experiment in zip(STUDY.experiments, experiments, strict=True):
-        module = ModuleType(entry.name)
-        module.__dict__["EXPERIMENT"] = experiment
-        monkeypatch.setitem(sys.modules, f"benchmarks.euclid.{entry.name}", module)
+    modules: dict[str, dict[str, object]] = {
+        "square_numbers": {"EXPERIMENT": SQUARES, "FIRST": 1},
+        "cubes": {"EXPERIMENT": COUNT, "__doc__": "Cubes.\n\nBy adding.\n\nSource: Euclid."},
+        "findings": {"words": lambda kept: {"least": 1}, "agrees": lambda each, kept: each.where},
+    }
+    for name, content in modules.items():
+        module = ModuleType(name)
+        module.__dict__.update(content)
+        monkeypatch.setitem(sys.modules, f"benchmarks.euclid.{name}", module)
     return folder
+
+
+@pytest.fixture
+def study(home: Path) -> Study:
+    return catalogue.study("euclid")
+
+
+def named(name: str) -> tuple[Study, Entry]:
+    study = catalogue.study("euclid")
+    return study, study.entry(name)
+
+
+def table(name: str, folder: Path) -> pd.DataFrame:
+    return harness.read(*named(name), folder)
 
 
 def put(monkeypatch: pytest.MonkeyPatch, experiment: Experiment) -> None:
@@ -123,7 +148,7 @@ def kept(folder: Path) -> list[str]:
     return sorted(
         file.relative_to(folder).as_posix()
         for file in folder.rglob("*")
-        if file.is_file() and file.name != "study.py"
+        if file.is_file() and file.name != "study.toml"
     )
 
 
@@ -151,7 +176,7 @@ def test_command_keeps_table_and_picture_and_says_what_was_found(home: Path, cal
     assert status == 0
     for word in (
         "They grow.",
-        "By counting.",
+        "By counting from 1.",
         "The largest is 100.",
         "There are 10.",
         "Stands. It stands if they do.",
@@ -162,8 +187,8 @@ def test_command_keeps_table_and_picture_and_says_what_was_found(home: Path, cal
         "pictures/euclid/square_numbers.png",
         "results/euclid/square_numbers.parquet",
     ]
-    assert STUDY.picture(SQUARE_NUMBERS, home).read_bytes().startswith(PNG)
-    frame = harness.read(STUDY, SQUARE_NUMBERS, home)
+    assert (home / kept(home)[0]).read_bytes().startswith(PNG)
+    frame = table("square_numbers", home)
     pd.testing.assert_frame_equal(frame, measure(False))
     assert frame.attrs["cpu_seconds"] >= 0
 
@@ -179,12 +204,12 @@ def test_quick_version_goes_to_a_temporary_folder(
     assert not kept(home)
     (folder,) = temporary.iterdir()
     assert folder.name.startswith("euclid-")
-    assert len(harness.read(STUDY, SQUARE_NUMBERS, folder)) == 3
+    assert len(table("square_numbers", folder)) == 3
 
 
 def test_a_folder_of_ones_own(home: Path, call: Shown, tmp_path: Path) -> None:
     call("euclid", "cubes", "--folder", str(tmp_path / "mine"))
-    assert len(harness.read(STUDY, CUBES, tmp_path / "mine")) == 4
+    assert len(table("cubes", tmp_path / "mine")) == 4
     assert not kept(home)
 
 
@@ -193,11 +218,11 @@ def test_a_run_that_is_stopped_goes_on_from_what_is_kept(home: Path, call: Shown
     assert status == 130
     assert "2 so far" in output
     assert "interrupted" in output
-    assert harness.read(STUDY, CUBES, home)["n"].tolist() == [1, 2]
+    assert table("cubes", home)["n"].tolist() == [1, 2]
     status, output = call("euclid", "cubes", "--most", "5")
     assert status == 0
     assert output.split()[:3] == ["3", "4", "5"]
-    assert harness.read(STUDY, CUBES, home)["n"].tolist() == [1, 2, 3, 4, 5]
+    assert table("cubes", home)["n"].tolist() == [1, 2, 3, 4, 5]
     assert call("euclid", "cubes", "--most", "-1")[0] == 2
 
 
@@ -215,15 +240,15 @@ def test_nothing_is_kept_where_measuring_fails(
 
 
 def test_an_earlier_table_outlives_a_failure(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    harness.run(STUDY, SQUARE_NUMBERS, folder=home)
+    harness.run(*named("square_numbers"), folder=home)
 
     def fail(quick: bool) -> pd.DataFrame:
         raise KeyboardInterrupt
 
     put(monkeypatch, replace(SQUARES, measure=whole(fail)))
     with pytest.raises(KeyboardInterrupt):
-        harness.run(STUDY, SQUARE_NUMBERS, folder=home)
-    assert len(harness.read(STUDY, SQUARE_NUMBERS, home)) == 10
+        harness.run(*named("square_numbers"), folder=home)
+    assert len(table("square_numbers", home)) == 10
 
 
 # --- listing -----------------------------------------------------------------------------------
@@ -273,7 +298,7 @@ def test_help_lists_the_options_of_an_experiment(home: Path, call: Shown) -> Non
 
 
 def test_a_missing_table_names_the_command_that_measures_it(home: Path, call: Shown) -> None:
-    harness.run(STUDY, CUBES, folder=home)
+    harness.run(*named("cubes"), folder=home)
     before = kept(home)
     status, output = call("euclid", "page")
     assert status == 1
@@ -282,30 +307,38 @@ def test_a_missing_table_names_the_command_that_measures_it(home: Path, call: Sh
     assert kept(home) == before
 
 
-def test_page_is_made_of_the_tables(home: Path, call: Shown) -> None:
+def test_pages_are_made_of_the_tables(home: Path, study: Study, call: Shown) -> None:
     """Also where the picture is old, and of a table without seconds, kept by other means."""
-    harness.run(STUDY, SQUARE_NUMBERS, folder=home)
-    measure(True).to_parquet(STUDY.table(CUBES, home))
-    frame = harness.read(STUDY, SQUARE_NUMBERS, home)
+    squares, cubes = study.experiments
+    harness.run(study, squares, folder=home)
+    measure(True).to_parquet(study.table(cubes, home))
+    frame = harness.read(study, squares, home)
     frame.attrs["cpu_seconds"] = 12.3
-    frame.to_parquet(STUDY.table(SQUARE_NUMBERS, home))
-    STUDY.picture(SQUARE_NUMBERS, home).write_bytes(b"old")
+    frame.to_parquet(study.table(squares, home))
+    study.picture(squares, home).write_bytes(b"old")
 
     _, output = call("euclid", "page")
-    readme = home / "euclid" / "README.md"
-    assert output.strip() == str(readme)
-    text = readme.read_text("utf-8")
-    assert text == harness.page(STUDY, home)
-    squares = """\
-# Numbers
-
-Of Euclid.
+    readme, details = (home / "euclid" / name for name in ("README.md", "DETAILS.md"))
+    assert output.split() == [str(readme), str(details)]
+    said = readme.read_text("utf-8")
+    assert said.startswith("# Numbers\n\nOf Euclid.\n\n## What we found\n\nThey are 1.0 or more.\n")
+    for row in (
+        "| [Squares](DETAILS.md#square_numbers) | They grow. | There are 10. | **stands** |",
+        "| [Cubes](DETAILS.md#cubes) | They grow. | There are 3. | **stands** |",
+    ):
+        assert row in said
+    text = details.read_text("utf-8")
+    for part in (
+        "| Book VII: \\|n\\| > 0 |  | Book VII; stands ([Cubes](#cubes)) |",
+        "## Slips\n\n| slip |\n| --- |\n| 1 is one |",
+        """\
+<a id="square_numbers"></a>
 
 ## Squares
 
 **Claim.** They grow.
 
-**How.** By counting.
+**How.** By counting from 1.
 
 **Measured.** The largest is 100.
 
@@ -322,15 +355,12 @@ Of Euclid.
 ```sh
 python -m benchmarks euclid square-numbers  # 12 s on one core
 ```
-
-## Cubes
-"""
-    assert text.startswith(squares)
-    assert text.endswith("```sh\npython -m benchmarks euclid cubes  # a minute\n```\n")
-    for entry in STUDY.experiments:
-        link = f"../pictures/euclid/{entry.name}.png"
-        assert link in text
-        assert (readme.parent / link).read_bytes().startswith(PNG)
+""",
+        "**How.** By adding.",
+        "```sh\npython -m benchmarks euclid cubes  # a minute\n```\n",
+    ):
+        assert part in text
+    assert study.picture(squares, home).read_bytes().startswith(PNG)
 
 
 def test_a_verdict_is_whole_in_part_or_neither() -> None:
@@ -383,10 +413,11 @@ def test_common_legend_has_every_label_once() -> None:
 def test_rows_of_times_say_where_they_were_measured(home: Path) -> None:
     """Also those that were kept before, of which it is not known."""
     before = pd.DataFrame({"n": [1], "square": [1]})
-    file = STUDY.table(CUBES, home)
+    study, cubes = named("cubes")
+    file = study.table(cubes, home)
     file.parent.mkdir(parents=True)
     before.to_parquet(file)
-    frame = harness.run(replace(STUDY, timed=True), CUBES, folder=home, say=lambda _: None)
+    frame = harness.run(replace(study, timed=True), cubes, folder=home, say=lambda _: None)
     assert frame["n"].tolist() == [1, 2, 3, 4]
     assert frame["commit"].tolist() == ["unknown", *[harness.commit()] * 3]
     assert frame["kernel"].tolist() == ["unknown", *[harness.kernel()] * 3]

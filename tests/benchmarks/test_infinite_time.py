@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import catalogue, harness
+from benchmarks import catalogue, harness, page
 from benchmarks.infinite_time import deep_gln, excess
 from benchmarks.infinite_time.deep_gln import DeepOptions
 from benchmarks.infinite_time.excess import ExcessOptions
@@ -35,15 +35,6 @@ def test_kept_excess() -> None:
     dead = ends.loc["accelerated, one unit dead"]
     assert dead["excess"] == pytest.approx(dead["dead_level"], rel=0.02)
     assert (ends["excess"][list(excess.PUBLISHED)] > 0.5).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["excess", "deep_gln", "contexts"])
-def test_quick_version(name: str, tmp_path: Path) -> None:
-    entry = STUDY.entry(name)
-    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
-    assert "|" in harness.findings(entry, harness.load(STUDY, entry), frame)
-    assert STUDY.picture(entry, tmp_path).is_file()
 
 
 @pytest.mark.slow
@@ -77,4 +68,4 @@ def test_quick_paths_go_on(tmp_path: Path) -> None:
     said: list[str] = []
     harness.run(study, entry, quick=True, folder=tmp_path, say=said.append)
     assert said == ["digits N=300 H=10 over N: done"]
-    assert "|" in harness.findings(entry, harness.load(study, entry), frame)
+    assert "|" in page.findings(study, entry, frame)

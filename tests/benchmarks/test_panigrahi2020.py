@@ -1,15 +1,12 @@
 """The experiments on activation Gram matrices: they run, and the page is that of the results."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from benchmarks import catalogue, harness
-from benchmarks.panigrahi2020 import page, smooth, training, zeros
-from benchmarks.panigrahi2020.statements import SLIPS, STATEMENTS
+from benchmarks.panigrahi2020 import smooth, training, zeros
 from implicit_bias.kernels.gated_least_squares import predicted_losses
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
@@ -17,7 +14,6 @@ from implicit_bias.kernels.gradient_gram import (
     finite_gram,
     gaussian_weights,
 )
-from pages import check_page
 
 STUDY = catalogue.study("panigrahi2020")
 NAMES = [entry.name for entry in STUDY.experiments]
@@ -26,31 +22,6 @@ NAMES = [entry.name for entry in STUDY.experiments]
 @pytest.fixture(scope="module")
 def kept() -> dict[str, pd.DataFrame]:
     return {name: harness.read(STUDY, STUDY.entry(name)) for name in NAMES}
-
-
-def test_the_page_is_of_the_tables_that_are_kept() -> None:
-    """Else: python -m benchmarks panigrahi2020 page."""
-    check_page(page.markdown(), STUDY.readme().read_text("utf-8"))
-    for entry in STUDY.experiments:
-        assert STUDY.picture(entry).is_file()
-
-
-def test_every_statement_has_a_place() -> None:
-    for statement in STATEMENTS:
-        assert statement.ours
-        if statement.experiment:
-            assert statement.experiment in NAMES
-        if statement.check is not None:
-            assert statement.check(), statement.number
-    assert all(slip.check() for slip in SLIPS)
-    numbers = " ".join(statement.number for statement in STATEMENTS)
-    expected = (
-        "K.1 K.2 4.1 4.2 4.3 4.4 4.5 4.6 4.7 4.8 3.1 3.2 3.3 L.1 L.2 L.3 F.1 F.2 F.3 F.4 F.5 F.7.1 "
-        "F.7.2 6.4 F.8 F.9 F.10 F.10.1 F.11 F.12 G.1 G.3 H.1 I.1 I.2 I.3 I.4 I.4.1 I.4.2 J.1 J.2 "
-        "J.4 J.5 J.6 J.8 M.1 M.2 M.3 M.4 M.9 M.10 M.11 E.1 K.4 K.2.1 K.4.1 F.2.1 K.3.1 K.6.1"
-    )
-    for number in expected.split():
-        assert number in numbers, number
 
 
 def test_kept_spectra(kept: dict[str, pd.DataFrame]) -> None:
@@ -221,11 +192,3 @@ def test_protocol_says_by_how_much_networks_are_narrower() -> None:
     (line,) = training.protocol(frame)
     for words in ("1,000 (1000 times narrower)", "10 steps", "2 runs of elu, tanh"):
         assert words in line
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_quick_version(name: str, tmp_path: Path) -> None:
-    entry = STUDY.entry(name)
-    frame = harness.run(STUDY, entry, quick=True, folder=tmp_path)
-    assert "|" in harness.findings(entry, harness.load(STUDY, entry), frame)

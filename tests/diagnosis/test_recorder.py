@@ -10,7 +10,7 @@ from torch import nn
 
 from implicit_bias import Recorder
 from implicit_bias.diagnosis import DiagnosisWarning
-from implicit_bias.measure.stationarity import HomogeneityError
+from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.networks import GLN
 from implicit_bias.problem import max_margin
 from implicit_bias.problem.gating import HyperplaneContexts

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from implicit_bias import Diagnosis, DiagnosisWarning, GLNClassifier, diagnose
-from implicit_bias.measure.stationarity import HomogeneityError, SeparationError
+from implicit_bias.measure.homogeneity import HomogeneityError
+from implicit_bias.measure.subject import SeparationError
 from implicit_bias.training.losses import hinge
 
 D = 5

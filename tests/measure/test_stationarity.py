@@ -16,16 +16,15 @@ from torch.nn.utils import parameters_to_vector
 from cases import ROUNDING, SOLVE_TOL, cloud, mostly_slow
 from implicit_bias import GLNClassifier
 from implicit_bias.base.validation import Array
-from implicit_bias.measure import margin_gradients, multipliers
+from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.stationarity import (
-    HomogeneityError,
-    SeparationError,
     Stationarity,
     balance,
     certify_network,
     kkt_measure,
     stationarity,
 )
+from implicit_bias.measure.subject import SeparationError
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -416,19 +415,6 @@ def test_multipliers_solve_the_svm_on_brute_force_gradients(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["gln", "relu-deep", "convolution"])
-def test_blocks_and_working_sets_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, inputs, y = generic(MODULES[name][1])
-    whole = stationarity(module, inputs, y)
-    parameters = sum(p.numel() for p in module.parameters() if p.requires_grad)
-    monkeypatch.setattr(margin_gradients, "GRADIENT_BLOCK", 4 * parameters)
-    monkeypatch.setattr(margin_gradients, "BLOCK", 7)
-    monkeypatch.setattr(multipliers, "WORKING_SET", 5)
-    parts = stationarity(module, inputs, y)
-    np.testing.assert_allclose(parts.multipliers, whole.multipliers, atol=1e-7)
-    assert parts.gap == pytest.approx(whole.gap, rel=1e-7)
-
-
 @pytest.mark.parametrize("name", ["gln", "gln-deep", "relu-deep"])
 @pytest.mark.parametrize("scale", [1e-3, 30.0])
 def test_scale_invariance(name: str, scale: float) -> None:
@@ -456,18 +442,26 @@ def biased(value: float) -> GLN:
 
 
 @pytest.mark.parametrize(
-    "build",
+    ("build", "named"),
     [
-        lambda: biased(0.1),
-        lambda: biased(0.0),
-        lambda: seeded(nn.Linear(D, 3, bias=False), nn.Tanh(), nn.Linear(3, 1, bias=False)),
-        lambda: seeded(nn.Linear(D, 9, bias=False), nn.Linear(9, 4), nn.Linear(4, 1)),
+        (lambda: biased(0.1), "readout_bias"),
+        (lambda: biased(0.0), "readout_bias"),
+        (
+            lambda: seeded(nn.Linear(D, 3, bias=False), nn.Tanh(), nn.Linear(3, 1, bias=False)),
+            "tanh",
+        ),
+        (
+            lambda: seeded(nn.Linear(D, 9, bias=False), nn.Linear(9, 4), nn.Linear(4, 1)),
+            "'1.bias', '2.bias'",
+        ),
     ],
     ids=["bias", "untrained-bias", "tanh", "hidden-bias"],
 )
-def test_modules_that_are_not_homogeneous_are_refused(build: Callable[[], nn.Module]) -> None:
+def test_modules_that_are_not_homogeneous_are_refused(
+    build: Callable[[], nn.Module], named: str
+) -> None:
     module, inputs, y = generic(build)
-    with pytest.raises(HomogeneityError, match=r"miss that by up to [\d.e+]+ %.*leave out bias"):
+    with pytest.raises(HomogeneityError, match=named):
         stationarity(module, inputs, y)
 
 
@@ -482,7 +476,7 @@ def test_homogeneity_is_asked_before_separation() -> None:
 def test_a_network_without_outputs_is_named() -> None:
     network = GATED["gln"]()
     nn.init.zeros_(network.readout)
-    with pytest.raises(SeparationError, match="all outputs are 0"):
+    with pytest.raises(SeparationError, match="all margins are 0"):
         measure(network)
 
 
@@ -504,17 +498,16 @@ def test_a_network_with_a_readout_bias_gets_no_lower_bound() -> None:
     ("module", "inputs", "message"),
     [
         (linear(np.ones((1, D))), (torch.tensor(X), torch.tensor(X[:9])), "as its first axis"),
-        (linear(np.ones((1, D))), torch.tensor(X), "must be a tuple"),
-        (linear(np.ones((1, D))), (), "must be a tuple"),
-        (linear(np.ones((2, D))), (torch.tensor(X),), "one output a sample"),
+        (linear(np.ones((1, D))), (), "tuple"),
+        (linear(np.ones((2, D))), (torch.tensor(X),), "classes"),
         (nn.Flatten(), (torch.tensor(X[:, :1]),), "no parameter that requires a gradient"),
         (linear(np.full((1, D), np.nan)), (torch.tensor(X),), "NaN or infinity"),
     ],
-    ids=["inputs", "tensor", "empty", "outputs", "parameters", "nan"],
+    ids=["inputs", "empty", "outputs", "parameters", "nan"],
 )
 def test_bad_use_is_named(module: nn.Module, inputs: tuple[Tensor, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        stationarity(module, inputs, np.ones(N))
+        stationarity(module, inputs, np.where(np.arange(N) % 2, 1, -1))
 
 
 def test_arrays_are_inputs_too() -> None:

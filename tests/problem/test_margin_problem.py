@@ -422,8 +422,8 @@ def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> Non
         arrays = (held.data, held.indices, held.indptr) if sp.issparse(held) else (held,)
         for array in (other.X, other.y, *arrays):
             assert not array.flags.writeable
-    assert "gates_for_products" in vars(problem)
-    assert "gates_for_products" not in vars(copy.deepcopy(problem))
+    assert "features" in vars(problem)
+    assert "features" not in vars(copy.deepcopy(problem))
 
 
 PLUS_MINUS = np.array([1.0, -1.0])

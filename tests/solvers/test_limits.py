@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -24,7 +22,6 @@ from implicit_bias.solvers.base import (
     no_report,
 )
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.own_process import call_within
 
 PROBLEM = separable("gln")
 GROUPS = np.array([0, 0, 1, 1])
@@ -221,40 +218,6 @@ def test_a_script_without_a_guard_that_has_a_norm_of_its_own() -> None:
     """A process of a solver does not run it again, and knows what it defines."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert (done.stdout.split(), done.stderr) == (["OPTIMAL"], "")
-
-
-def test_calls_in_a_process_of_their_own() -> None:
-    def hang(left: float) -> None:
-        time.sleep(600)
-
-    def crash(left: float) -> None:
-        import os
-
-        os.abort()
-
-    def refuse(left: float) -> None:
-        raise KeyError("stranger")
-
-    def panic(left: float) -> None:
-        class Local(BaseException):
-            pass
-
-        raise Local("rust")
-
-    def answer(n: int, left: float) -> int:
-        print("on standard output")
-        return n + int(left > 0)
-
-    assert call_within(120, answer, 1) == 2
-    cases: list[tuple[float, Callable[..., Any], type[Exception], str]] = [
-        (0.1, hang, TimeoutError, "within"),
-        (120, crash, RuntimeError, "died"),
-        (120, refuse, KeyError, "stranger"),
-        (120, panic, RuntimeError, "rust"),
-    ]
-    for seconds, function, error, word in cases:
-        with pytest.raises(error, match=word):
-            call_within(seconds, function)
 
 
 # --- classes without samples -------------------------------------------------------------------

@@ -9,8 +9,8 @@ from cases import GAP_LIMIT, OBJECTIVE_RTOL, SOLVE_TOL, separable
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import Tolerances, choose_solver, solve
+from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.interior_point import InteriorPoint
-from implicit_bias.solvers.one_group import OneGroup
 
 TIGHT = Tolerances(gap=SOLVE_TOL)
 ALONE = OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT))

@@ -2,13 +2,12 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from cases import (
     GAP_LIMIT,
@@ -25,15 +24,17 @@ from cases import (
     mostly_slow,
     separable,
     twin,
-    units,
     xor,
 )
-from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers import BoundsAt, Solution, active_set, solve
+from implicit_bias.solvers import BoundsAt, Solution, solve
+from implicit_bias.solvers.active_set import ActiveSet
+from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers.iteration import nothing_yet
 from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
-from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
+from implicit_bias.solvers.scaled_problem import peak_memory
 
 
 @cache
@@ -49,7 +50,7 @@ def assert_same(found: Solution, problem: MarginProblem) -> None:
 
 
 def fell_back(found: Solution) -> bool:
-    return found.stats.detail == active_set.FELL_BACK
+    return found.stats.detail == ActiveSet.fell_back
 
 
 # --- the ends of a path over C ---------------------------------------------------------------
@@ -247,18 +248,20 @@ def test_paths_refuse_what_is_no_neighbour() -> None:
             next(path)
 
 
-def test_a_path_ends_when_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = solve_path(growing())
-    next(path)
+def test_a_path_ends_when_interrupted() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Interrupted(Solver):
+        name = "interrupted"
 
-    def interrupted(*arguments: object) -> None:
-        raise KeyboardInterrupt
+        def run(
+            self,
+            problem: MarginProblem,
+            on_progress: OnProgress = no_report,
+            start: Start | None = None,
+        ) -> Candidate:
+            return Candidate(**vars(nothing_yet(problem)), status=Status.INTERRUPTED, iterations=1)
 
-    monkeypatch.setattr(active_set, "_newton", interrupted)
-    found = next(path)
-    assert found.status is Status.INTERRUPTED
-    assert found.certificate.lower > 0
-    assert next(path, None) is None
+    assert [found.status for found in solve_path(growing(), Interrupted())] == [Status.INTERRUPTED]
 
 
 # --- the active set --------------------------------------------------------------------------
@@ -301,18 +304,14 @@ def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, s
     assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
 
 
-def test_a_start_far_away_costs_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_far_away_costs_no_step() -> None:
     """Where its V_g are large, of other gates say, the fall-back solves at once."""
-
-    def newton(*arguments: object) -> None:
-        raise AssertionError("a step of Newton's")
-
-    monkeypatch.setattr(active_set, "_newton", newton)
     problem = separable("gln")
     start = start_of(problem, 1e9, 1)
     found = solve(problem, start=start)
     other = solve(problem, "interior-point", start=start)
     assert fell_back(found)
+    assert found.stats.iterations == other.stats.iterations
     np.testing.assert_allclose(found.coef, other.coef, rtol=1e-6, atol=1e-6)
 
 
@@ -334,18 +333,18 @@ def neighbour() -> tuple[MarginProblem, Solution]:
     return last, solve(before, tol=SOLVE_TOL)
 
 
+def newton(max_steps: int, max_iterations: int | None = None) -> ActiveSet:
+    """Return the solver that takes so many Newton steps."""
+    fallback = InteriorPoint(max_iterations=max_iterations)
+    return ActiveSet(fallback=fallback, max_steps=max_steps, max_iterations=max_iterations)
+
+
 @pytest.mark.parametrize("steps", [3, 100])
-def test_history_is_one_line_of_best_bounds(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_one_line_of_best_bounds(steps: int) -> None:
     """Also where Newton gives up after some steps: the fall-back's own bounds begin anew."""
     problem, start = neighbour()
-    newton, calls = active_set._newton, itertools.count()
-    monkeypatch.setattr(
-        active_set,
-        "_newton",
-        lambda *arguments: newton(*arguments) if next(calls) < steps else None,
-    )
     lines: list[BoundsAt] = []
-    found = solve(problem, start=start, on_progress=lines.append)
+    found = solve(problem, newton(steps), start=start, on_progress=lines.append)
     assert fell_back(found) == (steps == 3)
     assert tuple(lines) == found.stats.history
     assert [line.iteration for line in lines] == list(range(found.stats.iterations))
@@ -366,10 +365,9 @@ def test_iteration_limit(limit: int) -> None:
     assert found.certificate.upper >= best.lower * (1 - ROUNDING)
 
 
-def test_the_fallback_inherits_the_iteration_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(active_set, "_newton", lambda *arguments: None)
+def test_the_fallback_inherits_the_iteration_limit() -> None:
     problem, start = neighbour()
-    found = solve(problem, start=start, max_iterations=4)
+    found = solve(problem, newton(1, max_iterations=4), start=start)
     assert fell_back(found)
     assert found.status is Status.ITERATION_LIMIT
     assert found.stats.iterations == 4
@@ -407,23 +405,3 @@ def test_memory_for_the_support_vectors_alone() -> None:
     for memory in (gib(1, 3), 1e-6):
         with pytest.raises(MemoryError, match="GiB"):
             solve(problem, start=start, max_memory=memory)
-
-
-def test_each_inner_product_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cached Gram matrix is that of the free samples, whichever came when."""
-    rng = np.random.default_rng(0)
-    problem = build(cloud(40, 5), units(3))
-    kernel = ScaledProblem(problem, torch.device("cpu"))
-    gram = active_set._Gram(kernel.samples)
-    d = kernel.tensor(rng.random(problem.n_groups))
-    for size in (5, 12, 3, 40):
-        free = np.zeros(40, dtype=bool)
-        free[rng.permutation(40)[:size]] = True
-        mask = torch.tensor(free)
-        index = torch.nonzero(mask)[:, 0]
-        seen = gram.size_with(mask)
-        rows = kernel.samples.subset(index)
-        Q: Array = gram.curvature(index, rows, d).numpy()
-        assert gram.size_with(mask) == seen >= size
-        np.testing.assert_allclose(np.tril(Q), np.tril(rows.curvature(d)), atol=1e-12)
-        np.testing.assert_allclose(Q, Q.T, atol=1e-12)

@@ -14,12 +14,11 @@ from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
-from implicit_bias.solvers.active_set import ActiveSet
+from implicit_bias.solvers.active_set import ActiveSet, OneGroup
 from implicit_bias.solvers.base import Solver
 from implicit_bias.solvers.choice import MOST_FEATURES, alternatives
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
-from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.working_set import WorkingSet
 
 PROBLEM = separable("gln")

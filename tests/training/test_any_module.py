@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.stationarity import HomogeneityError, stationarity
+from implicit_bias.measure.homogeneity import HomogeneityError
+from implicit_bias.measure.stationarity import stationarity
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.norms import L1, L2
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
+from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.stationarity import HomogeneityError
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts

@@ -1,0 +1,243 @@
+"""The pages of a study, written from its texts and the kept tables, and from nothing else.
+
+==============  ============================================================================
+``README.md``   what the paper says, what was found, and a row a claim: what is claimed, what
+                came out, the verdict
+``DETAILS.md``  what a row rests on: rules, controls, tables, pictures; statements and slips
+==============  ============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from benchmarks import harness
+from benchmarks.catalogue import HOME, Entry, Section, Statement, Study
+from benchmarks.harness import Verdict, load, measured_at
+from benchmarks.words import filled, first_sentence, markdown_table, table, wrapped
+from implicit_bias.base.atomic import write_atomically
+
+DETAILS = "DETAILS.md"
+STATEMENTS = (
+    "Every statement that we know of, in the order of the paper. Last column: the verdicts of the "
+    "experiments below, and checks that are run when this page is written."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What the tables say of a claim.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        By the rule.
+    result : str
+        The number that decides, with its interval, in a sentence that stands alone.
+    control : str
+        The same for what the claim should not hold for, or not for its reason.
+    evidence : tuple of str
+        Paragraphs.
+    """
+
+    verdict: Verdict = Verdict.OPEN
+    result: str = "Not yet computed."
+    control: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The tables of a study under a folder, each read once, and what its module says of them."""
+
+    study: Study
+    folder: Path = HOME
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        """Return the table of an experiment; DataError names the command that measures it."""
+        if name not in self.tables:
+            self.tables[name] = harness.read(self.study, self.study.entry(name), self.folder)
+        return self.tables[name]
+
+    def verdict(self, name: str) -> Verdict:
+        """Judge an experiment by its table."""
+        return load(self.study, self.study.entry(name)).verdict(self[name])
+
+    @property
+    def module(self) -> ModuleType | None:
+        """The module that computes what the texts of the study name."""
+        name = self.study.findings
+        return import_module(f"benchmarks.{self.study.name}.{name}") if name else None
+
+    def words(self) -> Mapping[str, Any]:
+        """Return the values of the places in the study's texts."""
+        values: Mapping[str, Any] = self.module.words(self) if self.module else {}
+        return values
+
+
+def worded(study: Study, entry: Entry) -> Entry:
+    """Fill the places in the texts of an experiment; its module's head says how by default."""
+    module = import_module(f"benchmarks.{study.name}.{entry.module or entry.name}")
+    values = vars(module) | {"name": entry.name}
+    texts = {each.name: filled(getattr(entry, each.name), values) for each in fields(entry)}
+    return Entry(**texts | {"how": texts["how"] or _middle_of(module.__doc__)})
+
+
+def _middle_of(doc: str | None) -> str:
+    """Return the paragraphs of a module's head between its first line and its source."""
+    paragraphs = (doc or "").strip().split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs[1:-1])
+
+
+# --- an experiment -----------------------------------------------------------------------------
+
+
+def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
+    """Write heading, claim, how it was measured, result and verdict of a table."""
+    entry, experiment = worded(study, entry), load(study, entry)
+    verdict = f"{experiment.verdict(frame).value}. {entry.rule}"
+    return "\n\n".join(
+        [
+            f"## {entry.title}",
+            wrapped(f"**Claim.** {entry.claim}"),
+            wrapped(f"**How.** {entry.how}"),
+            wrapped(f"**Measured.** {experiment.found(frame)}"),
+            wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]}"),
+            markdown_table(experiment.tabulate(frame)),
+        ]
+    )
+
+
+def _experiment(kept: Kept, entry: Entry) -> str:
+    study, frame = kept.study, kept[entry.name]
+    entry = worded(study, entry)
+    cost = entry.cost
+    if "cpu_seconds" in frame.attrs:
+        cost = f"{frame.attrs['cpu_seconds']:.0f} s on one core"
+    parts = [f'<a id="{entry.name}"></a>', findings(study, entry, frame)]
+    if load(study, entry).draw is not None:
+        parts.append(f"![{entry.alt}](../pictures/{study.name}/{entry.name}.png)")
+    if study.timed:
+        parts.append(wrapped(measured_at(frame)))
+    parts.append(f"```sh\n{study.command(entry)}  # {cost}\n```")
+    if entry.notes:
+        parts.append(wrapped(entry.notes))
+    return "\n\n".join(parts)
+
+
+# --- the pages ---------------------------------------------------------------------------------
+
+
+def pages(study: Study, folder: Path = HOME) -> dict[Path, str]:
+    """Return the text of each page, of the tables that are kept under a folder.
+
+    Raises
+    ------
+    DataError
+        A table is missing.
+    """
+    kept = Kept(study, folder)
+    readme = study.readme(folder)
+    say = partial(filled, values=kept.words())
+    return {readme: _summary(kept, say), readme.with_name(DETAILS): _details(kept, say)}
+
+
+def _summary(kept: Kept, say: Callable[[str], str]) -> str:
+    study = kept.study
+    rows = [
+        (
+            f"[{entry.title}]({DETAILS}#{entry.name})",
+            said.claim,
+            _result(kept, entry),
+            f"**{kept.verdict(entry.name).value}**",
+        )
+        for entry in study.experiments
+        for said in (worded(study, entry),)
+    ]
+    parts = [wrapped(say(study.head))]
+    if study.found:
+        parts += ["## What we found", wrapped(say(study.found))]
+    parts += [
+        "## Claims and verdicts",
+        wrapped(
+            f"Rules, tables, pictures and commands: [{DETAILS}]({DETAILS}). Both are written by "
+            f"`python -m benchmarks {study.name} page` from the tables in "
+            f"[`results/{study.name}`](../results/{study.name}); each command has a `--quick` "
+            "version, and a run that is stopped goes on."
+        ),
+        table(("", "claim", "what came out", "verdict"), [[_inline(c) for c in r] for r in rows]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _inline(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _result(kept: Kept, entry: Entry) -> str:
+    experiment, frame = load(kept.study, entry), kept[entry.name]
+    return experiment.brief(frame) if experiment.brief else first_sentence(experiment.found(frame))
+
+
+def _details(kept: Kept, say: Callable[[str], str]) -> str:
+    study = kept.study
+    parts = [f"# {study.title}: details", "What [the page](README.md) rests on."]
+    if study.statements:
+        parts += ["## Statements", wrapped(STATEMENTS)]
+        rows = [
+            (f"{each.where}: {each.says}", each.ours, _agrees(kept, each))
+            for each in study.statements
+        ]
+        parts.append(table(("statement", "ours", "agrees?"), rows))
+    parts += [_section(each, say) for each in study.sections]
+    parts += [_experiment(kept, entry) for entry in study.experiments]
+    return "\n\n".join(parts) + "\n"
+
+
+def _agrees(kept: Kept, statement: Statement) -> str:
+    """Say whether a statement holds: by hand, by a check, by the experiments on it."""
+    parts = [statement.agrees] if statement.agrees else []
+    if statement.checked:
+        assert kept.module is not None
+        parts.append(kept.module.agrees(statement, kept))
+    for name in statement.experiments:
+        entry = kept.study.entry(name)
+        parts.append(f"{kept.verdict(name).value} ([{entry.title}](#{entry.name}))")
+    return "; ".join(parts)
+
+
+def _section(section: Section, say: Callable[[str], str]) -> str:
+    parts = [f"## {section.heading}"]
+    if section.text:
+        parts.append(wrapped(say(section.text)))
+    if section.rows:
+        parts.append(table(section.columns, [[say(c) for c in row] for row in section.rows]))
+    return "\n\n".join(parts)
+
+
+def write(study: Study, folder: Path = HOME) -> list[Path]:
+    """Write the pages, and draw all pictures again, from the tables that are kept under a folder.
+
+    Raises
+    ------
+    DataError
+        A table is missing; nothing is written then.
+    """
+    if study.own_page:
+        written: list[Path] = import_module(f"benchmarks.{study.name}.page").write_page(folder)
+        return written
+    texts = pages(study, folder)
+    for entry in study.experiments:
+        harness.redraw(study, entry, folder)
+    for file, text in texts.items():
+        write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
+    return list(texts)

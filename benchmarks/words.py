@@ -1,0 +1,71 @@
+"""How numbers, tables and paragraphs are written, in Markdown."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+# Longest line of a page.
+LINE = 100
+# A space before what would make a list or a quotation of a line that began with it.
+BEFORE_MARKER = re.compile(r" (?=(?:[-+*>]|\d+[.)]) )")
+PLACE = re.compile(r"\{\{(\w+)(?::([^}]*))?\}\}")
+END = re.compile(r"(?<=[^.][.!?])\s+(?=[A-Z(*`\[])|\n")
+
+
+def filled(text: str, values: Mapping[str, Any]) -> str:
+    """Put values in the places of a text, ``{{NAME}}`` or ``{{NAME:g}}``."""
+    return PLACE.sub(lambda place: format(values[place[1]], place[2] or ""), text)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text; of a list, where it has but one sentence before it."""
+    opening, listed, items = text.partition("\n\n- ")
+    sentences = END.split(opening.strip())
+    return END.split(items)[0] if listed and len(sentences) == 1 else sentences[0]
+
+
+def least_to_most(counts: pd.Series[int]) -> str:
+    """Say how many there are of each: "5", or "2 to 5" where not all have the same."""
+    least, most = counts.min(), counts.max()
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def vanishing(value: float) -> str:
+    """Write what is 0 but for rounding, which differs between processors."""
+    return "below 1e-12" if abs(value) < 1e-12 else f"{abs(value):.0e}"
+
+
+def wrapped(text: str) -> str:
+    """Break paragraphs and list items, a line each, into lines of at most 100 characters.
+
+    Lines of tables stay as they are.
+    """
+    return "\n".join(
+        line
+        if line.startswith("|")
+        else textwrap.fill(
+            BEFORE_MARKER.sub("\0", line),
+            LINE,
+            subsequent_indent="  " if line.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.split("\n")
+    ).replace("\0", " ")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table in Markdown; a bar within a cell is escaped."""
+    lines = [[cell.replace("|", "\\|") for cell in row] for row in (columns, *rows)]
+    lines.insert(1, ["---"] * len(columns))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def markdown_table(cells: pd.DataFrame) -> str:
+    """Write a table of strings in Markdown."""
+    return table([str(name) for name in cells.columns], cells.to_numpy().tolist())

@@ -1,0 +1,340 @@
+"""The degree of homogeneity of a module, or the part that breaks it, by name, and a cure.
+
+All tests are of what the module computes: its outputs and gradients with some parameters scaled, or
+at 0. Its forward pass is watched only to name the functions of `TRAPS` that it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.overrides import TorchFunctionMode
+
+from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.modules import evaluate, values_of
+
+# Largest share by which a homogeneous module may miss c^L, by rounding.
+HOMOGENEITY_TOLERANCE = 1e-6
+# Euler's identity may miss by that share of this share of its terms, of which most may cancel.
+ROUNDED_SHARE = 1e-6
+# Samples on which the forward pass is watched.
+WATCHED = 4
+
+
+class HomogeneityError(ValueError):
+    """A module that is not homogeneous in its parameters; the message has the deviation.
+
+    Attributes
+    ----------
+    deviation : str
+        What was measured, without advice.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import HomogeneityError, diagnose
+    >>> module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))  # with biases
+    >>> _ = [torch.nn.init.ones_(part) for part in module.parameters()]
+    >>> try:
+    ...     diagnose(module.eval(), torch.eye(2), [1, 1])
+    ... except HomogeneityError:
+    ...     print("no scaling of its weights scales its outputs")
+    no scaling of its weights scales its outputs
+    """
+
+    def __init__(self, deviation: str, advice: str = "") -> None:
+        super().__init__(f"{deviation}: {advice}" if advice else deviation)
+        self.deviation = deviation
+
+
+class OtherGradientsError(HomogeneityError):
+    """A module that scales, but whose gradients are not those of its outputs."""
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A function that breaks homogeneity: what it is, and what to do."""
+
+    what: str
+    cure: str
+
+
+_NORMALISATION = Trap(
+    "a normalisation layer",
+    "leave it out, or diagnose with its weights and statistics folded into the layer before and "
+    "without its bias",
+)
+_SATURATES = Trap("an activation that does not scale", "use ReLU, leaky ReLU or a power")
+_ATTENTION = Trap(
+    "softmax attention, which is not homogeneous in its key and query matrices",
+    "freeze these (requires_grad_(False)), or use attention without softmax",
+)
+TRAPS: dict[str, Trap] = {
+    **dict.fromkeys(("softmax", "scaled_dot_product_attention", "log_softmax"), _ATTENTION),
+    "multi_head_attention_forward": _ATTENTION,
+    **dict.fromkeys(
+        ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"),
+        _NORMALISATION,
+    ),
+    **dict.fromkeys(
+        ("tanh", "sigmoid", "gelu", "silu", "elu", "selu", "celu", "softplus", "mish", "softsign"),
+        _SATURATES,
+    ),
+    **dict.fromkeys(("hardtanh", "relu6", "hardsigmoid", "hardswish", "logsigmoid"), _SATURATES),
+}
+
+
+def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
+    """Measure the degree L of margins that are not all 0; where it is given, check it.
+
+    Raises
+    ------
+    HomogeneityError
+        There is none, and the message names the part that breaks it, with a cure; or another one
+        than is given.
+    """
+    try:
+        return measured_degree(gradients, degree)
+    except HomogeneityError as error:
+        if degree is not None or isinstance(error, OtherGradientsError):
+            raise
+        raise HomogeneityError(f"{_cause(gradients)} ({error.deviation})") from error
+
+
+def measured_degree(gradients: MarginGradients, degree: float | None) -> float:
+    """Degree L of margins that are not all 0, measured between theta / 2 and 2 theta, or as given.
+
+    Not the margins alone must scale, by c^L, but also the gradients, by c^(L-1): a bias unit that
+    is still 0 shows in nothing else. Powers of 2 scale homogeneous arithmetic without rounding.
+    Gradients and margins must also obey Euler's identity, on which the KKT gap rests: those of a
+    module that detaches a part scale, but are of another function.
+    """
+    # Gradients of one random combination of the margins, in which nothing cancels by symmetry.
+    weights = np.random.default_rng(0).random(len(gradients.pairs))
+
+    def at(scale: float) -> tuple[Array, Array]:
+        theta = scale * gradients.theta
+        return gradients.margins(theta), gradients.combine(theta, weights).cpu().numpy()
+
+    original, scaled = at(1.0), {scale: at(scale) for scale in (2.0, 0.5)}
+    with np.errstate(all="ignore"):  # no degree fits where outputs vanish or overflow
+        # Squares of the margins may underflow or overflow, their shares of the largest do not.
+        largest = np.abs(original[0]).max()
+        size = np.linalg.norm(original[0] / largest)
+        degrees = [
+            float(np.log(np.linalg.norm(margins / largest) / size) / np.log(scale))
+            for scale, (margins, _) in scaled.items()
+        ]
+        L = sum(degrees) / 2 if degree is None else degree
+        deviation = max(
+            _deviation(found, scale**power * expected)
+            for scale, both in scaled.items()
+            for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
+        )
+    if not (deviation <= HOMOGENEITY_TOLERANCE and L > 0):
+        raise HomogeneityError(
+            f"the module is not homogeneous of degree {L:.4g} in its parameters: scaled by 2 and "
+            f"by 1/2, its outputs or gradients miss that by up to {percent(deviation, space=' ')} "
+            f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g})",
+            "leave out biases and activations that do not scale",
+        )
+    theta, (margins, gradient) = gradients.theta.cpu().numpy(), original
+    missed: float = abs(float(theta @ gradient) - L * float(weights @ margins))
+    terms = float(np.abs(theta) @ np.abs(gradient))
+    allowed: float = max(L * float(weights @ np.abs(margins)), ROUNDED_SHARE * terms)
+    if not missed <= HOMOGENEITY_TOLERANCE * allowed:
+        raise OtherGradientsError(
+            f"the module scales with degree {L:.4g} in its parameters, but torch's gradients are "
+            "not those of its outputs: Euler's identity <theta, grad q> = L q misses by "
+            f"{percent(missed / allowed, space=' ')}",
+            "leave out detach() and no_grad(), straight-through estimators and hooks that change "
+            "gradients, or freeze the parameters that they keep from their gradients",
+        )
+    return L
+
+
+def _deviation(found: Array, expected: Array) -> float:
+    """Largest difference, relative to the largest value."""
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def _cause(gradients: MarginGradients) -> str:
+    """Why a module is not homogeneous, and what to do."""
+    broken = [name for name in gradients.shapes if np.isnan(_degrees(gradients, [name])).any()]
+    for name, places in functions_used(gradients.module, gradients.inputs, TRAPS).items():
+        of = f"; not homogeneous in {listed(broken)}" if broken else ""
+        return f"{TRAPS[name].what}: {name} in {listed(places)}{of}: {TRAPS[name].cure}"
+    degrees = _degrees(gradients, gradients.shapes, by_sample=True)
+    if np.ptp(degrees) > HOMOGENEITY_TOLERANCE:  # not where a sample has none
+        first, other = int(degrees.argmin()), int(degrees.argmax())
+        return (
+            f"samples of different degrees: {degrees[first]:.4g} at sample {first}, "
+            f"{degrees[other]:.4g} at sample {other}. Only the samples of the least degree keep a "
+            "share of the gradient, so training goes to a KKT point of their program alone: give "
+            "all contexts paths of the same number of layers, or diagnose the samples of one degree"
+        )
+    added = _added_terms(gradients)
+    biases = [name for name in added if len(gradients.shapes[name]) <= 1]
+    if biases:
+        return (
+            f"biases: with {listed(biases)} set to 0 the module is homogeneous. Leave them out "
+            "(bias=False, readout_bias=False), or freeze them at 0; a constant feature of the "
+            "inputs does as well"
+        )
+    mixed = _mixed_degrees(gradients)
+    if len(mixed) > 1:
+        sums = " and ".join(f"{degree:d}" for degree in mixed)
+        through = f" ({listed(added or broken)})" if gradients.shapes else ""
+        return (
+            f"a skip connection: the outputs are a sum of terms of degrees {sums}{through}. Give "
+            "all paths the same number of trained layers, or train with the shortcut's weights "
+            "frozen at 0"
+        )
+    of = f" in {listed(broken)}" if broken else ""
+    return f"the module is not homogeneous{of}: use layers and activations that scale"
+
+
+def listed(names: list[str] | tuple[str, ...]) -> str:
+    """List parts or parameters of a module by name, the first four of them."""
+    shown = [repr(name) if name else "the module's forward" for name in names]
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+
+
+def _scaled(gradients: MarginGradients, scale: float, names: Collection[str]) -> Array:
+    """Compute the outputs with some parameters scaled."""
+    parts = gradients.parameters(gradients.theta).items()
+    scaled = {name: scale * part if name in names else part for name, part in parts}
+    return gradients.outputs(gradients.flat(scaled))
+
+
+def _degrees(
+    gradients: MarginGradients, names: Collection[str], *, by_sample: bool = False
+) -> Array:
+    """Degree in some parameters of the outputs, (1,), or of each sample's, (N,); nan without."""
+    scales = (_scaled(gradients, scale, names) for scale in (0.5, 1.0, 2.0))
+    down, original, up = (outputs if by_sample else outputs.reshape(1, -1) for outputs in scales)
+    least, size, most = (np.abs(outputs).max(axis=1) for outputs in (down, original, up))
+    with np.errstate(all="ignore"):  # no degree where outputs vanish
+        factor = most / size
+        errors = (
+            np.abs(up - factor[:, None] * original).max(axis=1) / most,
+            np.abs(factor[:, None] * down - original).max(axis=1) / size,
+        )
+        fits = (np.maximum(*errors) <= HOMOGENEITY_TOLERANCE) & (least > 0)
+        return np.where(fits, np.log2(factor), np.nan)
+
+
+def _added_terms(gradients: MarginGradients) -> list[str]:
+    """Parameters without which (at 0) the module is homogeneous: each of one set that must go.
+
+    The set are the vectors and scalars, biases as a rule; where these are not to blame, a single
+    parameter.
+    """
+    vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
+    if vectors and _degree_without(gradients, vectors) > 0:
+        needed = [
+            name
+            for name in vectors
+            if not _degree_without(gradients, [other for other in vectors if other != name]) > 0
+        ]
+        return needed or vectors
+    # The shortcut is what leaves the paths of the largest degree.
+    degrees = {name: _degree_without(gradients, [name]) for name in gradients.shapes}
+    largest = max(degrees.values())
+    return [name for name, degree in degrees.items() if degree == largest > 0]
+
+
+def _degree_without(gradients: MarginGradients, names: list[str]) -> float:
+    """Degree with some parameters at 0; 0 where the rest is not homogeneous, or nothing."""
+    parts = gradients.parameters(gradients.theta)
+    rest = [name for name in parts if name not in names]
+    if not rest:
+        return 0.0
+    at = {name: torch.zeros_like(part) if name in names else part for name, part in parts.items()}
+    without = gradients.restricted(rest, gradients.flat(at))
+    if not without.margins(without.theta).any():
+        return 0.0
+    try:
+        return measured_degree(without, None)
+    except HomogeneityError:
+        return 0.0
+
+
+def _mixed_degrees(gradients: MarginGradients, largest: int = 6) -> list[int]:
+    """Degrees of outputs that are a polynomial of the parameters' scale; empty if they are none."""
+    scales = np.linspace(0.5, 2.0, largest + 4)
+    outputs = np.stack([_scaled(gradients, float(s), gradients.shapes).reshape(-1) for s in scales])
+    powers = scales[:, None] ** np.arange(largest + 1)
+    terms, *_ = np.linalg.lstsq(powers, outputs)
+    size = np.abs(outputs).max()
+    if np.abs(powers @ terms - outputs).max() > HOMOGENEITY_TOLERANCE * size:
+        return []
+    return [degree for degree in range(largest + 1) if np.abs(terms[degree]).max() > 1e-5 * size]
+
+
+class _Watch(TorchFunctionMode):
+    """Writes down which functions a forward pass calls, and in which part of the module."""
+
+    def __init__(self, module: nn.Module, functions: Collection[str]) -> None:
+        super().__init__()
+        self.functions = functions
+        self.names = {id(part): name for name, part in module.named_modules()}
+        self.inside: list[str] = []
+        self.seen: dict[str, list[str]] = {}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name = getattr(func, "__name__", "").strip("_")
+        if name in self.functions:
+            places = self.seen.setdefault(name, [])
+            if self.place not in places:
+                places.append(self.place)
+        return func(*args, **(kwargs or {}))
+
+    @property
+    def place(self) -> str:
+        """Name of the part that is running; empty for the module itself."""
+        return next((name for name in reversed(self.inside) if name), "")
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Know which part is running."""
+
+        def enter(part: nn.Module, _: Any) -> None:
+            self.inside.append(self.names.get(id(part), ""))
+
+        def leave(part: nn.Module, _: Any, __: Any) -> None:
+            self.inside.pop()
+
+        handles = [
+            register_module_forward_pre_hook(enter),
+            register_module_forward_hook(leave, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def functions_used(
+    module: nn.Module, inputs: tuple[Tensor, ...], functions: Collection[str]
+) -> dict[str, list[str]]:
+    """Which of some functions of torch a forward pass calls, and in which parts of the module."""
+    watch = _Watch(module, functions)
+    with torch.no_grad(), watch.following(), watch:
+        evaluate(module, values_of(module), tuple(tensor[:WATCHED] for tensor in inputs))
+    return watch.seen

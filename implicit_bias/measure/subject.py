@@ -1,0 +1,268 @@
+"""What is measured: a module with samples, checked once, and measured in one way.
+
+`diagnose`, `stationarity`, `certify_network`, `Recorder` and `train_to_limit` all do these steps:
+
+1. `margins_of` checks the module, its inputs and labels, and makes them margins with gradients.
+2. `Subject.of` leaves out the parameters that are not trained, and measures the degree.
+3. `Subject.at_margin_1` poses the tangent program of a norm at the module scaled to smallest margin
+   1, and `Subject.measure` finds its best multipliers, whose `gap` is how far the module is from
+   where training can end (`multipliers`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.homogeneity import degree_of
+from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.modules import (
+    as_arguments,
+    as_inputs,
+    check_finite,
+    check_outputs,
+    labels_as_array,
+)
+from implicit_bias.measure.multipliers import (
+    SECONDS,
+    Multipliers,
+    TangentProgram,
+    at_margin_1,
+    best_multipliers,
+)
+from implicit_bias.norms.tensors import ParameterNorm
+
+# Samples named in a message.
+NAMED = 5
+
+
+class SeparationError(ValueError):
+    """A network that misclassifies samples, so that no scaling of it has margin 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import SeparationError, diagnose
+    >>> module = torch.nn.Linear(1, 1, bias=False).eval()
+    >>> try:
+    ...     diagnose(module, torch.ones(2, 1), [1, -1])
+    ... except SeparationError:
+    ...     print("train until all samples are right")
+    train until all samples are right
+    """
+
+
+def margins_of(
+    module: nn.Module,
+    inputs: object,
+    labels: ArrayLike | Tensor,
+    *,
+    classes: int | None = None,
+) -> MarginGradients:
+    """Check a module, in the modes that it is in, with its samples: the one check there is.
+
+    Parameters
+    ----------
+    module : nn.Module
+        As `modules.as_module` returns it. It is left as it is, but for torch's random numbers.
+    inputs : Tensor, ndarray or tuple of them
+        Its arguments, each with the samples as first axis.
+    labels : array_like of shape (N,)
+        -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
+    classes : int, optional
+        K, by default that of the outputs.
+
+    Raises
+    ------
+    ValueError
+        Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
+        samples of a batch, or are not finite; no parameter to train.
+    """
+    given = as_arguments(inputs)
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    tensors = as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
+    labels = labels_as_array(labels)
+    found = _classes(check_outputs(module, tensors), labels)
+    pairs = Pairs.of(labels, len(tensors[0]), found if classes is None else classes)
+    gradients = MarginGradients(module, tensors, pairs)
+    check_finite(gradients.outputs(gradients.theta))
+    return gradients
+
+
+def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
+    """K of outputs (n, K), None of outputs (n,), if the labels are of that kind."""
+    classes = outputs.shape[1] if outputs.ndim == 2 else None
+    found = np.unique(np.asarray(labels))
+    if classes is None and set(found.tolist()) == {0, 1}:
+        raise ValueError(
+            "labels are 0 and 1, but the module has one output a sample: recode them as -1 and +1 "
+            "(2 * labels - 1)"
+        )
+    if classes is not None and -1 in found:
+        raise ValueError(
+            f"labels are {found[:5].tolist()}, but the module has {classes} outputs a sample: pass "
+            f"classes 0 .. {classes - 1}"
+        )
+    return classes
+
+
+def alive(gradients: MarginGradients) -> MarginGradients:
+    """Return the margins as they are; where all are 0, at random parameters.
+
+    A linear module at 0 does not show its degree, nor what of it is trained.
+    """
+    if gradients.margins(gradients.theta).any():
+        return gradients
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(len(gradients.theta), generator=generator, dtype=torch.float64)
+    found = gradients.restricted(gradients.shapes, drawn.to(gradients.theta))
+    if not found.margins(found.theta).any():
+        raise SeparationError(
+            f"the module gives 0 for the first {len(gradients.pairs.labels)} samples, with the "
+            "parameters that it has and with random ones: are the inputs all 0, or the units all "
+            "off? Leave out samples that are 0, as no training gives them a margin"
+        )
+    return found
+
+
+def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
+    """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
+    weights = np.random.default_rng(0).random(len(gradients.pairs))
+    gradients = alive(gradients)
+    theta = gradients.parameters(gradients.theta)
+    v = gradients.parameters(gradients.combine(gradients.theta, weights))
+    return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A module with samples that it can be measured on, at the parameters that it has now.
+
+    Attributes
+    ----------
+    gradients : MarginGradients
+        Of the parameters that count.
+    degree : float
+        L.
+    """
+
+    gradients: MarginGradients
+    degree: float
+
+    @classmethod
+    def of(
+        cls,
+        gradients: MarginGradients,
+        names: Collection[str] | None = None,
+        degree: float | None = None,
+    ) -> Subject:
+        """Leave out parameters that do not count, and measure the degree in the others.
+
+        Parameters
+        ----------
+        gradients : MarginGradients
+            Of all parameters that require a gradient.
+        names : collection of str, optional
+            The parameters that count, by default those that get a gradient from a sample.
+        degree : float, optional
+            L; checked where it is given.
+
+        Raises
+        ------
+        HomogeneityError
+            The module is not homogeneous; the message names the part that breaks it, with a cure.
+        ValueError
+            No parameter gets a gradient; outputs of 0 whatever the parameters are; no second
+            derivatives in torch.
+        """
+        if names is None:
+            names = gradients.shapes.keys() - without_gradient(gradients)
+        if not names:
+            raise ValueError(
+                "no parameter gets a gradient, so nothing is trained: is the output computed from "
+                "the parameters without detach() and without no_grad()?"
+            )
+        gradients = gradients.restricted(names, gradients.theta)
+        return cls(gradients, degree_of(alive(gradients), degree))
+
+    def reread(self) -> Subject:
+        """Return the same module with the parameters that it has by now."""
+        kept = self.gradients
+        gradients = MarginGradients(kept.module, kept.inputs, kept.pairs, names=kept.shapes)
+        return replace(self, gradients=gradients)
+
+    @cached_property
+    def margins(self) -> Array:
+        """Margins (n,) of all pairs."""
+        return self.gradients.margins(self.gradients.theta)
+
+    @property
+    def min_margin(self) -> float:
+        """The smallest margin."""
+        return float(self.margins.min())
+
+    @property
+    def error(self) -> float:
+        """Share of the samples on the wrong side; nan where an output is not finite."""
+        if not math.isfinite(self.min_margin):
+            return math.nan
+        wrong = self.margins.reshape(len(self.gradients.pairs.labels), -1) <= 0
+        return float(wrong.any(axis=1).mean())
+
+    def normalised_margin(self, norm: ParameterNorm) -> float:
+        """Smallest margin over ||theta||^L; nan where that is not known."""
+        size = norm.value(self.gradients.parameters(self.gradients.theta))
+        known = size > 0 and math.isfinite(self.min_margin)
+        return self.min_margin / size**self.degree if known else math.nan
+
+    def at_margin_1(self, norm: ParameterNorm) -> TangentProgram:
+        """Scale the module to smallest margin 1, and pose its tangent program in a norm.
+
+        Raises
+        ------
+        SeparationError
+            A margin is not positive.
+        """
+        pairs, smallest = self.gradients.pairs, self.min_margin
+        if not self.margins.any():
+            raise SeparationError(
+                "all margins are 0, so no scaling of the module has margin 1: are all its units "
+                "dead, or its last weights 0? Start from other weights"
+            )
+        if not (smallest > 0 and np.isfinite(self.margins).all()):
+            wrong = np.unique(pairs.samples[~(self.margins > 0)])
+            named = ", ".join(map(str, wrong[:NAMED])) + (", ..." if len(wrong) > NAMED else "")
+            raise SeparationError(
+                f"{len(wrong)} of {len(pairs.labels)} samples are on the wrong side (samples "
+                f"{named}; smallest margin {smallest:.3g}), so no scaling of the module has margin "
+                "1 and there is no gap: train until all are right, or leave these samples out"
+            )
+        theta = at_margin_1(self.gradients.theta, self.degree, smallest)
+        scale = smallest ** (1.0 / self.degree)
+        margins = self.margins / smallest
+        return TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
+
+    def measure(
+        self,
+        norm: ParameterNorm,
+        *,
+        seconds: float = SECONDS,
+        starts: Sequence[Array] | None = None,
+    ) -> Multipliers:
+        """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
+        return best_multipliers(self.at_margin_1(norm), seconds=seconds, starts=starts)
+
+    def gap(self, norm: ParameterNorm, *, seconds: float = SECONDS) -> float:
+        """Relative KKT gap; nan where a margin is not positive, or not finite."""
+        try:
+            return self.measure(norm, seconds=seconds).gap
+        except SeparationError:
+            return math.nan

@@ -1,0 +1,211 @@
+r"""The constraints of a margin problem: one a pair of a sample and a rival class.
+
+        <b_p (x) phi(x_n(p)), zeta> + <b_p, offset>  >=  1 - xi_n(p),      p = 1 .. R
+
+with b_p = e_{y_n} - e_k for each class k other than the sample's own, so that all which concerns
+classes is said by two classes a row. Scores f (N, K') = phi(x_n)' zeta are those of the first K'
+classes, the others score 0:
+
+=================  ====  =================  ======================================================
+labels             K'    R                  b_p in R^K'
+=================  ====  =================  ======================================================
+-1 and +1          1     N                  y_n: class 0 is y = +1, and class 1 (y = -1) scores 0
+classes 0 .. K-1   K     N (K - 1)          e_{y_n} - e_k
+=================  ====  =================  ======================================================
+
+Differences alone count, so that K' = K - 1 is enough for V(alpha) = 0 and for the offsets, too: the
+columns of the last class are the negative sum of the others' (`narrowed`). The Gram matrix of the
+constraints is that of the samples under one more mask, <b_p, b_q>. As a graph, the classes are the
+nodes and the constraints the edges; sum_p alpha_p b_p = 0, the equation of the intercept, says that
+alpha is a flow that no class gains or loses.
+
+============  =======  ===========================================================================
+samples       (R,)     n(p), in ascending order
+owners        (R,)     y_n, the class that is to win
+rivals        (R,)     k, the class that is to lose
+alpha, q      (R,)     dual variables and margins
+a             (N, K')  sum of alpha_p b_p over the constraints of a sample: V = sum_n a_n (x) phi_n
+============  =======  ===========================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from implicit_bias.base.validation import Array
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Some constraints of a problem; see the module's head.
+
+    Numbers are float64 or, as arrays of objects, exact.
+
+    Attributes
+    ----------
+    samples, owners, rivals : ndarray of int, shape (R,)
+        Sample, its class, and the class to win against.
+    n_samples, n_classes : int
+        N, and how many classes there are: 2 for labels -1 and +1.
+    width : int
+        K', the classes that have scores.
+    alpha_shape : tuple of int
+        Shape of the problem's dual variables, (N,) or (N, K).
+    present : ndarray of int
+        The classes that have samples.
+    intercept : bool
+        Whether the classes have free offsets.
+    """
+
+    samples: Integers
+    owners: Integers
+    rivals: Integers
+    n_samples: int
+    n_classes: int
+    width: int
+    alpha_shape: tuple[int, ...]
+    present: Integers
+    intercept: bool
+
+    @classmethod
+    def of_labels(cls, y: Array, classes: int | None, intercept: bool) -> Constraints:
+        """Return all constraints of labels: -1 and +1, or 0 .. K - 1 with K classes."""
+        own = (y < 0).astype(np.int64) if classes is None else y.astype(np.int64)
+        n, n_classes = len(y), classes or 2
+        samples, rivals = np.nonzero(own[:, None] != np.arange(n_classes))
+        return cls(
+            samples=samples,
+            owners=own[samples],
+            rivals=rivals,
+            n_samples=n,
+            n_classes=n_classes,
+            width=classes or 1,
+            alpha_shape=(n,) if classes is None else (n, classes),
+            present=np.unique(own),
+            intercept=intercept,
+        )
+
+    def __len__(self) -> int:
+        """R."""
+        return len(self.samples)
+
+    # --- between the rows, the samples and the problem
+
+    def values(self, alpha: NDArray[Any]) -> NDArray[Any]:
+        """Dual variables of the rows, (R,), from those of the problem, (N,) or (N, K)."""
+        return alpha.reshape(-1)[self._places]
+
+    def alpha(self, values: NDArray[Any], elsewhere: float = 0.0) -> NDArray[Any]:
+        """Dual variables of the problem, (N,) or (N, K), from those of the rows."""
+        alpha = np.full(self.alpha_shape, elsewhere, dtype=values.dtype)
+        alpha.reshape(-1)[self._places] = values
+        return alpha
+
+    def totals(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Sum of each sample's values, (N,): what its box bounds of its dual variables."""
+        totals = np.zeros(self.n_samples, dtype=values.dtype)
+        np.add.at(totals, self.samples, values)
+        return totals
+
+    def smallest(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Smallest of each sample's values, (N,); inf for a sample without rows."""
+        smallest = np.full(self.n_samples, np.inf, dtype=values.dtype)
+        np.minimum.at(smallest, self.samples, values)
+        return smallest
+
+    # --- between the rows and the classes
+
+    def margins(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """<b_p, f(x_n(p))> of the rows, (R,), from scores (N, K'), rounded once."""
+        table = self._with_unscored(scores).reshape(-1)
+        return table[self._own_places] - table[self._rival_places]
+
+    def sizes(self, scores: Array) -> Array:
+        """<abs(b_p), f(x_n(p))> of the rows, (R,): of errors of scores those of margins."""
+        table = self._with_unscored(scores).reshape(-1)
+        return np.asarray(table[self._own_places] + table[self._rival_places])
+
+    def weights(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Sum of alpha_p b_p over the rows of each sample, (N, K')."""
+        table = np.zeros(self.n_samples * self.n_classes, dtype=values.dtype)
+        np.add.at(table, self._own_places, values)
+        np.subtract.at(table, self._rival_places, values)
+        return table.reshape(self.n_samples, self.n_classes)[:, : self.width]
+
+    @property
+    def labels(self) -> sp.csr_array:
+        """b_p, shape (R, K')."""
+        row = np.arange(len(self))
+        rows = np.concatenate([row, row])
+        columns = np.concatenate([self.owners, self.rivals])
+        signs = np.concatenate([np.ones(len(self)), -np.ones(len(self))])
+        scored = columns < self.width
+        entries = signs[scored], (rows[scored], columns[scored])
+        return sp.csr_array(entries, shape=(len(self), self.width))
+
+    @property
+    def offset_classes(self) -> Integers:
+        """Classes with a free offset, (J,): all with samples but the last, as differences count."""
+        return self.present[:-1] if self.intercept else self.present[:0]
+
+    @cached_property
+    def offsets(self) -> Array:
+        """Entries of b_p of the classes with a free offset, shape (R, J)."""
+        own = self.owners[:, None] == self.offset_classes
+        return own.astype(np.float64) - (self.rivals[:, None] == self.offset_classes)
+
+    def of_classes(self, offsets: Array) -> Array:
+        """Offsets (K',) of all classes from those that are free, (J,); the others are 0."""
+        intercept = np.zeros(self.width, dtype=offsets.dtype)
+        intercept[self.offset_classes] = offsets
+        return intercept
+
+    # --- some of the rows
+
+    def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:
+        """Return some of the rows, in ascending order."""
+        parts = (self.samples[index], self.owners[index], self.rivals[index])
+        return replace(self, samples=parts[0], owners=parts[1], rivals=parts[2])
+
+    def narrowed(self) -> Constraints:
+        """Return the rows with scores of all classes but the last, whose score is then 0."""
+        return replace(self, width=self.n_classes - 1)
+
+    def undecided(self) -> Constraints:
+        """Return the rows that offsets alone do not settle, where there is an intercept.
+
+        A class without samples has an offset below all others. The dual variables of the pairs of
+        which it is the rival are 0, as none of its own samples balances them.
+        """
+        return self.subset(np.isin(self.rivals, self.present)) if self.intercept else self
+
+    @cached_property
+    def _places(self) -> Integers:
+        """Place of each row's dual variable among those of the problem, flattened."""
+        # Of -1 and +1 there is one a sample; row-major: sample, rival.
+        return self.samples if len(self.alpha_shape) == 1 else self._rival_places
+
+    @cached_property
+    def _own_places(self) -> Integers:
+        """Place of the own class's score among all, row-major: sample, class."""
+        return self.samples * self.n_classes + self.owners
+
+    @cached_property
+    def _rival_places(self) -> Integers:
+        return self.samples * self.n_classes + self.rivals
+
+    def _with_unscored(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Scores of all classes, (N, n_classes): 0 of those without."""
+        if self.width == self.n_classes:
+            return scores
+        table = np.zeros((self.n_samples, self.n_classes), dtype=scores.dtype)
+        table[:, : self.width] = scores
+        return table

@@ -1,0 +1,220 @@
+r"""Features of samples, products of gates and inputs that are never formed.
+
+        phi(x_n) = z(x_n) (x) x_n  in R^{M D},        f_k(x_n) = <zeta_k, phi(x_n)>
+
+All that a problem needs of them are products with coefficients and with weights of samples, and
+inner products, which are entries of a masked Gram matrix (`masked_gram`):
+
+==================  ============================================  ==========
+apply(zeta)         f_k(x_n) = sum_m z_m(x_n) <zeta_km, x_n>      (N, K)
+adjoint(weights)    V_km = sum_n w_nk z_m(x_n) x_n                (K, M, D)
+row_gram(g)         (X X') o (Z_g Z_g')                           (N, N)
+==================  ============================================  ==========
+
+Gates are plain: a metric P_g = R_g R_g' of a group is in them, as Z_g R_g, so that its norm is the
+Euclidean one (`GroupNorm.plain_gates`).
+
+=========  ========  =====================================================
+X          (N, D)    inputs
+gates      (N, M)    z_m(x_n), dense or sparse
+groups     (M,)      group of each gate column
+=========  ========  =====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from implicit_bias.base.validation import Array
+from implicit_bias.norms.group_norm import FEW
+from implicit_bias.problem.constraints import Constraints, Integers
+from implicit_bias.problem.gating import GateMatrix, dense
+from implicit_bias.problem.masked_gram import masked_gram
+
+# Rows handled at once where a product needs a temporary of shape (rows, D).
+BLOCK = 4096
+# Gates of at most this many entries (8 MiB) that are not few are kept dense beside the sparse ones.
+DENSE_ENTRIES = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Inputs and plain gates of samples; see the module's head.
+
+    Attributes
+    ----------
+    X : ndarray of shape (N, D)
+        Inputs.
+    gates : ndarray or CSR array of shape (N, M)
+        Gates.
+    groups : ndarray of int, shape (M,)
+        Group of each gate column.
+    """
+
+    X: Array
+    gates: GateMatrix
+    groups: Integers
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.X)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(M, D), that of the coefficients of a class."""
+        return len(self.groups), self.X.shape[1]
+
+    @cached_property
+    def sparse_gates(self) -> sp.csr_array:
+        """The gates (N, M), sparse."""
+        return sp.csr_array(self.gates)
+
+    @cached_property
+    def fast_gates(self) -> GateMatrix:
+        """The gates (N, M), dense where products with them take less time then."""
+        return for_products(self.gates)
+
+    def apply(self, coef: Array) -> Array:
+        """f_k(x_n), shape (N, K), of coefficients (K, M, D)."""
+        return scores(self.X, self.fast_gates, coef)
+
+    def adjoint(self, weights: Array) -> Array:
+        """Sum of w_nk z(x_n) (x) x_n, shape (K, M, D), of weights (N, K).
+
+        Without the samples that have no features (gates off, or in the null space of a metric),
+        which add nothing but rounding and overflow.
+        """
+        if self.zero.any():
+            weights = np.where(self.zero[:, None], 0.0, weights)
+        return np.stack([_adjoint(self.X, self.fast_gates, of_class) for of_class in weights.T])
+
+    def row_gram(self, group: int) -> Array:
+        """Inner products of the samples' features in a group, (X X') o (Z_g Z_g'), (N, N)."""
+        return masked_gram(
+            self.X, self.sparse_gates[:, np.flatnonzero(self.groups == group)].toarray()
+        )
+
+    @cached_property
+    def norms(self) -> Array:
+        """Norm of each sample's features, sqrt(sum_g Q_g[n, n]), shape (N,)."""
+        return feature_norms(self.sparse_gates, self.X)
+
+    @cached_property
+    def zero(self) -> NDArray[np.bool_]:
+        """Samples whose features are all 0 (gates off, or an input of zeros), shape (N,)."""
+        return zero_features(self.sparse_gates, self.X)
+
+    def subset(self, samples: Integers) -> Features:
+        """Return those of some samples."""
+        return Features(self.X[samples], self.gates[samples], self.groups)
+
+    def of_rows(self, rows: Constraints) -> Features:
+        """Return those of constraints, b_p (x) phi(x_n(p)): of all classes, as columns of gates.
+
+        Their margins are scores of coefficients (K' M, D), one class after the other. A group has
+        the columns of all classes.
+        """
+        gates = self.sparse_gates[rows.samples]
+        n_rows, width = gates.shape
+        place = np.repeat(np.arange(n_rows), np.diff(gates.indptr))
+        columns = [gates.indices + width * of[place] for of in (rows.owners, rows.rivals)]
+        column = np.concatenate(columns)
+        scored = column < rows.width * width
+        entries = np.concatenate([gates.data, -gates.data])[scored]
+        index = np.concatenate([place, place])[scored], column[scored]
+        combined = sp.csr_array((entries, index), shape=(n_rows, rows.width * width))
+        return Features(self.X[rows.samples], combined, np.tile(self.groups, rows.width))
+
+
+def scores(X: Array, gates: GateMatrix, coef: Array) -> Array:
+    """Scores f_k(x_n), shape (n, K), of coefficients (K, M, D)."""
+    if gates.shape[1] == 1:  # one product of matrices for all classes
+        return np.asarray(dense(gates) * (X @ coef[:, 0].T))
+    return np.stack([gated_linear(X, gates, part) for part in coef], axis=1)
+
+
+def decision(X: Array, gates: GateMatrix, coef: Array) -> Array:
+    """f(x_n), shape (n,) of coefficients (M, D), or f_k(x_n), shape (n, K) of (K, M, D)."""
+    found = scores(X, gates, coef.reshape(-1, *coef.shape[-2:]))
+    return found.reshape(len(X), *coef.shape[:-2])
+
+
+def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
+    """Predictor f(x_n) = sum_m z_m(x_n) <coef_m, x_n> for all samples.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+        Inputs.
+    gates : ndarray or CSR array of shape (n, M)
+        Gates of these inputs.
+    coef : ndarray of shape (M, D)
+        Coefficients zeta.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    values = np.empty(len(X))
+    few = are_few(gates)
+    for rows, Z in _blocks(gates):
+        if few:
+            values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
+        else:
+            values[rows] = np.einsum("nm,nm->n", dense(Z), X[rows] @ coef.T)
+    return values
+
+
+def _adjoint(X: Array, gates: GateMatrix, weights: Array) -> Array:
+    """Sum of weights_n z(x_n) (x) x_n, shape (M, D), of weights (N,)."""
+    if are_few(gates):
+        return np.asarray(gates.T @ (X * weights[:, None]))
+    V = np.zeros((gates.shape[1], X.shape[1]))
+    used = np.flatnonzero(weights)  # support vectors: often few
+    for start in range(0, len(used), BLOCK):
+        rows = used[start : start + BLOCK]
+        V += dense(gates[rows]).T @ (X[rows] * weights[rows, None])
+    return V
+
+
+def _blocks(gates: GateMatrix) -> Iterator[tuple[slice, GateMatrix]]:
+    """Yield BLOCK rows at a time; one block is no copy, which would take longer than its use."""
+    for start in range(0, gates.shape[0], BLOCK):
+        rows = slice(start, start + BLOCK)
+        yield rows, gates if gates.shape[0] <= BLOCK else gates[rows]
+
+
+def are_few(gates: GateMatrix) -> bool:
+    """Whether a sparse product with the gates takes less time than a dense one."""
+    size = gates.shape[0] * gates.shape[1]
+    return bool(sp.issparse(gates) and sp.csr_array(gates).nnz < FEW * size)
+
+
+def for_products(gates: GateMatrix) -> GateMatrix:
+    """Return gates dense where they are small and not few: products take less time then."""
+    if gates.shape[0] * gates.shape[1] > DENSE_ENTRIES or are_few(gates):
+        return gates
+    found = dense(gates)
+    found.setflags(write=False)
+    return found
+
+
+def feature_norms(gates: sp.csr_array, X: Array) -> Array:
+    """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
+    row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
+    with np.errstate(over="ignore", invalid="ignore"):  # which `MarginProblem` refuses
+        gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
+        return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
+
+
+def zero_features(gates: sp.csr_array, X: Array) -> NDArray[np.bool_]:
+    """Rows whose features are all 0, shape (N,)."""
+    no_gate = np.abs(gates).max(axis=1).toarray().reshape(-1) == 0
+    zero: NDArray[np.bool_] = no_gate | (np.abs(X).max(axis=1) == 0)
+    return zero

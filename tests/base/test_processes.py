@@ -1,0 +1,114 @@
+"""Functions in processes of their own: their messages, and each way in which they end."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from implicit_bias.base.processes import (
+    Pipe,
+    Process,
+    ProcessEnded,
+    Reason,
+    call_within,
+    limit_processor_time,
+)
+
+
+def answer_squares(pipe: Pipe) -> None:
+    print("on standard output")
+    pipe.send("started")
+    while (number := pipe.recv()) is not None:
+        pipe.send(number**2)
+
+
+def hang(pipe: Pipe) -> None:
+    time.sleep(600)
+
+
+def compute(pipe: Pipe) -> None:
+    limit_processor_time(0.0)  # rounded up to whole seconds
+    while True:
+        pass
+
+
+def fill(pipe: Pipe) -> None:
+    pipe.send(np.ones(2**30).sum())  # 8 GiB
+
+
+def crash(pipe: Pipe) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail(pipe: Pipe) -> None:
+    raise KeyError("stranger")
+
+
+def panic(pipe: Pipe) -> None:
+    class Panic(BaseException):
+        """As Rust's, which is no Exception; and no other process knows it."""
+
+    raise Panic("rust")
+
+
+def test_messages_go_both_ways_until_it_has_returned() -> None:
+    with Process(answer_squares) as process:
+        assert process.receive() == "started"
+        for number in (3, 4):
+            process.send(number)
+            assert process.receive() == number**2
+        process.send(None)
+        with pytest.raises(ProcessEnded) as ended:
+            process.receive()
+    assert (ended.value.reason, ended.value.exit_code) == (Reason.RETURNED, 0)
+
+
+def test_a_limit_of_time_counts_from_where_it_is_given() -> None:
+    with Process(answer_squares) as process:
+        assert process.receive() == "started"
+        process.allow(0.01)
+        with pytest.raises(ProcessEnded, match="0.01 s") as ended:
+            process.receive()
+    assert ended.value.reason is Reason.TIME_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "word", "code"),
+    [
+        (crash, Reason.DIED, "-9", -9),
+        (fail, Reason.RAISED, "stranger", None),
+        (panic, Reason.RAISED, "rust", None),
+        (fill, Reason.OUT_OF_MEMORY, "4 GiB", None),
+        (compute, Reason.TIME_LIMIT, "processor", -signal.SIGXCPU),
+    ],
+)
+def test_why_a_process_ended(
+    function: Callable[[Pipe], None], reason: Reason, word: str, code: int | None
+) -> None:
+    with Process(function, memory=4.0) as process:
+        with pytest.raises(ProcessEnded, match=word) as ended:
+            process.receive()
+        process.send("nothing")  # is for nobody, and no error
+    assert (ended.value.reason, ended.value.exit_code) == (reason, code)
+
+
+def test_calls_within_a_time() -> None:
+    """Of functions that no module has."""
+
+    def answer(n: int, left: float) -> int:
+        return n + int(0 < left < 120)
+
+    assert call_within(120, answer, 1) == 2
+    cases: list[tuple[float, Callable[[Any], None], type[Exception], str]] = [
+        (0.1, hang, TimeoutError, "within"),
+        (120, crash, RuntimeError, "died"),
+        (120, fail, KeyError, "stranger"),
+        (120, panic, RuntimeError, "rust"),
+    ]
+    for seconds, function, error, word in cases:
+        with pytest.raises(error, match=word):
+            call_within(seconds, function)

@@ -1,0 +1,136 @@
+"""Features and constraints, the two parts of a problem, against loops over their definitions."""
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from implicit_bias.base.validation import Array
+from implicit_bias.problem import MarginProblem
+
+METRIC = {0: np.array([[2.0, 1.0], [1.0, 1.0]])}
+
+
+def draw(classes: int | None, intercept: bool, *, sparse: bool, metric: bool) -> MarginProblem:
+    """Seven samples, one of which has no gate on; of the classes, one has no samples."""
+    rng = np.random.default_rng(0)
+    gates = rng.normal(size=(7, 3)) * (rng.random((7, 3)) < 0.7)
+    gates[4] = 0.0
+    y = np.array([1, -1, -1, 1, -1, 1, 1]) if classes is None else np.array([0, 1, 3, 3, 0, 1, 3])
+    return MarginProblem(
+        X=rng.normal(size=(7, 2)),
+        y=y,
+        gates=sp.csr_array(gates) if sparse else gates,
+        groups=np.array([0, 1, 0]),
+        metric=METRIC if metric else None,
+        intercept=intercept,
+        classes=classes,
+    )
+
+
+@pytest.fixture(params=itertools.product([None, 4], [False, True], [False, True], [False, True]))
+def problem(request: pytest.FixtureRequest) -> MarginProblem:
+    classes, intercept, sparse, metric = request.param
+    return draw(classes, intercept, sparse=sparse, metric=metric)
+
+
+def loop_rows(problem: MarginProblem) -> list[tuple[int, Array, tuple[int, ...]]]:
+    """Sample, label vector b_p in R^K', and place of the dual variable, of each constraint."""
+    if problem.classes is None:
+        return [(n, np.array([y]), (n,)) for n, y in enumerate(problem.y)]
+    unit = np.eye(problem.classes)
+    return [
+        (n, unit[int(y)] - unit[k], (n, k))
+        for n, y in enumerate(problem.y)
+        for k in range(problem.classes)
+        if k != y
+    ]
+
+
+def test_constraints_are_those_of_their_definition(problem: MarginProblem) -> None:
+    rng = np.random.default_rng(1)
+    rows, expected = problem.constraints, loop_rows(problem)
+    width = problem.norm_shape[0]
+    scores, values = rng.normal(size=(7, width)), rng.exponential(size=len(rows))
+    labels, totals, weights = rows.labels.toarray(), np.zeros(7), np.zeros((7, width))
+    alpha, smallest = np.full(problem.alpha_shape, np.nan), np.full(7, np.inf)
+    assert len(rows) == len(expected)
+    for p, (n, b, place) in enumerate(expected):
+        margin = b @ scores[n]
+        assert rows.samples[p] == n
+        assert labels[p].tolist() == b.tolist()
+        assert rows.margins(scores)[p] == pytest.approx(margin)
+        assert rows.sizes(scores)[p] == pytest.approx(np.abs(b) @ scores[n])
+        smallest[n] = min(smallest[n], margin)
+        totals[n] += values[p]
+        weights[n] += values[p] * b
+        alpha[place] = values[p]
+    np.testing.assert_allclose(rows.totals(values), totals)
+    np.testing.assert_allclose(rows.weights(values), weights)
+    np.testing.assert_allclose(rows.smallest(rows.margins(scores)), smallest)
+    np.testing.assert_array_equal(rows.alpha(values, np.nan), alpha)
+    np.testing.assert_array_equal(rows.values(alpha), values)
+
+
+def test_some_of_the_constraints(problem: MarginProblem) -> None:
+    whole, index = problem.constraints, np.array([1, 2, 5])
+    some, narrow = whole.subset(index), whole.narrowed()
+    np.testing.assert_array_equal(some.labels.toarray(), whole.labels.toarray()[index])
+    np.testing.assert_array_equal(some.offsets, whole.offsets[index])
+    reduced = whole.labels.toarray()[:, : whole.n_classes - 1]
+    np.testing.assert_array_equal(narrow.labels.toarray(), reduced)
+    rivals = set(whole.undecided().rivals.tolist())
+    left_out = {2} if problem.intercept and problem.classes else set()
+    assert rivals == set(range(whole.n_classes)) - left_out
+
+
+def test_free_offsets_are_those_of_all_classes_but_one(problem: MarginProblem) -> None:
+    """The offsets of two classes differ by as much whether one is free or both are."""
+    rows = problem.constraints
+    free = np.arange(1.0, 1.0 + rows.offsets.shape[1])
+    assert len(free) == (0 if not problem.intercept else 2 if problem.classes else 1)
+    scores = np.broadcast_to(rows.of_classes(free), (7, rows.width))
+    np.testing.assert_allclose(rows.offsets @ free, rows.margins(scores))
+
+
+def test_constraints_of_exact_numbers() -> None:
+    """Float64 would lose the third bit of each of these."""
+    rows = draw(4, True, sparse=False, metric=False).constraints
+    tiny = Fraction(1, 2**80)
+    values: Any = np.array([Fraction(p) + tiny for p in range(len(rows))], dtype=object)
+    weights = rows.weights(values)
+    assert all(weights[n].sum() == 0 for n in range(7))
+    assert rows.totals(values)[1] == 3 * tiny + 3 + 4 + 5
+    assert rows.margins(weights)[3] == weights[1, 1] - weights[1, 0]
+    assert rows.smallest(values).tolist() == [3 * n + tiny for n in range(7)]
+
+
+def test_features_are_those_of_their_definition(problem: MarginProblem) -> None:
+    rng = np.random.default_rng(1)
+    features, width = problem.features, problem.norm_shape[0]
+    gates = problem.plain_gates.toarray()
+    phi = np.stack([np.outer(z, x) for z, x in zip(gates, problem.X, strict=True)])  # (N, M, D)
+    coef, weights = rng.normal(size=(width, *features.shape)), rng.normal(size=(7, width))
+    np.testing.assert_allclose(features.apply(coef), np.einsum("kmd,nmd->nk", coef, phi))
+    np.testing.assert_allclose(features.adjoint(weights), np.einsum("nk,nmd->kmd", weights, phi))
+    np.testing.assert_allclose(features.norms, np.sqrt((phi**2).sum(axis=(1, 2))))
+    assert features.zero.tolist() == [n == 4 for n in range(7)]
+    for g in range(2):
+        group = phi[:, features.groups == g].reshape(7, -1)
+        np.testing.assert_allclose(features.row_gram(g), group @ group.T, atol=1e-14)
+    some = features.subset(np.array([5, 0]))
+    np.testing.assert_allclose(some.apply(coef), features.apply(coef)[[5, 0]])
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_features_of_rows_score_their_margins(problem: MarginProblem, narrow: bool) -> None:
+    rows = problem.constraints.narrowed() if narrow else problem.constraints
+    features = problem.features
+    coef = np.random.default_rng(2).normal(size=(rows.width, *features.shape))
+    lifted = features.of_rows(rows)
+    found = lifted.apply(coef.reshape(1, -1, features.shape[1]))[:, 0]
+    np.testing.assert_allclose(found, rows.margins(features.apply(coef)), atol=1e-14)
+    assert lifted.groups.tolist() == features.groups.tolist() * rows.width
