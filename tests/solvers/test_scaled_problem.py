@@ -232,12 +232,11 @@ def features_of(problem: MarginProblem, pairs: Any) -> Array:
 CONTEXTS = np.repeat([0, 1], 3)
 # Groups of each class and gate, (K, M), as numbers of the norm's groups.
 TOGETHER, APART = np.tile(CONTEXTS, (4, 1)), CONTEXTS + 2 * np.arange(4)[:, None]
-FEATURE_GROUPS = np.random.default_rng(7).integers(0, 5, size=(4, 6, 4))
-FEATURE_GROUPS.reshape(-1)[:5] = np.arange(5)
+OF_INPUTS = np.array([0, 1, 0, 2])
 NORMS: dict[str, tuple[Norm, Array]] = {
     "together": (GroupNorm(CONTEXTS), np.repeat(TOGETHER[..., None], 4, axis=2)),
     "apart": (GroupNorm(CONTEXTS, apart=True), np.repeat(APART[..., None], 4, axis=2)),
-    "features": (GroupL2(FEATURE_GROUPS.ravel()), FEATURE_GROUPS),
+    "features": (GroupL2(OF_INPUTS), np.broadcast_to(OF_INPUTS, (4, 6, 4))),
 }
 
 
