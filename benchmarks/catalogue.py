@@ -69,6 +69,38 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A conclusion that rests on several tables; an experiment has a claim of its own.
+
+    ``judge(kept)`` of the study's ``findings`` has what the tables say of each, by name.
+
+    Attributes
+    ----------
+    name : str
+        Anchor.
+    claim, where : str
+        What the paper says, and where.
+    rule, why : str
+        When it stands, and why that is the rule.
+    """
+
+    name: str
+    claim: str
+    where: str
+    rule: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture of several tables, which ``draw(name, kept)`` of the ``findings`` draws."""
+
+    name: str
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
     """A statement of the paper, and what there is of it here.
 
@@ -96,10 +128,14 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Paragraphs, a table, or both, under a heading of their own."""
+    """Paragraphs, a table, or both, under a heading of their own.
+
+    The table has `rows` of its own, or is what the function `table` of the ``findings`` returns.
+    """
 
     heading: str
     text: str = ""
+    table: str = ""
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
 
@@ -126,14 +162,16 @@ class Study:
         filled with what ``words(kept)`` of the module `findings` returns.
     experiments : tuple of Entry
         In the order of the page.
+    claims : tuple of Claim
+        In the order of the page, before the experiments.
     statements : tuple of Statement
         In the order of the paper.
     sections : tuple of Section
         What else there is to say: slips of the paper, what is derived here.
+    pictures : tuple of Picture
+        Those that are of several tables.
     findings : str
         The module of the study's folder that computes what these texts name, if any.
-    own_page : bool
-        Whether ``STUDY/page.py`` writes the page, and pictures of several tables.
     timed : bool
         Whether the tables are of times, so that their rows say at which commit of the project and
         on which machine they were measured.
@@ -143,10 +181,11 @@ class Study:
     head: str
     experiments: tuple[Entry, ...]
     found: str = ""
+    claims: tuple[Claim, ...] = ()
     statements: tuple[Statement, ...] = ()
     sections: tuple[Section, ...] = ()
+    pictures: tuple[Picture, ...] = ()
     findings: str = ""
-    own_page: bool = False
     timed: bool = False
 
     @property
@@ -173,8 +212,8 @@ class Study:
         """File of a table under a folder."""
         return folder / "results" / self.name / f"{entry.name}.parquet"
 
-    def picture(self, entry: Entry, folder: Path = HOME) -> Path:
-        """File of a picture under a folder."""
+    def picture(self, entry: Entry | Picture, folder: Path = HOME) -> Path:
+        """File of a picture under a folder, of one table or of several."""
         return folder / "pictures" / self.name / f"{entry.name}.png"
 
     def readme(self, folder: Path = HOME) -> Path:
@@ -206,7 +245,13 @@ def _read(file: Path) -> Study:
     alike = content.pop("modules", {})
     for each in content["experiments"]:
         each |= alike.get(each.get("module"), {})
-    kinds = {"experiments": Entry, "statements": Statement, "sections": Section}
+    kinds = {
+        "experiments": Entry,
+        "claims": Claim,
+        "statements": Statement,
+        "sections": Section,
+        "pictures": Picture,
+    }
     parts: dict[str, Any] = {
         key: tuple(kinds[key](**each) for each in value) if key in kinds else value
         for key, value in _unfolded(content).items()

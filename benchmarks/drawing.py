@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from io import BytesIO
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
+
+DPI, N_COLOURS = 150, 256
 
 
 def common_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> Figure:
@@ -17,3 +21,13 @@ def common_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> Figure:
         handles |= dict(zip(labels, drawn, strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
     return figure
+
+
+def of_few_colours(figure: Figure, dpi: int = DPI) -> bytes:
+    """Return a small PNG whose few colours are chosen to keep small markers apart."""
+    drawn, small = BytesIO(), BytesIO()
+    figure.savefig(drawn, format="png", dpi=dpi)
+    image = Image.open(drawn).convert("RGB")
+    few = image.quantize(N_COLOURS, method=Image.Quantize.MAXCOVERAGE)
+    few.save(small, "png", optimize=True)
+    return small.getvalue()

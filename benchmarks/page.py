@@ -20,10 +20,12 @@ from typing import Any
 import pandas as pd
 
 from benchmarks import harness
-from benchmarks.catalogue import HOME, Entry, Section, Statement, Study
+from benchmarks.catalogue import HOME, Claim, Entry, Section, Statement, Study
+from benchmarks.drawing import of_few_colours
 from benchmarks.harness import Verdict, load, measured_at
 from benchmarks.words import filled, first_sentence, markdown_table, table, wrapped
 from implicit_bias.base.atomic import write_atomically
+from implicit_bias.report.style import style
 
 DETAILS = "DETAILS.md"
 STATEMENTS = (
@@ -83,6 +85,13 @@ class Kept:
         values: Mapping[str, Any] = self.module.words(self) if self.module else {}
         return values
 
+    def judge(self) -> Mapping[str, Judged]:
+        """Return what the tables say of each claim of the study."""
+        found: Mapping[str, Judged] = (
+            self.module.judge(self) if self.module and self.study.claims else {}
+        )
+        return found
+
 
 def worded(study: Study, entry: Entry) -> Entry:
     """Fill the places in the texts of an experiment; its module's head says how by default."""
@@ -108,7 +117,7 @@ def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
     return "\n\n".join(
         [
             f"## {entry.title}",
-            wrapped(f"**Claim.** {entry.claim}"),
+            *([wrapped(f"**Claim.** {entry.claim}")] if entry.claim else []),
             wrapped(f"**How.** {entry.how}"),
             wrapped(f"**Measured.** {experiment.found(frame)}"),
             wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]}"),
@@ -146,22 +155,26 @@ def pages(study: Study, folder: Path = HOME) -> dict[Path, str]:
         A table is missing.
     """
     kept = Kept(study, folder)
-    readme = study.readme(folder)
+    readme, found = study.readme(folder), kept.judge()
     say = partial(filled, values=kept.words())
-    return {readme: _summary(kept, say), readme.with_name(DETAILS): _details(kept, say)}
+    return {
+        readme: _summary(kept, found, say),
+        readme.with_name(DETAILS): _details(kept, found, say),
+    }
 
 
-def _summary(kept: Kept, say: Callable[[str], str]) -> str:
+def _summary(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:
     study = kept.study
     rows = [
-        (
-            f"[{entry.title}]({DETAILS}#{entry.name})",
-            said.claim,
-            _result(kept, entry),
-            f"**{kept.verdict(entry.name).value}**",
-        )
+        (f"[{each.where}]({DETAILS}#{each.name})", each.claim, judged.result, judged.verdict)
+        for each in study.claims
+        for judged in (found[each.name],)
+    ]
+    rows += [
+        (f"[{entry.title}]({DETAILS}#{entry.name})", claim, _result(kept, entry), verdict)
         for entry in study.experiments
-        for said in (worded(study, entry),)
+        if (claim := worded(study, entry).claim)
+        for verdict in (kept.verdict(entry.name),)
     ]
     parts = [wrapped(say(study.head))]
     if study.found:
@@ -174,13 +187,12 @@ def _summary(kept: Kept, say: Callable[[str], str]) -> str:
             f"[`results/{study.name}`](../results/{study.name}); each command has a `--quick` "
             "version, and a run that is stopped goes on."
         ),
-        table(("", "claim", "what came out", "verdict"), [[_inline(c) for c in r] for r in rows]),
+        table(
+            ("", "claim", "what came out", "verdict"),
+            [[*(" ".join(c.split()) for c in texts), f"**{by.value}**"] for *texts, by in rows],
+        ),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _inline(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _result(kept: Kept, entry: Entry) -> str:
@@ -188,9 +200,17 @@ def _result(kept: Kept, entry: Entry) -> str:
     return experiment.brief(frame) if experiment.brief else first_sentence(experiment.found(frame))
 
 
-def _details(kept: Kept, say: Callable[[str], str]) -> str:
+def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:
     study = kept.study
     parts = [f"# {study.title}: details", "What [the page](README.md) rests on."]
+    parts += [_claim(each, found[each.name]) for each in study.claims]
+    if study.pictures:
+        parts.append("## Figures")
+        folder = f"../pictures/{study.name}"
+        parts += [
+            f"![{each.alt}]({folder}/{each.name}.png)\n\n{wrapped(f'*{each.caption}*')}"
+            for each in study.pictures
+        ]
     if study.statements:
         parts += ["## Statements", wrapped(STATEMENTS)]
         rows = [
@@ -198,9 +218,21 @@ def _details(kept: Kept, say: Callable[[str], str]) -> str:
             for each in study.statements
         ]
         parts.append(table(("statement", "ours", "agrees?"), rows))
-    parts += [_section(each, say) for each in study.sections]
+    parts += [_section(each, kept, say) for each in study.sections]
     parts += [_experiment(kept, entry) for entry in study.experiments]
     return "\n\n".join(parts) + "\n"
+
+
+def _claim(claim: Claim, judged: Judged) -> str:
+    verdict = judged.verdict.value
+    texts = [
+        f"**Verdict.** {verdict[0].upper()}{verdict[1:]}. {judged.result}",
+        f"**Rule.** {claim.rule} {claim.why} In the paper: {claim.where}.",
+        f"**Control.** {judged.control[:1].upper()}{judged.control[1:]}" if judged.control else "",
+        *judged.evidence,
+    ]
+    head = [f'<a id="{claim.name}"></a>', f"## {claim.claim}"]
+    return "\n\n".join([*head, *(wrapped(text) for text in texts if text)])
 
 
 def _agrees(kept: Kept, statement: Statement) -> str:
@@ -215,12 +247,14 @@ def _agrees(kept: Kept, statement: Statement) -> str:
     return "; ".join(parts)
 
 
-def _section(section: Section, say: Callable[[str], str]) -> str:
-    parts = [f"## {section.heading}"]
+def _section(section: Section, kept: Kept, say: Callable[[str], str]) -> str:
+    parts = [f"## {say(section.heading)}"]
     if section.text:
         parts.append(wrapped(say(section.text)))
     if section.rows:
         parts.append(table(section.columns, [[say(c) for c in row] for row in section.rows]))
+    if section.table:
+        parts.append(markdown_table(getattr(kept.module, section.table)(kept)))
     return "\n\n".join(parts)
 
 
@@ -232,12 +266,15 @@ def write(study: Study, folder: Path = HOME) -> list[Path]:
     DataError
         A table is missing; nothing is written then.
     """
-    if study.own_page:
-        written: list[Path] = import_module(f"benchmarks.{study.name}.page").write_page(folder)
-        return written
     texts = pages(study, folder)
     for entry in study.experiments:
         harness.redraw(study, entry, folder)
+    kept = Kept(study, folder)
+    for each in study.pictures:
+        assert kept.module is not None
+        with style():
+            picture = of_few_colours(kept.module.draw(each.name, kept))
+        write_atomically(study.picture(each, folder), partial(Path.write_bytes, data=picture))
     for file, text in texts.items():
         write_atomically(file, partial(Path.write_text, data=text, encoding="utf-8"))
     return list(texts)

@@ -7,7 +7,7 @@ they use the problem's data (X, y, gates, groups, metric, C) but none of its pro
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -25,6 +25,8 @@ from implicit_bias.problem.gating import (
     UnitGates,
     l2_metric,
 )
+from implicit_bias.solvers import Tolerances
+from implicit_bias.solvers.working_set import WorkingSet
 
 T = TypeVar("T")
 
@@ -71,6 +73,15 @@ def mostly_slow(values: Iterable[T], kept: Container[object] = HANDFUL) -> list[
     return [
         pytest.param(value, marks=() if value in kept else pytest.mark.slow) for value in values
     ]
+
+
+def asked(solver: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dict[str, Any]:
+    """Arguments of `solve`: of a working set so small at first that there are rounds."""
+    if solver != "working-set":
+        return {"solver": solver, "tol": tol, **options}
+    tolerances = Tolerances(gap=tol)
+    small = WorkingSet(tolerances=tolerances, first_size=size, first_pairs=size, **options)
+    return {"solver": small}
 
 
 # --- data ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import torch
 
 from implicit_bias import LimitConfig, certify_run, solve, train_to_limit
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.stationarity import certify_network
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
@@ -317,8 +317,7 @@ def test_inner_products_of_gradients_are_those_of_autograd(network: Network) -> 
     prepared, labels = network.prepare(X), np.where(np.arange(len(X)) % 3, 1, -1)
     matrices = [*network.hidden_weights, network.readout]
     names = [k for k, p in network.named_parameters() if any(p is weights for weights in matrices)]
-    pairs = Pairs.of(labels, len(X), None)
-    gradients = MarginGradients(network, prepared, pairs, names=names)
+    gradients = MarginGradients(network, prepared, labels, names=names)
     found = gradients.gram(gradients.theta, np.arange(len(X)))
     assert all(weights.grad is None for weights in matrices)
     J = [

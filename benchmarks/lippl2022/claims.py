@@ -12,8 +12,7 @@ Source: Lippl, Abbott, Chung (2022) [L], sections 4 and 5 and figures 2 to 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -32,129 +31,44 @@ from benchmarks.lippl2022.values import (
     of_momentum,
     our_values,
 )
+from benchmarks.page import Judged
 
 GLN_KEYS = ("train_size", "units", "hyperplanes", "threshold", "seed")
 RELU_KEYS = ("train_size", "units", "seed", "momentum")
 THRESHOLDS = ("median", "random")
 POINT = 0.01  # a percentage point
+SHORT = 8  # of the key of a cell, to tell them apart by eye
 # Widths at which random contexts have as many parameters as a GLN, and the others.
 NARROW, WIDE = (10, 20, 50), 100
-BY_SIGN = (
-    "the interval of the paired difference, clustered by seed, is on the claimed side of 0; in "
-    "part if only the mean is"
-)
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A conclusion of the paper, and what our tables say of it.
-
-    Attributes
-    ----------
-    name : str
-        Anchor.
-    statement : str
-        What the paper says.
-    where : str
-        Where it says so.
-    rule, why : str
-        How the verdict is found, and why so.
-    verdict : Verdict
-        By the rule.
-    conclusion : str
-        What the tables say, in a sentence that stands alone.
-    control : str
-        The same for what the claim should not hold for, or not for its reason.
-    finding : tuple of str
-        Paragraphs with the evidence.
-    cells : tuple of str
-        Keys of the cells the numbers come from.
-    """
-
-    name: str
-    statement: str
-    where: str
-    rule: str
-    why: str
-    verdict: Verdict = Verdict.OPEN
-    conclusion: str = "Not yet computed."
-    control: str = ""
-    finding: tuple[str, ...] = ()
-    cells: tuple[str, ...] = ()
-
-    def judged(
-        self,
-        verdict: Verdict,
-        conclusion: str,
-        control: str,
-        finding: Iterable[str] = (),
-        cells: Iterable[str] = (),
-    ) -> Claim:
-        """Return the claim with its verdict."""
-        return replace(
-            self,
-            verdict=verdict,
-            conclusion=conclusion,
-            control=control,
-            finding=tuple(text for text in finding if text),
-            cells=tuple(dict.fromkeys(cell for cell in cells if cell)),
-        )
-
-
-def all_claims(values: pd.DataFrame, tables: Tables) -> tuple[Claim, ...]:
-    """Judge every claim.
-
-    Parameters
-    ----------
-    values : DataFrame
-        See `values.all_values`.
-    tables : Tables
-        Our results.
-    """
-    return (
-        better_norm(values, tables),
-        much_worse(values, tables),
-        groups(values),
-        errors_agree(values, tables),
-        weakly_correlated(values),
-        nearer(values, tables),
-        below_chance(values),
-        direction(values, tables),
-        overtakes(values),
-        two_layers(values),
-        l2_of_two_layers(values),
-        finite_time(tables),
-        sparsity(tables),
-        relu_order(values),
-        learned_against_gln(values),
-        learned_against_random(values),
-        distance_with_width(values),
-        hidden_layer(values),
-        momentum(values),
-    )
+def judged(
+    verdict: Verdict,
+    result: str,
+    control: str,
+    evidence: Iterable[str] = (),
+    cells: Iterable[str] = (),
+) -> Judged:
+    """Judge a claim, and name the cells that its numbers come from."""
+    keys = list(dict.fromkeys(cell for cell in cells if cell))
+    first = ", ".join(f"`{key[:SHORT]}`" for key in keys[:3])
+    rests = f"Rests on {len(keys)} cells, the first of them {first}." if keys else ""
+    texts = tuple(text for text in (*evidence, rests) if text)
+    return Judged(verdict=verdict, result=result, control=control, evidence=texts)
 
 
 # --- gated linear networks -----------------------------------------------------------------
 
 
-def better_norm(values: pd.DataFrame, tables: Tables) -> Claim:
+def better_norm(values: pd.DataFrame, tables: Tables) -> Judged:
     """Sign of SVM-L2 minus SVM-GLN."""
-    claim = Claim(
-        "norm",
-        "The GLN norm improves generalisation over the L2 norm.",
-        "heading of section 4.1",
-        f"For median and random thresholds apart, it holds if {BY_SIGN}. It stands if it holds for "
-        "both, in part if for one.",
-        "The heading speaks of a direction, not of a size, and the two kinds of thresholds are two "
-        "ways to draw the networks.",
-    )
     rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
     found = _by_threshold(rows, "error", "SVM-L2", "SVM-GLN")
     if not found:
-        return claim
+        return Judged()
     median = _matched(rows[rows["threshold"] == "median"], "error")
     folded = pd.concat([_folded(values, ("SVM-GLN",)), rows[rows["model"] == "SVM-L2"]])
-    return claim.judged(
+    return judged(
         _all_of(each.judged() for each in found.values()),
         f"The error of the exact SVM-L2 minus that of SVM-GLN is {_listed_pairs(found)}.",
         "a sum of norms over groups that are no units, those of the released code, in the place of "
@@ -216,16 +130,8 @@ def _other_tasks(tables: Tables) -> str:
     return f"On other tasks (medians): {'; '.join(texts)}." if texts else ""
 
 
-def much_worse(values: pd.DataFrame, tables: Tables) -> Claim:
+def much_worse(values: pd.DataFrame, tables: Tables) -> Judged:
     """Size of SVM-L2 minus SVM-GLN, released and corrected, and its causes one by one."""
-    claim = Claim(
-        "l2",
-        "SVM-L2 does much worse than SVM-GLN.",
-        "section 4.1, figure 2a, c and d",
-        "Size alone: it stands if the corrected difference in error keeps at least half of the "
-        "released one, over the released settings; it does not stand if it keeps less.",
-        "“Much” is a size, and the released one is what the words were written for.",
-    )
     released = _matched(_released(values, ("SVM-GLN", "SVM-L2")), "error")
     rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
     ours = _matched(rows, "error")
@@ -233,13 +139,13 @@ def much_worse(values: pd.DataFrame, tables: Tables) -> Claim:
     same = now.merge(was[list(GLN_KEYS)], on=list(GLN_KEYS))
     theirs, kept = difference(was, "SVM-L2", "SVM-GLN"), difference(same, "SVM-L2", "SVM-GLN")
     if theirs is None or kept is None:
-        return claim
+        return Judged()
     by_size = "; ".join(
         f"{signed((part['SVM-L2'] - part['SVM-GLN']).mean())} points at N = {size:,}"
         for size, part in was.groupby("train_size")
     )
     largest = (was["SVM-L2"] - was["SVM-GLN"]).max()
-    return claim.judged(
+    return judged(
         Verdict.of(kept.mean >= 0.5 * theirs.mean),
         f"In the released values SVM-L2 errs more than SVM-GLN by {theirs}; with the exact norm of "
         f"beta and the right groups, on the same settings, by {kept}.",
@@ -346,18 +252,8 @@ def _optimality(tables: Tables) -> str:
     return f"Are the released solutions optimal? {l2_optimality.EXPERIMENT.found(table)}"
 
 
-def groups(values: pd.DataFrame) -> Claim:
+def groups(values: pd.DataFrame, tables: Tables) -> Judged:
     """SVM-GLN with the released groups against the right ones."""
-    claim = Claim(
-        "groups",
-        "The released errors of SVM-GLN are those of the norm of the theory.",
-        "figure 2, against theorem 3.1",
-        "Size alone: they stand if the released groups (column j in group j mod H) and the right "
-        "ones differ by less than half a point on average and less than a point in every setting; "
-        "in part if only on average.",
-        "The figures show means and single settings, and half a point is about what SVM-GLN and "
-        "SVM-L2 differ by.",
-    )
     right = _corrected(values, ("SVM-GLN",))
     both = pd.concat(
         [
@@ -369,10 +265,10 @@ def groups(values: pd.DataFrame) -> Claim:
     table = _matched(both, "error")
     found = difference(table, "right", "folded")
     if found is None:
-        return claim
+        return Judged()
     moved = (table["right"] - table["folded"]).dropna()
     small = abs(found.mean) < 0.5 * POINT
-    return claim.judged(
+    return judged(
         Verdict.of(small and moved.abs().max() < POINT, small),
         f"The right groups change the error of SVM-GLN by {found}, from {signed(moved.min())} to "
         f"{signed(moved.max())} points in single settings.",
@@ -386,22 +282,13 @@ def groups(values: pd.DataFrame) -> Claim:
     )
 
 
-def errors_agree(values: pd.DataFrame, tables: Tables) -> Claim:
+def errors_agree(values: pd.DataFrame, tables: Tables) -> Judged:
     """Error of SVM-GLN against that of the trained network."""
-    claim = Claim(
-        "errors",
-        "SVM-GLN predicts how well the trained network generalises.",
-        "section 4.1, figure 2a",
-        "It stands if the corrected distance of the two errors is, on average, at most half a "
-        "point above the released one; in part if it is at most twice the released one.",
-        "“Predicts” is a size: how far the two errors lie apart; the released distance is what the "
-        "paper calls a prediction.",
-    )
     ours = _with_network(_corrected(values, ("SVM-GLN", "SVM-L2")))
     theirs = _with_network(_released(values, ("SVM-GLN",)))
     own = ours[ours["model"] == "SVM-GLN"]
     if own.empty or theirs.empty:
-        return claim
+        return Judged()
     was, now = theirs["distance"].mean(), own["distance"].mean()
     of_l2 = ours.loc[ours["model"] == "SVM-L2", "distance"]
     beside = f"those of the exact SVM-L2 and GD-GLN {points(of_l2.mean())}; " if len(of_l2) else ""
@@ -412,7 +299,7 @@ def errors_agree(values: pd.DataFrame, tables: Tables) -> Claim:
         f"{model} {_correlation(rows)} (within N = 500 {_correlation(_of_size(rows, 500))})"
         for model, rows in ours.groupby("model")
     )
-    return claim.judged(
+    return judged(
         Verdict.of(now <= was + 0.5 * POINT, now <= 2 * was),
         f"The errors of SVM-GLN and the exactly trained GD-GLN lie {points(now)} apart on average, "
         f"{beside}in the released values those of SVM-GLN lie {points(was)} apart.",
@@ -429,17 +316,8 @@ def errors_agree(values: pd.DataFrame, tables: Tables) -> Claim:
     )
 
 
-def weakly_correlated(values: pd.DataFrame) -> Claim:
+def weakly_correlated(values: pd.DataFrame, tables: Tables) -> Judged:
     """Correlation of SVM-L2 with the network."""
-    claim = Claim(
-        "weak",
-        "The error of SVM-L2 is only weakly correlated with that of the trained network.",
-        "section 4.1, figure 2a",
-        "It stands if the correlation of the exact SVM-L2 with GD-GLN is below one half within "
-        "each N, and falls if it is above that within each N.",
-        "Over all N any two classifiers correlate, since more samples help all of them; a half is "
-        "generous to the claim.",
-    )
     ours = _with_network(_corrected(values, ("SVM-GLN", "SVM-L2")))
     table = {
         (str(model), size): _of_size(rows, size)["error"].corr(_of_size(rows, size)["gd_error"])
@@ -449,7 +327,7 @@ def weakly_correlated(values: pd.DataFrame) -> Claim:
     }
     of_l2 = {size: value for (model, size), value in table.items() if model == "SVM-L2"}
     if not of_l2:
-        return claim
+        return Judged()
     overall = {model: _correlation(rows) for model, rows in ours.groupby("model")}
     weak = [value < 0.5 for value in of_l2.values()]
 
@@ -460,7 +338,7 @@ def weakly_correlated(values: pd.DataFrame) -> Claim:
             if model == chosen
         )
 
-    return claim.judged(
+    return judged(
         Verdict.of(all(weak), any(weak)),
         f"Within one N the error of the exact SVM-L2 correlates with that of GD-GLN with "
         f"{within('SVM-L2')}; over all cells with {overall['SVM-L2']}.",
@@ -490,24 +368,15 @@ def _by_seed(rows: pd.DataFrame, model: str, size: int) -> str:
     return f"[{np.tanh(found.low):.2f} to {np.tanh(found.high):.2f}]"
 
 
-def nearer(values: pd.DataFrame, tables: Tables) -> Claim:
+def nearer(values: pd.DataFrame, tables: Tables) -> Judged:
     """Disagreement of SVM-L2 minus that of SVM-GLN with the network."""
-    claim = Claim(
-        "nearer",
-        "SVM-GLN classifies more like the trained network than SVM-L2 does.",
-        "section 4.1, figure 2b",
-        f"For median and random thresholds apart, it holds if {BY_SIGN}. It stands if it holds for "
-        "both, in part if for one.",
-        "That one classifier is nearer than another is a direction; cell by cell, because the "
-        "widths disagree in different degrees.",
-    )
     rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
     formula = _corrected(values, ("SVM-GLN", "SVM-L2 formula"))
     found = _by_threshold(rows, "disagreement", "SVM-L2", "SVM-GLN")
     if not found:
-        return claim
+        return Judged()
     means = rows.groupby(["threshold", "model"])["disagreement"].mean()
-    return claim.judged(
+    return judged(
         _all_of(each.judged() for each in found.values()),
         "The disagreement of the exact SVM-L2 with GD-GLN minus that of SVM-GLN is "
         f"{_listed_pairs(found)}.",
@@ -528,23 +397,13 @@ def nearer(values: pd.DataFrame, tables: Tables) -> Claim:
     )
 
 
-def below_chance(values: pd.DataFrame) -> Claim:
+def below_chance(values: pd.DataFrame, tables: Tables) -> Judged:
     """Disagreement of SVM-GLN and trained network, against chance."""
-    claim = Claim(
-        "chance",
-        "SVM-GLN and the trained network agree far more than chance would have it, and yet "
-        "disagree on more than a tenth of the images.",
-        "section 4.1, figure 2b",
-        "It stands if in every cell the disagreement is below chance, and above 10 % on average; "
-        "in part if only one of the two holds.",
-        "The claim has two halves, a comparison and a size. Chance is 2p(1 − p): two independent "
-        "classifiers with the network's error p.",
-    )
     both = _corrected(values, ("SVM-GLN", "SVM-L2")).dropna(subset=["disagreement", "gd_error"])
     ours = both[both["model"] == "SVM-GLN"]
     theirs = _released(values, ("SVM-GLN",)).dropna(subset=["disagreement", "gd_error"])
     if ours.empty:
-        return claim
+        return Judged()
     below = ours["disagreement"] < chance(ours["gd_error"])
     holds = [bool(below.all()), bool(ours["disagreement"].mean() > 0.1)]
     control = both[both["model"] == "SVM-L2"]
@@ -559,7 +418,7 @@ def below_chance(values: pd.DataFrame) -> Claim:
             parts.append(f"released {percent(released['disagreement'].mean())}")
         mean = percent(rows["disagreement"].mean())
         texts.append(f"{mean} with {threshold} thresholds ({', '.join(parts)})")
-    return claim.judged(
+    return judged(
         (Verdict.FALLS, Verdict.IN_PART, Verdict.STANDS)[sum(holds)],
         f"SVM-GLN and GD-GLN disagree on {percent(ours['disagreement'].mean())} of the images, "
         f"below chance in {int(below.sum())} of {len(ours)} cells; the exact SVM-L2 and GD-GLN on "
@@ -609,23 +468,15 @@ def _moved(values: pd.DataFrame, ours: pd.DataFrame, theirs: pd.DataFrame) -> st
     )
 
 
-def direction(values: pd.DataFrame, tables: Tables) -> Claim:
+def direction(values: pd.DataFrame, tables: Tables) -> Judged:
     """Sign of SVM-GLN minus GD-GLN."""
-    claim = Claim(
-        "direction",
-        "With median thresholds SVM-GLN errs less than the trained network; without them the "
-        "network tends to err less.",
-        "figure 2d, appendix C.1",
-        f"Each half holds if {BY_SIGN}. It stands if both halves hold, in part if one does.",
-        "Both halves are directions, and they are opposite.",
-    )
     rows = _corrected(values, ("SVM-GLN", "SVM-L2", "GD-GLN"))
     found = _by_threshold(rows, "error", "SVM-GLN", "GD-GLN")
     if len(found) < 2:
-        return claim
+        return Judged()
     l2 = _by_threshold(rows, "error", "SVM-L2", "GD-GLN")
     beside = _by_threshold(_folded(values, ("SVM-GLN", "GD-GLN")), "error", "SVM-GLN", "GD-GLN")
-    return claim.judged(
+    return judged(
         _all_of([found["median"].judged(-1), found["random"].judged(1)]),
         f"The error of SVM-GLN minus that of GD-GLN is {_listed_pairs(found)}.",
         f"the error of the exact SVM-L2 minus that of GD-GLN is {_listed_pairs(l2)}.",
@@ -638,23 +489,16 @@ def direction(values: pd.DataFrame, tables: Tables) -> Claim:
     )
 
 
-def overtakes(values: pd.DataFrame) -> Claim:
+def overtakes(values: pd.DataFrame, tables: Tables) -> Judged:
     """SVM-L2 minus SVM-GLN at the largest width."""
-    claim = Claim(
-        "overtakes",
-        "SVM-L2 catches up with growing width and overtakes SVM-GLN at H = 100.",
-        "appendix C.1, figure 4c",
-        f"For both kinds of thresholds, it stands if {BY_SIGN} at H = {WIDE}.",
-        "To overtake is a direction at one width; that the difference shrinks is shown beside it.",
-    )
     rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
     found = _by_threshold(rows[rows["units"] == WIDE], "error", "SVM-L2", "SVM-GLN")
     if not found:
-        return claim
+        return Judged()
     formula = _corrected(values, ("SVM-GLN", "SVM-L2 formula"))
     formula = formula[formula["units"] == WIDE]
     caught = _caught_up(rows)
-    return claim.judged(
+    return judged(
         _all_of(each.judged(-1) for each in found.values()),
         f"At H = {WIDE} the error of the exact SVM-L2 minus that of SVM-GLN is "
         f"{_listed_pairs(found)}.",
@@ -687,48 +531,20 @@ def _caught_up(rows: pd.DataFrame) -> dict[str, Paired]:
     }
 
 
-def two_layers(values: pd.DataFrame) -> Claim:
+def two_layers(values: pd.DataFrame, tables: Tables) -> Judged:
     """Two layers against one, the best of all settings."""
-    return _layers(
-        values,
-        Claim(
-            "layers",
-            "GLNs of two layers generalise better than shallow ones.",
-            "section 4.1, figure 2c",
-            "It stands if, for every N and for network and SVM alike, the best two-layer model of "
-            "each seed errs less than the best shallow one, on average; in part if for some.",
-            "The figure compares the best networks, chosen on the validation images; so do we, "
-            "for one seed at a time.",
-        ),
-        (("GD-GLN", "GD-shallow"), ("SVM-GLN", "SVM-shallow")),
-        ("SVM-L2", "SVM-shallow"),
-    )
+    pairs = (("GD-GLN", "GD-shallow"), ("SVM-GLN", "SVM-shallow"))
+    return _layers(values, pairs, ("SVM-L2", "SVM-shallow"))
 
 
-def l2_of_two_layers(values: pd.DataFrame) -> Claim:
+def l2_of_two_layers(values: pd.DataFrame, tables: Tables) -> Judged:
     """Whether SVM-L2 of two layers beats shallow SVMs."""
-    return _layers(
-        values,
-        Claim(
-            "layers-l2",
-            "With two layers even SVM-L2 generalises better than a shallow GLN.",
-            "figure 2c, where the two stand side by side; a control of the claim before",
-            "It stands if, for every N, the best exact SVM-L2 of two layers of each seed errs less "
-            "than the best shallow SVM, on average; in part if for some.",
-            "If depth helped by its norm alone, the l2 norm over the same predictors would not "
-            "gain.",
-        ),
-        (("SVM-L2", "SVM-shallow"),),
-        ("SVM-GLN", "SVM-shallow"),
-    )
+    return _layers(values, (("SVM-L2", "SVM-shallow"),), ("SVM-GLN", "SVM-shallow"))
 
 
 def _layers(
-    values: pd.DataFrame,
-    claim: Claim,
-    pairs: Sequence[tuple[str, str]],
-    control: tuple[str, str],
-) -> Claim:
+    values: pd.DataFrame, pairs: Sequence[tuple[str, str]], control: tuple[str, str]
+) -> Judged:
     names = [name for pair in pairs for name in pair]
     ours = values[
         (values["side"] == "corrected") & values["model"].isin([*names, *control, *SHALLOW])
@@ -739,7 +555,7 @@ def _layers(
     gains = {pair: difference(by_seed, pair[1], pair[0]) for pair in (*pairs, control)}
     table = least.groupby(level=[0, 1]).mean().unstack().reindex(columns=names).dropna()
     if table.empty:
-        return claim
+        return Judged()
     holds = [bool(row[deep] < row[flat]) for _, row in table.iterrows() for deep, flat in pairs]
     texts = [
         f"{deep} {percent(row[deep])}, {flat} {percent(row[flat])} at N = {size:,}"
@@ -748,7 +564,7 @@ def _layers(
     ]
     used = ours[ours["train_size"].isin(table.index) & ours["model"].isin(names)]
     best = used.loc[used.groupby(["train_size", "model", "seed"])["error"].idxmin(), "cell"]
-    return claim.judged(
+    return judged(
         Verdict.of(all(holds), any(holds)),
         f"The best two-layer model errs less than the best shallow one in {sum(holds)} of "
         f"{len(holds)} comparisons ({' and '.join(deep for deep, _ in pairs)}; N = "
@@ -761,21 +577,11 @@ def _layers(
     )
 
 
-def finite_time(tables: Tables) -> Claim:
+def finite_time(values: pd.DataFrame, tables: Tables) -> Judged:
     """Disagreement in finite and in infinite time."""
-    claim = Claim(
-        "time",
-        "The remaining disagreement is due to finite time, not to other stationary points.",
-        "section 4.1 and discussion, as an open question",
-        "It is finite time, for a kind of cell, if training towards the limit leaves less than "
-        "half of the disagreement at every H. In part: as far as measured, by accelerated descent "
-        "from a start of its own; plain descent is not measured.",
-        "If networks went elsewhere, more training would leave the disagreement as it is; a half "
-        "tells the two apart at the few settings that can be trained so long.",
-    )
     frame = disagreements(tables).dropna(subset=["infinite"])
     if frame.empty:
-        return claim
+        return Judged()
     kinds = ["train_size", "hyperplanes", "threshold", "units"]
     by_kind = frame.groupby(kinds)[["finite", "infinite"]].mean()
     known = by_kind.dropna()
@@ -787,7 +593,7 @@ def finite_time(tables: Tables) -> Claim:
             known.index, known["finite"], known["infinite"], strict=True
         )
     )
-    return claim.judged(
+    return judged(
         Verdict.FALLS if not less.any() else Verdict.IN_PART,
         f"In {int(less.sum())} of {len(known)} kinds of cells measured ({len(frame)} cells), "
         "accelerated training towards the limit leaves less than half of the disagreement with "
@@ -823,24 +629,16 @@ def _l2_at_the_limit(tables: Tables, frame: pd.DataFrame) -> str:
     )
 
 
-def sparsity(tables: Tables) -> Claim:
+def sparsity(values: pd.DataFrame, tables: Tables) -> Judged:
     """Units that the SVMs use."""
-    claim = Claim(
-        "sparse",
-        "The GLN norm prefers solutions that use few units.",
-        "sections 4.2 and 5.1",
-        "Size alone: it stands if SVM-GLN leaves at least a fifth of the units unused at H = 100, "
-        "on average over N and contexts, at median and at random thresholds; in part if at one.",
-        "Every such norm leaves some groups at zero; a fifth is what one would call few.",
-    )
     models = tables.study().models
     if "active_units" not in models:
-        return claim
+        return Judged()
     wide = models[(models["units"] == WIDE) & models["active_units"].notna()]
     wide = wide.assign(unused=1 - wide["active_units"] / wide["units"])
     rows = wide[wide["model"] == "svm-gln"].drop_duplicates(list(GLN_KEYS))
     if rows.empty:
-        return claim
+        return Judged()
     folded = wide[wide["model"] == "svm-gln-published"].drop_duplicates(list(GLN_KEYS))
     by_threshold = rows.groupby("threshold")["unused"].mean()
     detail = rows.groupby(["threshold", "train_size", "hyperplanes"])["active_units"].mean()
@@ -848,7 +646,7 @@ def sparsity(tables: Tables) -> Claim:
     beside = (
         f" SVM-LC uses {relu['active_units'].mean():.0f} of {WIDE} on average." if len(relu) else ""
     )
-    return claim.judged(
+    return judged(
         Verdict.of((by_threshold >= 0.2).all(), (by_threshold >= 0.2).any()),
         f"At H = {WIDE} SVM-GLN leaves "
         + " and ".join(
@@ -886,22 +684,13 @@ def _unused(rows: pd.DataFrame) -> str:
 # --- ReLU networks -------------------------------------------------------------------------
 
 
-def relu_order(values: pd.DataFrame) -> Claim:
+def relu_order(values: pd.DataFrame, tables: Tables) -> Judged:
     """Random contexts, learned ones, and the hidden layer against the trained ReLU network."""
-    claim = Claim(
-        "relu",
-        "SVMs come ever closer to a ReLU network from random contexts (RC) over learned ones (LC) "
-        "to its hidden layer (HL).",
-        "section 5, figure 3a, b and d",
-        "It stands if the disagreement with the network falls from RC over LC to HL in nine of "
-        "ten cells in which all three are known; in part if in more than half.",
-        "The claim is an order of three in every setting, not one of means.",
-    )
     ours = _relu(values)
     wide = matched(ours, "disagreement", RELU_KEYS)
     order = ["SVM-RC", "SVM-LC", "SVM-HL"]
     if not set(order) <= set(wide):
-        return claim
+        return Judged()
     known = wide.dropna(subset=order)
     falls = (known["SVM-RC"] > known["SVM-LC"]) & (known["SVM-LC"] > known["SVM-HL"])
     errors = ours.groupby("model")["error"].mean()
@@ -916,7 +705,7 @@ def relu_order(values: pd.DataFrame) -> Claim:
         else "SVM-gates is not measured."
     )
     steps = [difference(known, one, other) for one, other in pairwise(order)]
-    return claim.judged(
+    return judged(
         Verdict.of(falls.mean() >= 0.9, falls.mean() > 0.5),
         f"The disagreement falls from SVM-RC ({percent(known['SVM-RC'].mean())}) over SVM-LC "
         f"({percent(known['SVM-LC'].mean())}) to SVM-HL ({percent(known['SVM-HL'].mean())}) in "
@@ -936,18 +725,8 @@ def relu_order(values: pd.DataFrame) -> Claim:
     )
 
 
-def learned_against_gln(values: pd.DataFrame) -> Claim:
+def learned_against_gln(values: pd.DataFrame, tables: Tables) -> Judged:
     """LC and RC against a GLN of the same size."""
-    claim = Claim(
-        "lc-gln",
-        "Learned contexts (LC) beat a GLN of the same size; random ones (RC) do not.",
-        "section 5.1, figure 3c",
-        f"Against SVM-GLN of two contexts at medians, H up to 50 as in the figure: the first half "
-        f"holds if {BY_SIGN}, the second if RC's difference is not below 0 in this sense. It "
-        "stands if both hold.",
-        "“Beat” is a direction, “do not” its absence; the same size means as many units of two "
-        "contexts.",
-    )
     gln = _corrected(values, ("SVM-GLN", "SVM-L2"))
     gln = gln[(gln["hyperplanes"] == 1) & (gln["threshold"] == "median")]
     relu = of_momentum(_relu(values), 0.0)
@@ -956,13 +735,13 @@ def learned_against_gln(values: pd.DataFrame) -> Claim:
     narrow = table[table["units"].isin(NARROW)] if len(table) else table
     lc, rc = (difference(narrow, name, "SVM-GLN") for name in ("SVM-LC", "SVM-RC"))
     if lc is None or rc is None:
-        return claim
+        return Judged()
     at_wide = difference(table[table["units"] == WIDE], "SVM-RC", "SVM-GLN")
     rc_not_better = rc.mean >= 0
     shown = ["SVM-RC", "SVM-GLN", "SVM-LC"]
     means = narrow.groupby("train_size")[shown].mean()
     least = narrow.groupby(["train_size", "seed"])[shown].min().groupby(level=0).mean()
-    return claim.judged(
+    return judged(
         Verdict.of(lc.judged(-1) is Verdict.STANDS and rc_not_better, lc.mean < 0 or rc_not_better),
         f"With H up to 50 the error of SVM-LC minus that of SVM-GLN is {lc}; that of SVM-RC minus "
         f"that of SVM-GLN is {rc}.",
@@ -988,15 +767,8 @@ def learned_against_gln(values: pd.DataFrame) -> Claim:
     )
 
 
-def learned_against_random(values: pd.DataFrame) -> Claim:
+def learned_against_random(values: pd.DataFrame, tables: Tables) -> Judged:
     """LC against RC, width by width."""
-    claim = Claim(
-        "lc-rc",
-        "Learned contexts generalise better than random ones, at every width.",
-        "section 5.1, figure 3d",
-        f"It stands if at every H {BY_SIGN}.",
-        "The claim is made for every width, so each width has to hold by itself.",
-    )
     relu = _relu(values)
     table = matched(relu, "error", RELU_KEYS)
     apart = {
@@ -1005,8 +777,8 @@ def learned_against_random(values: pd.DataFrame) -> Claim:
     found = _each_width(table, "SVM-RC", "SVM-LC")
     total = difference(table, "SVM-RC", "SVM-LC")
     if not found or total is None:
-        return claim
-    return claim.judged(
+        return Judged()
+    return judged(
         _all_of(each.judged() for each in found.values()),
         f"The error of SVM-RC minus that of SVM-LC is {total}.",
         "networks with and without momentum learn other contexts: "
@@ -1017,25 +789,16 @@ def learned_against_random(values: pd.DataFrame) -> Claim:
     )
 
 
-def distance_with_width(values: pd.DataFrame) -> Claim:
+def distance_with_width(values: pd.DataFrame, tables: Tables) -> Judged:
     """Whether LC falls behind the network as the width grows."""
-    claim = Claim(
-        "lc-width",
-        "The distance of SVM-LC to the trained network grows with the width.",
-        "section 5.1, figure 3d",
-        "The difference of errors, SVM-LC minus GD-ReLU, at H = 100 minus that at H = 10 of the "
-        f"same N, seed and momentum: it stands if {BY_SIGN}.",
-        "“Grows” is a direction; the least and the largest width of the figure, in the same "
-        "settings.",
-    )
     relu = _relu(values)
     table = _alive(matched(relu, "error", RELU_KEYS))
     found = _grown(table, "SVM-LC")
     if found is None:
-        return claim
+        return Judged()
     by_width = _each_width(table, "SVM-LC", "GD-ReLU")
     by_size = {int(str(n)): _grown(part, "SVM-LC") for n, part in table.groupby("train_size")}
-    return claim.judged(
+    return judged(
         found.judged(),
         f"From H = {NARROW[0]} to H = {WIDE} the difference of the errors of SVM-LC and GD-ReLU "
         f"changes by {found}; "
@@ -1065,27 +828,19 @@ def _grown(table: pd.DataFrame, model: str) -> Paired | None:
     return Paired.of(grown["grown"], grown["seed"]) if len(grown) else None
 
 
-def hidden_layer(values: pd.DataFrame) -> Claim:
+def hidden_layer(values: pd.DataFrame, tables: Tables) -> Judged:
     """HL against the network, of the same widths."""
-    claim = Claim(
-        "hl",
-        "SVM-HL even outperforms the trained ReLU network.",
-        "section 5.2, figure 3c",
-        f"Network and SVM of the same widths (the figure takes SVM-HL up to H = 1,000 and GD-ReLU "
-        f"up to 100): it stands if {BY_SIGN}.",
-        "“Outperforms” is a direction, and a wider network is another network.",
-    )
     relu = _relu(values)
     ours = _alive(matched(relu, "error", RELU_KEYS))
     found = difference(ours, "SVM-HL", "GD-ReLU")
     if found is None:
-        return claim
+        return Judged()
     released = _released(values, ("SVM-HL", "GD-ReLU"), momentum=None)
     table = _alive(matched(released, "error", RELU_KEYS))
     theirs = difference(table[table["units"] <= WIDE], "SVM-HL", "GD-ReLU") if len(table) else None
     best = relu.dropna(subset=["error"]).groupby(["train_size", "model", "seed"])["error"].min()
     means = best.groupby(level=[0, 1]).mean().unstack()
-    return claim.judged(
+    return judged(
         found.judged(-1),
         f"At the same width the error of SVM-HL minus that of GD-ReLU is {found}.",
         f"the error of SVM-LC minus that of GD-ReLU is {difference(ours, 'SVM-LC', 'GD-ReLU')}.",
@@ -1102,28 +857,18 @@ def hidden_layer(values: pd.DataFrame) -> Claim:
     )
 
 
-def momentum(values: pd.DataFrame) -> Claim:
+def momentum(values: pd.DataFrame, tables: Tables) -> Judged:
     """Consistency and error with and without momentum."""
-    claim = Claim(
-        "momentum",
-        "Without momentum performance and consistency are a bit worse.",
-        "appendix C.2, figure 5",
-        "Of GD-ReLU's error, and of the disagreement of SVM-LC and SVM-HL with it, without "
-        f"momentum minus with it: each holds if {BY_SIGN}. It stands if all three hold, in part "
-        "if some do.",
-        "Performance is the network's error, consistency what its SVMs share with it; “worse” is "
-        "a direction.",
-    )
     relu = _relu(values)
     found = _without_momentum(relu)
     if len(found) < 3:
-        return claim
+        return Judged()
     wide = _without_momentum(relu[relu["units"] >= NARROW[-1]])
 
     def listed(parts: dict[str, Paired]) -> str:
         return "; ".join(f"{words} is {each}" for words, each in parts.items())
 
-    return claim.judged(
+    return judged(
         _all_of(each.judged() for each in found.values()),
         f"Without momentum minus with it, {listed(found)}.",
         f"from H = {NARROW[-1]} on, {listed(wide)}.",
@@ -1320,3 +1065,27 @@ def percent(share: float) -> str:
 def points(share: float) -> str:
     """Write a difference of shares: "0.8 points"."""
     return f"{100 * share:.1f}\u00a0points"
+
+
+# Of each claim of the study, by its name.
+JUDGES: dict[str, Callable[[pd.DataFrame, Tables], Judged]] = {
+    "norm": better_norm,
+    "l2": much_worse,
+    "groups": groups,
+    "errors": errors_agree,
+    "weak": weakly_correlated,
+    "nearer": nearer,
+    "chance": below_chance,
+    "direction": direction,
+    "overtakes": overtakes,
+    "layers": two_layers,
+    "layers-l2": l2_of_two_layers,
+    "time": finite_time,
+    "sparse": sparsity,
+    "relu": relu_order,
+    "lc-gln": learned_against_gln,
+    "lc-rc": learned_against_random,
+    "lc-width": distance_with_width,
+    "hl": hidden_layer,
+    "momentum": momentum,
+}

@@ -1,6 +1,6 @@
 """Figures 2 to 5 of the paper, as released and corrected, side by side, and what lies beyond.
 
-Drawn from the tables of the grids and of the released values, and saved by page.py. The left
+Drawn from the tables of the grids and of the released values. The left
 half of a figure shows all released values, with our run of the released operators as rings; the
 right half the corrected ones, where a ring says that the released solver had failed on a cell. A
 value that is not there is not drawn, and no line crosses its place; a cross at the top of a panel
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -27,7 +26,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from pandas.api.typing import SeriesGroupBy
-from PIL import Image
 
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.values import (
@@ -37,7 +35,7 @@ from benchmarks.lippl2022.values import (
     in_study,
     of_momentum,
 )
-from implicit_bias.report.figures.base import Plot
+from implicit_bias.datasets.files import DataError
 from implicit_bias.report.style import (
     BLACK,
     BLUE,
@@ -51,7 +49,6 @@ from implicit_bias.report.style import (
 )
 
 PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.7  # inches
-DPI, N_COLOURS = 150, 256
 WIDTHS, DEPTHS = (10, 20, 50, 100), tuple(range(16))
 TITLES = {"published": "As released", "corrected": "Corrected"}
 TINTS = {"published": "#f5f5f2", "corrected": "white"}
@@ -78,11 +75,6 @@ COLOURS = {
 LINES: dict[int, Literal[":", "--", "-"]] = {500: ":", 1000: "--", 2000: "-"}
 MARKERS = {500: "o", 1000: "^", 2000: "s"}
 DOT, RING = 4.0, 7.0
-BARS = "Bars are standard deviations over seeds; the paper's figures draw standard errors."
-DEAD = (
-    "Left out are dead networks: momentum can kill so many units of a narrow one that it predicts "
-    "0 on most inputs, which is an error."
-)
 
 # Draws the values of one side, and says whether there was anything to draw.
 Draw: TypeAlias = Callable[[Axes, pd.DataFrame], bool]
@@ -115,7 +107,7 @@ def chance(p: pd.Series[float]) -> pd.Series[float]:
 # --- the figures of the paper --------------------------------------------------------------
 
 
-def figure_2(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
+def figure_2(values: pd.DataFrame, momentum: float = 0.0) -> Figure:
     """Draw GLNs and their SVMs: errors, disagreement, the best networks, errors against H."""
     gln = _models(of_momentum(values, momentum), GLN)
     median = gln[gln["threshold"] == "median"]
@@ -138,19 +130,10 @@ def figure_2(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
             ),
         ],
     ]
-    return Plot(
-        _name("figure-2", momentum, 0.0),
-        _halves(panels, f"Figure 2. GLNs on binary MNIST (momentum {momentum:g})"),
-        "Four panels, as released and corrected: errors of SVMs against those of trained gated "
-        "linear networks, their disagreement, the best networks, and errors against the width",
-        "Median thresholds in a, b and d; c takes the least error over all settings (widths up to "
-        "100, contexts, thresholds, momentum) of each seed, chosen on the validation images. The "
-        "grey line in a is equality, in b chance, 2p(1 − p). All released values: three N, three "
-        f"seeds. {BARS}",
-    )
+    return _halves(panels, f"Figure 2. GLNs on binary MNIST (momentum {momentum:g})")
 
 
-def figure_3(values: pd.DataFrame, momentum: float = 0.9) -> Plot:
+def figure_3(values: pd.DataFrame, momentum: float = 0.9) -> Figure:
     """Draw ReLU networks and their SVMs, as figure 2 does GLNs."""
     values, dead = _without_dead(values)
     relu = _models(of_momentum(values, momentum), RELU)
@@ -172,16 +155,7 @@ def figure_3(values: pd.DataFrame, momentum: float = 0.9) -> Plot:
         ],
         _by_size("d  error", relu)[1:],
     ]
-    return Plot(
-        _name("figure-3", momentum, 0.9),
-        _halves(panels, f"Figure 3. ReLU networks on binary MNIST (momentum {momentum:g}{dead})"),
-        "Four panels, as released and corrected: errors of SVMs against those of trained ReLU "
-        "networks, their disagreement, the best networks, and errors against the width",
-        "SVM-HL: on the hidden layer; SVM-LC: with learned contexts; SVM-RC: with random ones; "
-        "GLN: SVM-GLN with two contexts a unit and at most 50 units. c takes the least error over "
-        "all settings of each seed, for all models up to H = 100 (the paper's takes SVM-HL up to "
-        f"1,000). {BARS} {DEAD}",
-    )
+    return _halves(panels, f"Figure 3. ReLU networks on binary MNIST (momentum {momentum:g}{dead})")
 
 
 def _by_size(title: str, frame: pd.DataFrame) -> list[Panel]:
@@ -201,7 +175,7 @@ def _without_dead(values: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return values[~dead & ~(values["model"].isin(RELU) & (values["gd_error"] > 0.5))], note
 
 
-def figure_4(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
+def figure_4(values: pd.DataFrame, momentum: float = 0.0) -> Figure:
     """Draw figure 2 for all thresholds and numbers of contexts."""
     gln = _models(of_momentum(values, momentum), GLN)
     split = {text: gln[gln["threshold"] == name] for name, text in THRESHOLDS.items()}
@@ -220,15 +194,10 @@ def figure_4(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
                 for text, frame in split.items()
             ]
         )
-    return Plot(
-        _name("figure-4", momentum, 0.0),
-        _halves(panels, f"Figure 4. GLNs, all settings (momentum {momentum:g})"),
-        "Figure 2 for median and random thresholds, and for two and four contexts a unit",
-        f"Figure 2 with and without median thresholds, for two and four contexts a unit. {BARS}",
-    )
+    return _halves(panels, f"Figure 4. GLNs, all settings (momentum {momentum:g})")
 
 
-def figure_5(values: pd.DataFrame) -> Plot:
+def figure_5(values: pd.DataFrame) -> Figure:
     """Draw figure 3 with and without momentum."""
     values, dead = _without_dead(values)
     split = {momentum: _models(of_momentum(values, momentum), RELU) for momentum in (0.0, 0.9)}
@@ -251,17 +220,10 @@ def figure_5(values: pd.DataFrame) -> Plot:
             for m, frame in gates.items()
         ]
     )
-    return Plot(
-        "figure-5",
-        _halves(panels, f"Figure 5. ReLU networks, all settings{dead}"),
-        "Figure 3 without momentum and with momentum 0.9",
-        "Figure 3 without momentum and with momentum 0.9. Released SVM-RC without momentum has the "
-        "contexts of seed 1 at every seed, so its bars are of networks only. SVM-gates: a linear "
-        f"SVM on the open gates alone, with a scale of its own. {BARS} {DEAD}",
-    )
+    return _halves(panels, f"Figure 5. ReLU networks, all settings{dead}")
 
 
-def shallow(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
+def shallow(values: pd.DataFrame, momentum: float = 0.0) -> Figure:
     """Draw shallow GLNs against the number k of their hyperplanes."""
     frame = _models(of_momentum(values, momentum), SHALLOW)
     split = {text: frame[frame["threshold"] == name] for name, text in THRESHOLDS.items()}
@@ -272,17 +234,10 @@ def shallow(values: pd.DataFrame, momentum: float = 0.0) -> Plot:
             for t, part in split.items()
         ],
     ]
-    return Plot(
-        _name("shallow", momentum, 0.0),
-        _halves(panels, f"Shallow GLNs: one unit, k hyperplanes (momentum {momentum:g})"),
-        "Errors and disagreement of shallow gated linear networks and their SVMs against k",
-        "In contexts without training samples the SVM predicts 0. As released that is always "
-        "wrong and always a disagreement; corrected, half of each. Thin grey lines: chance. "
-        f"{BARS}",
-    )
+    return _halves(panels, f"Shallow GLNs: one unit, k hyperplanes (momentum {momentum:g})")
 
 
-def figure_1() -> Plot:
+def figure_1() -> Figure:
     """Draw figure 1: two inputs, two units of two contexts, four regions, four predictors."""
     lines = ((1.0, 0.35, 0.1), (-0.45, 1.0, -0.15))  # w_1, w_2 and threshold of each unit
     zeta = np.array([[[1.0, 0.3], [-0.3, 0.6]], [[0.2, 0.9], [0.8, -0.5]]])  # unit, context, input
@@ -312,15 +267,7 @@ def figure_1() -> Plot:
             (vector,) = beta.at(np.array([[first, second]]))
             label = f"ζ$_{{1,{first}}}$ + ζ$_{{2,{second}}}$"
             _arrow(axes[2], grid[here].mean(axis=0), vector, label, BLACK)
-    return Plot(
-        "figure-1",
-        figure,
-        "Two half planes cut by the hyperplane of each of two units, the four regions of both, and "
-        "an arrow for the predictor of each region, the sum of one arrow of each unit",
-        "A gated linear network of two units with two contexts each. Each unit has a weight vector "
-        "ζ a context; in each of the four joint contexts the network is linear, with the sum of "
-        "one vector of each unit. Three of the four sums are free, and determine the fourth.",
-    )
+    return figure
 
 
 def _arrow(ax: Axes, at: Any, vector: Any, label: str, colour: str) -> None:
@@ -343,7 +290,7 @@ def _arrow(ax: Axes, at: Any, vector: Any, label: str, colour: str) -> None:
 # --- beyond the paper ----------------------------------------------------------------------
 
 
-def larger(tables: Tables) -> Plot | None:
+def larger(tables: Tables) -> Figure | None:
     """Draw errors and disagreement against N, up to 48,000; None where there is no cell."""
     models = tables.models[_mnist_digits(tables.models)]
     large = models[models["train_size"] > max(TRAIN_SIZES)]
@@ -368,17 +315,10 @@ def larger(tables: Tables) -> Plot | None:
         ax.grid(axis="y")
     handles, labels = errors.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
-    return Plot(
-        "larger",
-        figure,
-        "Errors, and disagreement of network and SVM, against the number of training samples",
-        "Validation error against N beyond the paper's 2,000, and the disagreement of the trained "
-        "network with its SVM. They are trained as the released ones; of more than 2,000 samples "
-        "none is released.",
-    )
+    return figure
 
 
-def infinite_time(tables: Tables) -> Plot | None:
+def infinite_time(tables: Tables) -> Figure | None:
     """Draw the disagreement with SVM-GLN in finite and in infinite time, at every H."""
     frame = disagreements(tables)
     frame = frame[frame["infinite"].notna()]
@@ -402,19 +342,10 @@ def infinite_time(tables: Tables) -> Plot | None:
         _ticks(ax, sorted(frame["units"].unique()))
         ax.grid(axis="y")
     figure.legend(*apart.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return Plot(
-        "infinite-time",
-        figure,
-        "Disagreement with SVM-GLN and excess of the norm over the certified optimum, in finite "
-        "and in infinite time, against the number of hidden units",
-        "Disagreement with SVM-GLN, and by how much the norm at margin 1 exceeds its certified "
-        "optimum: for the network trained as released, without momentum, and for one trained "
-        "towards the limit; all cells measured. Left means and standard deviations, right medians "
-        "and the whole range, without cells that do not separate the training samples.",
-    )
+    return figure
 
 
-def other_tasks(tables: Tables) -> Plot | None:
+def other_tasks(tables: Tables) -> Figure | None:
     """Draw errors and disagreement for other classes and Fashion-MNIST; None without a cell."""
     frame = tables.beyond().models
     frame = frame[frame["model"].isin(list(SOLVED)) & ~_mnist_digits(frame)]
@@ -444,15 +375,7 @@ def other_tasks(tables: Tables) -> Plot | None:
         ax.grid(axis="x")
     handles = [*errors.get_legend_handles_labels()[0], *apart.get_legend_handles_labels()[0]]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    return Plot(
-        "other-tasks",
-        figure,
-        f"Errors and disagreement for {', '.join(tasks)}",
-        "Other classes of MNIST, and Fashion-MNIST: errors, and the disagreement of the trained "
-        "network with its SVM beside chance. Means and standard deviations over all cells. "
-        "Networks on MNIST are trained with the released draws, those on Fashion-MNIST with their "
-        "own, for as many steps.",
-    )
+    return figure
 
 
 # The norms and programs behind SVM-L2, with colour, marker and line.
@@ -465,7 +388,7 @@ PROGRAMS = {
 }
 
 
-def causes(tables: Tables) -> Plot | None:
+def causes(tables: Tables) -> Figure | None:
     """Draw the steps from the exact norm to the released SVM-L2; None without a cell."""
     models = tables.study().models
     rows = models[models["train_size"] == 500]
@@ -499,16 +422,7 @@ def causes(tables: Tables) -> Plot | None:
     for ax in axes[1]:
         ax.set_xlabel("hidden units H")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return Plot(
-        "causes",
-        figure,
-        "Errors of SVM-GLN, the exact SVM-L2, the printed formula with the right fold, and the "
-        "released program solved in two ways, against the number of hidden units",
-        "What makes the released SVM-L2: errors at N = 500. From the exact norm to the formula as "
-        "printed, folded by units; from there to the fold of the released code, which has many "
-        "solutions, of which OSQP's is the released one (measured at H = 10 and 20). "
-        "Bars are standard deviations over seeds.",
-    )
+    return figure
 
 
 # Models that the tables beyond the paper share: label, colour, marker.
@@ -853,37 +767,24 @@ def _grouped(
     return frame.groupby(columns)
 
 
-def _name(figure: str, momentum: float, default: float) -> str:
-    return figure if momentum == default else f"{figure}-momentum-{momentum:g}"
-
-
-def paper_plots(values: pd.DataFrame) -> list[Plot]:
-    """Draw all figures of the paper, GLNs without momentum (as in figure 2a, b, d) and with."""
-    return [
-        figure_1(),
-        figure_2(values),
-        figure_3(values),
-        figure_4(values),
-        figure_5(values),
-        shallow(values),
-        figure_2(values, 0.9),
-        figure_4(values, 0.9),
-        shallow(values, 0.9),
-    ]
-
-
-def beyond_plots(tables: Tables) -> list[Plot]:
-    """Draw what lies beyond the paper, as far as there are data."""
-    drawn = (causes(tables), infinite_time(tables), larger(tables), other_tasks(tables))
-    return [plot for plot in drawn if plot is not None]
-
-
-def png(plot: Plot, dpi: int) -> bytes:
-    """Draw a plot as PNG in few colours: a third of the bytes, and it looks the same."""
-    drawn, small = BytesIO(), BytesIO()
-    plot.figure.savefig(drawn, format="png", dpi=dpi)
-    image = Image.open(drawn).convert("RGB")
-    # By the largest coverage: a median cut would mix the colours of the few pixels of a marker.
-    few = image.quantize(N_COLOURS, method=Image.Quantize.MAXCOVERAGE)
-    few.save(small, "png", optimize=True)
-    return small.getvalue()
+def draw(name: str, values: pd.DataFrame, tables: Tables) -> Figure:
+    """Draw a figure; DataError if the tables have nothing of it."""
+    figures: dict[str, Callable[[], Figure | None]] = {
+        "figure-1": figure_1,
+        "figure-2": lambda: figure_2(values),
+        "figure-3": lambda: figure_3(values),
+        "figure-4": lambda: figure_4(values),
+        "figure-5": lambda: figure_5(values),
+        "shallow": lambda: shallow(values),
+        "figure-2-momentum-0.9": lambda: figure_2(values, 0.9),
+        "figure-4-momentum-0.9": lambda: figure_4(values, 0.9),
+        "shallow-momentum-0.9": lambda: shallow(values, 0.9),
+        "causes": lambda: causes(tables),
+        "infinite-time": lambda: infinite_time(tables),
+        "larger": lambda: larger(tables),
+        "other-tasks": lambda: other_tasks(tables),
+    }
+    figure = figures[name]()
+    if figure is None:
+        raise DataError(f"no cell that {name} shows is measured: python -m benchmarks lippl2022")
+    return figure

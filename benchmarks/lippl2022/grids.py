@@ -181,7 +181,7 @@ class GridOptions(Options):
 
     workers: int | None = option(None, "processes (default: one a core)")
     retry: bool = option(False, "compute failed cells again")
-    dirty: bool = option(False, "compute although files differ from the commit; the page marks it")
+    dirty: bool = option(False, "compute although files differ from the commit; rows say so")
     store: Path | None = option(None, "folder of the records (default: store, in the results)")
 
 
@@ -251,7 +251,7 @@ def clean_commit(run: Run[Any]) -> str | None:
     if not run.quick and commit and commit.endswith("-dirty"):
         raise Misuse(
             "what is computed names its commit, and files differ from it: commit first. (A grid "
-            "computes with --dirty, too, and the page marks the cells.)"
+            "computes with --dirty, too, and its rows say so.)"
         )
     return commit
 

@@ -130,7 +130,7 @@ def diagnose(
     with evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
         subject, excluded, said = checked(gradients, modes, optimizer)
-        said += filter(None, [loss_warning(loss, gradients.pairs.classes)])
+        said += filter(None, [loss_warning(loss, gradients.classes)])
         said += optimizer_warnings(optimizer, geometry)
         measured = _measured(subject, geometry)
     for text in said:
@@ -146,9 +146,9 @@ def diagnose(
 def _measured(subject: Subject, norm: ParameterNorm) -> dict[str, Any]:
     """All that a diagnosis says of a module."""
     best = subject.measure(norm)
-    program, pairs = best.program, subject.gradients.pairs
-    free = loss_weights(subject.margins, pairs.rivals)
-    tempered = tempered_weights(program.margins, pairs.rivals)
+    program, gradients = best.program, subject.gradients
+    free = loss_weights(subject.margins, gradients.rivals)
+    tempered = tempered_weights(program.margins, gradients.rivals)
     gaps = _gaps(program, [*tempered, free, best.weights])
     return {
         "norm": norm.name,
@@ -160,8 +160,8 @@ def _measured(subject: Subject, norm: ParameterNorm) -> dict[str, Any]:
         "gap_lower": best.gap_lower,
         "method": best.method,
         "gap_of_loss": program.judge(free).gap,
-        "margins": pairs.table(program.margins, np.inf),
-        "multipliers": pairs.table(best.weights),
+        "margins": gradients.pairs.alpha(program.margins, np.inf),
+        "multipliers": gradients.pairs.alpha(best.weights),
         "gaps": gaps | {norm.name: best.gap},
         "layers": layer_bounds(best, LAYER_SECONDS),
         "escape": find_escape(best),

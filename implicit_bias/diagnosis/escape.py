@@ -19,13 +19,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
-from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import Multipliers, TangentProgram, best_multipliers
 from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS
@@ -92,13 +93,13 @@ def find_escape(found: Multipliers) -> Escape | None:
         is nothing to search for.
     """
     program = found.program
-    pairs = program.gradients.pairs
     if program.norm != PARAMETER_NORMS["l2"] or abs(program.degree - 2.0) > 1e-6 or found.gap > FAR:
         return None
     both = two_layer_relu(program)
     if both is None:
         return None
     (hidden, readout), X = both, flat_inputs(program.gradients)
+    labels = program.gradients.labels, program.gradients.classes
     table = torch.tensor(found.weights).to(X).reshape(len(X), -1)
     pull = torch.einsum("nr,nrk->nk", table, program.gradients.combinations)  # a (N, K)
     directions, sizes = _search(X, pull)
@@ -107,7 +108,7 @@ def find_escape(found: Multipliers) -> Escape | None:
     if escape.pull <= 1.0 + SUGGESTS:
         return escape
     ends = time.monotonic() + SECONDS
-    without, _ = _improved(TwoLayer(hidden, readout), X, pairs, ends)
+    without, _ = _improved(TwoLayer(hidden, readout), X, labels, ends)
     for place in _distinct(directions, sizes):
         w, size = directions[place], FIRST_SIZE * float(hidden.norm() + readout.norm())
         out = pull.T @ (X @ w).relu()
@@ -115,7 +116,7 @@ def find_escape(found: Multipliers) -> Escape | None:
             torch.cat([hidden, size * w[None]]),
             torch.cat([readout, size * (out / out.norm())[:, None]], dim=1),
         )
-        norm, module = _improved(start, X, pairs, ends)
+        norm, module = _improved(start, X, labels, ends)
         if norm < without * (1.0 - CLAIMED):
             weights = (part.detach().cpu().numpy() for part in module.parameters())
             return Escape(
@@ -164,13 +165,15 @@ def _distinct(directions: Tensor, sizes: Tensor) -> list[int]:
     return chosen
 
 
-def _improved(module: TwoLayer, X: Tensor, pairs: Pairs, ends: float) -> tuple[float, TwoLayer]:
+def _improved(
+    module: TwoLayer, X: Tensor, labels: tuple[Any, int | None], ends: float
+) -> tuple[float, TwoLayer]:
     """Lower the norm at smallest margin 1 by tangent programs; return it, and the network.
 
     The tangent program's solution says in which direction; a line search along it judges by the
     network itself, so what is returned is attained.
     """
-    gradients, norm = MarginGradients(module, (X,), pairs), PARAMETER_NORMS["l2"]
+    gradients, norm = MarginGradients(module, (X,), *labels), PARAMETER_NORMS["l2"]
 
     def scaled(theta: Tensor) -> TangentProgram | None:
         point = Subject(gradients.restricted(gradients.shapes, theta), degree=2.0)

@@ -109,7 +109,7 @@ class _Module:
     @property
     def K(self) -> int:
         """Number of outputs a sample."""
-        return self.gradients.pairs.outputs
+        return self.gradients.pairs.width
 
     @property
     def D(self) -> int:
@@ -163,23 +163,17 @@ class _Family:
         return None if beta is None else at.X[:SAMPLES] @ beta.T
 
 
-def _linear(at: _Module) -> Tensor | None:
-    if len(at.parts) != 1 or at.parts[0].numel() != at.K * at.D:
+def _product(at: _Module, *, transposed: bool = False) -> Tensor | None:
+    """Return the product of all parameters as matrices, the first layer's on the right."""
+    if transposed and any(part.ndim != 2 for part in at.parts):
         return None
-    return at.parts[0].reshape(at.K, at.D)
-
-
-def _transposed(at: _Module) -> Tensor | None:
-    return at.parts[0].T if [*map(torch.Tensor.size, at.parts)] == [(at.D, at.K)] else None
-
-
-def _deep_linear(at: _Module, *, transposed: bool = False) -> Tensor | None:
-    if len(at.parts) < 2 or (transposed and any(part.ndim != 2 for part in at.parts)):
-        return None
-    matrices = [part if part.ndim == 2 else part.reshape(1, -1) for part in at.parts]
-    matrices = [part.T for part in matrices] if transposed else matrices
+    matrices = [
+        part.T if transposed else part.reshape(1 if part.ndim == 1 else len(part), -1)
+        for part in at.parts
+        if part.ndim
+    ]
     sizes = [at.D, *(len(matrix) for matrix in matrices)]
-    fits = all(m.shape[1] == size for m, size in zip(matrices, sizes, strict=False))
+    fits = len(matrices) == len(at.parts) and [m.shape[1] for m in matrices] == sizes[:-1]
     if not fits or sizes[-1] != at.K:
         return None
     return reduce(lambda product, matrix: matrix @ product, matrices)
@@ -216,7 +210,7 @@ def _convolution(at: _Module) -> Tensor | None:
 
 def _of_matrices(at: _Module) -> str:
     layers = len(at.parts)
-    if at.K == 1:
+    if at.K == 1 or layers == 1:
         return "l2"
     return "nuclear" if layers == 2 else f"Schatten {2 / layers:.3g}"
 
@@ -231,10 +225,8 @@ def _of_spectrum(at: _Module) -> str:
 
 
 FAMILIES: tuple[_Family, ...] = (
-    _Family("linear", _linear, lambda _: "l2"),
-    _Family("linear", _transposed, lambda _: "l2"),
-    _Family("deep linear", _deep_linear, _of_matrices),
-    _Family("deep linear", partial(_deep_linear, transposed=True), _of_matrices),
+    _Family("deep linear", _product, _of_matrices),
+    _Family("deep linear", partial(_product, transposed=True), _of_matrices),
     *(
         _Family("diagonal", partial(_diagonal_power, power=p), partial(_of_entries, power=p))
         for p in (2, 3, 4)
@@ -262,12 +254,12 @@ def in_function_space(program: TangentProgram) -> FunctionSpace | None:
         beta = family.beta(at)
         if beta is None or not at.computes(family.predictor):
             continue
-        name = family.norm(at)
-        if not in_l2:
-            if family.name != "linear" or program.norm.name not in OF_TWO_CLASSES:
-                return None
-            name = program.norm.name
-        return _linear_predictor(at, family.name, name, beta.cpu().numpy())
+        kind, name = family.name, family.norm(at)
+        if len(at.parts) == 1:
+            kind, name = "linear", program.norm.name
+        if not in_l2 and (kind != "linear" or name not in OF_TWO_CLASSES):
+            return None
+        return _linear_predictor(at, kind, name, beta.cpu().numpy())
     return None
 
 
@@ -304,12 +296,11 @@ def _linear_predictor(at: _Module, family: str, name: str, beta: Array) -> Funct
     """Beside the optimum of its norm, where that is convex."""
     if name not in CONVEX:
         return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
-    pairs, norm = at.gradients.pairs, CONVEX[name]
-    labels, factor = pairs.labels, 1.0
-    if pairs.classes == 2:
+    labels, factor, norm = at.gradients.labels, 1.0, CONVEX[name]
+    if at.gradients.classes == 2:
         # The binary problem, whose optimum is known to be that up to a factor; of one row the
         # norms of matrices are l2.
-        labels, factor = 2.0 * pairs.labels - 1.0, OF_TWO_CLASSES[name]
+        labels, factor = 2.0 * labels - 1.0, OF_TWO_CLASSES[name]
         norm = CONVEX["l2"] if name in ("nuclear", "spectral") else norm
     found = FunctionSpace(family, name, CONVEX[name].value(beta), None, "")
     found = _solved(found, at.gradients, lambda: max_margin(at.X.cpu().numpy(), labels, norm))
@@ -327,18 +318,16 @@ def _linear_predictor(at: _Module, family: str, name: str, beta: Array) -> Funct
 
 def _gated(program: TangentProgram) -> FunctionSpace:
     """One of this package's networks, beside the margin problem of its gates."""
-    network, pairs = program.gradients.module, program.gradients.pairs
+    network, gradients = program.gradients.module, program.gradients
     assert isinstance(network, Network)
     found = FunctionSpace("gated network", "sum of the units' l2 norms", math.nan, None, "")
-    if pairs.classes is not None:
+    if gradients.classes is not None:
         several = "networks of several outputs have units of rank one, which is not convex"
         return replace(found, obstacle=several)
-    problem = network.architecture().problem(
-        program.gradients.inputs[0].cpu().numpy(), pairs.labels
-    )
+    problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
-    return _solved(found, program.gradients, lambda: problem, unit_norms)
+    return _solved(found, gradients, lambda: problem, unit_norms)
 
 
 def _solved(
@@ -348,7 +337,7 @@ def _solved(
     unit_norms: Array | None = None,
 ) -> FunctionSpace:
     """Put the certified optimum beside a predictor, or why there is none."""
-    if gradients.inputs[0].numel() * gradients.pairs.outputs > MOST_ENTRIES:
+    if gradients.inputs[0].numel() * gradients.pairs.width > MOST_ENTRIES:
         large = "the problem is too large to be solved in passing: use implicit_bias.max_margin"
         return replace(found, obstacle=f"{large} and solve")
     try:

@@ -6,19 +6,15 @@ at 0. Its forward pass is watched only to name the functions of `TRAPS` that it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 from torch.overrides import TorchFunctionMode
+from torch.utils.module_tracker import ModuleTracker
 
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -287,12 +283,10 @@ def _mixed_degrees(gradients: MarginGradients, largest: int = 6) -> list[int]:
 class _Watch(TorchFunctionMode):
     """Writes down which functions a forward pass calls, and in which part of the module."""
 
-    def __init__(self, module: nn.Module, functions: Collection[str]) -> None:
+    def __init__(self, functions: Collection[str]) -> None:
         super().__init__()
         self.functions = functions
-        self.names = {id(part): name for name, part in module.named_modules()}
-        self.inside: list[str] = []
-        self.seen: dict[str, list[str]] = {}
+        self.tracker, self.seen = ModuleTracker(), dict[str, list[str]]()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -307,34 +301,15 @@ class _Watch(TorchFunctionMode):
     @property
     def place(self) -> str:
         """Name of the part that is running; empty for the module itself."""
-        return next((name for name in reversed(self.inside) if name), "")
-
-    @contextmanager
-    def following(self) -> Iterator[None]:
-        """Know which part is running."""
-
-        def enter(part: nn.Module, _: Any) -> None:
-            self.inside.append(self.names.get(id(part), ""))
-
-        def leave(part: nn.Module, _: Any, __: Any) -> None:
-            self.inside.pop()
-
-        handles = [
-            register_module_forward_pre_hook(enter),
-            register_module_forward_hook(leave, always_call=True),
-        ]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
+        # A part is tracked as the class of the module, then its own name.
+        return max(self.tracker.parents, key=lambda name: name.count(".")).partition(".")[2]
 
 
 def functions_used(
     module: nn.Module, inputs: tuple[Tensor, ...], functions: Collection[str]
 ) -> dict[str, list[str]]:
     """Which of some functions of torch a forward pass calls, and in which parts of the module."""
-    watch = _Watch(module, functions)
-    with torch.no_grad(), watch.following(), watch:
+    watch = _Watch(functions)
+    with torch.no_grad(), watch.tracker, watch:
         evaluate(module, values_of(module), tuple(tensor[:WATCHED] for tensor in inputs))
     return watch.seen

@@ -1,6 +1,6 @@
 r"""Margins of any module, and their gradients J, as an operator that never holds J.
 
-A margin belongs to a pair of a sample and a rival of its label:
+A margin belongs to a pair of a sample and a rival of its label (`problem.constraints`):
 
     two labels, outputs (N,) or (N, 1):    q_n  = y_n f(x_n)
     K classes, outputs (N, K):             q_nk = f_{y_n}(x_n) - f_k(x_n),  k != y_n
@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -47,77 +46,13 @@ from torch.overrides import TorchFunctionMode
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
 from implicit_bias.measure.modules import as_inputs, evaluate, values_of
 from implicit_bias.problem import BLOCK
+from implicit_bias.problem.constraints import Constraints
 from implicit_bias.problem.masked_gram import masked_gram
 
 # Entries of a block of per-sample gradients: 512 MiB.
 GRADIENT_ENTRIES = 2**26
 # Largest share by which outer products may miss the gradients they stand for, by rounding.
 FACTOR_TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Which margins there are: of each sample, or of each sample and rival class.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (N,)
-        -1 and +1, or integers 0 .. K - 1.
-    classes : int or None
-        K; None with labels -1 and +1.
-    rival : ndarray of bool, shape (N, K) or (N, 1)
-        Whether a sample has a margin there: everywhere but at its label.
-    """
-
-    labels: NDArray[Any]
-    classes: int | None
-    rival: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, labels: ArrayLike, n_samples: int, classes: int | None) -> Pairs:
-        """Check labels: one a sample, -1 and +1, or 0 .. K - 1 for K classes.
-
-        Raises
-        ------
-        ValueError
-            Other labels.
-        """
-        if classes is None:
-            return cls(as_labels(labels, n_samples), None, np.ones((n_samples, 1), dtype=bool))
-        y = as_class_labels(labels, n_samples, classes)[0]
-        return cls(y, classes, y[:, None] != np.arange(classes))
-
-    def __len__(self) -> int:
-        return int(self.rival.sum())
-
-    @property
-    def samples(self) -> NDArray[np.int64]:
-        """Sample of each pair, shape (n,)."""
-        return np.nonzero(self.rival)[0]
-
-    @property
-    def rivals(self) -> int:
-        """K - 1, the number of pairs a sample; 1 with two labels."""
-        return int(self.rival[0].sum())
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs a sample."""
-        return self.rival.shape[1]
-
-    def combinations(self) -> Array:
-        """C (N, K - 1, K) with q_nk = <c_nk, f(x_n)>, or (N, 1, 1)."""
-        if self.classes is None:
-            return np.asarray(self.labels, dtype=np.float64).reshape(-1, 1, 1)
-        units = np.eye(self.classes)
-        differences = units[self.labels][:, None, :] - units  # (N, K, K)
-        return differences[self.rival].reshape(len(self.labels), self.rivals, self.classes)
-
-    def table(self, values: Array, fill: float = 0.0) -> Array:
-        """Values of the pairs (n,) as (N,), or as (N, K) with ``fill`` at the labels."""
-        whole = np.full(self.rival.shape, fill)
-        whole[self.rival] = values
-        return whole[:, 0] if self.classes is None else whole
 
 
 class MarginGradients:
@@ -129,8 +64,10 @@ class MarginGradients:
         Any module that treats its samples one by one.
     inputs : tuple of Tensor or ndarray
         Its arguments, each with the samples as first axis.
-    pairs : Pairs
-        The margins.
+    labels : array_like of shape (N,)
+        -1 and +1, or 0 .. K - 1.
+    classes : int, optional
+        K; None with labels -1 and +1.
     names : collection of str, optional
         The parameters that theta consists of, by default all that require a gradient. All others
         are constants.
@@ -140,10 +77,16 @@ class MarginGradients:
     Raises
     ------
     ValueError
-        Inputs of different lengths, no parameter, or outputs that are not as the pairs need them.
+        Inputs of different lengths, other labels, no parameter, or outputs of another number.
 
     Attributes
     ----------
+    labels : ndarray of shape (N,)
+        As given, checked.
+    pairs : Constraints
+        The pairs that have margins, sample by sample.
+    combinations : Tensor of shape (N, K - 1, K) or (N, 1, 1)
+        C with q_nk = <c_nk, f(x_n)>.
     theta : Tensor of shape (P,)
         The parameters as they are.
     shapes : dict from name to torch.Size
@@ -156,7 +99,8 @@ class MarginGradients:
         self,
         module: nn.Module,
         inputs: tuple[Tensor | Array, ...],
-        pairs: Pairs,
+        labels: ArrayLike,
+        classes: int | None = None,
         *,
         names: Collection[str] | None = None,
         at: Mapping[str, Tensor] | None = None,
@@ -169,19 +113,39 @@ class MarginGradients:
         }
         if not trained:
             raise ValueError("the module has no parameter that requires a gradient")
-        self.module, self.pairs = module, pairs
+        n_samples = len(inputs[0])
+        if classes is None:
+            y = as_labels(labels, n_samples)
+        else:
+            y = as_class_labels(labels, n_samples, classes)[0]
+        self.module, self.labels, self.classes = module, y, classes
+        self.pairs = Constraints.of_labels(y, classes, intercept=False)
         self.constants = {k: value for k, value in values.items() if k not in trained}
         self.buffers = [name for name, _ in module.named_buffers()]
         self.shapes = {k: p.shape for k, p in trained.items()}
         self.theta = torch.cat([p.reshape(-1) for p in trained.values()])
-        self.inputs = as_inputs(inputs, len(pairs.labels), self.theta.device)
-        self.combinations = torch.tensor(pairs.combinations(), device=self.theta.device)
+        self.inputs = as_inputs(inputs, n_samples, self.theta.device)
+        combinations = self.pairs.labels.toarray().reshape(n_samples, -1, self.pairs.width)
+        self.combinations = torch.tensor(combinations, device=self.theta.device)
         self.entries = GRADIENT_ENTRIES
 
     def restricted(self, names: Collection[str], theta: Tensor) -> MarginGradients:
         """Return the same margins as a function of some parameters, all others as in theta (P,)."""
         at = {**self.constants, **self.parameters(theta)}
-        return MarginGradients(self.module, self.inputs, self.pairs, names=names, at=at)
+        return MarginGradients(
+            self.module, self.inputs, self.labels, self.classes, names=names, at=at
+        )
+
+    def reread(self) -> MarginGradients:
+        """Return the margins at the parameters that the module has by now."""
+        return MarginGradients(
+            self.module, self.inputs, self.labels, self.classes, names=self.shapes
+        )
+
+    @property
+    def rivals(self) -> int:
+        """K - 1, the number of pairs a sample; 1 with two labels."""
+        return self.combinations.shape[1]
 
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""
@@ -244,7 +208,7 @@ class MarginGradients:
         # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
         written = {name: self.constants[name].clone() for name in self.buffers}
         outputs = evaluate(self.module, {**self.constants, **written, **parameters}, inputs)
-        width = self.pairs.outputs
+        width = self.pairs.width
         expected = "one output a sample" if width == 1 else f"{width} outputs a sample"
         if outputs.numel() != width * len(inputs[0]):
             raise ValueError(
@@ -361,8 +325,8 @@ class MarginGradients:
 
     def _of_pairs(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Return samples (m,) and combinations (m, K) of some pairs."""
-        samples = places // self.pairs.rivals
-        return samples, self.combinations.reshape(-1, self.pairs.outputs)[places]
+        samples = places // self.rivals
+        return samples, self.combinations.reshape(-1, self.pairs.width)[places]
 
 
 class _Products(TorchFunctionMode):

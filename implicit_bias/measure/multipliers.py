@@ -64,6 +64,7 @@ from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.problem import max_margin
 from implicit_bias.solvers.base import SolveError
+from implicit_bias.solvers.rounds import solve_on_some
 from implicit_bias.solvers.solve import solve
 
 # Pairs that enter a program at a time, those of the smallest margins first.
@@ -233,7 +234,7 @@ def best_multipliers(
             pass
     if starts is None:
         near = _on_working_sets(replace(tangent, norm=PARAMETER_NORMS["l2"]), _least_squares)
-        starts = [*tempered_weights(tangent.margins, tangent.gradients.pairs.rivals), near.weights]
+        starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
     return _by_levels(tangent, starts, seconds)
 
 
@@ -270,21 +271,22 @@ def _on_working_sets(
 
     ``most`` is the size of the first set, and the number that joins at a time, if not WORKING_SET.
     """
-    size = WORKING_SET if most is None else min(WORKING_SET, most)
-    chosen = np.argsort(tangent.margins, kind="stable")[:size]
-    while True:
+
+    def solved(chosen: NDArray[np.int64]) -> tuple[Multipliers, Tensor, Array]:
         weights = np.zeros(len(tangent.margins))
         weights[chosen], direction = solve_on(tangent, chosen)
         found = tangent.judge(weights)
         w = found.combination if direction is None else direction
-        slopes = tangent.slopes(w)
-        outside = slopes.copy()
-        outside[chosen] = np.inf
-        worst = np.argsort(outside, kind="stable")[:size]
-        broken = worst[outside[worst] < tangent.degree * (1.0 - CONSTRAINT_TOLERANCE)]
-        if len(broken) == 0:
-            return tangent.with_direction(found, w, slopes)
-        chosen = np.concatenate([chosen, broken])
+        return found, w, tangent.slopes(w)
+
+    found, w, slopes = solve_on_some(
+        solved,
+        lambda found: found[2],
+        tangent.margins,
+        below=tangent.degree * (1.0 - CONSTRAINT_TOLERANCE),
+        count=min(WORKING_SET, most or WORKING_SET),
+    )
+    return tangent.with_direction(found, w, slopes)
 
 
 def _least_squares(tangent: TangentProgram, chosen: NDArray[np.int64]) -> tuple[Array, None]:
@@ -367,7 +369,7 @@ def _by_levels(tangent: TangentProgram, starts: Sequence[Array], seconds: float)
     ends, size = time.monotonic() + seconds, tangent.size
     best = min((_evaluated(tangent, weights) for weights in starts), key=lambda point: point.value)
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
-    spread = loss_weights(tangent.margins, tangent.gradients.pairs.rivals, SPREAD_TEMPERATURE)
+    spread = loss_weights(tangent.margins, tangent.gradients.rivals, SPREAD_TEMPERATURE)
     spread *= SPREAD / spread.sum()
     lower, along = tangent.degree / size, tangent.theta / size
     # theta itself is the first cut: J theta = L q.

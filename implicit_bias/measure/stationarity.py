@@ -67,7 +67,6 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.margin_gradients import Pairs
 from implicit_bias.measure.modules import as_module, double, evaluating
 from implicit_bias.measure.subject import SeparationError, Subject, margins_of
 from implicit_bias.networks import Network
@@ -337,8 +336,7 @@ def certify_network(
         except (HomogeneityError, SeparationError) as error:
             obstacle = str(error)
         else:
-            pairs = Pairs.of(problem.y, problem.n_samples, network.classes)
-            weights = pairs.table(measures.multipliers)
+            weights = problem.constraints.alpha(measures.multipliers)
             dual_norms = problem.dual_norms(weights)[units]
             by_multipliers = certify(problem, coef, weights)
     return NetworkCertificate(

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import degree_of
-from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import (
     as_arguments,
     as_inputs,
@@ -91,8 +91,7 @@ def margins_of(
     tensors = as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
     labels = labels_as_array(labels)
     found = _classes(check_outputs(module, tensors), labels)
-    pairs = Pairs.of(labels, len(tensors[0]), found if classes is None else classes)
-    gradients = MarginGradients(module, tensors, pairs)
+    gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
     check_finite(gradients.outputs(gradients.theta))
     return gradients
 
@@ -126,7 +125,7 @@ def alive(gradients: MarginGradients) -> MarginGradients:
     found = gradients.restricted(gradients.shapes, drawn.to(gradients.theta))
     if not found.margins(found.theta).any():
         raise SeparationError(
-            f"the module gives 0 for the first {len(gradients.pairs.labels)} samples, with the "
+            f"the module gives 0 for the first {len(gradients.labels)} samples, with the "
             "parameters that it has and with random ones: are the inputs all 0, or the units all "
             "off? Leave out samples that are 0, as no training gives them a margin"
         )
@@ -195,9 +194,7 @@ class Subject:
 
     def reread(self) -> Subject:
         """Return the same module with the parameters that it has by now."""
-        kept = self.gradients
-        gradients = MarginGradients(kept.module, kept.inputs, kept.pairs, names=kept.shapes)
-        return replace(self, gradients=gradients)
+        return replace(self, gradients=self.gradients.reread())
 
     @cached_property
     def margins(self) -> Array:
@@ -214,7 +211,7 @@ class Subject:
         """Share of the samples on the wrong side; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
             return math.nan
-        wrong = self.margins.reshape(len(self.gradients.pairs.labels), -1) <= 0
+        wrong = self.margins.reshape(len(self.gradients.labels), -1) <= 0
         return float(wrong.any(axis=1).mean())
 
     def normalised_margin(self, norm: ParameterNorm) -> float:
@@ -231,19 +228,20 @@ class Subject:
         SeparationError
             A margin is not positive.
         """
-        pairs, smallest = self.gradients.pairs, self.min_margin
+        smallest = self.min_margin
         if not self.margins.any():
             raise SeparationError(
                 "all margins are 0, so no scaling of the module has margin 1: are all its units "
                 "dead, or its last weights 0? Start from other weights"
             )
         if not (smallest > 0 and np.isfinite(self.margins).all()):
-            wrong = np.unique(pairs.samples[~(self.margins > 0)])
+            wrong = np.unique(self.gradients.pairs.samples[~(self.margins > 0)])
             named = ", ".join(map(str, wrong[:NAMED])) + (", ..." if len(wrong) > NAMED else "")
             raise SeparationError(
-                f"{len(wrong)} of {len(pairs.labels)} samples are on the wrong side (samples "
-                f"{named}; smallest margin {smallest:.3g}), so no scaling of the module has margin "
-                "1 and there is no gap: train until all are right, or leave these samples out"
+                f"{len(wrong)} of {len(self.gradients.labels)} samples are on the wrong side "
+                f"(samples {named}; smallest margin {smallest:.3g}), so no scaling of the module "
+                "has margin 1 and there is no gap: train until all are right, or leave these "
+                "samples out"
             )
         theta = at_margin_1(self.gradients.theta, self.degree, smallest)
         scale = smallest ** (1.0 / self.degree)

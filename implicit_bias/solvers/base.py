@@ -356,3 +356,23 @@ class Solver(ABC):
         start: Start | None = None,
     ) -> Candidate:
         """Solve, reporting bounds on the way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalSolver(Solver):
+    """A solver of another library, which may go in circles indefinitely.
+
+    Parameters
+    ----------
+    few_entries : int
+        Up to this many entries of the features a program takes less than a second or two.
+    patience : float
+        The seconds that it has for such a program, where nobody sets another limit.
+    """
+
+    few_entries: int = 10_000
+    patience: float = 20.0
+
+    def seconds_for(self, n_entries: int) -> float | None:
+        """Return the seconds that a program of so many entries may take; None is no limit."""
+        return self.max_seconds or (self.patience if n_entries <= self.few_entries else None)

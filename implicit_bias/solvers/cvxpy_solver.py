@@ -57,8 +57,8 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.rows import rows_of
 from implicit_bias.solvers.base import (
     Candidate,
+    ExternalSolver,
     OnProgress,
-    Solver,
     Start,
     no_report,
 )
@@ -111,9 +111,6 @@ BACKENDS = {
 SAFETY = 0.1
 # Of the time that there is, a solver gets this share, so that its last iterate can be read.
 TIME_SHARE = 0.8
-# Solvers that know a limit have these seconds for up to so many entries of the features, where
-# nobody sets another: hundreds of thousands of steps on large cones would take hours.
-FEW_ENTRIES, PATIENCE = 10_000, 20.0
 # Tolerance of `proximal_margin`, below what Clarabel reaches.
 PROXIMAL_TOLERANCE = 1e-12
 # What the primal (infeasible) and the dual (unbounded) of inseparable data come back as.
@@ -127,7 +124,7 @@ NO_SOLUTION = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class CvxpySolver(Solver):
+class CvxpySolver(ExternalSolver):
     """One of CVXPY's solvers: "ecos", "osqp", "clarabel" or "scs".
 
     Parameters
@@ -169,17 +166,14 @@ class CvxpySolver(Solver):
                 f"the solver {backend.name} is not installed: pip install 'implicit-bias[ecos]' "
                 "brings ECOS, and the others come with cvxpy"
             )
-        quadratic = problem.hard_margin and problem.n_groups == 1
-        quadratic = quadratic and problem.is_binary_group_lasso
-        if not (quadratic or backend.cones):
+        if not (_is_quadratic(problem) or backend.cones):
             raise UnsuitableError(
                 "OSQP solves quadratic programs only: one group and a hard margin (C=inf); "
                 "choose another solver for this problem"
             )
         if self.max_seconds is None:
             n_features = problem.plain_gates.shape[1] * problem.X.shape[1]
-            small = problem.n_samples * n_features <= FEW_ENTRIES
-            return self.run_here(problem, PATIENCE if small else None)
+            return self.run_here(problem, self.seconds_for(problem.n_samples * n_features))
         try:
             return cast(Candidate, call_within(self.max_seconds, self.run_here, problem))
         except TimeoutError as error:
@@ -190,12 +184,9 @@ class CvxpySolver(Solver):
         """Solve in this process, if the solver knows a limit within these seconds."""
         backend = BACKENDS[self.backend]
         deadline = Deadline.after(None if seconds is None else TIME_SHARE * seconds)
-        quadratic = problem.hard_margin and problem.n_groups == 1
-        quadratic = quadratic and problem.is_binary_group_lasso
         if problem.is_binary_group_lasso:
-            posed = _in_groups(
-                problem, self.formulation, quadratic and backend.quadratic_objectives
-            )
+            quadratic = _is_quadratic(problem) and backend.quadratic_objectives
+            posed = _in_groups(problem, self.formulation, quadratic)
         else:
             posed = _under_any_norm(problem)
         tolerance = SAFETY * self.tolerances.gap
@@ -247,6 +238,11 @@ class CvxpySolver(Solver):
         except cp.SolverError as error:
             return f"solver error: {error}", 0
         return program.status, int(program.solver_stats.num_iters or 0)
+
+
+def _is_quadratic(problem: MarginProblem) -> bool:
+    """Whether the program is quadratic, up to the scale of its variables."""
+    return problem.hard_margin and problem.n_groups == 1 and problem.is_binary_group_lasso
 
 
 def _status(status: str, iterations: int, limit: int) -> Status:

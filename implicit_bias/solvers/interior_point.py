@@ -265,7 +265,9 @@ class _CentralPath(Run):
     ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
         self._deadline = Deadline.after(solver.max_seconds)
-        self._problem, self._pairs, self._start = problem, pairs, start
+        if gaps is None and start is not None and start.coef.shape != problem.coef_shape:
+            start = None  # of other features
+        self._problem, self._start = problem, start
         self._balls, self._newton, self._layout = balls, newton, balls.layout(problem, pairs)
         # Down to which gap in float32, and from which on without idle rows: of groups alone.
         self._gaps = gaps

@@ -17,12 +17,9 @@ xi      (N,)       hinge losses, one a sample (soft margin only)
 alpha   (P,)       multipliers of the margins
 ======  =========  =========================================================================
 
-At a vertex few rows are tight, and with l1 few entries are not 0. So each round solves the program
-on some rows, and on some columns where each entry is a group of its own, and
-
-1. computes the margins of its solution on all rows (their smallest one: the global upper bound),
-2. computes V of its multipliers, padded with zeros, on all columns (the global lower bound),
-3. adds each sample's worst rows that are violated, and the columns with |V_j| > 1.
+At a vertex few rows are tight, and with l1 few entries are not 0. So the rounds (`rounds`) solve
+the program on some rows, and on some columns where each entry is a group of its own: V of the
+multipliers, padded with zeros, prices all columns, and those with |V_j| > 1 join.
 
 If the rows of a round are not separable with all columns, neither are all: then the largest
 margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's proof.
@@ -40,24 +37,19 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, UnsuitableError
-from implicit_bias.bounds.certificate import Status, certify
+from implicit_bias.bounds.certificate import Status, certify, repaired
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import Rows, all_rows, equal_alpha, rows_of, worst_rows
+from implicit_bias.problem.rows import Rows, all_rows, equal_alpha, rows_of
 from implicit_bias.solvers.base import (
     Candidate,
+    ExternalSolver,
     OnProgress,
-    Solver,
     Start,
     no_report,
 )
-from implicit_bias.solvers.iteration import Steps, drive
-from implicit_bias.solvers.rounds import Rounds
+from implicit_bias.solvers.iteration import drive
+from implicit_bias.solvers.rounds import RowRounds
 
-MAX_ROUNDS = 100
-# Rows of the first round, at most; later rounds may double them.
-FIRST_ROWS = 400
-# Columns of the first round, as a multiple of its rows, where columns are generated.
-FIRST_COLUMNS = 2.0
 # What HiGHS calls a program without feasible points.
 INFEASIBLE = 2
 # HiGHS's own tolerances: its smallest ones.
@@ -69,16 +61,28 @@ MOST_EFFORT = 2
 ROUNDING, SMALLEST = 2.0**-50, 2.0**-200
 # Rounds in which rows and columns are brought to one size.
 SCALINGS = 5
-# A row is violated, and a column missing, beyond this share of the gap tolerance.
-SLACK_SHARE = 0.1
-# HiGHS may go in circles indefinitely. For up to so many entries of the margins' features it has
-# these seconds, where nobody sets another limit: such programs take less than one.
-FEW_ENTRIES, PATIENCE = 10_000, 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearProgram(Solver):
-    """HiGHS on a working set; ``max_iterations`` counts rounds."""
+class LinearProgram(ExternalSolver):
+    """HiGHS on a working set; ``max_iterations`` counts rounds.
+
+    Parameters
+    ----------
+    first_rows : int
+        Rows of the first round, at most; later rounds may double them.
+    first_columns : float
+        Columns of the first round, as a multiple of its rows, where columns are generated.
+    slack_share : float
+        A row is violated, and a column missing, beyond this share of the gap tolerance.
+    max_rounds : int
+        Limit where ``max_iterations`` sets none.
+    """
+
+    first_rows: int = 400
+    first_columns: float = 2.0
+    slack_share: float = 0.1
+    max_rounds: int = 100
 
     name: ClassVar[str] = "highs"
 
@@ -95,21 +99,23 @@ class LinearProgram(Solver):
         ValueError
             A norm that is no sum of maxima over groups.
         """
-        n_pairs = problem.n_samples * ((problem.classes or 2) - 1)
-        few = n_pairs * problem.plain_gates.shape[1] * problem.X.shape[1] <= FEW_ENTRIES
-        deadline = Deadline.after(self.max_seconds or (PATIENCE if few else None))
-        run = _WorkingProgram(problem, self.tolerances.gap, deadline)
-        limit = self.max_iterations or MAX_ROUNDS
+        n_features = problem.plain_gates.shape[1] * problem.X.shape[1]
+        deadline = Deadline.after(self.seconds_for(len(problem.constraints) * n_features))
+        run, limit = (
+            _WorkingProgram(self, problem, deadline),
+            self.max_iterations or self.max_rounds,
+        )
         found = drive(run, limit, on_progress, deadline=deadline)
         return replace(found, iterations=max(1, found.iterations))
 
 
-class _WorkingProgram(Rounds):
+class _WorkingProgram(RowRounds):
     """The program on a working set of rows and columns."""
 
-    def __init__(self, problem: MarginProblem, gap: float, deadline: Deadline) -> None:
-        super().__init__(problem)
-        self.tolerance, self.slack, self.deadline = gap, SLACK_SHARE * gap, deadline
+    def __init__(self, solver: LinearProgram, problem: MarginProblem, deadline: Deadline) -> None:
+        super().__init__(problem, solver.tolerances.gap)
+        self.solver, self.deadline = solver, deadline
+        self.slack = solver.slack_share * self.tolerance
         found = problem.norm.partition(problem.norm_shape)
         if found is None or found.inner != "linf":
             raise UnsuitableError(
@@ -117,60 +123,60 @@ class _WorkingProgram(Rounds):
                 f"{problem.norm!r}: choose solver='auto'"
             )
         self.groups = found.groups.ravel()
-        sizes = np.bincount(self.groups)
-        self.single = bool((sizes == 1).all())
+        self.single = bool((np.bincount(self.groups) == 1).all())
         # The first rows: those that the mean of the classes' features separates worst.
         V = problem.dual_vectors(equal_alpha(problem))
         self.margins = self.margins_of(V, problem.no_offset)
-        self.rows = worst_rows(self.margins, self.samples, np.inf, FIRST_ROWS)
+        self.rows = self.worst(solver.first_rows)
         self.columns = np.arange(len(self.groups))
         if self.single:
-            count = max(1, min(len(self.groups), int(FIRST_COLUMNS * len(self.rows))))
+            count = max(1, min(len(self.groups), int(solver.first_columns * len(self.rows))))
             self.columns = np.sort(np.argsort(-np.abs(V).ravel(), kind="stable")[:count])
         self._V = V.ravel()
         # Where a program fails: 1 refines it, 2 also brings its rows and columns to one size.
         self.effort = 0
 
-    def steps(self) -> Steps:
-        """Solve the program, and add to it, round by round."""
+    def solve(self) -> Status | None:
+        """Solve the program; where it fails with more columns, or with more digits."""
         while True:
             self.detail = f"{len(self.rows)} rows, {len(self.columns)} columns in the last program"
             status, found = self._program()
             if status == INFEASIBLE and len(self.columns) < len(self.groups):
                 others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
                 self._add_columns(others, 2 * len(self.columns))  # perhaps for want of columns
-                continue
-            if found is None and self.effort < MOST_EFFORT:
-                self.effort += 1  # perhaps for want of digits
-                continue
-            if status == INFEASIBLE:
-                alpha = self._gordan()
-                self.best = replace(self.best, alpha=alpha)
-                late = self.deadline.passed and not alpha.any()
-                return Status.TIME_LIMIT if late else Status.NOT_SEPARABLE
-            if found is None:
-                return Status.TIME_LIMIT if self.deadline.passed else Status.NUMERICAL_TROUBLE
-            alpha = found[0]
-            self.take(certify(self.problem, alpha=alpha).lower, *found)
-            self._V = self.problem.dual_vectors(alpha).ravel()
-            yield self.lower, self.upper
-            if self.gap <= self.tolerance:
-                return Status.OPTIMAL
-            if not self.grow():
-                if self.effort == MOST_EFFORT:
-                    return Status.NUMERICAL_TROUBLE
-                self.effort += 1
+            elif found is not None or not self._try_harder():  # perhaps for want of digits
+                break
+        if status == INFEASIBLE:
+            alpha = self._gordan()
+            self.best = replace(self.best, alpha=alpha)
+            late = self.deadline.passed and not alpha.any()
+            return Status.TIME_LIMIT if late else Status.NOT_SEPARABLE
+        if found is None:
+            return Status.TIME_LIMIT if self.deadline.passed else Status.NUMERICAL_TROUBLE
+        alpha, coef, intercept = found
+        # Rounding breaks the equation of an intercept, without which there is no bound.
+        alpha = repaired(self.problem, alpha, self.problem.C)
+        self.improve_lower(certify(self.problem, alpha=alpha).lower, alpha)
+        self.price(coef, intercept)
+        self._V = self.problem.dual_vectors(alpha).ravel()
+        return None
 
-    def grow(self) -> bool:
-        """Add violated rows and missing columns: whether there are any."""
-        before = len(self.rows), len(self.columns)
-        room = max(FIRST_ROWS, len(self.rows))
-        worst = worst_rows(self.margins, self.samples, 1.0 - self.slack, room)
-        self.rows = np.union1d(self.rows, worst)
+    def advance(self) -> Status | None:
+        """Add violated rows and missing columns; where there are none, try harder."""
+        before, first = (len(self.rows), len(self.columns)), self.solver.first_rows
+        joining = self.violators(max(first, len(self.rows)), 1.0 - self.slack)
+        self.exchange(self.rows, joining)
         if self.single:
             missing = np.flatnonzero(np.abs(self._V) > 1.0 + self.slack)
-            self._add_columns(missing, max(FIRST_ROWS, len(self.columns)))
-        return before != (len(self.rows), len(self.columns))
+            self._add_columns(missing, max(first, len(self.columns)))
+        changed = before != (len(self.rows), len(self.columns))
+        return None if changed or self._try_harder() else Status.NUMERICAL_TROUBLE
+
+    def _try_harder(self) -> bool:
+        """Spend more effort on the next program, if there is more."""
+        harder = self.effort < MOST_EFFORT
+        self.effort += harder
+        return harder
 
     def _add_columns(self, wanted: NDArray[np.int64], count: int) -> None:
         """Add the columns with the largest |V_j| of some, at most this many."""
@@ -252,7 +258,7 @@ class _WorkingProgram(Rounds):
 
     def _working_rows(self) -> Rows:
         problem = self.problem
-        if self.rivals is None:
+        if problem.classes is None:
             return rows_of(problem).subset(self.rows)
         return all_rows(problem, self.pairs)
 

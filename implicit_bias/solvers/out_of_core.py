@@ -1,15 +1,10 @@
 r"""Linear margin problems of more samples than fit into memory: blocks of rows, which Dask reads.
 
-As in `working_set`, alpha is zero at the optimum on all samples but the support vectors, of which
-there are few: the problem on any set S of samples that has them has the same solution. S is in
-memory, in one place; the data are not. Each round
-
-1. solves the problem on S by `solve`. Its certified lower bound holds for all samples, with alpha 0
-   on the others; and if S is not separable, all samples are not, with the same proof;
-2. passes over the blocks: each gives its smallest margin less its rounding errors, and the few
-   rows that violate most. The norm over the smallest margin of all is the certified upper bound;
-3. drops from S what is clearly no support vector (but nothing that had to come back once), and
-   adds the rows that violate most.
+The rounds are those of `rounds`. Their working set S is in memory, in one place; the data are not.
+S is solved by `solve`, whose certified lower bound holds for all samples, with alpha 0 on the
+others; and if S is not separable, all samples are not, with the same proof. All rows are priced in
+a pass over the blocks: each gives its smallest margin less its rounding errors, and the few rows
+that violate most. The norm over the smallest margin of all is the certified upper bound.
 
 The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
 """
@@ -32,9 +27,9 @@ from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, no_report
 from implicit_bias.solvers.blocks import Blocks, SomeRows
-from implicit_bias.solvers.iteration import Steps, follow
+from implicit_bias.solvers.iteration import follow, nothing_yet
+from implicit_bias.solvers.rounds import Exchange, Rounds
 from implicit_bias.solvers.solve import solve
-from implicit_bias.solvers.working_set import MAX_ROUNDS, clearly_no_support
 
 FIRST_SIZE = 2000
 MOST_ROWS = 100_000
@@ -121,7 +116,7 @@ def solve_out_of_core(
     tol: float = 1e-6,
     rows_a_block: int | None = None,
     most_rows: int = MOST_ROWS,
-    max_rounds: int = MAX_ROUNDS,
+    max_rounds: int = 100,
     max_seconds: float | None = None,
     on_progress: OnProgress = no_report,
 ) -> OutOfCoreSolution:
@@ -196,111 +191,111 @@ def solve_out_of_core(
         y = rows.y if count is None else rows.y.astype(np.int64)
         return model.problem(rows.X, y, np.inf, intercept, count)
 
-    run = _Run(blocks, posed, first, most_rows, deadline)
-    return run.solution(*follow(run.rounds(tol), max_rounds, on_progress, deadline=deadline))
+    policy = Exchange(FIRST_SIZE, growth=1.0)
+    run = _BlockRounds(blocks, posed, first, policy, most_rows, tol, deadline)
+    return run.solution(*follow(run.steps(), max_rounds, on_progress, deadline=deadline))
 
 
-class _Run:
-    """The working set of one solve, and the best bounds so far with what attains them."""
+class _BlockRounds(Rounds):
+    """The rounds of one solve: the working set is in memory, all else in blocks.
+
+    Attributes
+    ----------
+    held : SomeRows
+        The working set.
+    problem : MarginProblem
+        Its problem.
+    proof : tuple of SomeRows, MarginProblem, ndarray and ndarray
+        The working set of the best lower bound, its problem, dual norms and support.
+    """
 
     def __init__(
         self,
         blocks: Blocks,
         posed: Callable[[SomeRows], MarginProblem],
         first: SomeRows,
+        policy: Exchange,
         most_rows: int,
+        tolerance: float,
         deadline: Deadline,
     ) -> None:
-        self.blocks, self.posed, self.rows, self.most_rows = blocks, posed, first, most_rows
-        self.deadline = deadline
         self.problem = posed(first)
-        self.lower, self.upper, self.min_margin = 0.0, np.inf, np.nan
-        self.coef, self.intercept = np.zeros(self.problem.coef_shape), self.problem.no_offset
-        # The working set of the best lower bound, and its dual variables.
-        self.proof, self.proven_by = self.rows, self.problem
-        self.alpha, self.dual_norms = np.zeros(self.problem.alpha_shape), np.zeros(0)
-        self.support = first.index[:0]
-        self._left: set[int] = set()
-        self._stays: set[int] = set()  # left once, and had to come back
+        super().__init__(nothing_yet(self.problem), tolerance)
+        self.blocks, self.posed, self.held, self.rows = blocks, posed, first, first.index
+        self.policy, self.most_rows, self.deadline = policy, most_rows, deadline
+        self.proof = first, self.problem, np.zeros(0), self.rows[:0]
+        self.ended: Status | None = None
 
-    def rounds(self, tol: float) -> Steps:
-        """Solve on the working set, pass over all data, and choose the next one."""
-        while True:
-            self.problem = self.posed(self.rows)
-            left = self.deadline.left
-            found = solve(self.problem, tol=INNER_SHARE * tol, max_seconds=left)
-            if found.certificate.lower > self.lower:
-                self._take_proof(found)
-            if found.status.inseparable or not np.isfinite(found.certificate.upper):
-                yield self.lower, self.upper
-                return found.status
-            try:
-                violators = self._pass(found)
-            except TimeoutError:
-                yield self.lower, self.upper
-                return Status.TIME_LIMIT
-            yield self.lower, self.upper
-            if relative_gap(self.lower, self.upper) <= tol:
-                return Status.OPTIMAL
-            kept = self._kept(found)
-            room = min(max(FIRST_SIZE, len(self.rows)), self.most_rows - len(kept))
-            new = violators.of(~np.isin(violators.index, self.rows.index))
-            if len(new) == 0:
-                return Status.NUMERICAL_TROUBLE
-            if room <= 0:
-                return Status.MEMORY_LIMIT
-            new = new.of(np.arange(len(new)) < room)
-            self._left |= set(self.rows.index.tolist()) - set(kept.index.tolist())
-            self._stays |= self._left & set(new.index.tolist())
-            self.rows = kept.joined(new)
-
-    def _take_proof(self, found: Solution) -> None:
-        """Take over the best lower bound."""
-        self.lower, self.dual_norms = found.certificate.lower, found.certificate.dual_norms
-        self.proof, self.proven_by, self.alpha = self.rows, self.problem, found.alpha
-        self.support = self.rows.index[found.support]
+    def solve(self) -> Status | None:
+        """Solve on the working set, and pass over all data."""
+        self.problem = self.posed(self.held)
+        inner = INNER_SHARE * self.tolerance
+        self.found = found = solve(self.problem, tol=inner, max_seconds=self.deadline.left)
+        if found.certificate.lower > self.lower:
+            self.improve_lower(found.certificate.lower, found.alpha)
+            support = self.rows[found.support]
+            self.proof = self.held, self.problem, found.certificate.dual_norms, support
+        if found.status.inseparable or not np.isfinite(found.certificate.upper):
+            self.ended = found.status
+            return None
+        try:
+            self.worst = self._pass(found)
+        except TimeoutError:
+            self.ended = Status.TIME_LIMIT
+        return None
 
     def _pass(self, found: Solution) -> SomeRows:
         """Take the upper bound of all data, and return the rows that violate, worst ones first."""
         unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))  # exact to divide by
         coef, offsets = found.coef / unit, found.intercept / unit
-        room = max(FIRST_SIZE, len(self.rows))
-        classes = self.problem.classes
         passed = self.blocks.worst(
-            coef, offsets, classes, below=1.0 / unit, count=room, deadline=self.deadline
+            coef,
+            offsets,
+            self.problem.classes,
+            below=1.0 / unit,
+            count=max(self.policy.first_size, len(self.held)),
+            deadline=self.deadline,
         )
         norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
-        upper = up(norm / passed.at_least) if passed.at_least > 0 else np.inf
-        if upper < self.upper:
-            self.upper = upper
-            self.coef, self.intercept = coef / passed.smallest, offsets / passed.smallest
-            self.min_margin = 1.0
+        if passed.at_least > 0:
+            upper = up(norm / passed.at_least)
+            self.improve_upper(upper, coef / passed.smallest, offsets / passed.smallest)
         return passed.rows.of(np.argsort(passed.margins, kind="stable"))
 
-    def _kept(self, found: Solution) -> SomeRows:
-        """Return the rows of the working set that may be support vectors."""
-        problem, totals = self.problem, self.problem.totals(found.alpha)
+    def advance(self) -> Status | None:
+        """Choose the next working set; a status where there is none."""
+        if self.ended is not None:
+            return self.ended
+        problem, found, y = self.problem, self.found, self.held.y
         margins = problem.margins(problem.decision(found.coef), found.intercept)
-        clear = clearly_no_support(margins, totals) & ~np.isin(self.rows.index, list(self._stays))
-        if problem.intercept:  # which needs a sample of each class
-            for label in np.unique(self.rows.y):
-                members = np.flatnonzero(self.rows.y == label)
-                clear[members[np.argmin(margins[members])]] = False
-        return self.rows.of(~clear)
+        clear = self.policy.clear(margins, problem.totals(found.alpha))
+        for label in np.unique(y) if problem.intercept else ():  # which needs each class
+            members = np.flatnonzero(y == label)
+            clear[members[np.argmin(margins[members])]] = False
+        kept = self.staying(clear)
+        joining = self.worst.of(~np.isin(self.worst.index, self.rows))
+        room = self.policy.room(len(self.rows), len(kept), self.most_rows)
+        if len(joining) == 0 or room == 0:
+            return Status.MEMORY_LIMIT if len(joining) else Status.NUMERICAL_TROUBLE
+        joining = joining.of(np.arange(len(joining)) < room)
+        self.held = self.held.of(np.isin(self.rows, kept)).joined(joining)
+        self.exchange(kept, joining.index)
+        return None
 
     def solution(self, status: Status, history: tuple[BoundsAt, ...]) -> OutOfCoreSolution:
         """Return what attains the best bounds."""
+        held, working, dual_norms, support = self.proof
         gap = relative_gap(self.lower, self.upper)
-        certificate = Certificate(self.lower, self.upper, gap, self.min_margin, self.dual_norms)
+        min_margin = 1.0 if self.upper < np.inf else np.nan
         return OutOfCoreSolution(
-            coef=self.coef,
-            intercept=self.intercept,
+            coef=self.best.coef,
+            intercept=self.best.intercept,
             status=status,
-            certificate=certificate,
-            working=self.proven_by,
-            index=self.proof.index,
-            alpha=self.alpha,
-            support=self.support,
+            certificate=Certificate(self.lower, self.upper, gap, min_margin, dual_norms),
+            working=working,
+            index=held.index,
+            alpha=self.best.alpha,
+            support=support,
             n_samples=self.blocks.n_samples,
             history=history,
         )

@@ -1,80 +1,240 @@
-"""Rounds on some of the constraints: the bounds that they give for all of them."""
+r"""Solve on some of the constraints, price all, exchange: the loop around every working set.
+
+At the optimum alpha is zero on all constraints but a few, so the problem on any set S that has
+these has the same solution. Each round
+
+1. solves the problem on S. alpha, padded with zeros, is a lower bound for all constraints;
+2. prices all constraints, those in memory at once or others block by block: the margins of the
+   coefficients on all of them make an upper bound, and say which are violated;
+3. exchanges: what is clearly no support leaves S (but nothing that had to come back once), and the
+   constraints that violate most join it.
+
+The optimum of S cannot fall but by the inner solves' tolerance, and rises when a violated
+constraint joins; none leaves twice: the rounds end. Columns can be priced like rows
+(`linear_program`).
+
+`Rounds` is the loop with its bounds, `RowRounds` that of constraints in memory, and `solve_on_some`
+the same without bounds, for programs of which the last solution alone counts.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import primal_bound
+from implicit_bias.bounds.certificate import Status, primal_bound
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import row_index
-from implicit_bias.solvers.iteration import Answer, Run, nothing_yet
+from implicit_bias.problem.rows import worst_rows
+from implicit_bias.solvers.iteration import Answer, Run, Steps, nothing_yet
+
+Found = TypeVar("Found")
+Integers = NDArray[np.int64]
+NONE: Integers = np.zeros(0, dtype=np.int64)
 
 
-class Rounds(Run):
-    """A working set of rows, and the best global bounds so far with what attains them.
+@dataclass(frozen=True)
+class Exchange:
+    """What leaves a working set, and how much joins it.
 
     Attributes
     ----------
-    samples, rivals : ndarray of int, shape (P,)
-        Of all rows, as in `rows`; ``rivals`` is None with two classes.
-    rows : ndarray of int
-        The working set: indices of rows, in order.
-    margins : ndarray of shape (P,)
-        Of all rows, by the coefficients of the last round.
+    first_size : int
+        Rows of the first set, and how many may join at least.
+    growth : float
+        In one round this share of its size may join, if that is more.
+    clear_margin, clear_alpha : float
+        A row leaves where its margin exceeds 1 by this much and its alpha is below this share of
+        the mean.
     """
 
-    margins: Array
+    first_size: int
+    growth: float = 0.5
+    clear_margin: float = 0.3
+    clear_alpha: float = 0.1
 
-    def __init__(self, problem: MarginProblem) -> None:
-        self.problem = problem
-        self.samples: NDArray[np.int64] = np.arange(problem.n_samples)
-        self.rivals: NDArray[np.int64] | None = None
-        if problem.classes is not None:
-            self.samples, self.rivals = row_index(problem)
-        self.rows: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self.best = nothing_yet(problem)
+    def clear(self, margins: Array, values: Array) -> NDArray[np.bool_]:
+        """Whether rows (n,) of these margins and dual variables are clearly no support."""
+        mean = values.mean() if len(values) else 0.0
+        return (margins > 1.0 + self.clear_margin) & (values <= self.clear_alpha * mean)
+
+    def room(self, size: int, kept: int, capacity: int) -> int:
+        """Return how many rows may join a set of this size, of which so many stay."""
+        return max(0, min(max(self.first_size, int(self.growth * size)), capacity - kept))
+
+
+class Rounds(Run):
+    """A working set of rows, and the best bounds so far for all rows, with what attains them.
+
+    Attributes
+    ----------
+    tolerance : float
+        Relative gap at which the rounds end.
+    rows : ndarray of int
+        The working set: indices of rows, in order.
+    lower, upper : float
+        Bounds for all rows.
+    best : Answer
+        What attains them.
+    """
+
+    def __init__(self, nothing: Answer, tolerance: float) -> None:
+        self.tolerance, self.best, self.rows = tolerance, nothing, NONE
         self.lower, self.upper = 0.0, np.inf
+        self._left, self._stays = NONE, NONE  # rows that left once, and that had to come back
 
+    @abstractmethod
+    def solve(self) -> Status | None:
+        """Solve on the working set, and price all rows; a status where that ends the rounds."""
+
+    @abstractmethod
+    def advance(self) -> Status | None:
+        """Choose the next working set; a status where there is none."""
+
+    @final
+    def steps(self) -> Steps:
+        """Go from round to round."""
+        while True:
+            ended = self.solve()
+            if ended is not None:
+                return ended
+            yield self.lower, self.upper
+            ended = Status.OPTIMAL if self.gap <= self.tolerance else self.advance()
+            if ended is not None:
+                return ended
+
+    @final
     def answer(self) -> Answer:
         """Return what attains the best bounds."""
         return self.best
 
     @property
     def gap(self) -> float:
-        """Relative gap between the global bounds."""
+        """Relative gap between the bounds."""
         return (self.upper - self.lower) / self.lower if self.lower > 0 else np.inf
 
-    @property
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Samples and rivals of the working set, with many classes."""
-        assert self.rivals is not None
-        return self.samples[self.rows], self.rivals[self.rows]
+    def improve_lower(self, lower: float, alpha: Array) -> bool:
+        """Take over dual variables with this lower bound, if they are as good as any."""
+        better = lower >= self.lower
+        if better:
+            self.lower, self.best = lower, replace(self.best, alpha=alpha)
+        return better
 
-    def values(self, of_problem: Array) -> Array:
-        """Return dual variables, or margins, of all rows (P,) from those of the problem."""
-        if self.rivals is None:
-            return of_problem
-        return np.asarray(of_problem[self.samples, self.rivals])
+    def improve_upper(self, upper: float, coef: Array, intercept: float | Array) -> None:
+        """Take over coefficients with this upper bound, if they are as good as any."""
+        if upper <= self.upper:
+            self.upper, self.best = upper, replace(self.best, coef=coef, intercept=intercept)
+
+    def staying(self, clear: NDArray[np.bool_]) -> Integers:
+        """Return the rows of the working set but those that are clearly no support."""
+        return self.rows[~clear | np.isin(self.rows, self._stays)]
+
+    def exchange(self, kept: Integers, joining: Integers) -> None:
+        """Make a working set of what is kept of it and what joins it."""
+        self._stays = np.union1d(self._stays, np.intersect1d(joining, self._left))
+        self._left = np.union1d(self._left, np.setdiff1d(self.rows, kept))
+        self.rows = np.union1d(kept, joining)
+
+
+class RowRounds(Rounds):
+    """Rounds on constraints that are in memory.
+
+    Attributes
+    ----------
+    constraints : Constraints
+        All rows, but those whose rival no sample has where there is an intercept: the equation of
+        that rival's offset makes their dual variables 0.
+    margins : ndarray of shape (P,)
+        Of all rows, by the coefficients of the last round.
+    """
+
+    margins: Array
+
+    def __init__(self, problem: MarginProblem, tolerance: float) -> None:
+        super().__init__(nothing_yet(problem), tolerance)
+        self.problem, rows = problem, problem.constraints
+        if problem.intercept and problem.classes is not None:
+            rows = rows.subset(np.isin(rows.rivals, rows.present))
+        self.constraints = rows
+
+    @property
+    def pairs(self) -> tuple[Integers, Integers]:
+        """Samples and rivals of the working set."""
+        return self.constraints.samples[self.rows], self.constraints.rivals[self.rows]
 
     def margins_of(self, coef: Array, intercept: float | Array) -> Array:
         """Margins of all rows, (P,)."""
-        decision = self.problem.decision(coef)
-        if self.rivals is None:
-            return self.problem.margins(decision, intercept)
-        return self.values(self.problem.pair_margins(decision, intercept))
+        of_problem = self.problem.pair_margins(self.problem.decision(coef), intercept)
+        return np.asarray(self.constraints.values(of_problem))
 
-    def take(self, lower: float, alpha: Array, coef: Array, intercept: float | Array) -> None:
-        """Take over dual variables with this lower bound, and coefficients, where they are best."""
-        if lower >= self.lower:
-            self.lower, self.best = lower, replace(self.best, alpha=alpha)
+    def price(self, coef: Array, intercept: float | Array) -> None:
+        """Compute the margins of coefficients on all rows, and the upper bound that they make."""
         self.margins = self.margins_of(coef, intercept)
-        smallest = np.full(self.problem.n_samples, np.inf)
-        np.minimum.at(smallest, self.samples, self.margins)
-        upper = primal_bound(self.problem, coef, smallest)
-        if upper <= self.upper:
-            self.upper = upper
-            self.best = replace(self.best, coef=coef, intercept=intercept)
+        smallest = self.constraints.smallest(self.margins)
+        self.improve_upper(primal_bound(self.problem, coef, smallest), coef, intercept)
+
+    def worst(self, most: int, below: float = np.inf) -> Integers:
+        """Return the rows of the smallest margins, each sample's first: at most this many."""
+        return worst_rows(self.margins, self.constraints.samples, below, most)
+
+    def violators(self, most: int, below: float = 1.0) -> Integers:
+        """Return the rows outside of the working set that violate most: at most this many."""
+        outside = self.margins.copy()
+        outside[self.rows] = np.inf
+        return worst_rows(outside, self.constraints.samples, below, most)
+
+
+def solve_on_some(
+    solve: Callable[[Integers], Found],
+    price: Callable[[Found], Array],
+    first: Array,
+    below: float,
+    count: int,
+    fits: Callable[[int], bool] = lambda size: True,
+) -> Found:
+    """Solve on the rows of the smallest prices, which others join until none is violated.
+
+    Parameters
+    ----------
+    solve : callable
+        Solves on rows (indices).
+    price : callable
+        Returns what all rows (n,) have of what was found, as margins.
+    first : ndarray of shape (n,)
+        Such prices of all rows, by which the first ones are chosen.
+    below : float
+        Rows outside of the set with a smaller price are violated.
+    count : int
+        Rows of the first set, and that join at a time, at most.
+    fits : callable
+        Whether there is room for this many rows: where there is none, the rounds end.
+
+    Returns
+    -------
+    What the last solve found.
+
+    Examples
+    --------
+    The largest numbers, two at a time:
+
+    >>> import numpy as np
+    >>> values = np.array([3.0, 9.0, 4.0, 7.0, 9.0])
+    >>> least = lambda rows: values[rows].max()
+    >>> float(solve_on_some(least, lambda top: top - values, values, 0.0, 2))
+    9.0
+    """
+    chosen = np.argsort(first, kind="stable")[:count]
+    while True:
+        found = solve(chosen)
+        prices = price(found).copy()
+        prices[chosen] = np.inf
+        worst = np.argsort(prices, kind="stable")[:count]
+        joining = worst[prices[worst] < below]
+        if not len(joining) or not fits(len(chosen) + len(joining)):
+            return found
+        chosen = np.concatenate([chosen, joining])

@@ -1,22 +1,14 @@
 r"""A working set of constraints around the interior point, for more than one factorisation holds.
 
-At the optimum alpha is zero on all constraints but those of the support vectors, so the problem
-on any set S that contains them has the same solution. The constraints are `rows`: samples, or with
-many classes pairs of a sample and a rival, of which few have alpha > 0, too. Each round
-
-1. solves the problem on S, from where the last round ended, which gives alpha_S (padded with
-   zeros: the global lower bound, which rises from round to round) and coefficients zeta;
-2. computes the margins of zeta on all rows (their smallest one: the global upper bound);
-3. drops from S what is clearly no support vector (but nothing that had to come back once) and
-   adds the rows that violate most, of pairs each sample's worst rival first.
+The rounds are those of `rounds`, on constraints in memory: samples, or with many classes pairs of a
+sample and a rival, of which few have alpha > 0, too. Each one solves the problem on a working set S
+from where the last one ended; of pairs each sample's worst rival joins first.
 
 S begins with samples spread over the classes, or with each sample's worst rival for the
 coefficients V of equal alpha; with a start, with what its margins or its V say. Under a norm of
 `norm_path` it begins with the pairs near the margin of the Euclidean norm.
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
-The support vectors stay in S, so its optimum cannot fall but by the inner solves' tolerance,
-and rises when a violator enters; no row leaves twice: the rounds end.
 
 Early rounds are solved loosely (in float32 alone), since their S is wrong anyway. Memory is that
 of the interior point on S; a bound on it is a bound on the size of S.
@@ -31,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
@@ -39,7 +30,7 @@ from implicit_bias.bounds.certificate import Status, certify, repaired
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import equal_alpha, grouped_rows, worst_rows
+from implicit_bias.problem.rows import equal_alpha, grouped_rows
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
@@ -58,43 +49,53 @@ from implicit_bias.solvers.interior_point import (
     has_ball,
     has_features,
 )
-from implicit_bias.solvers.iteration import GIB, NativeSolver, Run, Steps
-from implicit_bias.solvers.rounds import Rounds
+from implicit_bias.solvers.iteration import GIB, NativeSolver, Run
+from implicit_bias.solvers.rounds import Exchange, Integers, RowRounds
 from implicit_bias.solvers.scaled_problem import peak_memory
-
-MAX_ROUNDS = 100
-# The first S: samples of two classes, or pairs.
-FIRST_SIZE, FIRST_PAIRS = 1000, 800
-# With fewer rows an interior point takes milliseconds, too.
-MANY_ROWS = 500
-# In one round S gains at most this share of its size, or that of the first one if that is more.
-GROWTH = 0.5
-# A row leaves S where its margin exceeds 1 by this much and its alpha is below this share of the
-# mean on S.
-CLEAR_MARGIN = 0.3
-CLEAR_ALPHA = 0.1
-# A working set has settled where the rows that violate are no more than this share of it. Then it
-# takes in all those whose margins exceed 1 by less than this, too.
-SETTLED, NEAR_MARGIN = 0.1, 0.1
-# The inner tolerance follows the global gap down to this share of the final tolerance.
-INNER_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkingSet(NativeSolver):
-    """The native solver beyond a few thousand constraints; ``max_iterations`` counts rounds."""
+    """The native solver beyond a few thousand constraints; ``max_iterations`` counts rounds.
+
+    Parameters
+    ----------
+    first_size, first_pairs : int
+        Constraints of the first working set: samples of two classes, or pairs.
+    many_rows : int
+        With fewer constraints an interior point takes milliseconds, as one Gram matrix does.
+    settled, near_margin : float
+        A working set has settled where the rows that violate are no more than this share of it.
+        Then it takes in all those whose margins exceed 1 by less than ``near_margin``, too.
+    inner_share : float
+        The inner tolerance follows the global gap down to this share of the final tolerance.
+    max_rounds : int
+        Limit where ``max_iterations`` sets none.
+    """
 
     first_iteration: ClassVar[int] = 1
     takes_classes: ClassVar[bool] = True
 
+    first_size: int = 1000
+    first_pairs: int = 800
+    many_rows: int = 500
+    settled: float = 0.1
+    near_margin: float = 0.1
+    inner_share: float = 0.1
+    max_rounds: int = 100
+
     name: ClassVar[str] = "working-set"
-    own_limit: ClassVar[int] = MAX_ROUNDS
+
+    @property
+    def own_limit(self) -> int:
+        """Rounds, at most."""
+        return self.max_rounds
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
         if problem.classes is None:
-            return _Samples(self, problem, start, FIRST_SIZE)
-        return _Pairs(self, problem, start, FIRST_PAIRS)
+            return _Samples(self, problem, start, Exchange(self.first_size))
+        return _Pairs(self, problem, start, Exchange(self.first_pairs))
 
     def capacity(self, problem: MarginProblem, first: int) -> int:
         """Return the largest working set that the memory holds: at least the first one.
@@ -104,7 +105,7 @@ class WorkingSet(NativeSolver):
         MemoryError
             Not even the first one fits.
         """
-        most = problem.n_samples * ((problem.classes or 2) - 1)
+        most = len(problem.constraints)
         first = min(first, most)
         self.check_memory(peak_memory(first, problem))
         if self.max_memory is None:
@@ -113,28 +114,23 @@ class WorkingSet(NativeSolver):
         return bisect_right(sizes, room, first + 1, key=lambda n: peak_memory(n, problem)) - 1
 
 
-class _WorkingRows(Rounds):
+class _WorkingRows(RowRounds):
     """The working set of one solve; what it begins with is of samples, or of pairs."""
 
     def __init__(
-        self,
-        solver: WorkingSet,
-        problem: MarginProblem,
-        start: Start | None,
-        first_size: int,
+        self, solver: WorkingSet, problem: MarginProblem, start: Start | None, policy: Exchange
     ) -> None:
-        super().__init__(problem)
-        self.tolerances, self.device = solver.tolerances, solver.device
+        super().__init__(problem, solver.tolerances.gap)
+        self.solver, self.policy = solver, policy
         self.deadline = Deadline.after(solver.max_seconds)
-        self.first_size = first_size
-        self.capacity = solver.capacity(problem, first_size)
+        self.capacity = solver.capacity(problem, policy.first_size)
+        self.final_gap = solver.inner_share * solver.tolerances.gap
+        self.inner_gap = max(COARSE_GAP, self.final_gap)
         self.warm = start
-        self.settled = False  # few rows violate, and S has those that soon may
+        self.found: Candidate  # what the last solve on the working set said
         # Whether one Gram matrix may solve, and whether it did so in the last round.
         self.one_group = problem.hard_margin and problem.n_groups == 1
         self.by_one_group = False
-        self._has_left = np.zeros(len(self.samples), dtype=bool)
-        self._stays = np.zeros(len(self.samples), dtype=bool)  # left once, and had to come back
         self.begin(start)
 
     @abstractmethod
@@ -142,22 +138,24 @@ class _WorkingRows(Rounds):
         """Choose the first working set."""
 
     @abstractmethod
-    def solve(self, tolerances: Tolerances) -> Candidate:
+    def solve_rows(self, tolerances: Tolerances) -> Candidate:
         """Solve on the working set, from where the last round ended; alpha as of all rows."""
 
     @abstractmethod
     def lower_bound(self, alpha: Array) -> float:
         """Return the certified lower bound of dual variables that are 0 off the working set."""
 
+    @abstractmethod
+    def lacking(self, rows: Integers) -> Integers:
+        """Return what rows lack for a problem that can be solved."""
+
     def method(
-        self,
-        tolerances: Tolerances,
-        pairs: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        self, tolerances: Tolerances, pairs: tuple[Integers, Integers] | None = None
     ) -> NativeSolver:
         """Return what solves on the working set under sums of Euclidean norms."""
         options = self.options(tolerances)
         inner = InteriorPoint(**options, pairs=pairs)
-        self.by_one_group = self.one_group and len(self.rows) >= MANY_ROWS
+        self.by_one_group = self.one_group and len(self.rows) >= self.solver.many_rows
         if not self.by_one_group:
             return inner
         rows = None if pairs is None else grouped_rows(self.problem, pairs)
@@ -165,87 +163,72 @@ class _WorkingRows(Rounds):
 
     def options(self, tolerances: Tolerances) -> dict[str, Any]:
         """Return those of a solve on the working set, which has the time that is left."""
-        return {
-            "tolerances": tolerances,
-            "device": self.device,
-            "max_seconds": self.deadline.left,
-        }
+        seconds = self.deadline.left
+        return {"tolerances": tolerances, "device": self.solver.device, "max_seconds": seconds}
 
-    def steps(self) -> Steps:
-        """Solve on the working set, and choose the next one, round by round."""
-        final = INNER_SHARE * self.tolerances.gap
-        inner_gap = max(COARSE_GAP, final)
-        while True:
-            # Which margins fall short is seen below, on all rows.
-            feasibility = max(inner_gap, self.tolerances.feasibility)
-            found = self.solve(replace(self.tolerances, gap=inner_gap, feasibility=feasibility))
-            if found.status is Status.NOT_SEPARABLE:
-                self.best = replace(self.best, alpha=found.alpha)
-                if prove_not_separable(self.problem, found.alpha) or not self.doubled():
-                    return Status.NOT_SEPARABLE
-                continue
-            self.take_over(found)
-            yield self.lower, self.upper
-            if found.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
-                return found.status
-            if self.gap <= self.tolerances.gap:
-                return Status.OPTIMAL
-            changed = self.advance(found.alpha)
-            if not changed and len(self.violators(1)):
-                return Status.MEMORY_LIMIT
-            if not changed and inner_gap <= final:
-                if not self.by_one_group:
-                    return Status.NUMERICAL_TROUBLE
-                self.one_group = self.by_one_group = False  # it may have lost digits that matter
-            # A warm start begins at a gap of LEAST_WARM again: a set that has settled is solved to
-            # the end at once.
-            next_gap = min(0.1 * self.gap, inner_gap * (1.0 if changed else 0.1))
-            inner_gap = final if self.settled else max(final, next_gap)
-
-    def take_over(self, found: Candidate) -> None:
-        """Take over what the solve on the working set has found."""
-        problem = self.problem
+    def solve(self) -> Status | None:
+        """Solve on the working set, or on twice the rows where it alone is not separable."""
+        tolerances = self.solver.tolerances
+        # Which margins fall short is seen on all rows.
+        feasibility = max(self.inner_gap, tolerances.feasibility)
+        inner = replace(tolerances, gap=self.inner_gap, feasibility=feasibility)
+        while (found := self.solve_rows(inner)).status is Status.NOT_SEPARABLE:
+            self.best = replace(self.best, alpha=found.alpha)
+            if prove_not_separable(self.problem, found.alpha) or not self.double():
+                return Status.NOT_SEPARABLE
+        self.found, problem = found, self.problem
         # Rounding in the solve's own units may break the equation of an intercept again.
         alpha = repaired(problem, found.alpha, problem.C)
-        self.take(self.lower_bound(alpha), alpha, found.coef, found.intercept)
+        self.improve_lower(self.lower_bound(alpha), alpha)
+        self.price(found.coef, found.intercept)
         inside = float(self.margins[self.rows].min())
         scale = inside if problem.hard_margin and inside > 0 else 1.0
         self.margins = self.margins / scale
-        norms = problem.group_norms(found.coef) / scale
         intercept = np.asarray(found.intercept) / scale
-        self.warm = WarmStart(found.alpha, norms, intercept, found.coef / scale)
+        norms, coef = problem.group_norms(found.coef) / scale, found.coef / scale
+        self.warm = WarmStart(found.alpha, norms, intercept, coef)
+        return None
 
-    def advance(self, alpha: Array) -> bool:
-        """Choose the next working set, from dual variables: whether it is another one."""
+    def advance(self) -> Status | None:
+        """Choose the next working set, or solve this one to the end."""
+        if self.found.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            return self.found.status
         old = self.rows
-        clear = clearly_no_support(self.margins[old], self.values(alpha)[old])
-        keep = old[~clear | self._stays[old]]
-        room = min(max(self.first_size, int(GROWTH * len(old))), self.capacity - len(keep))
-        worst = self.violators(max(room, 0))
-        self.settled = 0 < len(worst) <= SETTLED * len(keep)
-        if self.settled:  # those that may violate in the next round, too
-            worst = self.violators(max(room, 0), 1.0 + NEAR_MARGIN)
-        self.rows = self.completed(np.union1d(keep, worst))
-        self._stays[worst] = self._has_left[worst]
-        self._has_left[np.setdiff1d(old, keep)] = True
-        return not np.array_equal(old, self.rows)
+        settled = self.choose(self.found.alpha)
+        changed = not np.array_equal(old, self.rows)
+        if not changed and len(self.violators(1)):
+            return Status.MEMORY_LIMIT
+        if not changed and self.inner_gap <= self.final_gap:
+            if not self.by_one_group:
+                return Status.NUMERICAL_TROUBLE
+            self.one_group = self.by_one_group = False  # it may have lost digits that matter
+        # A warm start begins at a gap of LEAST_WARM again: a set that has settled is solved to
+        # the end at once.
+        next_gap = min(0.1 * self.gap, self.inner_gap * (1.0 if changed else 0.1))
+        self.inner_gap = self.final_gap if settled else max(self.final_gap, next_gap)
+        return None
 
-    def doubled(self) -> bool:
+    def choose(self, alpha: Array) -> bool:
+        """Choose the next working set, from dual variables: whether it has settled."""
+        values = self.constraints.values(alpha)[self.rows]
+        kept = self.staying(self.policy.clear(self.margins[self.rows], values))
+        room = self.policy.room(len(self.rows), len(kept), self.capacity)
+        worst = self.violators(room)
+        settled = 0 < len(worst) <= self.solver.settled * len(kept)
+        if settled:  # those that may violate in the next round, too
+            worst = self.violators(room, 1.0 + self.solver.near_margin)
+        self.exchange(kept, worst)
+        self.rows = np.union1d(self.rows, self.lacking(self.rows))
+        return settled
+
+    def double(self) -> bool:
         """Take twice the rows, which may prove what few do not: whether there are more."""
-        room = min(max(self.first_size, len(self.rows)), self.capacity - len(self.rows))
-        more = self.violators(max(room, 0), np.inf)
+        size = len(self.rows)
+        more = self.violators(
+            replace(self.policy, growth=1.0).room(size, size, self.capacity), np.inf
+        )
         self.rows, self.warm = np.union1d(self.rows, more), None
         return len(more) > 0
-
-    def violators(self, most: int, below: float = 1.0) -> NDArray[np.int64]:
-        """Return the rows outside of the working set that violate most, at most this many."""
-        margins = self.margins.copy()
-        margins[self.rows] = np.inf
-        return worst_rows(margins, self.samples, below, most)
-
-    @abstractmethod
-    def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a working set with what it lacks for a problem that can be solved."""
 
 
 class _Samples(_WorkingRows):
@@ -260,12 +243,12 @@ class _Samples(_WorkingRows):
             coef = problem.coef_of(alpha, start.group_norms)
             intercept = start.intercept if problem.intercept else 0.0
             self.margins = self.margins_of(coef, intercept)
-            self.advance(alpha)
+            self.choose(alpha)
             self.warm = WarmStart(alpha, start.group_norms, intercept, coef)
         if len(self.rows) == 0:  # also where the start separates everything with room to spare
-            self.rows, self.warm = _spread(problem, self.first_size), None
+            self.rows, self.warm = _spread(problem, self.policy.first_size), None
 
-    def solve(self, tolerances: Tolerances) -> Candidate:
+    def solve_rows(self, tolerances: Tolerances) -> Candidate:
         """Solve the problem of these samples."""
         found = self._solve_subset(self.problem.subset(self.rows), tolerances)
         alpha = np.zeros(self.problem.n_samples)
@@ -287,15 +270,11 @@ class _Samples(_WorkingRows):
         """Return that of the problem of these samples."""
         return certify(self.problem.subset(self.rows), alpha=alpha[self.rows]).lower
 
-    def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Add a sample of a class that is missing, which an offset alone would separate."""
-        problem = self.problem
-        if problem.intercept and len(rows):
-            for label in (-1.0, 1.0):
-                members = np.flatnonzero(problem.y == label)
-                if not (problem.y[rows] == label).any():
-                    rows = np.append(rows, members[np.argmin(self.margins[members])])
-        return np.sort(rows)
+    def lacking(self, rows: Integers) -> Integers:
+        """Return a sample of a class that is missing, which an offset alone would separate."""
+        y, wanted = self.problem.y, (-1.0, 1.0) if self.problem.intercept and len(rows) else ()
+        missing = [np.flatnonzero(y == label) for label in wanted if label not in y[rows]]
+        return np.array([of[np.argmin(self.margins[of])] for of in missing], dtype=np.int64)
 
 
 class _Pairs(_WorkingRows):
@@ -307,7 +286,7 @@ class _Pairs(_WorkingRows):
         if start is not None:
             alpha[: len(start.alpha)] = start.alpha
         self.margins = self.margins_of(self.problem.dual_vectors(alpha), self.problem.no_offset)
-        self.rows = worst_rows(self.margins, self.samples, np.inf, self.first_size)
+        self.rows = self.worst(self.policy.first_size)
         self._proof = self._begin_with_euclidean() if has_ball(self.problem) else None
 
     def _begin_with_euclidean(self) -> Candidate | None:
@@ -316,9 +295,9 @@ class _Pairs(_WorkingRows):
         Nearly all support vectors of the other norms are among them. Returns the proof that no
         norm separates the pairs, if that is what is found.
         """
-        tolerances = replace(self.tolerances, gap=max(COARSE_GAP, self.tolerances.gap))
-        inner = WorkingSet(**self.options(tolerances))
-        found = inner.run(replace(self.problem, norm=L2()))
+        tolerances = replace(self.solver.tolerances, gap=max(COARSE_GAP, self.tolerance))
+        own = self.options(tolerances) | {"max_iterations": None, "max_memory": None}
+        found = replace(self.solver, **own).run(replace(self.problem, norm=L2()))
         if found.status is Status.NOT_SEPARABLE:
             return found if prove_not_separable(self.problem, found.alpha) else None
         margins = self.margins_of(found.coef, found.intercept)
@@ -327,12 +306,12 @@ class _Pairs(_WorkingRows):
             return None
         self.margins = margins / smallest if self.problem.hard_margin else margins
         # There are hardly more support vectors than features.
-        room = min(max(self.first_size, class_features(self.problem)), self.capacity)
-        near = worst_rows(self.margins, self.samples, 1.0 + CLEAR_MARGIN, room)
+        room = min(max(self.policy.first_size, class_features(self.problem)), self.capacity)
+        near = self.worst(room, 1.0 + self.policy.clear_margin)
         self.rows = near if len(near) else self.rows
         return None
 
-    def solve(self, tolerances: Tolerances) -> Candidate:
+    def solve_rows(self, tolerances: Tolerances) -> Candidate:
         """Solve with these pairs."""
         problem, pairs = self.problem, self.pairs
         if self._proof is not None:
@@ -350,21 +329,15 @@ class _Pairs(_WorkingRows):
         """Return that of the problem of the samples that have pairs."""
         if self.problem.intercept:  # whose equation needs samples of more than one class
             return certify(self.problem, alpha=alpha).lower
-        samples = np.unique(self.samples[self.rows])
+        samples = np.unique(self.pairs[0])
         return certify(self.problem.subset(samples), alpha=alpha[samples]).lower
 
-    def completed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the pairs: no class needs to be there."""
-        return rows
+    def lacking(self, rows: Integers) -> Integers:
+        """Return nothing: no class needs to be there."""
+        return rows[:0]
 
 
-def clearly_no_support(margins: Array, values: Array) -> NDArray[np.bool_]:
-    """Whether rows (n,) are far beyond the margin, with next to nothing of the dual variables."""
-    mean = values.mean() if len(values) else 0.0
-    return (margins > 1.0 + CLEAR_MARGIN) & (values <= CLEAR_ALPHA * mean)
-
-
-def _spread(problem: MarginProblem, size: int) -> NDArray[np.int64]:
+def _spread(problem: MarginProblem, size: int) -> Integers:
     """Take samples spread evenly over each class, at most this many in all, in order."""
     chosen = []
     for label in (-1.0, 1.0):

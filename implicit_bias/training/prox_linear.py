@@ -47,6 +47,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import FlatNorm, at_margin_1
+from implicit_bias.solvers.rounds import solve_on_some
 from implicit_bias.training.configuration import LimitConfig
 from implicit_bias.training.objective import FIRST_STEP_SIZE, Objective, State
 from implicit_bias.training.trainee import Trainee
@@ -90,9 +91,9 @@ class ProxLinear(Objective):
     def __init__(self, trainee: Trainee, config: LimitConfig, before: Objective) -> None:
         super().__init__(trainee, config)
         trainee.check_homogeneous()
-        self.before, self.pairs = before, trainee.pairs
+        self.before = before
         count = sum(weights.numel() for weights in self.parameters)
-        first = min(len(self.pairs), FIRST_PAIRS)
+        first = min(len(trainee.gradients.pairs), FIRST_PAIRS)
         if count * first > MOST_ENTRIES:
             raise ValueError(
                 f"the prox-linear method holds the gradients of {count} parameters at {first} "
@@ -109,9 +110,7 @@ class ProxLinear(Objective):
             following = self.before.advance(state)
             return None if following is None else self._at_margin_1(following)
         self.set_weights(state.weights)
-        margins_of = MarginGradients(
-            self.trainee.module, self.trainee.inputs, self.pairs, names=self.trainee.parameters
-        )
+        margins_of = self.trainee.gradients
         theta, q = state.weights, margins_of.margins(state.weights)
         size = self._size(theta)
         s, evaluations = state.step_size, state.evaluations
@@ -176,18 +175,20 @@ class ProxLinear(Objective):
         self, margins_of: MarginGradients, theta: Tensor, q: Array, mu: float
     ) -> Tensor | None:
         """Solve the program of a step, on pairs to which those join that its solution misses."""
-        chosen = np.argsort(q, kind="stable")[:FIRST_PAIRS]
-        while True:
-            w = self._solved(margins_of, theta, q, mu, chosen)
-            if w is None:
-                return None
-            linearised = q + margins_of.slopes(theta, w - theta)
-            linearised[chosen] = np.inf
-            worst = np.argsort(linearised, kind="stable")[:FIRST_PAIRS]
-            missing = worst[linearised[worst] < 1.0 - MISSED]
-            if not len(missing) or len(theta) * (len(chosen) + len(missing)) > MOST_ENTRIES:
-                return w
-            chosen = np.concatenate([chosen, missing])
+
+        def linearised(w: Tensor | None) -> Array:
+            if w is None:  # a program that fails ends the rounds
+                return np.full_like(q, np.inf)
+            return q + margins_of.slopes(theta, w - theta)
+
+        return solve_on_some(
+            lambda chosen: self._solved(margins_of, theta, q, mu, chosen),
+            linearised,
+            q,
+            below=1.0 - MISSED,
+            count=FIRST_PAIRS,
+            fits=lambda size: len(theta) * size <= MOST_ENTRIES,
+        )
 
     def _solved(
         self,

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.validation import as_features
 from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import (
     PROBES,
     as_arguments,
@@ -147,11 +147,11 @@ class Trainee(ABC):
             )
 
     @property
-    def pairs(self) -> Pairs:
-        """Pairs of samples and rival classes, of which there are margins."""
-        outputs = self.chunk_outputs(slice(0, 1))
+    def gradients(self) -> MarginGradients:
+        """Margins of the module as it is, with their gradients."""
+        outputs, labels = self.chunk_outputs(slice(0, 1)), self.labels.cpu().numpy()
         classes = outputs.shape[1] if outputs.ndim == 2 else None
-        return Pairs.of(self.labels.cpu().numpy(), len(self.labels), classes)
+        return MarginGradients(self.module, self.inputs, labels, classes, names=self.parameters)
 
     def gap(self, norm: ParameterNorm | None = None) -> float:
         """Relative KKT gap in a norm, by default the trainee's own, with the best multipliers.
@@ -159,8 +159,7 @@ class Trainee(ABC):
         0 at the points where steepest descent in that norm can end, at most 1; nan where a margin
         is not positive.
         """
-        gradients = MarginGradients(self.module, self.inputs, self.pairs, names=self.parameters)
-        return Subject(gradients, self.degree).gap(self.norm if norm is None else norm)
+        return Subject(self.gradients, self.degree).gap(self.norm if norm is None else norm)
 
 
 def as_trainee(
@@ -287,8 +286,8 @@ class _ModuleTrainee(Trainee):
         probes = tuple(tensor[:PROBES] for tensor in self.inputs)
         with undisturbed(module):
             gradients = margins_of(module, probes, np.asarray(signs)[:PROBES])
-            labels = Pairs.of(signs, len(self.inputs[0]), gradients.pairs.classes).labels
-            self.labels = torch.tensor(labels, device=device)
+            whole = MarginGradients(module, self.inputs, signs, gradients.classes)
+            self.labels = torch.tensor(whole.labels, device=device)
             # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
             total = evaluate(module, {**values_of(module), **given}, probes).sum()
             slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)

@@ -9,9 +9,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
+from benchmarks.drawing import of_few_colours
 from benchmarks.lippl2022 import figures
 from implicit_bias.base.validation import Array
-from implicit_bias.report.figures.base import Plot
 
 # Complete protanopia, deuteranopia and tritanopia in linear RGB: Machado, Oliveira, Fernandes 2009.
 BLINDNESS = {
@@ -80,7 +80,7 @@ def test_pictures_keep_the_colours_of_small_marks() -> None:
     for i, colour in enumerate(PANELS["figure 2c"]):
         ax.plot([i], [i], "o", color=colour, ms=figures.DOT)
         ax.plot(range(60), np.linspace(0, i, 60), color=str(0.1 + 0.15 * i), linewidth=0.5)
-    drawn = Image.open(BytesIO(figures.png(Plot("", figure, "", ""), 100))).convert("RGB")
+    drawn = Image.open(BytesIO(of_few_colours(figure, 100))).convert("RGB")
     pixels = {tuple(int(value) for value in pixel) for pixel in np.array(drawn).reshape(-1, 3)}
     for colour in PANELS["figure 2c"]:
         wanted = 255 * np.array(to_rgb(colour))

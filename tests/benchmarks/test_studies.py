@@ -13,8 +13,7 @@ from pages import check_page
 STUDIES = [catalogue.study(name) for name in catalogue.studies()]
 # Those of `speed` are run with their commands, the grids with smaller ones.
 QUICK = [study for study in STUDIES if study.name not in ("speed", "lippl2022")]
-WRITTEN = [study for study in STUDIES if not study.own_page]
-each_study = pytest.mark.parametrize("study", WRITTEN, ids=lambda study: study.name)
+each_study = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 
 
 def test_the_index_links_every_study() -> None:
@@ -30,9 +29,10 @@ def test_the_pages_are_of_the_tables_that_are_kept(study: Study) -> None:
         check_page(text, file.read_text("utf-8"))
         places = set(re.findall(r'<a id="([\w-]+)"></a>', text))
         assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= places
-    for entry in study.experiments:
-        drawn = harness.load(study, entry).draw is not None
-        assert study.picture(entry).is_file() == drawn
+    drawn = [each for each in study.experiments if harness.load(study, each).draw is not None]
+    pictures = (catalogue.HOME / "pictures" / study.name).glob("*.png")
+    names = [each.name for each in drawn] + [each.name for each in study.pictures]
+    assert {file.stem for file in pictures} == set(names)
 
 
 @each_study

@@ -14,7 +14,6 @@ from implicit_bias import Certificate, certify_network, certify_run, max_margin,
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import repaired
 from implicit_bias.bounds.run_certificate import loss_weights
-from implicit_bias.measure.margin_gradients import Pairs
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.norms import L1, L2, GroupNorm, LInf, Norm, Spectral
 from implicit_bias.problem import MarginProblem
@@ -170,9 +169,9 @@ def check_exactly(
     problem: MarginProblem, found: Certificate, coef: Array, offset: Any, alpha: Array
 ) -> None:
     """Both bounds as real numbers, of the very coefficients and dual variables."""
-    pairs = Pairs.of(problem.y, problem.n_samples, problem.classes)
-    combinations = rationals(pairs.combinations())  # (N, R, K)
-    a = rationals(alpha if problem.classes is None else alpha[pairs.table(np.ones(len(pairs))) > 0])
+    pairs = problem.constraints
+    combinations = rationals(pairs.labels.toarray().reshape(problem.n_samples, -1, pairs.width))
+    a = rationals(pairs.values(alpha))
     gates, X = rationals(problem.plain_gates.toarray()), rationals(problem.X)
     features = (gates[:, :, None] * X[:, None])[:, None]  # (N, 1, M, D)
     pull = (a.reshape(combinations.shape[:2])[:, :, None] * combinations).sum(axis=1)
@@ -233,8 +232,7 @@ def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: fl
         if best is None or found.stationarity is None:
             continue
         separating += 1
-        pairs = Pairs.of(problem.y, 6, classes)
-        alpha = pairs.table(found.stationarity.multipliers)
+        alpha = problem.constraints.alpha(found.stationarity.multipliers)
         check_exactly(problem, best, network.coef(), problem.no_offset, alpha)
         optimum = solve(problem, solver="clarabel").certificate
         assert best.lower <= optimum.upper

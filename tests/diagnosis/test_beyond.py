@@ -14,6 +14,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import FourierL1
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts, dense
+from measure.test_stationarity import set_weights
 
 
 def two_layers(hidden: Array, readout: Array) -> nn.Module:
@@ -137,38 +138,30 @@ def test_what_only_looks_like_a_family_is_not_recognised() -> None:
     assert own(two_layers(np.eye(4), np.ones(4)), X).function_space is None
 
 
-def test_the_excess_of_a_gated_network_and_its_dead_units() -> None:
+@pytest.mark.parametrize("trained", [True, False], ids=["all", "first layer"])
+def test_the_excess_of_a_gated_network_and_its_dead_units(trained: bool) -> None:
+    """The optimum without one unit is a KKT point where that is 0, but not the optimum."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 6))
     y = np.where(rng.random(20) > 0.5, 1.0, -1.0)
     network = GLN([HyperplaneContexts.random(X, 6, 1, random_state=0)], seed=1)
+    network.readout.requires_grad_(trained)
     problem = network.architecture().problem(X, y)
     solution = solve(problem)
-    used = np.flatnonzero(solution.active)
-    assert len(used) > 1
-    # the optimum of the network with one unit at 0 is a KKT point, but not the optimum
-    few = GLN([HyperplaneContexts.random(X, 6, 1, random_state=0)], seed=1)
-    gates = dense(problem.gates).reshape(20, 6, 2).copy()
-    gates[:, used[0]] = 0.0
-    without = solve(
-        MarginProblem(X, y, gates.reshape(20, 12), np.repeat(np.arange(6), 2)), tol=1e-10
-    )
-    zeta = torch.tensor(without.coef).reshape(6, -1)
-    zeta[used[0]] = 0.0
-    readout = zeta.norm(dim=1).sqrt()
-    with torch.no_grad():
-        few.readout.copy_(readout[None])
-        layer = torch.where(readout[:, None] > 0, zeta / readout[:, None], 0.0)
-        few.hidden_weights[0].copy_(layer.reshape_as(few.hidden_weights[0]))
-    found = diagnose(few.eval(), few.prepare(X), y)
-    assert found.gap < 1e-6
+    victim = int(np.flatnonzero(solution.active)[0])
+    gates = dense(problem.gates) * (problem.groups != victim)
+    without = solve(MarginProblem(X, y, gates, problem.groups), tol=1e-10)
+    set_weights(network, without.coef)
+    found = diagnose(network.eval(), network.prepare(X), y)
+    assert found.degree == (2.0 if trained else 1.0)
+    assert found.gap < 1e-6 or not trained
     space = found.function_space
     assert space is not None
     expected = without.certificate.upper / solution.certificate.lower - 1
     assert space.excess == pytest.approx(expected, rel=1e-4)
     assert space.dead_units >= 1
-    assert "dead unit" in found.verdict
-    assert "above the optimum" in found.verdict
+    assert not trained or "dead unit" in found.verdict
+    assert not trained or "above the optimum" in found.verdict
 
 
 def test_the_norm_of_the_fourier_transform() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import torch
@@ -14,10 +13,10 @@ from cases import mostly_slow
 from implicit_bias import Diagnosis, LimitConfig, diagnose, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import FourierL1
-from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
+from measure.test_stationarity import set_weights
 
 NORMS = ("l2", "l1", "linf", "spectral")
 D, K = 5, 3
@@ -147,15 +146,8 @@ def convolution() -> tuple[nn.Module, object]:
 
 
 def gated() -> tuple[nn.Module, object]:
-    contexts = HyperplaneContexts.random(X, 3, 1, random_state=3)
-    network = GLN([contexts], seed=2)
-    solution = solve(network.architecture().problem(X, Y), tol=1e-10)
-    zeta = torch.tensor(solution.coef).reshape(network.readout.shape[1], -1)
-    readout = zeta.norm(dim=1).sqrt()
-    with torch.no_grad():
-        network.readout.copy_(readout[None])
-        layer = torch.where(readout[:, None] > 0, zeta / readout[:, None], 0.0)
-        network.hidden_weights[0].copy_(layer.reshape_as(network.hidden_weights[0]))
+    network = GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2)
+    set_weights(network, solve(network.architecture().problem(X, Y), tol=1e-10).coef)
     return network.eval(), network.prepare(X)
 
 
@@ -179,58 +171,6 @@ def test_limits_of_gradient_descent(name: str) -> None:
     assert found.function_space is not None
     assert found.function_space.family == family
     assert found.function_space.excess == pytest.approx(0.0, abs=1e-5)
-
-
-def frozen_readout(name: str) -> tuple[nn.Module, object, NDArray[Any]]:
-    """Modules that are linear in what is trained, with data that they separate."""
-    if name == "gated":
-        network = GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2)
-        network.readout.requires_grad_(False)
-        return network.eval(), network.prepare(X), Y
-    inputs, labels = classes()
-    generator = torch.Generator().manual_seed(4)
-    first: nn.Module = nn.Linear(D, 4, bias=False)
-    middle: list[nn.Module] = [nn.Linear(4, 4, bias=False)]
-    width = 4
-    if name == "convolution":
-        first, middle, width = nn.Conv1d(1, 2, 3, bias=False), [nn.Flatten()], 6
-    module = nn.Sequential(first, *middle, nn.Linear(width, K, bias=False))
-    for p in module.parameters():
-        nn.init.normal_(p, generator=generator)
-    module[-1].requires_grad_(False)
-    if name == "deep linear":
-        module[1].requires_grad_(False)
-    X_ = torch.tensor(inputs)
-    return module.double().eval(), X_[:, None] if name == "convolution" else X_, labels
-
-
-@pytest.mark.parametrize(
-    ("name", "norm"),
-    [
-        pytest.param(name, norm, marks=() if norm == fast else pytest.mark.slow)
-        for name, fast in [("gated", "l1"), ("convolution", "linf"), ("deep linear", "spectral")]
-        for norm in NORMS
-    ],
-)
-def test_limits_in_any_geometry_of_modules_with_a_fixed_readout(name: str, norm: str) -> None:
-    module, inputs, labels = frozen_readout(name)
-    count = None if labels.min() < 0 else K
-    given = inputs if isinstance(inputs, tuple) else (inputs,)
-    gradients = MarginGradients(module, given, Pairs.of(labels, len(labels), count))
-    rows = gradients.rows(gradients.theta, np.arange(len(gradients.pairs)))
-    w, parts, start = cp.Variable(rows.shape[1]), {}, 0
-    for key, shape in gradients.shapes.items():
-        parts[key] = w[start : start + shape.numel()]
-        start += shape.numel()
-    size = as_parameter_norm(norm).atom(parts, gradients.shapes, cp)
-    cp.Problem(cp.Minimize(size), [rows @ w >= 1]).solve(
-        solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9
-    )
-    for key, value in gradients.parameters(torch.tensor(w.value)).items():
-        module.get_parameter(key).data.copy_(value)
-    found = only_in(norm, module, inputs, labels)
-    assert found.degree == pytest.approx(1.0)
-    assert found.parameter_norm == pytest.approx(float(size.value), rel=1e-6)
 
 
 def trained_to_limit(module: nn.Module, inputs: Array, labels: NDArray[Any], norm: str) -> None:

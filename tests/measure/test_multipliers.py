@@ -13,7 +13,7 @@ from torch.nn.utils import parameters_to_vector
 
 from cases import mostly_slow
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.margin_gradients import MarginGradients, Pairs
+from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import (
     Multipliers,
     TangentProgram,
@@ -24,7 +24,7 @@ from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import GLN
 from implicit_bias.norms import L1, L2, LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
-from implicit_bias.problem import max_margin
+from implicit_bias.problem import Constraints, max_margin
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.solvers import solve
 
@@ -81,10 +81,15 @@ def scaled(
 ) -> tuple[TangentProgram, Array]:
     """Pose the tangent program at margin 1; J by brute force."""
     gradients = labelled(module)
-    outputs, pairs = module(X), gradients.pairs
-    margins = np.einsum("nrk,nk->nr", pairs.combinations(), outputs.detach().numpy()).ravel()
-    np.testing.assert_allclose(gradients.margins(gradients.theta), margins)
-    q = torch.einsum("nrk,nk->nr", torch.tensor(pairs.combinations()), outputs).reshape(-1)
+    outputs, y = module(X), gradients.labels
+    if gradients.classes is None:
+        q = torch.tensor(y) * outputs[:, 0]
+    else:
+        margins = [
+            outputs[n, y[n]] - outputs[n, k] for n in range(N) for k in range(3) if k != y[n]
+        ]
+        q = torch.stack(margins)
+    np.testing.assert_allclose(gradients.margins(gradients.theta), q.detach().numpy())
     rows = [torch.autograd.grad(one, [*module.parameters()], retain_graph=True) for one in q]
     J = torch.stack([parameters_to_vector(row) for row in rows]).numpy()
     program = Subject(gradients, degree).at_margin_1(norm)
@@ -253,11 +258,11 @@ def test_the_weights_of_the_loss_are_its_derivatives() -> None:
     (slopes,) = torch.autograd.grad(
         nn.functional.cross_entropy(outputs, labels, reduction="sum"), outputs
     )
-    pairs = Pairs.of(labels, 5, 3)
-    margins = np.einsum("nrk,nk->nr", pairs.combinations(), outputs.detach().numpy()).ravel()
+    pairs = Constraints.of_labels(labels.numpy(), 3, intercept=False)
+    margins = pairs.margins(outputs.detach().numpy())
     expected = slopes.numpy()
     expected[np.arange(5), labels] = 0.0
-    table = pairs.table(loss_weights(margins, 2))
+    table = pairs.alpha(loss_weights(margins, 2))
     np.testing.assert_allclose(table, expected / expected.max())
     huge = loss_weights(np.array([800.0, 801.0]), 1)
     np.testing.assert_allclose(huge, [1.0, np.exp(-1.0)])
@@ -272,8 +277,8 @@ def test_two_classes_are_two_labels() -> None:
         last = single.get_parameter("2.weight")
         both.get_parameter("2.weight").copy_(torch.cat([-last / 2, last / 2]))
     y = np.where(single(X)[:, 0].detach() > 0, 1, -1)
-    of_two = MarginGradients(both, (X,), Pairs.of((y + 1) // 2, N, 2))
-    of_one = MarginGradients(single, (X,), Pairs.of(y, N, None))
+    of_two = MarginGradients(both, (X,), (y + 1) // 2, 2)
+    of_one = MarginGradients(single, (X,), y)
     np.testing.assert_allclose(of_two.margins(of_two.theta), of_one.margins(of_one.theta))
     # with the readout's two rows as one direction, its gradient is shorter by the root of 2
     weights = np.random.default_rng(0).random(N)
@@ -288,6 +293,6 @@ def test_a_deep_gated_network_needs_no_rows_of_its_hidden_layers() -> None:
     network = GLN([contexts, contexts], seed=1)
     inputs = network.prepare(X.numpy())
     y = np.where(network(*inputs).detach() > 0, 1, -1)
-    gradients = MarginGradients(network, inputs, Pairs.of(y, N, None))
+    gradients = MarginGradients(network, inputs, y)
     J = gradients.rows(gradients.theta, np.arange(N))
     np.testing.assert_allclose(gradients.gram(gradients.theta, np.arange(N)), J @ J.T, rtol=1e-9)

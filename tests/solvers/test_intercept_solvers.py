@@ -3,7 +3,6 @@
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from cases import (
     ROUNDING,
     SEPARABLE,
     SOLVE_TOL,
+    asked,
     build,
     case_table,
     cloud,
@@ -28,7 +28,7 @@ from cases import (
 )
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Solution, Tolerances, solve, working_set
+from implicit_bias.solvers import Solution, Tolerances, solve
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.paths import C_grid, path_over_C, smallest_C
 
@@ -52,12 +52,11 @@ def posed(name: str) -> MarginProblem:
 def solved(problem: MarginProblem, method: str, tol: float = SOLVE_TOL) -> Solution:
     if method in REFERENCES:
         return solve(problem, REFERENCES[method])
-    with mock.patch.object(working_set, "FIRST_SIZE", 10):
-        if method != "active-set":
-            return solve(problem, method, tol)
-        found = solve(problem, tol=1e-4)
-        alpha = found.alpha * np.random.default_rng(0).uniform(0.9, 1.1, len(found.alpha))
-        return solve(problem, method, tol, start=replace(found, alpha=alpha, intercept=0.0))
+    if method != "active-set":
+        return solve(problem, **asked(method, tol))
+    found = solve(problem, tol=1e-4)
+    alpha = found.alpha * np.random.default_rng(0).uniform(0.9, 1.1, len(found.alpha))
+    return solve(problem, method, tol, start=replace(found, alpha=alpha, intercept=0.0))
 
 
 @cache

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cases import case_table, dense
+from cases import asked, case_table, dense
 from implicit_bias import Status, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import (
@@ -29,8 +29,9 @@ from implicit_bias.norms import (
 )
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.rows import class_gates, equal_alpha, grouped_rows, worst_rows
-from implicit_bias.solvers.base import Solution
+from implicit_bias.solvers.base import Solution, Solver, Tolerances
 from implicit_bias.solvers.choice import choose_solver
+from implicit_bias.solvers.linear_program import LinearProgram
 
 DATA = Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"
 FEATURES = np.array([0, 0, 1, 2, 1])
@@ -115,10 +116,11 @@ def reference(problem: MarginProblem) -> Solution:
     return solve(problem, "clarabel", 1e-6)
 
 
-def agrees(problem: MarginProblem, solver: str, tol: float = 1e-8) -> None:
+def agrees(problem: MarginProblem, solver: str | Solver, tol: float = 1e-8) -> None:
     known = reference(problem)
     assert known.certificate.gap <= 1e-4, known.message
-    found = solve(problem, solver, tol)
+    by = asked(solver, tol, 15) if isinstance(solver, str) else {"solver": solver}
+    found = solve(problem, **by)
     assert found.status is Status.OPTIMAL, found.message
     assert found.certificate.lower <= known.certificate.upper * (1 + 1e-12)
     assert found.certificate.upper >= known.certificate.lower * (1 - 1e-12)
@@ -134,8 +136,7 @@ def test_interior_point(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["l2", "l2-soft-intercept", "gated-apart"])
-def test_working_set_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
+def test_working_set_of_pairs(name: str) -> None:
     agrees(NATIVE[name], "working-set", 1e-7)
 
 
@@ -146,10 +147,9 @@ def test_two_classes_under_sums_of_euclidean_norms(name: str, solver: str) -> No
 
 
 @pytest.mark.parametrize("name", LINEAR)
-def test_linear_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.linear_program.FIRST_ROWS", 12)
-    monkeypatch.setattr("implicit_bias.solvers.linear_program.FIRST_COLUMNS", 0.2)
-    agrees(LINEAR[name], "auto")
+def test_linear_programs(name: str) -> None:
+    tolerances = Tolerances(gap=1e-8)
+    agrees(LINEAR[name], LinearProgram(tolerances=tolerances, first_rows=12, first_columns=0.2))
 
 
 @pytest.mark.parametrize("name", CONIC)
@@ -170,16 +170,14 @@ def test_scs_takes_any_norm() -> None:
         ["nuclear-intercept", "nuclear-gated", "spectral-soft", "linf"],
     ),
 )
-def test_norms_with_a_ball(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
+def test_norms_with_a_ball(name: str, solver: str) -> None:
     # The normal equations of the features lose more digits than those of the pairs.
     agrees(BALLS[name], solver, 1e-6 if solver == "feature-space" else 1e-7)
 
 
 @pytest.mark.parametrize("solver", ["interior-point", "working-set"])
 @pytest.mark.parametrize("name", BALLS_OF_GROUPS)
-def test_nuclear_norms_of_groups(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicit_bias.solvers.working_set.FIRST_PAIRS", 15)
+def test_nuclear_norms_of_groups(name: str, solver: str) -> None:
     agrees(BALLS_OF_GROUPS[name], solver, 1e-9)
 
 

@@ -15,6 +15,7 @@ from cases import (
     OBJECTIVE_RTOL,
     PROOF_LIMIT,
     SOLVE_TOL,
+    asked,
     build,
     case_table,
     cloud,
@@ -35,7 +36,6 @@ from implicit_bias.solvers import (
     Tolerances,
     interior_point,
     solve,
-    working_set,
 )
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.newton import Newton
@@ -43,11 +43,6 @@ from implicit_bias.solvers.relaxation import relax
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory
 
 GIB = 2**30
-
-
-def first_set(monkeypatch: pytest.MonkeyPatch, size: int = 10) -> None:
-    """Make the working set's first one smaller than the problem, so that there are rounds."""
-    monkeypatch.setattr(working_set, "FIRST_SIZE", size)
 
 
 def assert_optimal(found: Solution, tol: float = GAP_LIMIT) -> None:
@@ -123,9 +118,8 @@ LIGHT_SHAPES = [name for name in SHAPES if name != "1000-groups"]
 
 
 @pytest.mark.parametrize(("name", "solver"), case_table(SHAPES, NATIVE, LIGHT_SHAPES))
-def test_shapes(name: str, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first_set(monkeypatch)
-    assert_optimal(solve(SHAPES[name](), solver, tol=GAP_LIMIT))
+def test_shapes(name: str, solver: str) -> None:
+    assert_optimal(solve(SHAPES[name](), **asked(solver, GAP_LIMIT)))
 
 
 def test_one_sample_by_hand() -> None:
@@ -189,10 +183,9 @@ def close_pairs(size: float) -> MarginProblem:
 
 @pytest.mark.parametrize("solver", NATIVE)
 @pytest.mark.parametrize("size", [1e-3, 1e-6])
-def test_nearly_separable(size: float, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearly_separable(size: float, solver: str) -> None:
     """It ends optimal, or with honest bounds."""
-    first_set(monkeypatch)
-    found = solve(close_pairs(size), solver)
+    found = solve(close_pairs(size), **asked(solver))
     assert found.status in (Status.OPTIMAL, Status.NUMERICAL_TROUBLE)
     assert found.certificate.lower <= (1 + 1e-9) / size
     assert found.certificate.upper >= (1 - 1e-9) / size
@@ -224,21 +217,21 @@ def images(n: int, d: int) -> MarginProblem:
 
 
 def check_conflicts(problem: MarginProblem, solver: str) -> None:
-    plain = solve(problem, solver, tol=1e-4)
+    by = asked(solver, 1e-4, 100)
+    plain = solve(problem, **by)
     assert_optimal(plain, 1e-4)
-    twin_found = solve(flipped(problem), solver, tol=1e-4)
+    twin_found = solve(flipped(problem), **by)
     assert_proof(flipped(problem), twin_found)
     assert twin_found.stats.conflict is not None
     assert twin_found.stats.conflict.samples.tolist() == [0, problem.n_samples]
-    found = solve(between(problem), solver, tol=1e-4)
+    found = solve(between(problem), **by)
     assert_proof(between(problem), found)
     assert found.stats.conflict is None
     assert found.stats.iterations <= 3 * plain.stats.iterations + 10
 
 
 @pytest.mark.parametrize("solver", NATIVE)
-def test_conflicts_are_proven(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first_set(monkeypatch, 100)
+def test_conflicts_are_proven(solver: str) -> None:
     check_conflicts(images(600, 80), solver)
 
 
@@ -265,7 +258,6 @@ def test_too_little_memory_is_refused_before_anything_is_allocated(
 
 def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for fewer samples than the support vectors the bounds hold, but do not meet."""
-    first_set(monkeypatch)
     problem = separable("gln-circles")
     best = solve(problem, tol=SOLVE_TOL)
     room = len(best.support) - 2
@@ -278,14 +270,14 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(interior_point.InteriorPoint, "run", spy)
     assert room > 10
-    found = solve(problem, "working-set", max_memory=peak_memory(room, problem) / GIB)
+    found = solve(problem, **asked("working-set", max_memory=peak_memory(room, problem) / GIB))
     assert found.status is Status.MEMORY_LIMIT
     assert max(sizes) <= room
     assert 0 < found.certificate.lower <= best.certificate.upper * (1 + 1e-9)
     assert found.certificate.upper >= best.certificate.lower * (1 - 1e-9)
     with pytest.raises(MemoryError):
         solve(problem, "interior-point", max_memory=peak_memory(room, problem) / GIB)
-    enough = solve(problem, "working-set", max_memory=peak_memory(90, problem) / GIB)
+    enough = solve(problem, **asked("working-set", max_memory=peak_memory(90, problem) / GIB))
     assert_optimal(enough, 1e-6)
 
 
@@ -293,8 +285,7 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("solver", NATIVE)
-def test_ctrl_c_while_reporting(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first_set(monkeypatch)
+def test_ctrl_c_while_reporting(solver: str) -> None:
     lines: list[BoundsAt] = []
 
     def press(line: BoundsAt) -> None:
@@ -307,7 +298,6 @@ def test_ctrl_c_while_reporting(solver: str, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("solver", NATIVE)
 def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first_set(monkeypatch)
     steps: list[int] = []
     direction = Newton.direction
 
@@ -342,7 +332,7 @@ def check_interrupted(
     solver: str, report: Callable[[BoundsAt], None], lines: list[BoundsAt]
 ) -> None:
     problem = separable("gln-circles")
-    found = solve(problem, solver, tol=SOLVE_TOL, on_progress=report)
+    found = solve(problem, **asked(solver, SOLVE_TOL), on_progress=report)
     assert found.status is Status.INTERRUPTED
     assert "Ctrl-C" in found.message
     best = solve(problem, tol=SOLVE_TOL).certificate

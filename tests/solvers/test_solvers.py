@@ -4,7 +4,7 @@ import itertools
 import pickle
 from collections.abc import Callable
 from functools import cache
-from unittest import mock
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -25,6 +25,7 @@ from cases import (
     ROUNDING,
     SEPARABLE,
     SOLVE_TOL,
+    asked,
     build,
     case_table,
     cloud,
@@ -58,17 +59,14 @@ from implicit_bias.solvers import (
     SolveError,
     Tolerances,
     solve,
-    working_set,
 )
 
 # What is left of bounds that were computed in float32.
 SINGLE_RTOL = 1e-5
 
 
-def solved(problem: MarginProblem, solver: str = "interior-point", **options: float) -> Solution:
-    # A first working set smaller than the problem, so that there are rounds to test.
-    with mock.patch.object(working_set, "FIRST_SIZE", 10):
-        return solve(problem, solver, **{"tol": SOLVE_TOL, **options})  # type: ignore[arg-type]
+def solved(problem: MarginProblem, solver: str = "interior-point", **options: Any) -> Solution:
+    return solve(problem, **asked(solver, **{"tol": SOLVE_TOL, **options}))
 
 
 @cache

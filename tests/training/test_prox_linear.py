@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -77,9 +76,9 @@ def test_a_step_by_hand(norm: NormName) -> None:
     state = descent.start()
     following = descent.advance(state)
     assert following is not None
-    gradients = MarginGradients(module, trainee.inputs, trainee.pairs)
+    gradients = trainee.gradients
     theta = state.weights.numpy()
-    J = gradients.rows(state.weights, np.arange(len(trainee.pairs)))
+    J = gradients.rows(state.weights, np.arange(len(gradients.pairs)))
     taken = 4.0 ** -(following.evaluations - 1)  # a quarter after each attempt
     change = cp.Variable(len(theta))
     w = theta + change

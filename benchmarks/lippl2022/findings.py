@@ -1,0 +1,184 @@
+"""What the pages say with numbers: from the tables of the grids and of the published values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from benchmarks.harness import Verdict
+from benchmarks.lippl2022 import figures
+from benchmarks.lippl2022.claims import JUDGES, network_draws
+from benchmarks.lippl2022.published import NOT_THE_SAME, SAME, VERDICTS
+from benchmarks.lippl2022.values import Tables, all_values
+from benchmarks.page import Judged, Kept
+from implicit_bias.bounds.certificate import Status
+from implicit_bias.runs.grid import Grid
+
+GRIDS = Path(__file__).parent / "grids"
+# The grid whose cost the study has a limit for, and the models that it counts.
+COSTED, COSTED_MODELS = "gln", ("gd-gln", "svm-gln", "svm-l2")
+COST_LIMIT = 180  # minutes of one core: 90 minutes on two
+VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
+
+
+@lru_cache(maxsize=1)
+def _of(kept: Kept) -> tuple[Tables, pd.DataFrame]:
+    """Read all tables, and lay out what they say in one."""
+    tables = Tables.read(kept.folder / "results" / kept.study.name)
+    return tables, all_values(tables)
+
+
+@lru_cache(maxsize=1)
+def judge(kept: Kept) -> Mapping[str, Judged]:
+    """Judge every claim."""
+    tables, values = _of(kept)
+    return {name: judge(values, tables) for name, judge in JUDGES.items()}
+
+
+def draw(name: str, kept: Kept) -> Figure:
+    """Draw a picture of several tables."""
+    tables, values = _of(kept)
+    return figures.draw(name, values, tables)
+
+
+def words(kept: Kept) -> dict[str, Any]:
+    """Return the values that the texts of the pages name."""
+    tables, values = _of(kept)
+    found = judge(kept)
+    counts = Counter(judged.verdict for judged in found.values())
+    points = tables.points
+    known = points[points["verdict"].isin([*SAME, *NOT_THE_SAME])]
+    minutes = costs(tables.models)
+    return {
+        "claims": len(found),
+        "counts": ", ".join(
+            f"{counts[verdict]} {verdict.of_several(counts[verdict])}"
+            for verdict in Verdict
+            if counts[verdict]
+        ),
+        "networks": exact_share(tables.exact),
+        **{name: f"{text[:1].lower()}{text[1:]}" for name, text in _results(found).items()},
+        "draws": network_draws(values, tables),
+        "all": len(points),
+        "compared": len(known),
+        "digit": int((known["verdict"] == SAME[0]).sum()),
+        "same": int(known["verdict"].isin(SAME).sum()),
+        "differs": int(known["verdict"].isin(NOT_THE_SAME).sum()),
+        "origin": origin(tables.cells),
+        "cost_cells": int(minutes.attrs["cells"]),
+        "cost": f"{minutes.sum():.0f}",
+        "cost_parts": ", ".join(f"{name} ({minutes[name]:.1f})" for name in COSTED_MODELS),
+        "cost_limit": COST_LIMIT,
+    }
+
+
+def _results(found: Mapping[str, Judged]) -> dict[str, str]:
+    return {name: found[name].result for name in ("groups", "l2")}
+
+
+def exact_share(exact: pd.DataFrame) -> str:
+    """Say how many exact networks without momentum have the released accuracy."""
+    if exact.empty:
+        return "no network is measured yet."
+    images = exact.loc[exact["momentum"] == 0, "images"].abs()
+    return (
+        f"{int((images == 0).sum())} of {len(images)} networks without momentum have the released "
+        f"accuracy to the digit, and {int((images <= 1).sum())} within one of 12,000 images."
+    )
+
+
+def costs(models: pd.DataFrame) -> pd.Series[float]:
+    """Sum the minutes of the models whose cost has a limit, each once."""
+    known = models[(models["grid"] == COSTED) & models["model"].isin(COSTED_MODELS)]
+    # The SVMs of a cell are in the tables once a momentum; what is asked for is one network.
+    known = known[known["momentum"] == known["momentum"].max()]
+    minutes = (known.groupby("model")["seconds"].sum() / 60).reindex(COSTED_MODELS, fill_value=0.0)
+    minutes.attrs["cells"] = known["cell"].nunique()
+    return minutes
+
+
+def origin(cells: pd.DataFrame) -> str:
+    """Say what computed the cells, and when."""
+    found = {
+        name: ", ".join(
+            sorted(set(cells[name].dropna().str.replace(r"(?<=^.{10}).*", "", regex=True)))
+        )
+        for name in VERSIONS
+    }
+    first, last = cells["finished"].min()[:10], cells["finished"].max()[:10]
+    listed = "; ".join(f"{name} {versions}" for name, versions in found.items())
+    return f"They were computed from {first} to {last} by: {listed}."
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def grids(kept: Kept) -> pd.DataFrame:
+    """Say how far each grid of the study is, in the order of their files' names."""
+    tables, _ = _of(kept)
+    rows = []
+    for file in sorted(GRIDS.glob("*.toml")):
+        keys = set(Grid.read(file).by_key())
+        cells = tables.cells[tables.cells["grid"] == file.stem]
+        # A cell that the tables have once a momentum is here one.
+        own = cells[cells["cell"].isin(keys)]
+        done = int((own["status"] == "done").sum())
+        models = tables.models[tables.models["grid"] == file.stem]
+        gaps = models.loc[models["status"] == Status.OPTIMAL.label, "gap"]
+        rows.append(
+            {
+                "grid": f"[{file.stem}](grids/{file.name})",
+                "cells": len(keys),
+                "done": done,
+                "failed": len(own) - done,
+                "largest certified gap": "" if gaps.empty else f"{gaps.max():.1e}",
+                "minutes, all models": f"{cells['seconds'].sum() / 60:.0f}",
+            }
+        )
+    return pd.DataFrame(rows).astype(str)
+
+
+def points(kept: Kept) -> pd.DataFrame:
+    """Count the verdicts on the published values of each model and metric."""
+    table = _of(kept)[0].points
+    keys = [table["model"], table["metric"]]
+    counts = pd.crosstab(keys, table["verdict"])
+    counts = counts[[name for name in VERDICTS if name in counts]].astype(str).replace("0", "")
+    largest = table["difference"].abs().groupby(keys).max()
+    counts["largest difference"] = largest.map("{:.4f}".format).replace("nan", "")
+    return counts.reset_index()
+
+
+def reasons(kept: Kept) -> pd.DataFrame:
+    """Count the published values that ours are not, by model and reason."""
+    counts = _differing(kept).groupby(["model", "reason"], as_index=False).size()
+    counts = counts.rename(columns={"size": "values"})[["model", "values", "reason"]]
+    return counts.replace({"reason": {"": "not explained"}}).astype(str)
+
+
+def differing(kept: Kept) -> pd.DataFrame:
+    """List the published values that ours are not."""
+    rows = _differing(kept)
+    setting = [
+        f"N = {row['train_size']:,}, H = {row['units']}, k = {row['hyperplanes']}, "
+        f"{row['threshold']}, seed {row['seed']}"
+        for row in rows.to_dict("records")
+    ]
+    columns = rows[["model", "metric", "verdict", "reason"]].replace(
+        {"reason": {"": "not explained"}}
+    )
+    columns.insert(2, "setting", setting)
+    columns.insert(3, "released", rows["theirs"].map("{:.4f}".format))
+    columns.insert(4, "ours", rows["ours"].map("{:.4f}".format))
+    return columns.assign(cell=rows["cell"].str[:8])
+
+
+def _differing(kept: Kept) -> pd.DataFrame:
+    points = _of(kept)[0].points
+    return points[points["verdict"].isin(NOT_THE_SAME)]
