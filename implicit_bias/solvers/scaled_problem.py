@@ -736,8 +736,9 @@ class Layout:
             X, gates, label_norm = X[used], gates[used], 2.0**0.5
         norms = label_norm * feature_norms(gates, X)[place]
         if written:  # the features as inputs, of one gate
-            if gates.shape[1] > 1 or (gates != 1).nnz:
-                X = (gates.toarray()[:, :, None] * X[:, None]).reshape(len(X), -1)
+            Z = gates.toarray()
+            if Z.shape[1] > 1 or (Z != 1).any():
+                X = (Z[:, :, None] * X[:, None]).reshape(len(X), -1)
             gates = sp.csr_array(np.ones((len(X), 1)))
         return cls(problem, samples, rivals, kinds, X, first, place, norms, gates, groups, merge)
 
