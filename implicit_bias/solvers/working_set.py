@@ -6,7 +6,7 @@ from where the last one ended; of pairs each sample's worst rival joins first.
 
 S begins with samples spread over the classes, or with each sample's worst rival for the
 coefficients V of equal alpha; with a start, with what its margins or its V say. Under a norm of
-`norm_path` it begins with the pairs near the margin of the Euclidean norm.
+`balls` it begins with the pairs near the margin of the Euclidean norm.
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 
