@@ -13,6 +13,19 @@ from PIL import Image
 DPI, N_COLOURS = 150, 256
 
 
+def subplots(size: tuple[float, float], rows: int = 1, columns: int = 1, **options: Any) -> Any:
+    """Return a figure of a size in inches and its panels, as matplotlib's function does."""
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def tick_values(ax: Axes, values: Iterable[float]) -> None:
+    """Label the x axis at these values and nowhere else."""
+    ticks = sorted(set(values))
+    ax.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    ax.set_xticks([], minor=True)
+
+
 def common_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> Figure:
     """Put one legend below all panels, every label once."""
     handles: dict[str, Any] = {}

@@ -13,7 +13,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -181,6 +181,36 @@ def whole(measure: Callable[[bool], pd.DataFrame]) -> Callable[[Run[Any]], Itera
         yield frame
 
     return measured
+
+
+def growing(
+    run: Run[Any],
+    settings: Iterable[Mapping[str, Any]],
+    rows: Callable[..., Iterable[Mapping[str, Any]]],
+    kept: pd.DataFrame | None = None,
+) -> Iterator[pd.DataFrame]:
+    """Measure one setting after the other, but for those that the table has already.
+
+    Parameters
+    ----------
+    run : Run
+        What is asked.
+    settings : iterable of mapping
+        The values of the columns that tell settings apart.
+    rows : callable
+        Gets a setting, by keywords, and returns its rows, without these columns or with them.
+    kept : DataFrame, optional
+        What of the kept table is still of use; by default all.
+    """
+    frame = run.kept if kept is None else kept
+    for setting in settings:
+        columns = list(setting)
+        if set(columns) <= set(frame) and (frame[columns] == pd.Series(setting)).all(axis=1).any():
+            continue
+        more = pd.DataFrame([{**setting, **row} for row in rows(**setting)])
+        frame = pd.concat([frame, more], ignore_index=True) if len(frame) else more
+        run.say(", ".join(f"{name} {value}" for name, value in setting.items()))
+        yield frame
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import (
@@ -203,8 +203,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw exact losses as dots; the bound of these features and A, and that of any features."""
-    figure = Figure(figsize=(8.0, 6.6), layout="constrained")
-    panels = figure.subplots(2, 2, sharey=True)
+    figure, panels = subplots((8.0, 6.6), 2, 2, sharey=True)
     for ax, (name, rows) in zip(panels.flat, frame.groupby("method", sort=False), strict=True):
         rows = rows[rows["norm"] > 0]
         norms = np.geomspace(rows["norm"].min(), rows["norm"].max(), 200)
@@ -229,9 +228,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -113,9 +113,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of((ratio.max() <= 4).all(), False)
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure),
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=whole(measure), found=found, verdict=verdict, tabulate=tabulate)

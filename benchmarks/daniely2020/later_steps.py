@@ -20,12 +20,12 @@ from benchmarks.daniely2020.parity_descent import (
 )
 from benchmarks.daniely2020.parity_first_step import TwoLayers, start
 from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.words import vanishing
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
 from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
-from implicit_bias.report.words import percent
 
 THEOREM, LONGER, OWN = "the theorem's", "50 times the theorem's", "our own"
 
@@ -203,8 +203,7 @@ def bounded(frame: pd.DataFrame) -> str:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw loss and error against the step."""
-    figure = Figure(figsize=(8.4, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((8.4, 4.0), 1, 2)
     colours = {THEOREM: BLUE, LONGER: ORANGE, OWN: VERMILION}
     lines = ("-", "--", ":")
     sizes = frame["n"].unique().tolist()
@@ -228,9 +227,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -16,19 +16,19 @@ import torch
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.daniely2020.looks import LOOKS, tick_values
+from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Table, Training, build, outputs, train_by_adadelta
 from benchmarks.daniely2020.network import Schedule, descend
 from benchmarks.daniely2020.parity_first_step import start
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots, tick_values
 from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.parities import ParityDistribution, least_hinge_loss
 from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.report.style import BLACK
-from implicit_bias.report.words import percent
 
 K = 3
 THEOREM, NETWORK = "theorem 3", "ReLU network"
@@ -195,8 +195,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw hinge loss and error against n."""
-    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((8.4, 4.2), 1, 2)
     for ax, column, scale, label in (
         (left, "hinge_loss", 1, "hinge loss of the best multiple"),
         (right, "error", 100, "test error, %"),
@@ -225,9 +224,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -19,11 +19,11 @@ from benchmarks.daniely2020.parity_first_step import (
     worst_errors,
 )
 from benchmarks.daniely2020.parity_separation import separating_layer
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
-from implicit_bias.report.words import percent
 
 # eps of lemma 11, and delta of lemma 12.
 EPS, DELTA = 0.5, 0.1
@@ -161,8 +161,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw norms against the width, and shares near a hinge against k."""
-    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((8.4, 4.2), 1, 2)
     marks = {3: (BLUE, "o"), 5: (GREEN, "s"), 7: (VERMILION, "^")}
     at: Any  # k and n
     for at, group in frame.groupby(["k", "n"], sort=False):
@@ -195,9 +194,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -15,11 +15,11 @@ from benchmarks.daniely2020.digit_strips import draw_strips
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adadelta
 from benchmarks.drawing import common_legend
-from benchmarks.harness import Experiment, Options, Run, Verdict
+from benchmarks.harness import Experiment, Options, Run, Verdict, growing
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.report.words import percent
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 NETWORK = "ReLU network"
@@ -70,13 +70,8 @@ QUICK = Sizes(
 def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
     """Train one model after another; rows are epochs. Quick: on the 8 x 8 digits."""
     sizes, pools = (QUICK, small_images()) if run.quick else (FULL, mnist())
-    frame = run.kept
-    for job in sizes.jobs:
-        if len(frame) and (frame[list(asdict(job))] == pd.Series(asdict(job))).all(axis=1).any():
-            continue
-        run.say(f"{job.model}, k = {job.k}, {job.strips} strips, seed {job.seed}")
-        frame = pd.concat([frame, pd.DataFrame(train(job, sizes, *pools))], ignore_index=True)
-        yield frame
+    jobs = [asdict(job) for job in sizes.jobs]
+    return growing(run, jobs, lambda **job: train(Job(**job), sizes, *pools))
 
 
 def train(
@@ -228,10 +223,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(alike and apart, alike or apart)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

@@ -20,6 +20,7 @@ import scipy.linalg
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019 import galu_clusters as theory
 from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
@@ -86,8 +87,7 @@ def measure(quick: bool) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw wrong predictions against samples, and splits against the radius."""
-    figure = Figure(figsize=(9.2, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((9.2, 3.6), 1, 2)
     colours = (BLUE, GREEN, ORANGE, VERMILION, BLACK)
     theory_line = frame.groupby("m")["too_few"].first()
     left.plot(theory_line.index, theory_line, "--", color=BLACK, label="cluster has < d samples")
@@ -168,9 +168,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

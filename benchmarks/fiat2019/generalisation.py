@@ -19,6 +19,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019 import galu_bounds as bounds
 from benchmarks.fiat2019.constants import DELTA, gates_of, sphere
 from benchmarks.harness import Experiment, Verdict, whole
@@ -69,8 +70,7 @@ def measure(quick: bool) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw loss and norm against the number of samples."""
-    figure = Figure(figsize=(9.2, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((9.2, 3.6), 1, 2)
     colours = {0: BLACK, 1000: GREEN, 4000: BLUE}
     for width, rows in frame.groupby("width"):
         means = rows.groupby("m")[["loss", "size", "norm_square"]].mean()
@@ -155,9 +155,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

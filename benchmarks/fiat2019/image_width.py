@@ -32,7 +32,7 @@ from benchmarks.fiat2019.published_training import (
     outputs_of,
     train_as_published,
 )
-from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.harness import Experiment, Run, Verdict, growing
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
@@ -91,23 +91,23 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     if frame.empty:
         frame = on_digits(200 if run.quick else STEPS).assign(rate=RATES[0], alpha=0.0)
         yield frame
-    if run.quick:
-        return
-    done = set(frame[SETTING].itertuples(index=False, name=None))
     data = cache(images)
-    for setting in settings():
-        if setting in done:
-            continue
-        dataset, name, width, rate, alpha = setting
+
+    def trained(
+        dataset: str, network: str, width: int, rate: float, alpha: float
+    ) -> Iterator[dict[str, Any]]:
         sizes, sharpness = [COMPONENTS, width, width, 10], 1 / (8 * alpha) if alpha else 1.0
-        network = GatedLayers(sizes, NETWORKS[name], bias=True, sharpness=sharpness, seed=0)
+        layers = GatedLayers(sizes, NETWORKS[network], bias=True, sharpness=sharpness, seed=0)
         first, last = data(dataset)
-        train_as_published(network, first.X, np.eye(10)[first.y], "cross-entropy", rate=rate)
-        row = dict(zip(SETTING, setting, strict=True)) | {"steps": STEPS}
-        row |= {"train_error": error(network, first), "test_error": error(network, last)}
-        frame = pd.concat([frame, pd.DataFrame([row])], ignore_index=True)
-        run.say(f"{dataset}, {name}, k = {width}, {rate}, {alpha}: {row['test_error']:.4f}")
-        yield frame
+        train_as_published(layers, first.X, np.eye(10)[first.y], "cross-entropy", rate=rate)
+        yield {
+            "steps": STEPS,
+            "train_error": error(layers, first),
+            "test_error": error(layers, last),
+        }
+
+    wanted = [] if run.quick else [dict(zip(SETTING, each, strict=True)) for each in settings()]
+    yield from growing(run, wanted, trained, frame)
 
 
 def settings() -> list[tuple[str, str, int, float, float]]:
@@ -285,10 +285,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(better and bool(near.all()) and poorer and hard, better)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

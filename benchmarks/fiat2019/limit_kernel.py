@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.constants import sphere
 from benchmarks.fiat2019.gated_bounds import eigenvalue_bound, khatri_rao_bound
 from benchmarks.harness import Experiment, Verdict, whole
@@ -79,8 +80,7 @@ def measure(quick: bool) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the three panels."""
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
-    distance, eigenvalue, dimension = figure.subplots(1, 3)
+    figure, (distance, eigenvalue, dimension) = subplots((11, 3.4), 1, 3)
     widths, dimensions = (frame[frame["part"] == part] for part in ("width", "dimension"))
     m, d = int(widths["m"].iloc[0]), int(widths["d"].iloc[0])
     expected = widths.groupby("k")["expected_distance"].mean()
@@ -169,9 +169,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.fiat2019.constants import sphere
 from benchmarks.fiat2019.gated_bounds import (
     gradient_descent,
@@ -81,8 +81,7 @@ def measure(quick: bool) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the loss of each width against the step."""
-    figure = Figure(figsize=(11, 3.9), layout="constrained")
-    panels = figure.subplots(1, frame["k"].nunique(), sharey=True)
+    figure, panels = subplots((11, 3.9), 1, frame["k"].nunique(), sharey=True)
     for ax, (k, both) in zip(panels, frame.groupby("k"), strict=True):
         rows, longest = (both[both["rule"] == name] for name in ("paper", "longest"))
         ax.plot(rows["step"], rows["loss"], color=BLUE, linewidth=3, alpha=0.6, label="step 1/(kR)")
@@ -160,9 +159,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

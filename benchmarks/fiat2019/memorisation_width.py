@@ -23,6 +23,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.harness import Experiment, Run, Verdict, rows_of
 from benchmarks.words import least_to_most
@@ -133,8 +134,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the widths against m/d; a dot is a draw of the data."""
-    figure = Figure(figsize=(5.6, 3.8), layout="constrained")
-    ax = figure.subplots()
+    figure, ax = subplots((5.6, 3.8))
     frame = widths_found(frame)
     ratio = frame["m"] / frame["d"]
     line = np.geomspace(ratio.min(), ratio.max())
@@ -227,10 +227,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(bool((ratios < 2).all(axis=None)))
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

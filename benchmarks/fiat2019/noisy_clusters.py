@@ -22,13 +22,14 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.published_training import (
     STEPS,
     LossName,
     outputs_of,
     train_as_published,
 )
-from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.harness import Experiment, Run, Verdict, growing
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
@@ -117,28 +118,22 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     if len(frame):
         # A repeat has all noises.
         frame = frame[frame.groupby("seed")["noise"].transform("nunique") == len(NOISE)]
-    done = set() if frame.empty else set(frame["seed"])
-    for seed in sorted(set(range(1 if run.quick else REPEATS)) - done):
-        rows: list[dict[str, Any]] = []
+
+    def repeat(seed: int) -> Iterator[dict[str, Any]]:
         for task, noise, (name, kind) in itertools.product(TASKS, NOISE, NETWORKS.items()):
             rng = np.random.default_rng([seed, round(10 * noise)])
             X, y = clusters(m + tests, 30, 30, noise, task, rng)
             network = GatedLayers([30, 30, 1], kind, bias=False, seed=seed)
             best = noise**2 if task == "regression" else noise / 2
-            shared = {"task": task, "noise": noise, "seed": seed, "network": name, "m": m}
-            rows += [
-                {**shared, "best": best, **row}
-                for row in trained(network, task, X, y, m=m, steps=steps, seed=seed)
-            ]
-        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
-        run.say(f"repeat {seed} is done")
-        yield frame
+            for row in trained(network, task, X, y, m=m, steps=steps, seed=seed):
+                yield {"task": task, "noise": noise, "network": name, "m": m, "best": best, **row}
+
+    return growing(run, [{"seed": s} for s in range(1 if run.quick else REPEATS)], repeat, frame)
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw means over the repeats against the noise; crosses are the published values."""
-    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
-    panels = figure.subplots(1, 2)
+    figure, panels = subplots((9.6, 4.0), 1, 2)
     last = with_published(frame)
     for ax, (task, rows) in zip(panels, last.groupby("task", sort=False), strict=True):
         share = 1.0 if task == "regression" else 0.5
@@ -279,10 +274,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(worse and alike and grows, alike and grows)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

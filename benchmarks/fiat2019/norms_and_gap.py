@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.noisy_clusters import clusters
 from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
@@ -83,8 +84,7 @@ def predicted_slope(X: Array, gates: Array, test_X: Array, test_gates: Array) ->
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the gap against both norms, means over the draws of the noise."""
-    figure = Figure(figsize=(8.8, 3.6), layout="constrained")
-    two, one = figure.subplots(1, 2, sharey=True)
+    figure, (two, one) = subplots((8.8, 3.6), 1, 2, sharey=True)
     means = frame.groupby(["seed", "noise"], as_index=False).mean()
     for _, rows in means.groupby("seed"):
         two.plot(rows["two_norm_square"] / 1e3, rows["theory"], "--", color=BLACK)
@@ -155,9 +155,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

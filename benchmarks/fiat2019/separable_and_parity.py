@@ -25,7 +25,7 @@ from matplotlib.ticker import NullFormatter
 
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.harness import Experiment, Run, Verdict, growing
 from benchmarks.words import least_to_most
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
@@ -84,22 +84,22 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
                 row | {"measured": monte_carlo(bits, filters) if bits <= largest else np.nan}
             )
         frame = pd.DataFrame(rows)
-    keys = ["seed", "task", "width", "network"]
-    done = set() if "seed" not in frame else set(frame[keys].itertuples(index=False, name=None))
-    cells = itertools.product(range(REPEATS), WIDTHS, TASKS.items(), NETWORKS.items())
-    for seed, width, (task, draw_data), (name, kind) in cells:
-        if (seed, task, width, name) in done:
-            continue
-        X, y = draw_data(m + tests, d, np.random.default_rng(seed))
-        network = GatedLayers([d, width, 1], kind, bias=False, seed=seed)
-        train_as_published(network, X[:m], y[:m, None], "hinge", steps=steps, seed=seed)
-        wrong = outputs_of(network, X)[:, 0] * y <= 0
-        row = {"part": "error", "d": d, "m": m, "seed": seed, "task": task, "network": name}
-        row |= {"width": width, "steps": steps}
-        row |= {"train_error": float(wrong[:m].mean()), "error": float(wrong[m:].mean())}
-        frame = pd.concat([frame, pd.DataFrame([row])], ignore_index=True)
-        run.say(f"{task}, {name}, k = {width}: {row['error']:.4f}")
-        yield frame
+
+    def trained(
+        part: str, seed: int, width: int, task: str, network: str
+    ) -> Iterator[dict[str, Any]]:
+        X, y = TASKS[task](m + tests, d, np.random.default_rng(seed))
+        layers = GatedLayers([d, width, 1], NETWORKS[network], bias=False, seed=seed)
+        train_as_published(layers, X[:m], y[:m, None], "hinge", steps=steps, seed=seed)
+        wrong = outputs_of(layers, X)[:, 0] * y <= 0
+        found = {"train_error": float(wrong[:m].mean()), "error": float(wrong[m:].mean())}
+        yield {"d": d, "m": m, "steps": steps, **found}
+
+    wanted = [
+        {"part": "error", "seed": seed, "width": width, "task": task, "network": name}
+        for seed, width, task, name in itertools.product(range(REPEATS), WIDTHS, TASKS, NETWORKS)
+    ]
+    return growing(run, wanted, trained, frame)
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -188,10 +188,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(fail and learn and better, fail and learn)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

@@ -33,10 +33,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import alternating_search
-from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.harness import Experiment, Run, Verdict, growing
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.problem.gating import UnitGates
@@ -89,27 +90,27 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     # Other trainings are done again.
     frame = frame if "steps" in frame else frame.assign(steps=np.nan)
     frame = frame[(frame["part"] == "search") | (frame["steps"] == steps)]
-    trained = frame[frame["part"] == "published"]
-    done = set(zip(trained["seed"], trained["p"], strict=True))
-    published = zip(PUBLISHED["p"], PUBLISHED["ReLU"], PUBLISHED["GaLU"], strict=True)
-    trainings = itertools.product(range(repeats), published)
-    # One of each, and then what takes least time.
-    for seed, (p, *widths) in sorted(trainings, key=lambda of: of[0] * of[1][0]):
-        if (seed, p) in done or p > most:
-            continue
+    widths = {
+        p: dict(zip(("ReLU", "GaLU"), both, strict=True))
+        for p, *both in zip(PUBLISHED["p"], PUBLISHED["ReLU"], PUBLISHED["GaLU"], strict=True)
+        if p <= most
+    }
+
+    def trained(part: str, seed: int, p: int) -> Iterator[dict[str, Any]]:
         rng = np.random.default_rng([1, p, seed])
         X = rng.normal(size=(PUBLISHED_SIZE, PUBLISHED_INPUTS))
         Y = rng.normal(size=(PUBLISHED_SIZE, p))
-        rows: list[dict[str, Any]] = []
-        for (name, kind), width in zip(TRAINED.items(), widths, strict=True):
+        for name, kind in TRAINED.items():
+            width = widths[p][name]
             network = GatedLayers([PUBLISHED_INPUTS, width, p], kind, bias=True, seed=seed)
             train_as_published(network, X, Y, "squared", steps=steps, seed=seed)
-            row = {"part": "published", "m": PUBLISHED_SIZE, "d": PUBLISHED_INPUTS, "p": p}
-            row |= {"seed": seed, "network": name, "width": width, "steps": steps}
-            rows.append(row | {"loss": squared_error(network, X, Y)})
-        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
-        run.say(f"repeat {seed}, p = {p}: {[row['loss'] for row in rows]}")
-        yield frame
+            row = {"m": PUBLISHED_SIZE, "d": PUBLISHED_INPUTS, "network": name, "width": width}
+            yield row | {"steps": steps, "loss": squared_error(network, X, Y)}
+
+    # One of each, and then what takes least time.
+    order = sorted(itertools.product(range(repeats), widths), key=lambda of: of[0] * of[1])
+    wanted = [{"part": "published", "seed": seed, "p": p} for seed, p in order]
+    yield from growing(run, wanted, trained, frame)
 
 
 def counted(m: int, d: int, p: Any) -> Any:
@@ -157,8 +158,7 @@ def searched(quick: bool) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the widths against the number of outputs; the errors that the published widths leave."""
-    figure = Figure(figsize=(10.4, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((10.4, 4.0), 1, 2)
     searches = frame[frame["part"] == "search"]
     m, d = searches["m"].iloc[0], searches["d"].iloc[0]
     theory = searches.groupby("p")[["needed", "sufficient", "parameters"]].first() / m
@@ -266,10 +266,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(alike and between and published, alike or between)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

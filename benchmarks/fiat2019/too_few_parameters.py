@@ -23,10 +23,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.fiat2019.gated_bounds import expected_loss
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
-from benchmarks.harness import Experiment, Run, Verdict
+from benchmarks.harness import Experiment, Run, Verdict, growing
 from benchmarks.words import least_to_most
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_layers import GatedLayers
@@ -102,31 +103,26 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         else (PROPOSALS, STEPS, REPEATS, ALL_SIZES, SIZES)
     )
     frame = run.kept if "variance" in run.kept else pd.DataFrame()
-    keys = ["seed", "m", "d", "k", "network"]
-    done = set() if frame.empty else set(frame[keys].itertuples(index=False, name=None))
-    for seed in range(repeats):
-        fitted = [closed_form(seed, *size) for size in sizes if (seed, *size, "GaLU") not in done]
-        if fitted:
-            frame = pd.concat([frame, pd.DataFrame(fitted)], ignore_index=True)
-            run.say(f"closed form, repeat {seed}")
-            yield frame
+
+    def fitted(network: str, seed: int, m: int, d: int, k: int) -> Iterator[dict[str, Any]]:
+        row = closed_form(seed, m, d, k)
+        if network == "ReLU":
+            X, y, _ = drawn(seed, m, d, k)
+            row |= {"network": "ReLU", "loss": relu_loss(X, y, k, seed, steps)}
+        elif network == IMPROVED:
+            row |= improved(seed, m, d, k, proposals)
+        yield row
+
     others = [size for size in sizes if size not in small]
     jobs = [
+        *itertools.product(("GaLU",), range(repeats), sizes),
         *itertools.product((IMPROVED, "ReLU"), range(repeats), small),
         *itertools.product(("ReLU",), range(repeats), others),
     ]
-    for name, seed, (m, d, k) in jobs:
-        if (seed, m, d, k, name) in done:
-            continue
-        if name == "ReLU":
-            X, y, _ = drawn(seed, m, d, k)
-            row = {"network": "ReLU", "loss": relu_loss(X, y, k, seed, steps)}
-        else:
-            row = improved(seed, m, d, k, proposals)
-        row = closed_form(seed, m, d, k) | row
-        frame = pd.concat([frame, pd.DataFrame([row])], ignore_index=True)
-        run.say(f"{name}, m = {m}, d = {d}, k = {k}, repeat {seed}: {row['loss']:.4f}")
-        yield frame
+    wanted = [
+        {"network": name, "seed": seed, "m": m, "d": d, "k": k} for name, seed, (m, d, k) in jobs
+    ]
+    return growing(run, wanted, fitted, frame)
 
 
 def improved(seed: int, m: int, d: int, k: int, proposals: int) -> dict[str, Any]:
@@ -148,8 +144,7 @@ def improved(seed: int, m: int, d: int, k: int, proposals: int) -> dict[str, Any
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw means over the sizes against kd/m; crosses are the published values."""
-    figure = Figure(figsize=(5.6, 4.0), layout="constrained")
-    ax = figure.subplots()
+    figure, ax = subplots((5.6, 4.0))
     ax.plot([0, 1], [1, 0], color=BLACK, linestyle="--", label="1 - kd/m")
     ax.plot([0, 0.5], [1, 0], color=GREY, linestyle=":", label="1 - 2kd/m")
     means = by_share(frame)
@@ -240,10 +235,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(theorem and better and near, theorem)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

@@ -28,6 +28,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
 from benchmarks.lippl2022.gln_predictors import (
     first_layer_coef,
@@ -36,6 +37,7 @@ from benchmarks.lippl2022.gln_predictors import (
     path_norm,
 )
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.measure.stationarity import stationarity
@@ -43,7 +45,6 @@ from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.style import BLUE, GREEN, ORANGE, PURPLE, VERMILION
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 from implicit_bias.solvers import Solution, solve
@@ -280,8 +281,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the factors of norm / bound and the disagreements, by depth; a dot is a network."""
     frame = _shown(frame)
-    figure = Figure(figsize=(8.6, 4.0), layout="constrained")
-    factors, disagreements = figure.subplots(1, 2)
+    figure, (factors, disagreements) = subplots((8.6, 4.0), 1, 2)
     ratio = (frame["norm"] / frame["optimum"]).rename("norm / bound by paths")
     columns = [
         (ratio, VERMILION, "o"),
@@ -332,10 +332,5 @@ def _share(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
 
 
 EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=DeepOptions,
+    measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate, options=DeepOptions
 )

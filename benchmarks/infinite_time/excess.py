@@ -26,7 +26,9 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import excess
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.measure.stationarity import certify_network, kkt_measure
@@ -36,7 +38,6 @@ from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.figures.limit import decay_exponent, logarithmic
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 from implicit_bias.solvers import Solution, solve
@@ -267,8 +268,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw each measure against the steps, a line a training."""
     frame = _shown(frame)
-    figure = Figure(figsize=(8.6, 6.4), layout="constrained")
-    axes = figure.subplots(2, 2, sharex=True)
+    figure, axes = subplots((8.6, 6.4), 2, 2, sharex=True)
     for ax, (column, label) in zip(axes.flat, PANELS.items(), strict=True):
         for name, (colour, line) in LOOKS.items():
             rows = frame[(frame["training"] == name) & (frame["step"] > 0) & (frame[column] > 0)]

@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.infinite_width.pictures import AXIS, EXTENT, GRID, Plane, bare, grid_inputs, kink
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.infinite_width import NetworkGrade, certify, max_margin
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY
-from implicit_bias.report.words import percent
 
 # Units tried through each point of the picture of |h|.
 ANGLES = 400
@@ -104,8 +105,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     The network shown is, of those that separate the samples, the one where the oracle is above 1
     on the least part of the plane but not on none.
     """
-    figure = Figure(figsize=(10.4, 3.4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    figure, (left, middle, right) = subplots((10.4, 3.4), 1, 3)
     ends = frame[frame["added"] == 0]
     row = min(rows_of(ends), key=_part_above)
     Plane.of_row(row).draw(left)

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import tick_values
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import at_sizes, with_sizes
@@ -148,8 +149,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     ax.text(frame["samples"].min(), 1.04, "live gates", color=BLACK, va="bottom", fontsize=8.5)
     sizes = sorted(frame["samples"].unique())
     ax.set(xscale="log", yscale="log", xlabel="samples", ylabel="variation norm / gated optimum")
-    ax.set_xticks(sizes, labels=[str(n) for n in sizes])
-    ax.set_xticks([], minor=True)
+    tick_values(ax, sizes)
     ratios = [ratio for ratio in (0.5, 1, 2, 5, 10, 20, 50) if ratio < 1.5 * frame["ratio"].max()]
     ax.set_yticks(ratios, labels=[f"{ratio:g}" for ratio in ratios])
     ax.set_yticks([], minor=True)

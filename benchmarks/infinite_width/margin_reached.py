@@ -12,14 +12,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import at_sizes, margin_share, with_sizes
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.infinite_width import max_margin
 from implicit_bias.report.style import COLOURS, GREY, MARKERS
-from implicit_bias.report.words import percent
 
 # Of the certified maximum: the rule of the verdict.
 REACHED = 0.95
@@ -88,8 +88,7 @@ def optimum(k: int, samples: int, draw: int) -> tuple[Certificate, int]:
 def draw(frame: pd.DataFrame) -> Figure:
     """Shares by samples: of the widest networks against steps, of all at the end against width."""
     grids = list(frame.groupby("k"))
-    figure = Figure(figsize=(3.6 * 2 * len(grids), 3.9), layout="constrained")
-    panels = figure.subplots(1, 2 * len(grids), sharey=True)
+    figure, panels = subplots((3.6 * 2 * len(grids), 3.9), 1, 2 * len(grids), sharey=True)
     last, widest = frame["step"].max(), frame["width"].max()
     decades, widths = [10**power for power in range(2, 7)], sorted(frame["width"].unique())
     for place, (k, of_grid) in enumerate(grids):

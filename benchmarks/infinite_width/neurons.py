@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from benchmarks.drawing import tick_values
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import at_sizes, with_sizes
@@ -115,8 +116,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         )
     sizes = sorted(frame["samples"].unique())
     ax.set(xscale="log", xlabel="samples", ylabel="neurons of the optimum")
-    ax.set_xticks(sizes, labels=[str(n) for n in sizes])
-    ax.set_xticks([], minor=True)
+    tick_values(ax, sizes)
     ax.set_ylim(bottom=0)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(axis="y")

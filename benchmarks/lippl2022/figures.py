@@ -27,6 +27,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from pandas.api.typing import SeriesGroupBy
 
+from benchmarks.drawing import subplots
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.values import (
     SIDES,
@@ -299,8 +300,7 @@ def larger(tables: Tables) -> Figure | None:
     if large.empty:
         return None
     pairs = disagreements(tables).merge(models[["cell"]].drop_duplicates())
-    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
-    errors, apart = figure.subplots(1, 2)
+    figure, (errors, apart) = subplots((8.4, 3.6), 1, 2)
     solved = models[models["model"].isin(list(SOLVED))]
     for (name, units, k), rows in _grouped(solved, ["model", "units", "hyperplanes"]):
         _curve(errors, rows, "train_size", "validation_error", name, k, units)
@@ -324,8 +324,7 @@ def infinite_time(tables: Tables) -> Figure | None:
     frame = frame[frame["infinite"].notna()]
     if frame.empty:
         return None
-    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
-    apart, norm = figure.subplots(1, 2)
+    figure, (apart, norm) = subplots((8.4, 3.6), 1, 2)
     looks = {
         "finite": ("trained as released (3,200 steps)", BLUE, "o"),
         "infinite": ("trained towards the limit", VERMILION, "s"),
@@ -355,8 +354,7 @@ def other_tasks(tables: Tables) -> Figure | None:
     frame = frame.assign(task=[task_name(*row) for row in _task_columns(frame)])
     pairs = disagreements(tables).merge(frame[["cell", "task"]].drop_duplicates())
     tasks = sorted(frame["task"].unique())
-    figure = Figure(figsize=(8.4, 1.6 + 0.5 * len(tasks)), layout="constrained")
-    errors, apart = figure.subplots(1, 2, sharey=True)
+    figure, (errors, apart) = subplots((8.4, 1.6 + 0.5 * len(tasks)), 1, 2, sharey=True)
     rows = {task: float(row) for row, task in enumerate(tasks)}
     for shift, (name, (label, colour, marker)) in zip(
         (-0.2, 0.0, 0.2), SOLVED.items(), strict=True
@@ -397,8 +395,7 @@ def causes(tables: Tables) -> Figure | None:
     )
     if rows.empty:
         return None
-    figure = Figure(figsize=(8.4, 6.2), layout="constrained")
-    axes = figure.subplots(2, 2, sharex=True, sharey=True)
+    figure, axes = subplots((8.4, 6.2), 2, 2, sharex=True, sharey=True)
     panels = [(threshold, k) for threshold in THRESHOLDS for k in (1, 2)]
     for ax, (threshold, k) in zip(axes.flat, panels, strict=True):
         for name, (label, colour, marker, line) in PROGRAMS.items():

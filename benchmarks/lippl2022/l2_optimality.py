@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Run, Verdict, rows_of
+from benchmarks.harness import Experiment, Run, Verdict, growing, rows_of
 from benchmarks.lippl2022.as_published import (
     Moved,
     OsqpL2,
@@ -55,8 +55,8 @@ from benchmarks.lippl2022.exact_training import ReleasedOptions
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import published_values
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedSVC
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 
@@ -152,16 +152,14 @@ def _measure(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
     cells = configurations()[: 1 if run.quick else None]
     if run.quick:
         cells = [replace(cells[0], train_size=100)]
-    rows = rows_of(run.kept)
-    done = {(row["units"], row["seed"]) for row in rows}
-    for config in cells:
-        if (config.units, config.seed) in done:
-            continue
+    by_cell = {(config.units, config.seed): config for config in cells}
+
+    def row(units: int, seed: int) -> Iterator[dict[str, Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # CVXPY's on an inaccurate end: the row says how good
-            rows.append(measured(config, published) | {"commit": commit})
-        run.say(f"H = {config.units}, seed {config.seed}")
-        yield pd.DataFrame(rows)
+            yield measured(by_cell[units, seed], published) | {"commit": commit}
+
+    return growing(run, [{"units": units, "seed": seed} for units, seed in by_cell], row)
 
 
 def optimal(table: pd.DataFrame) -> pd.Series[bool]:

@@ -52,9 +52,9 @@ from benchmarks.lippl2022.exact_training import (
     written,
 )
 from benchmarks.lippl2022.published import published_values
+from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
-from implicit_bias.report.words import percent
 
 # Trainings from weights that differ in their last bit, beside that of the weights as drawn.
 REPEATS = 4
@@ -158,9 +158,5 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    measure=_measure,
-    found=_found,
-    verdict=_verdict,
-    tabulate=_tabulate,
-    options=ReleasedOptions,
+    measure=_measure, found=_found, verdict=_verdict, tabulate=_tabulate, options=ReleasedOptions
 )

@@ -188,9 +188,5 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    measure=_measure,
-    found=_found,
-    verdict=_verdict,
-    tabulate=_tabulate,
-    options=ReleasedOptions,
+    measure=_measure, found=_found, verdict=_verdict, tabulate=_tabulate, options=ReleasedOptions
 )

@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.func import functional_call
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.lippl2022.context_shares import (
     ANGLE,
@@ -35,10 +36,10 @@ from benchmarks.lippl2022.context_shares import (
     limit_contexts,
     record,
 )
+from implicit_bias.base.wording import percent
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.style import BLUE, GREY, ORANGE
-from implicit_bias.report.words import percent
 from implicit_bias.training.losses import LOSSES
 
 LOGISTIC = LOSSES["logistic"].log_loss
@@ -82,8 +83,7 @@ def _found_degrees(table: pd.DataFrame) -> str:
 
 
 def _draw_degrees(table: pd.DataFrame) -> Figure:
-    figure = Figure(figsize=(8.4, 3.4), layout="constrained")
-    angle, share = figure.subplots(1, 2)
+    figure, (angle, share) = subplots((8.4, 3.4), 1, 2)
     angle.plot(table["norm"], table["angle"], "o-", color=BLUE, label="gradient flow")
     for level, words, line in (
         (STATIONARY, "stationary point of (6)", "--"),

@@ -13,14 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from benchmarks.data import SEPARABLE_SETS
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.optimizers.data import NORMS, optima, samples
 from benchmarks.optimizers.descent import OPTIMIZERS, iterates, margin
 from benchmarks.sizes import at_sizes, log_spaced, margin_share, with_sizes
+from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
 from implicit_bias.report.style import COLOURS, GREY, LINES
-from implicit_bias.report.words import percent
 
 # Share of the maximum margin at which a claim of convergence counts as reached.
 REACHED = 0.99
@@ -191,8 +191,7 @@ def _said(verdict: Verdict) -> str:
 def draw(frame: pd.DataFrame) -> Figure:
     """Finger-prints above, the shortfall in each optimizer's own norm against steps below."""
     sets = list(dict.fromkeys(frame["data"]))
-    figure = Figure(figsize=(3.6 * len(sets) + 1.2, 7.2), layout="constrained")
-    above, below = figure.subplots(2, len(sets), squeeze=False)
+    figure, (above, below) = subplots((3.6 * len(sets) + 1.2, 7.2), 2, len(sets), squeeze=False)
     for ax, curves, data in zip(above, below, sets, strict=True):
         of_set = frame[frame["data"] == data]
         _finger_print(ax, at_end(of_set))

@@ -16,16 +16,16 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn.functional import softplus
 
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import Recorder
 from implicit_bias.base.options import OptimizerName
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets import load_mnist, split
 from implicit_bias.diagnosis.traps import DiagnosisWarning
 from implicit_bias.networks import FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.report.style import COLOURS, LINES, MARKERS
-from implicit_bias.report.words import percent
 from implicit_bias.training.configuration import TrainingConfig
 from implicit_bias.training.optimizers import build_optimizer
 
@@ -187,8 +187,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Gaps against steps: a row of panels for each kind of gates, a panel an optimizer."""
-    figure = Figure(figsize=(2.9 * len(OPTIMIZERS) + 0.6, 5.6), layout="constrained")
-    panels = figure.subplots(len(GATES), len(OPTIMIZERS), sharex=True, sharey=True)
+    figure, panels = subplots(
+        (2.9 * len(OPTIMIZERS) + 0.6, 5.6), len(GATES), len(OPTIMIZERS), sharex=True, sharey=True
+    )
     for row, gates in zip(panels, GATES, strict=True):
         for ax, name in zip(row, OPTIMIZERS, strict=True):
             runs = frame[(frame["gates"] == gates) & (frame["optimizer"] == name)]

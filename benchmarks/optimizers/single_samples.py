@@ -20,15 +20,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.optimizers.descent import Adam, Momentum
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
 from implicit_bias.report.style import COLOURS, LINES
-from implicit_bias.report.words import percent
 
 NORMS = ("l2", "linf")
 POINTS = 30
@@ -179,8 +179,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Shortfalls against passes: a panel an optimizer and set, a line a norm."""
-    figure = Figure(figsize=(9.6, 5.2), layout="constrained")
-    panels = figure.subplots(2, 3, sharex=True, sharey=True)
+    figure, panels = subplots((9.6, 5.2), 2, 3, sharex=True, sharey=True)
     for ax, (data, optimizer) in zip(panels.ravel(), CLAIMS, strict=True):
         of_run = frame[(frame["data"] == data) & (frame["optimizer"] == optimizer)]
         for place, norm in enumerate(NORMS):

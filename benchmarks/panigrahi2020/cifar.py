@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.data import data_file
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.shared import COLOUR, number, parts
 from implicit_bias.base.validation import Array
@@ -108,8 +109,7 @@ def spectrum(part: str, activation: str, values: Array) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the three panels."""
-    figure = Figure(figsize=(12, 4), layout="constrained")
-    a, b, c = figure.subplots(1, 3)
+    figure, (a, b, c) = subplots((12, 4), 1, 3)
     cells = frame[frame["part"] == "distances"]
     a.stairs(cells["y"], BINS, fill=True, color=BLUE)
     a.axvline(0.1, color=GREY, linestyle="--")
@@ -215,9 +215,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.harness import Experiment, Options, Run, Verdict
+from benchmarks.drawing import subplots
+from benchmarks.harness import Experiment, Options, Run, Verdict, growing, rows_of
 from benchmarks.panigrahi2020.cifar import FIGURE_2, PUBLISHED_WIDTH, images
 from benchmarks.panigrahi2020.shared import COLOUR, parts
 from implicit_bias.base.validation import Array
@@ -39,23 +41,25 @@ QUICK = (Plan(32, 2, 300), Plan(64, 1, 300))
 
 def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
     """Train every network that is not kept."""
-    frame, plans = run.kept, QUICK if run.quick else PLANS
-    keys = ["width", "epochs", "activation"]
-    done = set()
+    plans = {(plan.width, plan.epochs): plan for plan in (QUICK if run.quick else PLANS)}
+    frame = run.kept
     if "epochs" in frame:
-        asked = {(plan.width, plan.epochs) for plan in plans}
-        frame = frame[[pair in asked for pair in zip(frame["width"], frame["epochs"], strict=True)]]
-        done = set(frame[keys].itertuples(index=False, name=None))
+        pairs = zip(frame["width"], frame["epochs"], strict=True)
+        frame = frame[[pair in plans for pair in pairs]]
     else:
         frame = pd.DataFrame()
-    for plan in plans:
+
+    def curve(width: int, epochs: int, activation: str) -> list[dict[str, Any]]:
+        plan = plans[width, epochs]
         X, labels = images(plan.n)
-        for activation in FIGURE_2:
-            if (plan.width, plan.epochs, activation) not in done:
-                run.say(f"m = {plan.width:,}, {activation}")
-                curve = train(activation, torch.tensor(X).float(), torch.tensor(labels), plan)
-                frame = pd.concat([frame, curve], ignore_index=True)
-                yield frame
+        return rows_of(train(activation, torch.tensor(X).float(), torch.tensor(labels), plan))
+
+    wanted = [
+        {"width": width, "epochs": epochs, "activation": activation}
+        for width, epochs in plans
+        for activation in FIGURE_2
+    ]
+    return growing(run, wanted, curve, frame)
 
 
 def train(activation: str, X: Tensor, labels: Tensor, plan: Plan) -> pd.DataFrame:
@@ -104,8 +108,7 @@ def gram(activation: str, X: Tensor, weights: Tensor, readouts: Tensor) -> Array
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw loss and accuracy by epoch."""
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure, axes = subplots((9, 4), 1, 2)
     widths = list(dict.fromkeys(frame["width"]))
     for ax, column in zip(axes, ("loss", "accuracy"), strict=True):
         for activation, rows in parts(frame, "activation"):
@@ -186,10 +189,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(first and changed, first or changed)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

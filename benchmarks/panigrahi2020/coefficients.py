@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from numpy.polynomial import chebyshev
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import (
     boyd_coefficient,
@@ -102,8 +103,7 @@ def hermite(frame: pd.DataFrame, activation: str) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw coefficients against the root of k with three rates, and Chebyshev errors."""
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((10, 4.4), 1, 2)
     for activation in ("relu", "tanh", "swish"):
         rows = hermite(frame, activation)
         mark = MARKER[activation]
@@ -192,9 +192,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

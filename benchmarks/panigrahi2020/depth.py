@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import (
     coherence_bound,
@@ -120,8 +120,7 @@ def infinite(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the smallest eigenvalue against depth, and the depth it takes against separation."""
-    figure = Figure(figsize=(13, 4.8), layout="constrained")
-    left, right, norms = figure.subplots(1, 3)
+    figure, (left, right, norms) = subplots((13, 4.8), 1, 3)
     for activation, rows in parts(infinite(frame), "activation"):
         look = {"color": COLOUR[activation], "marker": MARKER[activation]}
         cells = rows[rows["n"] == SHOWN]
@@ -256,9 +255,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
 from implicit_bias.base.validation import Array
@@ -83,8 +84,7 @@ def smallest(X: Array, phi: Activation, width: int, seed: int, name: str) -> flo
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw distances from the limits, and smallest eigenvalues, against the width."""
-    figure = Figure(figsize=(11, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((11, 4.4), 1, 2)
     means = frame.groupby(["activation", "width"], sort=False).mean(numeric_only=True).reset_index()
     for activation, cells in parts(means, "activation"):
         look = {"color": COLOUR[activation], "marker": MARKER[activation]}
@@ -174,9 +174,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

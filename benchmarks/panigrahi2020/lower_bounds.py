@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import kink_bound, relu_bound, trace_bound
 from benchmarks.panigrahi2020.shared import (
@@ -150,8 +151,7 @@ def finite(X: Array, phi: Activation, width: int, seed: int) -> Array:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw measured eigenvalues as marks and the shapes of the bounds as lines."""
-    figure = Figure(figsize=(12, 4.6), layout="constrained")
-    axes = figure.subplots(1, 3)
+    figure, axes = subplots((12, 4.6), 1, 3)
     columns = {"half circle": "n", "close points": "delta", "sphere, d = 5": "n"}
     for ax, (part, column) in zip(axes, columns.items(), strict=True):
         for activation, cells in parts(frame[frame["part"] == part], "activation"):
@@ -263,9 +263,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend
+from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import (
     large_width_bound,
@@ -105,8 +105,7 @@ def means(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw -log of both eigenvalues against the theorem's exponent."""
-    figure = Figure(figsize=(12, 4.4), layout="constrained")
-    axes = figure.subplots(1, 3, sharey=True)
+    figure, axes = subplots((12, 4.4), 1, 3, sharey=True)
     for ax, (dimension, rows) in zip(axes, parts(means(frame), "dimension"), strict=True):
         for activation, cells in parts(rows, "activation"):
             look = {"color": COLOUR[activation]}
@@ -206,9 +205,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import (
     hadamard_bound,
@@ -90,8 +91,7 @@ def exponents(frame: pd.DataFrame, activation: str = TANH) -> tuple[dict[str, fl
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the smallest eigenvalue against the noise, and against n."""
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots((10, 4.6), 1, 2)
     rows = typical(frame)
     for i, (n, cells) in enumerate(parts(rows, "n")):
         look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i]}
@@ -181,9 +181,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

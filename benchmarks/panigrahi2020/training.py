@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Options, Run, Verdict
 from benchmarks.panigrahi2020.gram_bounds import descent_width, dynamics_width
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
@@ -425,8 +426,7 @@ def protocol(frame: pd.DataFrame) -> list[str]:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the mean loss of the runs as marks, theorem 4.6 as lines, and infinite width."""
-    figure = Figure(figsize=(11, 4.8), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure, axes = subplots((11, 4.8), 1, 2)
     for ax, n in zip(axes, (10, 50), strict=True):
         for activation in FIGURE_1:
             look = {"color": COLOUR[activation]}
@@ -602,10 +602,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(reported and measured and second and predicted, measured)
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)

@@ -177,9 +177,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=whole(measure),
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
+    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
 )

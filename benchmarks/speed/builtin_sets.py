@@ -26,7 +26,7 @@ from benchmarks.speed.exact import find_lies
 from benchmarks.speed.runs import TIME_LIMIT, few_digits, outcome, warm_up
 from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, balanced, certify
+from implicit_bias.bounds.certificate import Status, certify, repaired
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve
 
@@ -138,7 +138,7 @@ def _solved(name: str, problem: MarginProblem) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     alpha = np.zeros(problem.n_samples)
     alpha[machine.support_] = np.abs(machine.dual_coef_[0])
-    alpha = balanced(alpha, problem.y) if problem.intercept else alpha
+    alpha = repaired(problem, alpha)
     gap = certify(problem, machine.coef_, alpha).gap
     return {"status": "ANSWERED", "seconds": seconds, "gap": gap}
 
@@ -250,9 +250,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=measure,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=SetOptions,
+    measure=measure, found=found, verdict=verdict, tabulate=tabulate, options=SetOptions
 )

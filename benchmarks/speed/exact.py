@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+import flint
 import gmpy2
 import numpy as np
 import scipy.linalg
@@ -594,24 +595,11 @@ def _first_independent(matrix: NDArray[np.object_], rank: int) -> list[int] | No
 
 
 def _solve(A: list[list[int]], right: list[int]) -> tuple[list[int], int] | None:
-    """Solve A x = right by elimination without fractions (Bareiss): x times |det|, and |det|."""
-    rows, last = [[*row, b] for row, b in zip(A, right, strict=True)], 1
-    n = len(rows)
-    for j in range(n):
-        pivot = next((i for i in range(j, n) if rows[i][j]), None)
-        if pivot is None:
-            return None
-        rows[j], rows[pivot] = rows[pivot], rows[j]
-        lead, top = rows[j][j], rows[j]
-        for i in range(j + 1, n):
-            factor = rows[i][j]
-            rows[i] = [0] * (j + 1) + [
-                (lead * rows[i][k] - factor * top[k]) // last for k in range(j + 1, n + 1)
-            ]
-        last = lead
-    # Back substitution for x * det, which is integral by Cramer's rule.
-    x = [0] * n
-    for i in reversed(range(n)):
-        rest = rows[i][n] * last - sum(rows[i][k] * x[k] for k in range(i + 1, n))
-        x[i] = rest // rows[i][i]
-    return ([-value for value in x], -last) if last < 0 else (x, last)
+    """Solve A x = right: x times a common denominator, and this denominator, which is positive."""
+    try:
+        numerators, denominator = (
+            flint.fmpz_mat(A).solve(flint.fmpz_mat([[value] for value in right])).numer_denom()
+        )
+    except ZeroDivisionError:
+        return None
+    return [int(value) for value in numerators.entries()], int(denominator)

@@ -523,11 +523,7 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 CLASSES = Experiment(
-    measure=measure,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=ClassOptions,
+    measure=measure, found=found, verdict=verdict, tabulate=tabulate, options=ClassOptions
 )
 
 EXPERIMENTS = {"classes": CLASSES}

@@ -573,9 +573,5 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 
 
 EXPERIMENT = Experiment(
-    measure=measure,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=StressOptions,
+    measure=measure, found=found, verdict=verdict, tabulate=tabulate, options=StressOptions
 )

@@ -27,6 +27,7 @@ Underflow: the caller scales weights and coefficients to about 1, and the sizes 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ UNDERFLOW = 2.0**-400
 SMALLEST_NORMAL = 2.0**-1022
 # Products of smaller numbers, or the slices of their last bits, may underflow.
 TINY = 2.0**-850
+LARGEST = sys.float_info.max
 # Relative size of what rounds in the computation of an error bound itself.
 SAFETY = 1.01
 # Samples (or features) summed at once: the error of a plain sum grows with this length and with

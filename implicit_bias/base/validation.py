@@ -64,6 +64,12 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
     return array
 
 
+def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...], meaning: str) -> None:
+    """Refuse an array of another shape, and say what the right one means."""
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}: {meaning}")
+
+
 def check_not_masked(values: object, name: str) -> None:
     """Raise ValueError for a masked array, whose mask numpy would drop without a word."""
     if np.ma.isMaskedArray(values):

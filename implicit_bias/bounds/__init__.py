@@ -4,7 +4,11 @@
 file                what
 ==================  ========================================================================
 certificate.py      both bounds of an answer in float64, and how a solve ended
-exact.py            the same in rational numbers
+upper.py            the bound from coefficients: norm, margins, and their rounding errors
+lower.py            the bound from dual variables: V, its dual norm, and their rounding errors
+balance.py          the equation of an intercept, which dual variables must obey exactly
+status.py           statuses and certificates, and what is read off them
+exact.py            both bounds in rational numbers
 separability.py     proofs that nothing separates the samples
 regularised.py      bounds of regularised losses
 run_certificate.py  bounds of a training run, from its own gradients

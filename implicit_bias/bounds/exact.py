@@ -14,6 +14,8 @@ float64, of V(alpha) as it is rounded, with that rounding. Of coefficients, whic
 rounded, and with what rounding leaves, r, they are bounded by
 
     Omega(zeta) <= Omega(c) + sum_j Omega(r_j e_j).
+
+Rational numbers are those of FLINT, which is imported when the first one is made.
 """
 
 from __future__ import annotations
@@ -22,22 +24,23 @@ import math
 import sys
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, TypeAlias
 
-import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.rounding import Enclosure, sum_up
-from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Certificate, relative_gap
+from implicit_bias.base.validation import Array, check_shape
+from implicit_bias.bounds.balance import balanced, is_balanced
+from implicit_bias.bounds.status import Certificate, relative_gap
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.rows import Rows
 
 # Bits of a square root.
 ROOT_BITS = 256
 
-Rationals = NDArray[np.object_]
+Rationals: TypeAlias = NDArray[np.object_]
+Rational: TypeAlias = Any  # flint.fmpq, which has no type hints
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ class ExactAnswer:
 
     def margins(self, problem: MarginProblem) -> Array:
         """Return each sample's smallest margin, shape (N,), rounded to float64."""
-        return _margins(problem, self).astype(np.float64)
+        return problem.constraints.smallest(_margins(problem, self)).astype(np.float64)
 
 
 def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
@@ -115,109 +118,73 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     >>> bounds.lower, bounds.upper
     (1.0, 1.0)
     """
-    alpha = rationals(answer.alpha)
-    shapes = problem.alpha_shape, _plain_shape(problem)
-    if (alpha.shape, np.shape(answer.plain_coef)) != shapes:
-        raise ValueError(
-            f"alpha and plain_coef must have the shapes {shapes[0]} and {shapes[1]}, got "
-            f"{alpha.shape} and {np.shape(answer.plain_coef)}"
-        )
-    if problem.classes is not None and alpha[np.arange(len(alpha)), problem.owners].any():
+    plain = (*problem.coef_shape[:-2], *problem.features.shape)
+    check_shape(answer.alpha, "alpha", problem.alpha_shape, "one entry a sample, or (N, K)")
+    check_shape(
+        answer.plain_coef, "plain_coef", plain, "(M', D), a row a plain gate, or (K, M', D)"
+    )
+    offset = np.asarray(answer.intercept, dtype=object)
+    check_shape(offset, "intercept", np.shape(problem.no_offset), "a number, or one a class")
+    alpha, rows = rationals(answer.alpha), problem.constraints
+    values = rows.values(alpha)
+    if (rows.alpha(values) != alpha).any():
         raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
-    offset, shape = np.asarray(answer.offset), np.shape(problem.no_offset)
-    if offset.shape != shape:
-        raise ValueError(f"intercept must have the shape {shape}, got {offset.shape}")
-    if not problem.intercept and rationals(np.asarray(answer.intercept, dtype=object)).any():
+    if not problem.intercept and offset.any():
         raise ValueError("the problem has no intercept: pass intercept=True to it, or leave it out")
-    if (alpha < 0).any():
-        smallest = float(alpha.min())
+    if (values < 0).any():
+        smallest = float(min(values))
         raise ValueError(f"alpha must not be negative, got {smallest:.3g}: clip it at 0")
-    margins = _margins(problem, answer)
-    lower, dual_norms = _lower(problem, alpha)
+    margins = rows.smallest(_margins(problem, answer))
+    lower, dual_norms = _lower(problem, values)
     upper = _upper(problem, rationals(answer.plain_coef), margins)
     smallest = _rounded(min(margins), down=True)
     return Certificate(lower, upper, relative_gap(lower, upper), smallest, dual_norms)
 
 
 def balanced_exactly(rows: Rows, alpha: Rationals) -> Rationals:
-    """Return fractions (P,) that obey the intercept's equation exactly, near those that all but do.
-
-    What classes lack is passed on along a tree of the heaviest rows, from its leaves to its root.
-    Weights that it would make negative are returned as they are: they bound nothing.
-    """
-    if not rows.n_offsets:
-        return alpha
-    owners = (rows.y > 0).astype(np.int64) if rows.owners is None else rows.owners
-    rivals = 1 - owners if rows.rivals is None else rows.rivals
-    lacks = {int(k): Fraction(0) for k in np.union1d(owners, rivals)}
-    for owner, rival, weight in zip(owners, rivals, alpha, strict=True):
-        lacks[owner] -= weight
-        lacks[rival] += weight
-    roots = {k: k for k in lacks}
-    edges: list[int] = []
-    for p in sorted(range(len(alpha)), key=lambda p: alpha[p], reverse=True):
-        one, other = roots[owners[p]], roots[rivals[p]]
-        if one != other and alpha[p] > 0:
-            edges.append(p)
-            roots = {k: one if root == other else root for k, root in roots.items()}
-    balanced = alpha.copy()
-    while edges:
-        ends = [k for p in edges for k in (owners[p], rivals[p])]
-        p = next(p for p in edges if 1 in (ends.count(owners[p]), ends.count(rivals[p])))
-        edges.remove(p)
-        leaf, rest = (
-            (owners[p], rivals[p]) if ends.count(owners[p]) == 1 else (rivals[p], owners[p])
-        )
-        balanced[p] += lacks[leaf] if leaf == owners[p] else -lacks[leaf]
-        lacks[rest] += lacks[leaf]
-    return balanced if (balanced >= 0).all() else alpha
+    """Return fractions (P,) that obey the intercept's equation, near those that all but do."""
+    return balanced(rows.constraints, alpha) if rows.n_offsets else alpha
 
 
 def rationals(values: Array | Rationals) -> Rationals:
-    """Return the same real numbers as an array of gmpy2's rationals."""
-    return np.asarray(np.frompyfunc(gmpy2.mpq, 1, 1)(values), dtype=object)
+    """Return the same real numbers as an array of FLINT's rationals."""
+    from flint import fmpq
+
+    def rational(value: Any) -> Rational:
+        return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
+
+    return np.asarray(np.frompyfunc(rational, 1, 1)(values), dtype=object)
 
 
-def _plain_shape(problem: MarginProblem) -> tuple[int, ...]:
-    shape = (problem.plain_gates.shape[1], problem.X.shape[1])
-    return shape if problem.classes is None else (problem.classes, *shape)
+def _rational(value: float) -> Rational:
+    return rationals(np.array(value)).item()
 
 
-def _data(problem: MarginProblem) -> tuple[Rationals, Rationals]:
-    """Plain gates (N, M') and inputs (N, D)."""
-    return rationals(problem.plain_gates.toarray()), rationals(problem.X)
+def scores(problem: MarginProblem, plain_coef: Rationals) -> Rationals:
+    """Return f_k(x_n), (N, K'), of coefficients of the plain gates, exactly."""
+    gates, X = rationals(problem.plain_gates.toarray()), rationals(problem.X)
+    coef = plain_coef.reshape(-1, *plain_coef.shape[-2:])
+    return np.stack([((X @ part.T) * gates).sum(axis=1) for part in coef], axis=1)
 
 
 def _margins(problem: MarginProblem, answer: ExactAnswer) -> Rationals:
-    """Return each sample's smallest margin, shape (N,)."""
-    gates, X = _data(problem)
-    coef = rationals(answer.plain_coef)
-    if problem.classes is None:
-        f = ((X @ coef.T) * gates).sum(axis=1) + gmpy2.mpq(answer.intercept)
-        return np.asarray(rationals(problem.y) * f)
-    scores = np.stack([((X @ part.T) * gates).sum(axis=1) for part in coef], axis=1)
-    scores = scores + rationals(np.asarray(answer.intercept, dtype=object))
-    own = np.arange(len(scores)), problem.owners
-    rivals = [np.delete(row, k) for row, k in zip(scores, problem.owners, strict=True)]
-    return np.asarray(scores[own] - np.array([row.max() for row in rivals], dtype=object))
+    """Return the margins of all constraints, shape (R,)."""
+    offsets = rationals(np.asarray(answer.intercept, dtype=object).reshape(-1))
+    return problem.constraints.margins(scores(problem, rationals(answer.plain_coef)) + offsets)
 
 
-def _lower(problem: MarginProblem, alpha: Rationals) -> tuple[float, Array]:
+def _lower(problem: MarginProblem, values: Rationals) -> tuple[float, Array]:
     """Return the lower bound, and bounds (G,) on the terms of Omega_*(V) of scaled alpha."""
-    gates, X = _data(problem)
-    if problem.classes is None:
-        weights = (alpha * rationals(problem.y))[:, None]  # labels as floats would round
-    else:
-        weights = cast(Rationals, problem.weights(cast(Any, alpha)))
+    rows, gates = problem.constraints, rationals(problem.plain_gates.toarray())
+    X, weights = rationals(problem.X), rows.weights(values)
     norms = _dual_norms(problem, np.stack([(gates * w[:, None]).T @ X for w in weights.T]))
-    totals = alpha.reshape(len(alpha), -1).sum(axis=1)
-    total, finite = totals.sum(), [norm for norm in norms if norm is not None]
-    balanced = not problem.intercept or not weights.sum(axis=0).any()
+    total, finite = sum(values), [norm for norm in norms if norm is not None]
+    balanced = not problem.intercept or is_balanced(rows, values)
     if total == 0 or not balanced or len(finite) < len(norms):
         return 0.0, np.array([math.inf if norm is None else _rounded(norm) for norm in norms])
     scales = [1 / max(finite)] if max(finite) > 0 else []
     if not problem.hard_margin:
-        scales.append(gmpy2.mpq(problem.C) / max(totals))
+        scales.append(_rational(problem.C) / max(rows.totals(values)))
     if not scales:
         return math.inf, np.zeros(len(norms))
     dual_norms = np.array([_rounded(norm * min(scales)) for norm in finite])
@@ -225,19 +192,19 @@ def _lower(problem: MarginProblem, alpha: Rationals) -> tuple[float, Array]:
 
 
 def _upper(problem: MarginProblem, coef: Rationals, margins: Rationals) -> float:
-    norm = _norm(problem, coef if problem.classes is not None else coef[None])
+    norm = _norm(problem, coef.reshape(-1, *coef.shape[-2:]))
     if norm is None or (problem.hard_margin and min(margins) <= 0):
         return math.inf
     if problem.hard_margin:
         return _rounded(norm / min(margins))
-    losses = sum((1 - margin for margin in margins if margin < 1), gmpy2.mpq(0))
-    return _rounded(norm + gmpy2.mpq(problem.C) * losses)
+    losses = sum(1 - margin for margin in margins if margin < 1)
+    return _rounded(norm + _rational(problem.C) * losses)
 
 
 # --- norms, from above; None is infinity ---------------------------------------------------------
 
 
-def _dual_norms(problem: MarginProblem, V: Rationals) -> list[gmpy2.mpq | None]:
+def _dual_norms(problem: MarginProblem, V: Rationals) -> list[Rational | None]:
     """Return upper bounds on the terms of Omega_*(V), V (K, M', D)."""
     if problem.norm is problem.gate_norm:
         return [_root_above(square) for square in _group_squares(problem, V)]
@@ -245,11 +212,10 @@ def _dual_norms(problem: MarginProblem, V: Rationals) -> list[gmpy2.mpq | None]:
     return [_times(bound, unit) for bound in problem.norm.dual_bounds(enclosure)]
 
 
-def _norm(problem: MarginProblem, coef: Rationals) -> gmpy2.mpq | None:
+def _norm(problem: MarginProblem, coef: Rationals) -> Rational | None:
     """Return an upper bound on Omega of plain coefficients (K, M', D)."""
     if problem.norm is problem.gate_norm:
-        roots = [_root_above(square) for square in _group_squares(problem, coef)]
-        return sum(roots, gmpy2.mpq(0))
+        return sum(_root_above(square) for square in _group_squares(problem, coef))
     rounded, unit = _enclosed(coef)
     terms = [problem.norm.value_bound(rounded.value)]
     for j in np.flatnonzero(rounded.radius):
@@ -259,49 +225,52 @@ def _norm(problem: MarginProblem, coef: Rationals) -> gmpy2.mpq | None:
     return _times(sum_up(terms), unit)
 
 
-def _times(bound: float, unit: gmpy2.mpq) -> gmpy2.mpq | None:
-    return gmpy2.mpq(bound) * unit if math.isfinite(bound) else None
+def _times(bound: float, unit: Rational) -> Rational | None:
+    return _rational(bound) * unit if math.isfinite(bound) else None
 
 
-def _enclosed(values: Rationals) -> tuple[Enclosure, gmpy2.mpq]:
+def _enclosed(values: Rationals) -> tuple[Enclosure, Rational]:
     """Return numbers over a power of two, none above 1, in float64, and that power."""
-    sizes = [v.numerator.bit_length() - v.denominator.bit_length() for v in values.ravel() if v]
-    unit = gmpy2.mpq(2) ** (max(sizes, default=0) + 1)
+    sizes = [_bits(value.numerator) - _bits(value.denominator) for value in values.ravel() if value]
+    unit = _rational(2.0) ** (max(sizes, default=0) + 1)
     scaled = values / unit
     nearest = scaled.astype(np.float64)
     left = abs(scaled - rationals(nearest))
     return Enclosure(nearest, np.frompyfunc(_rounded, 1, 1)(left).astype(np.float64)), unit
 
 
-def _group_squares(problem: MarginProblem, rows: Rationals) -> list[gmpy2.mpq]:
+def _group_squares(problem: MarginProblem, rows: Rationals) -> list[Rational]:
     """Return the sum of squares of each group of rows (K, M', D)."""
-    sums = [gmpy2.mpq(0)] * problem.n_groups
-    groups = problem.gate_norm.groups_of_rows(len(rows))
-    for group, square in zip(groups, (rows * rows).sum(axis=-1).ravel(), strict=True):
-        sums[group] += square
-    return sums
+    squares = np.zeros(problem.n_groups, dtype=object)
+    np.add.at(squares, problem.gate_norm.groups_of_rows(len(rows)), (rows * rows).sum(-1).ravel())
+    return squares.tolist()
 
 
-def _root_above(square: gmpy2.mpq) -> gmpy2.mpq:
+def _root_above(square: Rational) -> Rational:
     """Return a rational number that is at least a square root, by a share of 2^-255 at most."""
     if square == 0:
         return square
-    shift = 2 * ROOT_BITS + square.denominator.bit_length() - square.numerator.bit_length()
+    shift = 2 * ROOT_BITS + _bits(square.denominator) - _bits(square.numerator)
     shift += shift % 2
-    scaled = square * gmpy2.mpq(2) ** shift
-    root, rest = gmpy2.isqrt_rem(scaled.numerator // scaled.denominator)
-    above = root + (rest > 0 or scaled.denominator > 1)
-    return above / gmpy2.mpq(2) ** (shift // 2)
+    scaled = square * _rational(2.0) ** shift
+    whole = int(scaled.numerator // scaled.denominator)
+    root = math.isqrt(whole)
+    above = root + (whole > root * root or scaled.denominator > 1)
+    return above / _rational(2.0) ** (shift // 2)
 
 
-def _rounded(value: gmpy2.mpq, down: bool = False) -> float:
+def _bits(value: Any) -> int:
+    return int(value).bit_length()
+
+
+def _rounded(value: Rational, down: bool = False) -> float:
     """Return the float64 next above a rational number, or below."""
     if value < 0:
         return -_rounded(-value, not down)
-    if value > gmpy2.mpq(sys.float_info.max):
+    if value > _rational(sys.float_info.max):
         return sys.float_info.max if down else math.inf
-    nearest = float(value)
-    error = gmpy2.mpq(nearest) - value
+    nearest = int(value.numerator) / int(value.denominator)
+    error = _rational(nearest) - value
     if error == 0 or (error < 0) == down:
         return nearest
     return math.nextafter(nearest, 0.0 if down else math.inf)

@@ -30,15 +30,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear, minimize_scalar
 from scipy.special import entr, expit
 
-from implicit_bias.base.rounding import UNIT, Enclosure, down, predictions, up
+from implicit_bias.base.rounding import UNIT, Enclosure, down, up
 from implicit_bias.base.validation import Array, as_finite, check_choice, check_number
-from implicit_bias.bounds.certificate import CONTRADICTION, QUIET, dual_norm_bounds
-from implicit_bias.problem import MarginProblem, check_problem, gated_linear
+from implicit_bias.bounds.certificate import QUIET, dual_norm_bounds
+from implicit_bias.bounds.status import CONTRADICTION
+from implicit_bias.bounds.upper import score_enclosures
+from implicit_bias.problem import MarginProblem, check_problem
 
 LossName: TypeAlias = Literal["squared", "logistic", "hinge"]
 # Margins this near to 1 are on the hinge's kink.
@@ -224,9 +225,8 @@ def certify_regularised(
     if loss != "squared" and not np.isin(t, (-1.0, 1.0)).all():
         raise ValueError(f"targets of the {loss} loss must be -1 or +1; the squared takes any")
 
-    plain = problem.plain_coef(zeta)
-    gates = problem.plain_gates_for_products
-    found = predictions(gates, problem.X, plain, gated_linear(problem.X, gates, plain))
+    scores = score_enclosures(problem.features, problem.plain_coef(zeta[None]))
+    found = Enclosure(scores.value[:, 0], scores.radius[:, 0])
     losses = _total(terms.values(t, found.value))
     norm = float(problem.group_norms(zeta).sum())
     worst = _total(terms.most(t, found))
@@ -286,19 +286,20 @@ def _dual_of(
     """Minus the loss's derivatives; on the hinge's kink those nearest to KKT."""
     theta = LOSSES[loss].slopes(t, outputs)
     on_kink = np.flatnonzero(np.abs(t * outputs - 1.0) <= KINK)
-    if loss != "hinge" or not len(on_kink) or problem.metric is not None:
+    if loss != "hinge" or not len(on_kink):
         return theta
     theta = theta.copy()
     theta[on_kink] = 0.0
+    features, plain = problem.features, problem.plain_coef(coef)
     norms = problem.group_norms(coef)
-    active = (norms > 1e-6 * norms.max())[problem.groups] if norms.max() > 0 else None
+    active = (norms > 1e-6 * norms.max())[features.groups] if norms.max() > 0 else None
     if active is None or not active.any():
         return theta
     # sum over the kink of a_n t_n z(x_n) (x) x_n should be what KKT demands of the active groups.
-    demanded = weight * coef / np.maximum(norms, 1e-300)[problem.groups][:, None]
-    missing = (demanded - problem.dual_vectors(theta * problem.y))[active]
-    gates = sp.csr_array(problem.gates)[on_kink].toarray()[:, active]
-    features = gates[:, :, None] * problem.X[on_kink][:, None, :] * t[on_kink][:, None, None]
-    fitted = lsq_linear(features.reshape(len(on_kink), -1).T, missing.ravel(), bounds=(0.0, 1.0))
+    demanded = weight * plain / np.maximum(norms, 1e-300)[features.groups][:, None]
+    missing = (demanded - features.adjoint(theta[:, None])[0])[active]
+    gates, X = features.sparse_gates[on_kink].toarray()[:, active], features.X[on_kink]
+    products = gates[:, :, None] * X[:, None, :] * t[on_kink][:, None, None]
+    fitted = lsq_linear(products.reshape(len(on_kink), -1).T, missing.ravel(), bounds=(0.0, 1.0))
     theta[on_kink] = t[on_kink] * np.clip(fitted.x, 0.0, 1.0)
     return theta

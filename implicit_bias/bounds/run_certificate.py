@@ -29,7 +29,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkabl
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.base.validation import Array, check_choice, check_shape
 from implicit_bias.bounds.certificate import Certificate, certify, repaired
 from implicit_bias.problem import MarginProblem
 
@@ -99,9 +99,9 @@ def certify_run(
         alpha = loss_weights(problem, coef, offset, loss)
     else:
         alpha = _as_array(weights)
-    if problem.intercept:
-        alpha = repaired(problem, alpha)
-    return certify(problem, coef, alpha, offset if problem.intercept or np.any(offset) else None)
+        check_shape(alpha, "weights", problem.alpha_shape, "one a margin, as dual variables")
+    given = offset if problem.intercept or np.any(offset) else None
+    return certify(problem, coef, repaired(problem, alpha), given)
 
 
 def loss_weights(
@@ -121,12 +121,9 @@ def loss_weights(
         See the module's table.
     """
     check_choice(loss, "loss", get_args(RunLoss), "weights of your own")
-    decision = problem.decision(coef)
-    if problem.classes is None:
-        margins = problem.margins(decision, intercept)[:, None]
-    else:
-        margins = problem.pair_margins(decision, intercept)
-    return weights_of_margins(margins, loss).reshape(problem.alpha_shape)
+    rows, scores = problem.constraints, problem.decision(coef) + intercept
+    margins = rows.by_sample(rows.margins(scores.reshape(problem.n_samples, -1)))
+    return rows.alpha(weights_of_margins(margins, loss).reshape(-1))
 
 
 def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
@@ -166,8 +163,8 @@ def _coefficients(
         intercept = model.bias if intercept is None else intercept
     else:
         coef = _as_array(model)
-    if coef.ndim == 2 and problem.classes is not None and problem.n_gates == 1:
-        coef = coef[:, None]
+    if problem.n_gates == 1 and coef.shape == (problem.norm_shape[0], problem.X.shape[1]):
+        coef = coef.reshape(problem.coef_shape)
     if coef.shape != problem.coef_shape:
         raise ValueError(
             f"the model's coefficients have shape {coef.shape}, and those of the problem "
@@ -176,8 +173,7 @@ def _coefficients(
         )
     if intercept is None:
         return coef, problem.no_offset
-    offsets = _as_array(intercept)
-    return coef, offsets if problem.classes is not None else float(offsets.reshape(-1)[0])
+    return coef, problem.as_intercept(_as_array(intercept).reshape(-1))
 
 
 @runtime_checkable

@@ -18,18 +18,18 @@ exact alpha near the one it is given, in this order:
              alone, which have fewer independent features than all: so it is tried without those
              of hardly any weight, too.
 
-With many classes alpha is that of pairs (n, k), and V that of the rows of `rows`.
+Alpha is that of `problem.constraints`, and V that of all classes but the last, whose columns are
+the negative sum of the others'.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from functools import cached_property
 from hashlib import blake2b
+from typing import Any
 
-import gmpy2
 import numpy as np
 import scipy.linalg
 import scipy.optimize
@@ -47,8 +47,8 @@ from implicit_bias.base.rounding import (
     unit_weights,
 )
 from implicit_bias.base.validation import Array
-from implicit_bias.problem import BLOCK, MarginProblem
-from implicit_bias.problem.rows import Rows, rows_of
+from implicit_bias.problem import BLOCK, Constraints, Features, MarginProblem
+from implicit_bias.problem.constraints import Integers
 
 # Exact elimination costs rank^3 operations on integers of up to rank * 110 bits.
 MOST_EXACT_RANK = 60
@@ -91,7 +91,7 @@ class Conflict:
     """
 
     cause: str
-    samples: NDArray[np.int64]
+    samples: Integers
     alpha: Array
 
 
@@ -124,30 +124,30 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
     """
     if not problem.hard_margin:
         return None
-    zero = np.flatnonzero(problem.zero_features)
-    alpha = np.zeros(problem.alpha_shape)
+    zero, rows = np.flatnonzero(problem.zero_features), problem.constraints
+    values = np.zeros(len(rows))
     if len(zero) and not problem.intercept:
-        alpha[_against_any(problem, zero)] = 1.0 / len(zero)
+        values[np.searchsorted(rows.samples, zero)] = 1.0 / len(zero)  # against any rival
         return Conflict(
             f"{_name_samples(zero)} with all gates off (or an input of zeros), so the "
             "predictor is 0 there: add a unit that is always on, drop the sample, or choose a "
             "finite C (soft margin)",
             zero,
-            alpha,
+            rows.alpha(values),
         )
     pair = _contradiction(problem, zero)
     if pair is not None:
-        alpha[_against(problem, pair, problem.owners[pair[::-1]])] = 0.5
-        labels = "opposite labels"
-        if problem.classes is not None:
-            labels = (
-                f"labels of the classes {problem.owners[pair[0]]} and {problem.owners[pair[1]]}"
-            )
+        classes = problem.owners[pair]
+        for n, rival in zip(pair, classes[::-1], strict=True):
+            values[(rows.samples == n) & (rows.rivals == rival)] = 0.5
+        labels = f"labels of the classes {classes[0]} and {classes[1]}"
+        if problem.classes is None:
+            labels = "opposite labels"
         return Conflict(
             f"samples {pair[0]} and {pair[1]} are identical but have {labels}: drop one, "
             "or choose a finite C (soft margin)",
             pair,
-            alpha,
+            rows.alpha(values),
         )
     return None
 
@@ -167,14 +167,14 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     Proof or None
         None where there is no proof by these means, which says nothing of the data.
     """
-    rows = rows_of(problem, alpha > 0)  # the others have no part in a proof
-    values = unit_weights(rows.values(alpha), rows.feature_norms)
+    rows = _Rows.of(problem, alpha > 0)  # the others have no part in a proof
+    values = unit_weights(rows.constraints.values(alpha), rows.features.norms)
     if not values.any() or features_underflow(problem):
         return None
     for method in (_as_given, _rational, _interval, _on_support, _interval_of_few):
         proof = method(rows, values)
         if proof is not None:
-            return replace(proof, alpha=rows.alpha(proof.alpha))
+            return replace(proof, alpha=rows.constraints.alpha(proof.alpha))
     return None
 
 
@@ -202,8 +202,8 @@ def gordan_vertex(problem: MarginProblem, deadline: Deadline = NEVER) -> Array |
     TimeoutError
         The deadline has passed.
     """
-    rows = rows_of(problem)
-    samples = np.arange(len(rows))
+    rows = _Rows.of(problem)
+    samples = np.arange(len(rows.features))
     columns = None if features_underflow(problem) else _used_columns(rows, samples)
     if columns is None or len(samples) * len(columns[0]) > MOST_EXACT_ENTRIES:
         return None
@@ -221,9 +221,8 @@ def gordan_vertex(problem: MarginProblem, deadline: Deadline = NEVER) -> Array |
     ray = _positive_null_vector([_without_twos(row) for row in level], deadline)
     if ray is None:
         return None
-    return rows.alpha(
-        _shares([v << (max(sizes) - size) for v, size in zip(ray, sizes, strict=True)])
-    )
+    shares = _shares([int(v) << (max(sizes) - size) for v, size in zip(ray, sizes, strict=True)])
+    return rows.constraints.alpha(shares)
 
 
 def lacks_constant(problem: MarginProblem) -> bool:
@@ -282,6 +281,40 @@ def scaling_advice(problem: MarginProblem) -> str | None:
     return "; ".join(parts) + " (standardise)" if parts else None
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Some constraints with the columns of all classes but the last, and their features."""
+
+    constraints: Constraints
+    features: Features
+
+    @classmethod
+    def of(cls, problem: MarginProblem, where: NDArray[np.bool_] | None = None) -> _Rows:
+        """Return those of a problem, or of some of its dual variables."""
+        rows = problem.constraints.undecided().narrowed()
+        rows = rows if where is None else rows.subset(rows.values(where))
+        return cls(rows, problem.features.of_rows(rows))
+
+    @cached_property
+    def gates(self) -> sp.csc_array:
+        """Gates, with the offsets."""
+        offsets = sp.csr_array(self.constraints.offsets)
+        return sp.csc_array(sp.hstack([self.features.sparse_gates, offsets]))
+
+    @cached_property
+    def inputs(self) -> Array:
+        """Inputs, with a constant."""
+        return np.hstack([self.features.X, np.ones((len(self.features), 1))])
+
+    def subset(self, index: Integers) -> _Rows:
+        """Return some of the rows."""
+        return _Rows(self.constraints.subset(index), self.features.subset(index))
+
+    def seen(self, alpha: Array) -> Array:
+        """Return alpha of the rows that have features."""
+        return np.where(self.features.zero, 0.0, alpha)
+
+
 # --- proofs ----------------------------------------------------------------------------------
 
 
@@ -296,18 +329,18 @@ def features_underflow(problem: MarginProblem) -> bool:
     return bool(sum(np.frexp(smallest)[1]) < SMALLEST_EXPONENT)
 
 
-def _as_given(rows: Rows, alpha: Array) -> Proof | None:
+def _as_given(rows: _Rows, alpha: Array) -> Proof | None:
     """V of alpha itself, and the equation of the intercept, hold exactly."""
     if any(_imbalances(rows, alpha)):
         return None
-    seen = np.where(rows.zero_features, 0.0, alpha)
-    for _, V in precise_dual_vectors(rows.gates, rows.X, seen * rows.y):
+    features = rows.features
+    for _, V in precise_dual_vectors(features.sparse_gates, features.X, rows.seen(alpha)):
         if V.magnitude.any():
             return None
     return Proof(alpha / alpha.sum(), "exact", UNIT)
 
 
-def _rational(rows: Rows, alpha: Array) -> Proof | None:
+def _rational(rows: _Rows, alpha: Array) -> Proof | None:
     """Solve V = 0 in exact arithmetic on the support of a basic solution."""
     samples = _with_weight(rows, alpha)
     columns = _used_columns(rows, samples)
@@ -321,43 +354,43 @@ def _rational(rows: Rows, alpha: Array) -> Proof | None:
     if len(basis) * len(distinct) > MOST_EXACT_ENTRIES:
         return None
     equations = _exact_features(rows, samples[basis], *(part[distinct] for part in columns))
-    # As many equations as the rank determine the solution, and the others are checked.
-    rank = min(len(basis) - 1, len(distinct))
-    _, order = scipy.linalg.qr(_equilibrated(Phi[basis][:, distinct]), mode="r", pivoting=True)
-    solution = _null_vector([equations[k] for k in order[:rank]], len(basis))
-    if solution is None or any(sum(map(operator.mul, row, solution)) != 0 for row in equations):
-        return None
-    return _rational_proof(rows, samples[basis], solution)
+    return _rational_proof(rows, samples[basis], equations)
 
 
-def _on_support(rows: Rows, alpha: Array) -> Proof | None:
+def _on_support(rows: _Rows, alpha: Array) -> Proof | None:
     """Solve V = 0 on all samples of an alpha that is a vertex, in exact arithmetic alone."""
     samples = np.flatnonzero(alpha)
     columns = _used_columns(rows, samples) if len(samples) <= MOST_SIMPLEX_RANK + 1 else None
     if columns is None or len(samples) * len(columns[0]) > MOST_SIMPLEX_ENTRIES:
         return None
-    solution = _null_vector(_exact_features(rows, samples, *columns), len(samples))
-    return None if solution is None else _rational_proof(rows, samples, solution)
+    return _rational_proof(rows, samples, _exact_features(rows, samples, *columns))
 
 
-def _rational_proof(rows: Rows, samples: NDArray[np.int64], solution: list[int]) -> Proof | None:
-    """Return the proof by weights of some samples that make V exactly 0, if they have one sign."""
+def _rational_proof(rows: _Rows, samples: Integers, equations: list[list[int]]) -> Proof | None:
+    """Return the proof by weights of some samples that make V exactly 0, if they have one sign.
+
+    If there are such weights up to a factor: all others would have to be searched for their signs.
+    """
+    from flint import fmpz_mat
+
+    basis, nullity = fmpz_mat(equations).nullspace()
+    solution = [int(row[0]) for row in basis.tolist()] if nullity == 1 else [0]
     if not (min(solution) > 0 or max(solution) < 0):
         return None
-    found = np.zeros(len(rows))
+    found = np.zeros(len(rows.features))
     found[samples] = _shares(solution)
     return Proof(found, "rational", UNIT)
 
 
 def _shares(values: list[int]) -> Array:
     """Return integers over their sum, rounded to float64."""
-    total = int(sum(values))
-    return np.array([float(Fraction(int(value), total)) for value in values])
+    total = sum(values)
+    return np.array([value / total for value in values])  # of integers: rounded once
 
 
-def _interval(rows: Rows, alpha: Array) -> Proof | None:
+def _interval(rows: _Rows, alpha: Array) -> Proof | None:
     """Correct alpha on as many samples as there are independent features."""
-    weight = alpha * np.where(rows.zero_features, 0.0, rows.feature_norms)
+    weight = rows.seen(alpha) * rows.features.norms
     columns = _independent_columns(rows)
     width = len(columns[0])
     if np.count_nonzero(weight) < width or width > MOST_INTERVAL_RANK:
@@ -388,35 +421,34 @@ def _interval(rows: Rows, alpha: Array) -> Proof | None:
     return Proof(alpha / alpha.sum(), "interval", correction)
 
 
-def _interval_of_few(rows: Rows, alpha: Array) -> Proof | None:
+def _interval_of_few(rows: _Rows, alpha: Array) -> Proof | None:
     """Correct alpha without the samples of hardly any weight."""
     samples = _with_weight(rows, alpha)
-    if len(samples) == len(rows):
+    if len(samples) == len(alpha):
         return None
     proof = _interval(rows.subset(samples), alpha[samples])
     if proof is None:
         return None
-    found = np.zeros(len(rows))
+    found = np.zeros(len(alpha))
     found[samples] = proof.alpha
     return replace(proof, alpha=found)
 
 
-def _with_weight(rows: Rows, alpha: Array) -> NDArray[np.int64]:
+def _with_weight(rows: _Rows, alpha: Array) -> Integers:
     """Return the samples that may have a part in a basic solution."""
-    weight = alpha * np.where(rows.zero_features, 1.0, rows.feature_norms)
+    weight = alpha * np.where(rows.features.zero, 1.0, rows.features.norms)
     return np.flatnonzero(weight > NO_PART * weight.max())
 
 
-def _magnitudes(
-    rows: Rows, alpha: Array, gate: NDArray[np.int64], feature: NDArray[np.int64]
-) -> Array:
+def _magnitudes(rows: _Rows, alpha: Array, gate: Integers, feature: Integers) -> Array:
     """Upper bounds on the absolute values of some entries of V; the last may be the offsets'."""
-    seen = np.where(rows.zero_features, 0.0, alpha)
-    whole = np.zeros((rows.gates.shape[1] + max(rows.n_offsets, 1), rows.X.shape[1] + 1))
-    for columns, V in precise_dual_vectors(rows.gates, rows.X, seen * rows.y):
-        whole[: rows.gates.shape[1], :-1][:, columns] = V.magnitude
-    for j, rest in enumerate(_imbalances(rows, alpha)):
-        whole[j - rows.n_offsets, -1] = abs(rest) * (1.0 + 4 * UNIT)
+    features, offsets = rows.features, _imbalances(rows, alpha)
+    n_gates, n_features = features.shape
+    whole = np.zeros((n_gates + max(len(offsets), 1), n_features + 1))
+    for columns, V in precise_dual_vectors(features.sparse_gates, features.X, rows.seen(alpha)):
+        whole[:n_gates, :-1][:, columns] = V.magnitude
+    for j, rest in enumerate(offsets):
+        whole[j - len(offsets), -1] = abs(rest) * (1.0 + 4 * UNIT)
     return np.asarray(whole[gate, feature])
 
 
@@ -425,29 +457,28 @@ def _magnitudes(
 # The offsets' are the pairs of what comes after the last of both: (-J, -1), ..., (-1, -1).
 
 
-def _used_columns(
-    rows: Rows, samples: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+def _used_columns(rows: _Rows, samples: Integers) -> tuple[Integers, Integers] | None:
     """Pairs (gate, feature) that are not 0 on all of some samples; None if there are too many."""
-    gates = np.unique(rows.gates[samples].indices)
-    inputs = np.flatnonzero(rows.X[samples].any(axis=0))
+    features, n_offsets = rows.features, len(rows.constraints.offset_classes)
+    gates = np.unique(features.sparse_gates[samples].indices)
+    inputs = np.flatnonzero(features.X[samples].any(axis=0))
     if len(samples) * len(gates) * len(inputs) > MOST_ENTRIES:
         return None
-    return _columns(gates, inputs, np.arange(rows.n_offsets), rows.n_offsets)
+    return _columns(gates, inputs, np.arange(n_offsets), n_offsets)
 
 
-def _imbalances(rows: Rows, alpha: Array) -> list[float]:
-    """sum_p alpha_p y_p offsets_p, J numbers, rounded once: 0 only where the real sum is 0."""
-    signed = alpha * rows.y  # and offsets are -1, 0 or 1: all exact
-    return [math.fsum((signed * column).tolist()) for column in rows.offsets.T]
+def _imbalances(rows: _Rows, alpha: Array) -> list[float]:
+    """sum_p alpha_p offsets_p, J numbers, rounded once: 0 only where the real sum is 0."""
+    columns = rows.constraints.offsets.T  # -1, 0 or 1: all products are exact
+    return [math.fsum((alpha * column).tolist()) for column in columns]
 
 
 def _columns(
-    gates: NDArray[np.int64],
-    inputs: NDArray[np.int64],
-    offsets: NDArray[np.int64],
+    gates: Integers,
+    inputs: Integers,
+    offsets: Integers,
     n_offsets: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Integers, Integers]:
     """Return the pairs of gates and inputs, and those of some of the offsets."""
     gate, feature = np.repeat(gates, len(inputs)), np.tile(inputs, len(gates))
     gate = np.append(gate, offsets - n_offsets)
@@ -456,66 +487,53 @@ def _columns(
 
 
 def _features(
-    rows: Rows,
-    samples: NDArray[np.int64],
-    gate: NDArray[np.int64],
-    feature: NDArray[np.int64],
+    rows: _Rows,
+    samples: Integers,
+    gate: Integers,
+    feature: Integers,
 ) -> Array:
-    """y_n phi (samples, columns), each entry rounded once."""
-    Z, X = _factors(rows, samples)
+    """Features (samples, columns), each entry rounded once."""
+    some = rows.subset(samples)
     used, place = np.unique(gate, return_inverse=True)
-    return np.asarray(Z[:, used].toarray()[:, place] * X[:, feature])
-
-
-def _factors(rows: Rows, samples: NDArray[np.int64]) -> tuple[sp.csc_array, Array]:
-    """Gates, with the offsets, and y_n x_n, with a constant, of some rows."""
-    one = np.ones((len(samples), 1))
-    gates = sp.hstack([rows.gates[samples], sp.csr_array(rows.offsets[samples])], format="csc")
-    return gates, np.hstack([rows.X[samples], one]) * rows.y[samples, None]
+    return np.asarray(some.gates[:, used].toarray()[:, place] * some.inputs[:, feature])
 
 
 def _exact_features(
-    rows: Rows,
-    samples: NDArray[np.int64],
-    gate: NDArray[np.int64],
-    feature: NDArray[np.int64],
+    rows: _Rows, samples: Integers, gate: Integers, feature: Integers
 ) -> list[list[int]]:
-    """y_n phi (columns, samples) as real numbers, each column times a power of two: integers.
-
-    Those of gmpy2, which multiplies and divides numbers of thousands of digits ten times as fast.
-    """
-    Z, X = _factors(rows, samples)
-    equations = []
+    """Features (columns, samples) as real numbers, each column times a power of two: integers."""
+    some, equations = rows.subset(samples), []
     for m, d in zip(gate, feature, strict=True):
-        z, x = Z[:, [m]].toarray().ravel().tolist(), X[:, d].tolist()
-        row = [gmpy2.mpq(a) * gmpy2.mpq(b) for a, b in zip(z, x, strict=True)]
-        common = max(value.denominator for value in row)
-        equations.append([value.numerator * (common // value.denominator) for value in row])
+        z, x = some.gates[:, [m]].toarray()[:, 0], some.inputs[:, d]
+        ratios = [[value.as_integer_ratio() for value in part.tolist()] for part in (z, x)]
+        # Denominators are powers of two: the largest is common to all.
+        row = [(a * c, b * d) for (a, b), (c, d) in zip(*ratios, strict=True)]
+        common = max(denominator for _, denominator in row)
+        equations.append([value * (common // denominator) for value, denominator in row])
     return equations
 
 
-def _independent_columns(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _independent_columns(rows: _Rows) -> tuple[Integers, Integers]:
     """Pairs (gate, feature) of which all others are exact linear combinations, over all samples.
 
     Left out are inputs that are constant (but one of them); gates that are always 0; of each group
     of gates whose sum is a multiple of another group's, or gate's, the first; and of classes that
     only compete with one another the last, whose columns are the negative sum of the others'.
     """
-    X = rows.X
+    X, constraints = rows.features.X, rows.constraints
     constant = (X == X[0]).all(axis=0)
     constants = np.flatnonzero(constant & (X[0] != 0))
     inputs = np.sort(np.concatenate([np.flatnonzero(~constant), constants[:1]]))
-    gates, groups = rows.gates.tocsc(), rows.groups
+    gates = rows.features.sparse_gates.tocsc()
+    width, classes = constraints.width, constraints.offset_classes
+    blocks = np.repeat(np.arange(width), gates.shape[1] // width)
     off = gates.count_nonzero(axis=0) == 0
-    off_offsets = ~rows.offsets.any(axis=0)
-    if rows.rivals is not None:
-        with_columns = rows.alpha_shape[1] - 1  # all classes but the last
-        blocks = np.repeat(np.arange(with_columns), gates.shape[1] // with_columns)
-        off |= np.isin(blocks, _redundant_classes(rows, blocks))
-        classes = rows.offset_classes
-        off_offsets |= np.isin(classes, _redundant_classes(rows, classes))
+    off |= np.isin(blocks, _redundant_classes(constraints, blocks))
+    off_offsets = ~constraints.offsets.any(axis=0)
+    off_offsets |= np.isin(classes, _redundant_classes(constraints, classes))
     left_out, sums = np.flatnonzero(off).tolist(), set()
-    for g in range(rows.n_groups):
+    groups = blocks * gates.shape[1] + rows.features.groups  # each class has its own
+    for g in np.unique(groups):
         columns = np.flatnonzero((groups == g) & ~off)
         pattern = _pattern_of_sum(gates[:, columns])
         if pattern in sums:
@@ -525,16 +543,16 @@ def _independent_columns(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int6
     kept = np.setdiff1d(np.arange(gates.shape[1]), left_out)
     if len(constants):
         # A constant input under gates of an offset's pattern is its column, times a number.
-        patterns = [_pattern_of_sum(sp.csc_array(column[:, None])) for column in rows.offsets.T]
+        patterns = [
+            _pattern_of_sum(sp.csc_array(column[:, None])) for column in constraints.offsets.T
+        ]
         off_offsets |= np.array([pattern in sums for pattern in patterns], dtype=bool)
-    return _columns(kept, inputs, np.flatnonzero(~off_offsets), rows.n_offsets)
+    return _columns(kept, inputs, np.flatnonzero(~off_offsets), len(classes))
 
 
-def _redundant_classes(rows: Rows, represented: NDArray[np.int64]) -> NDArray[np.int64]:
+def _redundant_classes(rows: Constraints, represented: Integers) -> Integers:
     """Return the last of the classes that only compete with one another, if all have columns."""
-    assert rows.owners is not None
-    assert rows.rivals is not None
-    n = rows.alpha_shape[1]
+    n = rows.n_classes
     edges = sp.coo_array((np.ones(len(rows)), (rows.owners, rows.rivals)), shape=(n, n))
     count, label = scipy.sparse.csgraph.connected_components(edges, directed=False)
     members = [np.flatnonzero(label == k) for k in range(count)]
@@ -558,7 +576,7 @@ def _pattern_of_sum(gates: sp.csc_array) -> bytes | None:
     return signs.tobytes()
 
 
-def _distinct_columns(Phi: Array) -> NDArray[np.int64]:
+def _distinct_columns(Phi: Array) -> Integers:
     """Columns that are not 0 and not equal to an earlier one."""
     first: dict[bytes, int] = {}
     for column in np.flatnonzero(Phi.any(axis=0)):
@@ -569,7 +587,7 @@ def _distinct_columns(Phi: Array) -> NDArray[np.int64]:
 # --- linear algebra ----------------------------------------------------------------------------
 
 
-def _basic_solution(Phi: Array, alpha: Array) -> NDArray[np.int64] | None:
+def _basic_solution(Phi: Array, alpha: Array) -> Integers | None:
     """Rows of Phi (n, k) that a vertex of {a >= 0: Phi' a = 0, sum a = 1} uses.
 
     None if the linear program has no solution, or none in time, or more rows than the exact
@@ -601,46 +619,23 @@ def _equilibrated(A: Array) -> Array:
     return np.asarray(A / np.where(size > 0, size, 1.0))
 
 
-def _null_vector(equations: list[list[int]], n: int) -> list[int] | None:
-    """Return the solution (n,) of homogeneous equations, if there is one up to a factor.
-
-    Gauss and Jordan without fractions (Bareiss): every division is exact.
-    """
-    rows, done, free, last = [list(row) for row in equations], 0, [], 1
-    for column in range(n):
-        pivot = next((i for i in range(done, len(rows)) if rows[i][column]), None)
-        if pivot is None:
-            free.append(column)
-            continue
-        rows[done], rows[pivot] = rows[pivot], rows[done]
-        top, lead = rows[done], rows[done][column]
-        for i, row in enumerate(rows):
-            if i != done:
-                factor = row[column]
-                rows[i] = [(lead * a - factor * b) // last for a, b in zip(row, top, strict=True)]
-        last, done = lead, done + 1
-    if len(free) != 1:
-        return None
-    solution = [last] * n
-    for i, column in enumerate(sorted(set(range(n)) - set(free))):
-        solution[column] = -rows[i][free[0]]
-    return solution
-
-
 def _without_twos(row: list[int]) -> list[int]:
     """Integers without the powers of two that all of them have."""
     zeros = min(((v & -v).bit_length() - 1 for v in row if v), default=0)
     return [v >> zeros for v in row]
 
 
-def _positive_null_vector(equations: list[list[int]], deadline: Deadline) -> list[int] | None:
+def _positive_null_vector(equations: list[list[int]], deadline: Deadline) -> list[Any] | None:
     """Return x >= 0, not 0, with A x = 0, if there is one: a ray of a linear program.
 
     max sum(x) over x >= 0 with A x = A x_0 is unbounded just if there is such an x, whatever the
     x_0 >= 0. A random one has no degenerate vertices, which make the simplex method go in circles.
-    All divisions are exact (Edmonds: integer pivoting).
+    All divisions are exact (Edmonds: integer pivoting). Integers are those of FLINT, which
+    multiplies and divides thousands of digits ten times as fast as Python.
     """
-    T, basis, last = np.array(equations, dtype=object), [], 1
+    from flint import fmpq, fmpz, fmpz_mat
+
+    T, basis, last = np.array(fmpz_mat(equations).tolist(), dtype=object), [], fmpz(1)
     n = T.shape[1]
     i = 0
     while i < len(T):
@@ -665,7 +660,7 @@ def _positive_null_vector(equations: list[list[int]], deadline: Deadline) -> lis
             for i, member in enumerate(basis):
                 ray[member] = -T[i, entering]
             return ray
-        leaving = min(rows, key=lambda i: gmpy2.mpq(T[i, -1], T[i, entering]))  # noqa: B023
+        leaving = min(rows, key=lambda i: fmpq(T[i, -1], T[i, entering]))  # noqa: B023
         T, last = _pivoted(T, leaving, entering, last, deadline)
         basis[leaving] = entering
     return None
@@ -687,7 +682,7 @@ def _pivoted(
 # --- plain causes ------------------------------------------------------------------------------
 
 
-def _contradiction(problem: MarginProblem, zero: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _contradiction(problem: MarginProblem, zero: Integers) -> Integers | None:
     """Two samples of equal features and of opposite labels."""
     if len(zero) and len(set(problem.y[zero])) > 1:
         other = zero[problem.y[zero] != problem.y[zero[0]]]
@@ -704,20 +699,6 @@ def _contradiction(problem: MarginProblem, zero: NDArray[np.int64]) -> NDArray[n
                 if problem.y[m] != problem.y[n]:
                     return np.array([m, n])
     return None
-
-
-def _against(
-    problem: MarginProblem, samples: NDArray[np.int64], rivals: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], ...]:
-    """Index of the dual variables of some samples, with classes against these rivals."""
-    return (samples,) if problem.classes is None else (samples, rivals)
-
-
-def _against_any(
-    problem: MarginProblem, samples: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], ...]:
-    """Index of one dual variable of each of some samples."""
-    return _against(problem, samples, (problem.owners[samples] == 0).astype(np.int64))
 
 
 def _repeated(X: Array) -> list[int]:
@@ -738,10 +719,10 @@ def _digest(row: Array) -> bytes:
     return blake2b((row + 0.0).tobytes(), digest_size=16).digest()
 
 
-def _name_samples(samples: NDArray[np.int64]) -> str:
+def _name_samples(samples: Integers) -> str:
     names = ", ".join(str(n) for n in samples[:5])
     return f"sample{'s' if len(samples) > 1 else ''} {names}{_and_more(samples, 5)}"
 
 
-def _and_more(items: NDArray[np.int64], shown: int = 3) -> str:
+def _and_more(items: Integers, shown: int = 3) -> str:
     return f" and {len(items) - shown} more" if len(items) > shown else ""

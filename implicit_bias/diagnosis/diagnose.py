@@ -31,7 +31,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
-from implicit_bias.diagnosis.recipe import loss_warning, optimizer_warnings
+from implicit_bias.diagnosis.recipe import limit_of, loss_warning
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_module, evaluating
@@ -61,7 +61,7 @@ def diagnose(
     inputs: tuple[Tensor | Array, ...] | Tensor | Array,
     labels: ArrayLike,
     *,
-    norm: ParameterNorm | HasParameterNorm | Norm | str = "l2",
+    norm: ParameterNorm | HasParameterNorm | Norm | str | None = None,
     loss: object = None,
     optimizer: object = None,
 ) -> Diagnosis:
@@ -77,15 +77,17 @@ def diagnose(
         The module's arguments, each with the samples as first axis.
     labels : array_like of shape (N,)
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
-    norm : {"l2", "l1", "linf", "spectral", "nuclear"} or a norm
+    norm : {"l2", "l1", "linf", "spectral", "nuclear"} or a norm, optional
         The geometry: l2 for gradient descent, linf for sign descent and Adam, spectral for Muon
-        (see `implicit_bias.norms.tensors`).
+        (see `implicit_bias.norms.tensors`). By default that of the optimizer, and l2 without one.
     loss : str, MarginLoss or callable, optional
         What was minimised, as a function of outputs and targets: a torch loss, say. It is only
         checked to be one whose training has such a limit.
-    optimizer : torch.optim.Optimizer, its class or its name, optional
-        What minimised it: checked to have the limit norm asked for, to have all parameters, and no
-        weight decay.
+    optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
+        What minimised it. Of an optimizer object norm and weights of each tensor are read from the
+        parameter groups (`implicit_bias.measure.optimizers`): Muon on matrices beside Adam on the
+        rest has one norm, for example. It is checked to have the limit norm asked for, to have all
+        parameters, and no weight decay.
 
     Returns
     -------
@@ -100,7 +102,8 @@ def diagnose(
         Samples are misclassified, so no scaling has smallest margin 1.
     ValueError, TypeError
         Inputs, outputs or labels that do not fit; outputs that are random or not finite; no such
-        norm; no module.
+        norm; no module; no norm given, and none known for the optimizer (Adagrad, gradient descent
+        mixed with others, rates of different schedules).
 
     Warns
     -----
@@ -126,17 +129,20 @@ def diagnose(
     (0.6, 1.0)
     """
     started = time.monotonic()
-    module, geometry = as_module(module), as_parameter_norm(norm)
+    module = as_module(module)
+    given = None if norm is None else as_parameter_norm(norm)
+    geometry, trained_by, unfit = limit_of(module, given, optimizer)
     with evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
         subject, excluded, said = checked(gradients, modes, optimizer)
         said += filter(None, [loss_warning(loss, gradients.classes)])
-        said += optimizer_warnings(optimizer, geometry)
+        said += unfit
         measured = _measured(subject, geometry)
     for text in said:
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     return Diagnosis(
         **measured,
+        trained_by=trained_by,
         warnings=tuple(said),
         excluded=excluded,
         seconds=time.monotonic() - started,

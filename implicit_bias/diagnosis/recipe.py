@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from implicit_bias.base.options import OPTIMIZER_LIMITS
-from implicit_bias.norms.tensors import ParameterNorm
+from implicit_bias.measure.optimizers import OptimizerError, geometry_of, groups_of
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
 # f'(q) q must grow by this factor from the first of these margins to the second one. It grows
@@ -102,46 +102,45 @@ def _targets(width: int) -> Iterator[Tensor]:
         yield target
 
 
-LIMIT_NORMS: dict[str, str] = {
-    "SGD": OPTIMIZER_LIMITS["sgd"].norm,
-    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax"), OPTIMIZER_LIMITS["adam"].norm),
-    **dict.fromkeys(("Sign", "SignDescent", "SignSGD", "Signum"), OPTIMIZER_LIMITS["sign"].norm),
-    "Muon": OPTIMIZER_LIMITS["muon"].norm,
-}
-
-
-def optimizer_warnings(optimizer: object, norm: ParameterNorm) -> list[str]:
-    """Say what is wrong with a norm for an optimizer.
+def limit_of(
+    module: nn.Module, norm: ParameterNorm | None, optimizer: object
+) -> tuple[ParameterNorm, str, list[str]]:
+    """Return the norm to measure in, who goes there, and what is wrong with that.
 
     Parameters
     ----------
-    optimizer : torch.optim.Optimizer, its class, or its name
-        None is never wrong.
-    norm : ParameterNorm
-        The geometry asked for.
+    module : nn.Module
+        Of whose parameters the norm is.
+    norm : ParameterNorm or None
+        The geometry asked for; by default that of the optimizer, or l2.
+    optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
+        What trained the module.
+
+    Raises
+    ------
+    OptimizerError
+        No norm is given, and none is known for the optimizer.
     """
     if optimizer is None:
-        return []
-    name = optimizer if isinstance(optimizer, str) else _name_of(optimizer)
-    known = {key.lower(): (key, value) for key, value in LIMIT_NORMS.items()}
-    label, own = known.get(name.lower(), (name, None))
+        return norm or PARAMETER_NORMS["l2"], "", []
     warnings = list[str]()
-    if own is None:
+    if any(float(group.get("weight_decay", 0.0)) for group in groups_of(optimizer)):
         warnings.append(
-            f"where {name} goes is not known as a norm of the parameters, so a gap in "
-            f"{norm.name} says nothing of it: known are {', '.join(LIMIT_NORMS)}"
+            "the optimizer has weight decay, which stops the weights from growing: the limit is "
+            "that of a penalised loss, not of the margin; train with weight_decay=0"
         )
-    elif own != norm.name:
-        warnings.append(
-            f"{label} goes to KKT points in the {own} norm, not in {norm.name}: pass norm={own!r}"
-        )
-    groups = optimizer.param_groups if isinstance(optimizer, torch.optim.Optimizer) else []
-    if any(group.get("weight_decay", 0.0) for group in groups):
-        warnings.append(
-            f"{label} has weight decay, which stops the weights from growing: the limit is that of "
-            "a penalised loss, not of the margin; train with weight_decay=0"
-        )
-    return warnings
+    try:
+        own = geometry_of(optimizer, module)
+    except OptimizerError as error:
+        if norm is None:
+            raise
+        return norm, "", [f"a gap in {norm.name} says nothing of this training: {error}", *warnings]
+    if norm is None or norm == own.norm:
+        return own.norm, own.words, warnings
+    plain = PARAMETER_NORMS.get(own.norm.name) == own.norm
+    cure = f"pass norm={own.norm.name!r}" if plain else "leave norm= out"
+    other = f"{own.words} goes to KKT points in the {own.norm.name} norm, not in {norm.name}"
+    return norm, "", [f"{other}: {cure}", *warnings]
 
 
 def _name_of(thing: object) -> str:

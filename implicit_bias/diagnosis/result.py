@@ -86,6 +86,9 @@ class Diagnosis:
         Names of parameters that do not count in ||theta||.
     seconds : float
         Wall time.
+    trained_by : str
+        The optimizers whose geometry this is, with what their limit depends on; empty where they
+        are not known, or go elsewhere.
 
     Examples
     --------
@@ -116,6 +119,7 @@ class Diagnosis:
     warnings: tuple[str, ...]
     excluded: tuple[str, ...]
     seconds: float
+    trained_by: str = ""
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -162,7 +166,7 @@ class Diagnosis:
 
 
 def _verdict(d: Diagnosis) -> str:
-    descent = DESCENTS.get(d.norm, f"steepest descent in {d.norm}")
+    descent = d.trained_by or DESCENTS.get(d.norm, f"steepest descent in {d.norm}")
     others = {name: gap for name, gap in d.gaps.items() if name != d.norm}
     nearest = min(others, key=lambda name: others[name], default="")
     amount = f"gap {'at most ' if d.method != 'exact' else ''}{percent(d.gap, space=' ')}"
@@ -208,6 +212,7 @@ def _in_function_space(d: Diagnosis) -> str:
 def _page(d: Diagnosis) -> str:
     """Tables for a notebook."""
     rows = [
+        *([("trained by", d.trained_by)] if d.trained_by else []),
         ("degree", number(d.degree)),
         ("smallest margin", number(d.min_margin)),
         ("normalised margin", number(d.normalised_margin)),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from implicit_bias.measure.homogeneity import WATCHED, functions_used, listed
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import evaluate, set_modes, values_of
+from implicit_bias.measure.optimizers import groups_of
 from implicit_bias.measure.subject import Subject, without_gradient
 
 # Functions that drop units out.
@@ -105,10 +106,8 @@ def mode_matters(
 
 
 def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
-    """Names of trained parameters that an optimizer was not given."""
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        return ()
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    """Names of trained parameters that no optimizer was given; none where nothing is known."""
+    held = {id(p) for group in groups_of(optimizer) for p in group["params"]}
     own = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not any(id(p) in held for _, p in own):
         return ()  # of another copy of the module

@@ -7,6 +7,7 @@ modules.py           modules evaluated at other values, and put back as they wer
 margin_gradients.py  gradients of margins, as Gram matrices
 homogeneity.py       the degree, or the part of a module that breaks it
 multipliers.py       the best multipliers in a norm
+optimizers.py        the norm of optimizers, from their parameter groups
 subject.py           a module with samples: the one check, and the one way to measure
 stationarity.py      how far a module is from a KKT point; certificates of networks
 ===================  =======================================================================

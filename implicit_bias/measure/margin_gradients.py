@@ -224,13 +224,16 @@ class MarginGradients:
 
     # --- J J' of some pairs
 
-    def gram(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
-        """J J' (m, m) of some pairs."""
-        places = torch.tensor(chosen, device=theta.device)
+    def gram(
+        self, theta: Tensor, chosen: NDArray[np.int64], scale: Mapping[str, float] | None = None
+    ) -> Array:
+        """J S^2 J' (m, m) of some pairs; S are scales of the parameters by name, 1 if not given."""
+        places, scale = torch.tensor(chosen, device=theta.device), scale or {}
         factors = self._factors(theta, places)
-        gram = self._gram_by_blocks(theta, places, [k for k in self.shapes if k not in factors])
-        for slopes, previous in factors.values():
-            gram += masked_gram(slopes, previous)
+        rest = {k: scale.get(k, 1.0) for k in self.shapes if k not in factors}
+        gram = self._gram_by_blocks(theta, places, rest)
+        for name, (slopes, previous) in factors.items():
+            gram += masked_gram(scale.get(name, 1.0) * slopes, previous)
         return gram.cpu().numpy()
 
     def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
@@ -238,12 +241,13 @@ class MarginGradients:
         places = torch.tensor(chosen, device=theta.device)
         size = max(1, self.entries // len(theta))
         parts = [
-            self._gradients(theta, block, list(self.shapes)) for block in torch.split(places, size)
+            self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
+            for block in torch.split(places, size)
         ]
         return torch.cat(parts).cpu().numpy()
 
-    def _gram_by_blocks(self, theta: Tensor, places: Tensor, names: list[str]) -> Tensor:
-        """J J' (m, m) of the gradients in some parameters, from rows, a block of them at a time."""
+    def _gram_by_blocks(self, theta: Tensor, places: Tensor, names: Mapping[str, float]) -> Tensor:
+        """J S^2 J' (m, m) of the gradients in some parameters, from blocks of rows."""
         gram = torch.zeros(len(places), len(places), dtype=theta.dtype, device=theta.device)
         if not names:
             return gram
@@ -258,8 +262,8 @@ class MarginGradients:
                 gram[there, here] = gram[here, there].T.clone()
         return gram
 
-    def _gradients(self, theta: Tensor, places: Tensor, names: list[str]) -> Tensor:
-        """Gradients (m, P') of some margins in some parameters."""
+    def _gradients(self, theta: Tensor, places: Tensor, names: Mapping[str, float]) -> Tensor:
+        """Gradients (m, P') of some margins in some parameters, times their scales."""
         parameters = self.parameters(theta)
         others = {k: part for k, part in parameters.items() if k not in names}
 
@@ -273,7 +277,8 @@ class MarginGradients:
         point = {k: parameters[k] for k in names}
         with _differentiated(self.module):
             found = vmap(grad(margin), in_dims=over_pairs)(point, *arguments)
-        return torch.cat([found[k].detach().reshape(len(places), -1) for k in names], dim=1)
+        parts = [s * found[k].detach().reshape(len(places), -1) for k, s in names.items()]
+        return torch.cat(parts, dim=1)
 
     def _factors(self, theta: Tensor, places: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Gradients of some margins that are outer products delta_p a_p', by parameter.

@@ -61,12 +61,14 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.run_certificate import weights_of_margins
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, up_to_scales
 from implicit_bias.problem import max_margin
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.rounds import solve_on_some
 from implicit_bias.solvers.solve import solve
 
+# Norms whose tangent programs are linear.
+LINEAR = ("l1", "linf")
 # Pairs that enter a program at a time, those of the smallest margins first.
 WORKING_SET = 1000
 # Share by which a pair outside the working set may miss its constraint.
@@ -126,6 +128,15 @@ class TangentProgram:
     def size(self) -> float:
         """||theta||."""
         return self.norm.value(self.gradients.parameters(self.theta))
+
+    @cached_property
+    def units(self) -> Tensor:
+        """Scale of each parameter (P,) in the norm; see `norms.tensors`."""
+        scale = up_to_scales(self.norm)[1]
+        shapes = self.gradients.shapes
+        return self.gradients.flat(
+            {k: torch.full(shape, scale.get(k, 1.0)).to(self.theta) for k, shape in shapes.items()}
+        )
 
     def slopes(self, direction: Tensor) -> Array:
         """J w (n,) of a direction w (P,)."""
@@ -223,10 +234,10 @@ def best_multipliers(
         Weights from the best of which the level method goes on, so that what it finds is no worse
         than any; by default those of the loss, of all temperatures, and the best ones in l2.
     """
-    if tangent.norm == PARAMETER_NORMS["l2"]:
+    kind, _ = up_to_scales(tangent.norm)
+    if kind == "l2":
         return _on_working_sets(tangent, _least_squares)
-    linear = _linear(tangent.norm) is not None
-    most = (LINEAR_ENTRIES if linear else CONIC_ENTRIES) // len(tangent.theta)
+    most = (LINEAR_ENTRIES if kind in LINEAR else CONIC_ENTRIES) // len(tangent.theta)
     if most >= min(len(tangent.margins), LEAST_PAIRS):
         try:
             return _on_working_sets(tangent, _program, most)
@@ -276,7 +287,7 @@ def _on_working_sets(
         weights = np.zeros(len(tangent.margins))
         weights[chosen], direction = solve_on(tangent, chosen)
         found = tangent.judge(weights)
-        w = found.combination if direction is None else direction
+        w = tangent.units**2 * found.combination if direction is None else direction
         return found, w, tangent.slopes(w)
 
     found, w, slopes = solve_on_some(
@@ -290,8 +301,9 @@ def _on_working_sets(
 
 
 def _least_squares(tangent: TangentProgram, chosen: NDArray[np.int64]) -> tuple[Array, None]:
-    """Best multipliers in l2; w = J' lambda."""
-    return _dual(tangent.gradients.gram(tangent.theta, chosen), tangent.degree), None
+    """Best multipliers in l2, where w = S^2 J' lambda."""
+    _, scale = up_to_scales(tangent.norm)
+    return _dual(tangent.gradients.gram(tangent.theta, chosen, scale), tangent.degree), None
 
 
 def _dual(gram: Array, degree: float) -> Array:
@@ -318,20 +330,16 @@ def _dual(gram: Array, degree: float) -> Array:
 
 def _program(tangent: TangentProgram, chosen: NDArray[np.int64]) -> tuple[Array, Tensor]:
     """Best multipliers in any norm that a solver takes, and w."""
-    name = _linear(tangent.norm)
+    kind, _ = up_to_scales(tangent.norm)
     rows = tangent.gradients.rows(tangent.theta, chosen)
-    norm = name or FlatNorm(tangent.norm, tangent.gradients)
+    norm: Any = FlatNorm(tangent.norm, tangent.gradients)
+    if kind in LINEAR:  # of theta over its scales, a norm that linear programs take
+        norm, rows = kind, rows * tangent.units.cpu().numpy()
     solution = solve(max_margin(rows, np.ones(len(rows)), norm), tol=PROGRAM_TOLERANCE)
     if not solution.certificate.gap <= LARGEST_GAP:
         raise SolveError(solution)
-    w = torch.tensor(solution.coef.reshape(-1)).to(tangent.theta)
-    return np.maximum(solution.alpha, 0.0), tangent.degree * w
-
-
-def _linear(norm: ParameterNorm) -> str | None:
-    """Name of a norm whose tangent program is linear."""
-    named = (name for name in ("l1", "linf") if norm == PARAMETER_NORMS[name])
-    return next(named, None)
+    w = tangent.degree * torch.tensor(solution.coef.reshape(-1)).to(tangent.theta)
+    return np.maximum(solution.alpha, 0.0), tangent.units * w if kind in LINEAR else w
 
 
 @dataclass(frozen=True, eq=False)

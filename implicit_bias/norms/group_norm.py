@@ -1,4 +1,9 @@
-"""Sums of Euclidean norms over groups of gate columns, each with a metric or without."""
+"""Sums of Euclidean norms over groups of gate columns, each with a metric or without.
+
+A group's metric P_g = R_g R_g' makes its norm sqrt(tr(zeta_g' P_g^+ zeta_g)) for zeta_g in the
+range of P_g, and its dual norm sqrt(tr(V_g' P_g V_g)). In the coefficients u of zeta = R u it is
+the Euclidean norm again: `plain` is the norm of these.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,7 @@ RANGE_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class GroupNorm(SumNorm):
-    """The sum of the Euclidean norms of groups of gate columns, each with a metric if it likes.
+    """The sum of the Euclidean norms of groups of gate columns, each of which may have a metric.
 
     Parameters
     ----------
@@ -91,7 +96,7 @@ class GroupNorm(SumNorm):
 
     def dual_norms(self, V: Array) -> Array:
         """||V_g|| of each group, shape (G,)."""
-        return self.plain_norms(V if self.metric is None else _times(self._factor.T, V))
+        return self.plain_norms(self._pulled_back(V))
 
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on Omega, as a real number."""
@@ -138,17 +143,21 @@ class GroupNorm(SumNorm):
             cp.norm(zeta[places[groups == g].ravel()], 2) for g in range(int(groups.max()) + 1)
         )
 
+    def _pulled_back(self, V: Array) -> Array:
+        """Return R' V, what V is to the plain coefficients."""
+        return V if self.metric is None else _times(self._factor.T, V)
+
     def of_plain(self, coef: Array) -> Array:
         """Return the coefficients R u of u (M', D) or (K, M', D)."""
-        return _times(self._factor, coef)
+        return coef if self.metric is None else _times(self._factor, coef)
 
     def projected(self, coef: Array) -> Array:
         """Coefficients without what rounding put outside the ranges of the P_g."""
-        return coef if self.metric is None else self.of_plain(self.plain_coef(coef))
+        return self.of_plain(self.plain_coef(coef))
 
     def aligned(self, V: Array, group_norms: Array) -> Array:
         """zeta_g = d_g P_g V_g, of the shape of V, of V and d (G,), by KKT."""
-        direction = V if self.metric is None else _times(self._factor, _times(self._factor.T, V))
+        direction = self.of_plain(self._pulled_back(V))
         if self.apart:
             return direction * group_norms.reshape(-1, self.n_groups)[:, self.groups, None]
         return direction * group_norms[self.groups][:, None]
@@ -158,16 +167,10 @@ class GroupNorm(SumNorm):
     @cached_property
     def root(self) -> sp.csr_array:
         """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
-        if self.metric is None:
-            return sp.eye_array(len(self.groups), format="csr")
-        plain = self._without
-        blocks: list[tuple[NDArray[np.int64], Array]] = [(plain, np.eye(len(plain)))]
-        blocks += [(columns, root.matrix) for _, columns, root in self._roots]
-        widths = [R.shape[1] for _, R in blocks]
-        whole = sp.lil_array((len(self.groups), sum(widths)))
-        for (columns, R), start in zip(blocks, np.cumsum([0, *widths[:-1]]), strict=True):
-            whole[np.ix_(columns, np.arange(start, start + R.shape[1]))] = R
-        return whole.tocsr()
+        order = np.concatenate([self._without, *(columns for _, columns, _ in self._roots)])
+        blocks = [sp.eye_array(len(self._without))] if len(self._without) else []
+        whole = sp.block_diag([*blocks, *(root.matrix for _, _, root in self._roots)], format="csr")
+        return sp.csr_array(whole)[np.argsort(order)]
 
     @cached_property
     def _factor(self) -> sp.csr_array | Array:

@@ -25,6 +25,12 @@ spectral      Spectral  LInf      Muon: the largest spectral norm of any layer
 nuclear       Nuclear   L1        its dual; the sum of the layers' nuclear norms
 ============  ========  ========  ==================================================================
 
+**Scales.** Where a step moves tensor p by s_p times the unit direction of its own norm, the whole
+is steepest descent in the norm of theta_p / s_p, whose dual is that of s_p v_p. Tensors may have
+norms of their own, too: Muon on matrices and Adam on the rest is
+
+    ||theta|| = max_p inner_p(theta_p) / s_p,     ||v||_* = sum_p s_p inner_p*(v_p).
+
 A tensor of more than two axes is the matrix (first axis, all others), as Muon sees the weights of a
 convolution; a tensor of one axis is a column, whose spectral norm is the Euclidean one.
 
@@ -40,7 +46,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any, Protocol, TypeAlias, cast, final, runtime_checkable
 
@@ -48,7 +54,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.base.validation import Array, check_choice, check_number
 from implicit_bias.norms import (
     L1,
     L2,
@@ -133,34 +139,42 @@ class ComposedNorm(ParameterNorm):
 
     Parameters
     ----------
-    inner : Norm
+    inner : Norm, or mapping from name to Norm
         Of each tensor, as a matrix (first axis, all others).
     outer : L1, L2, LInf or Lp
         Over the tensors' norms.
     name : str, optional
         How messages call it.
+    scale : mapping from name to float, optional
+        What each tensor is divided by first, > 0; 1 where not given.
 
     Raises
     ------
     ValueError
-        Another outer norm.
+        Another outer norm; a scale that is not positive.
 
     Examples
     --------
-    >>> norm = ComposedNorm(Spectral(), LInf())
-    >>> norm.value({"first": torch.eye(2), "second": torch.tensor([[3.0, 4.0]])})
+    >>> theta = {"first": torch.eye(2), "second": torch.tensor([[3.0, 4.0]])}
+    >>> ComposedNorm(Spectral(), LInf()).value(theta)
     5.0
+    >>> inner = {"first": Spectral(), "second": LInf()}
+    >>> ComposedNorm(inner, LInf(), scale={"second": 0.5}).value(theta)
+    8.0
     """
 
-    inner: Norm
+    inner: Norm | Mapping[str, Norm] = field(hash=False)
     outer: Norm
     name: str = ""
+    scale: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.outer, MONOTONE):
             raise ValueError(
                 f"the norm over the tensors must be L1, L2, LInf or Lp, got {self.outer!r}"
             )
+        for name, scale in self.scale.items():
+            check_number(scale, f"the scale of {name!r}", "(0, inf)")
         if not self.name:
             object.__setattr__(self, "name", f"{self.outer!r} over tensors of {self.inner!r}")
 
@@ -176,22 +190,33 @@ class ComposedNorm(ParameterNorm):
         """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
         shares = self.outer.maximiser(self.tensor_dual_norms(v))
         return {
-            name: share * maximiser_of(self.inner, tensor) if share else torch.zeros_like(tensor)
+            name: share * self.unit(name) * maximiser_of(self.inner_of(name), tensor)
+            if share
+            else torch.zeros_like(tensor)
             for share, (name, tensor) in zip(shares.tolist(), v.items(), strict=True)
         }
 
+    def inner_of(self, name: str) -> Norm:
+        """Return the norm of a tensor."""
+        return self.inner if isinstance(self.inner, Norm) else self.inner[name]
+
+    def unit(self, name: str) -> float:
+        """Return the scale of a tensor."""
+        return self.scale.get(name, 1.0)
+
     def tensor_norms(self, theta: Parameters) -> Array:
-        """Return the inner norm of each tensor, in their order."""
-        return np.array([value_of(self.inner, tensor) for tensor in theta.values()])
+        """Return the inner norm of each tensor over its scale, in their order."""
+        return np.array([value_of(self.inner_of(k), t) / self.unit(k) for k, t in theta.items()])
 
     def tensor_dual_norms(self, v: Parameters) -> Array:
-        """Return the inner dual norm of each tensor, in their order."""
-        return np.array([dual_of(self.inner, tensor) for tensor in v.values()])
+        """Return the inner dual norm of each tensor times its scale, in their order."""
+        return np.array([dual_of(self.inner_of(k), t) * self.unit(k) for k, t in v.items()])
 
     def atom(self, theta: Mapping[str, Any], shapes: Mapping[str, torch.Size], cp: Any) -> Any:
         """Say it in CVXPY."""
         parts = [
-            self.inner.atom(part, matrix_shape(shapes[name]), cp) for name, part in theta.items()
+            self.inner_of(name).atom(part, matrix_shape(shapes[name]), cp) / self.unit(name)
+            for name, part in theta.items()
         ]
         return self.outer.atom(cp.hstack(parts), (len(parts),), cp)
 
@@ -228,6 +253,18 @@ PARAMETER_NORMS: dict[str, ComposedNorm] = {
     "spectral": ComposedNorm(Spectral(), LInf(), "spectral"),
     "nuclear": ComposedNorm(Nuclear(), L1(), "nuclear"),
 }
+
+
+def up_to_scales(norm: ParameterNorm) -> tuple[str, Mapping[str, float]]:
+    """Return the name of the norm of the table that this one is but for scales, and these.
+
+    Names are empty for all other norms.
+    """
+    if isinstance(norm, ComposedNorm):
+        for name, plain in PARAMETER_NORMS.items():
+            if (norm.inner, norm.outer) == (plain.inner, plain.outer):
+                return name, norm.scale
+    return "", {}
 
 
 def as_parameter_norm(norm: ParameterNorm | HasParameterNorm | Norm | str) -> ParameterNorm:

@@ -76,10 +76,9 @@ class Constraints:
     intercept: bool
 
     @classmethod
-    def of_labels(cls, y: Array, classes: int | None, intercept: bool) -> Constraints:
-        """Return all constraints of labels: -1 and +1, or 0 .. K - 1 with K classes."""
-        own = (y < 0).astype(np.int64) if classes is None else y.astype(np.int64)
-        n, n_classes = len(y), classes or 2
+    def of_labels(cls, y: NDArray[Any], classes: int | None, intercept: bool) -> Constraints:
+        """Return all constraints of labels (N,): -1 and +1, or 0 .. K - 1 with K classes."""
+        own, n, n_classes = class_indices(y, classes), len(y), classes or 2
         samples, rivals = np.nonzero(own[:, None] != np.arange(n_classes))
         return cls(
             samples=samples,
@@ -97,13 +96,22 @@ class Constraints:
         """R."""
         return len(self.samples)
 
+    @property
+    def own(self) -> Integers:
+        """Class of each sample, (N,), where these are all constraints."""
+        return self.by_sample(self.owners)[:, 0]
+
+    def by_sample(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values (R,) of all constraints as (N, K - 1), those of a sample in a row."""
+        return values.reshape(self.n_samples, self.n_classes - 1)
+
     # --- between the rows, the samples and the problem
 
     def values(self, alpha: NDArray[Any]) -> NDArray[Any]:
         """Dual variables of the rows, (R,), from those of the problem, (N,) or (N, K)."""
         return alpha.reshape(-1)[self._places]
 
-    def alpha(self, values: NDArray[Any], elsewhere: float = 0.0) -> NDArray[Any]:
+    def alpha(self, values: NDArray[Any], elsewhere: float = 0) -> NDArray[Any]:
         """Dual variables of the problem, (N,) or (N, K), from those of the rows."""
         alpha = np.full(self.alpha_shape, elsewhere, dtype=values.dtype)
         alpha.reshape(-1)[self._places] = values
@@ -117,8 +125,9 @@ class Constraints:
 
     def smallest(self, values: NDArray[Any]) -> NDArray[Any]:
         """Smallest of each sample's values, (N,); inf for a sample without rows."""
+        first = np.flatnonzero(np.diff(self.samples, prepend=-1))
         smallest = np.full(self.n_samples, np.inf, dtype=values.dtype)
-        np.minimum.at(smallest, self.samples, values)
+        smallest[self.samples[first]] = np.minimum.reduceat(values, first)
         return smallest
 
     # --- between the rows and the classes
@@ -168,6 +177,19 @@ class Constraints:
         intercept[self.offset_classes] = offsets
         return intercept
 
+    def with_absent_below(self, scores: NDArray[Any], offsets: NDArray[Any], by: Any) -> Any:
+        """Return offsets (K',) with which classes without samples, if any, lose by this margin.
+
+        Of scores (N, K') without offsets. Nothing else determines these offsets.
+        """
+        absent = np.setdiff1d(np.arange(self.width), self.present)
+        if not self.intercept or len(absent) == 0:
+            return offsets
+        won = (scores + offsets)[np.arange(self.n_samples), self.own]
+        lowered = offsets.copy()
+        lowered[absent] = (won - scores[:, absent].max(axis=1)).min() - by
+        return lowered
+
     # --- some of the rows
 
     def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:
@@ -209,3 +231,8 @@ class Constraints:
         table = np.zeros((self.n_samples, self.n_classes), dtype=scores.dtype)
         table[:, : self.width] = scores
         return table
+
+
+def class_indices(y: NDArray[Any], classes: int | None) -> Integers:
+    """Return the class of each label, (N,): 0 .. K - 1, or, of -1 and +1, 0 for +1 and 1 for -1."""
+    return (y < 0).astype(np.int64) if classes is None else y.astype(np.int64)

@@ -68,7 +68,7 @@ from implicit_bias.norms import (
     as_groups,
     as_norm,
 )
-from implicit_bias.problem.constraints import Constraints
+from implicit_bias.problem.constraints import Constraints, class_indices
 from implicit_bias.problem.features import Features, decision
 from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
 
@@ -228,10 +228,10 @@ class MarginProblem:
         """G: the terms of the norm, 1 where it is no sum over groups."""
         return len(self.norm.group_norms(np.zeros(self.norm_shape)))
 
-    @property
+    @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """Labels of many classes as indices, shape (N,)."""
-        return cast(NDArray[np.int64], self.y)
+        """Class of each sample, shape (N,): 0 .. K - 1, or, of two, 0 for +1 and 1 for -1."""
+        return class_indices(self.y, self.classes)
 
     @property
     def coef_shape(self) -> tuple[int, ...]:
@@ -258,6 +258,10 @@ class MarginProblem:
     def no_offset(self) -> float | Array:
         """The intercept 0: a number, or (K,) with many classes."""
         return 0.0 if self.classes is None else np.zeros(self.classes)
+
+    def as_intercept(self, offsets: Array) -> float | Array:
+        """Return the intercept, a number or (K,) with many classes, from offsets (K',)."""
+        return float(offsets[0]) if self.classes is None else offsets
 
     @property
     def hard_margin(self) -> bool:
@@ -375,11 +379,6 @@ class MarginProblem:
     def plain_gates(self) -> sp.csr_array:
         """Gates Z R, shape (N, M'), of the equivalent problem without metric."""
         return self.features.sparse_gates
-
-    @property
-    def plain_gates_for_products(self) -> GateMatrix:
-        """Plain gates (N, M'), dense where products with them take less time then."""
-        return self.features.fast_gates
 
     @property
     def plain_groups(self) -> NDArray[np.int64]:

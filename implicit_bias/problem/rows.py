@@ -25,9 +25,8 @@ classes are enough where only V = 0 matters, and for the offsets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,10 +34,9 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.norms import GroupNorm, Norm
+from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.problem.features import feature_norms, zero_features
 from implicit_bias.problem.margin_problem import MarginProblem
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,34 +45,54 @@ class Rows:
 
     Attributes
     ----------
-    alpha_shape : tuple of int
-        Shape of the problem's dual variables.
-    offset_classes : ndarray of int, shape (J,)
-        The classes whose offsets the columns of ``offsets`` are, with many classes; those of the
-        others are 0.
-    owners : ndarray of int, shape (P,)
-        With many classes, y_n.
+    constraints : Constraints
+        Their samples and classes.
     """
 
     X: Array
     y: Array
     gates: sp.csr_array
     groups: Integers
-    offsets: Array
-    samples: Integers
-    rivals: Integers | None
-    alpha_shape: tuple[int, ...]
-    offset_classes: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    owners: Integers | None = None
+    constraints: Constraints
 
     def __len__(self) -> int:
         """P."""
         return len(self.y)
 
     @property
+    def samples(self) -> Integers:
+        """Sample of each row, (P,)."""
+        return self.constraints.samples
+
+    @property
+    def owners(self) -> Integers:
+        """Class of each row's sample, (P,)."""
+        return self.constraints.owners
+
+    @property
+    def rivals(self) -> Integers | None:
+        """With many classes, the rival of each row, (P,)."""
+        return None if len(self.alpha_shape) == 1 else self.constraints.rivals
+
+    @property
+    def alpha_shape(self) -> tuple[int, ...]:
+        """Shape of the problem's dual variables."""
+        return self.constraints.alpha_shape
+
+    @property
+    def offset_classes(self) -> Integers:
+        """The classes whose offsets the columns of ``offsets`` are."""
+        return self.constraints.offset_classes
+
+    @cached_property
+    def offsets(self) -> Array:
+        """Which offsets a row has, (P, J)."""
+        return np.asarray(self.constraints.offsets * self.y[:, None])
+
+    @property
     def n_offsets(self) -> int:
         """J."""
-        return self.offsets.shape[1]
+        return len(self.offset_classes)
 
     @property
     def n_groups(self) -> int:
@@ -93,13 +111,11 @@ class Rows:
 
     def values(self, alpha: Array) -> Array:
         """Dual variables of the rows, shape (P,), from those of the problem."""
-        return alpha[self._places]
+        return self.constraints.values(alpha)
 
     def alpha(self, values: Array) -> Array:
         """Dual variables of the problem, (N,) or (N, K), from those of the rows; 0 elsewhere."""
-        alpha = np.zeros(self.alpha_shape)
-        alpha[self._places] = values
-        return alpha
+        return self.constraints.alpha(values)
 
     def features(self, columns: NDArray[np.bool_] | None = None) -> sp.csr_array:
         """y_p gates_pm X_pd of all columns m, or of some, shape (P, M' D), m first."""
@@ -116,23 +132,13 @@ class Rows:
 
     def intercept(self, offsets: Array) -> float | Array:
         """Return the offset of the problem, or (K,) of its classes, from those of columns (J,)."""
-        if self.rivals is None:
-            return float(offsets.sum())
-        intercept = np.zeros(self.alpha_shape[1])
-        intercept[self.offset_classes] = offsets
-        return intercept
+        found = self.constraints.of_classes(offsets)
+        return float(found[0]) if self.rivals is None else found
 
     def subset(self, index: Integers) -> Rows:
         """Return some of the rows."""
-        taken: dict[str, Any] = {}
-        for name in ("X", "y", "gates", "offsets", "samples", "rivals", "owners"):
-            values = getattr(self, name)
-            taken[name] = None if values is None else values[index]
-        return replace(self, **taken)
-
-    @property
-    def _places(self) -> tuple[Integers, ...]:
-        return (self.samples,) if self.rivals is None else (self.samples, self.rivals)
+        parts = (self.X[index], self.y[index], self.gates[index])
+        return Rows(*parts, self.groups, self.constraints.subset(index))
 
 
 def rows_of(problem: MarginProblem, where: NDArray[np.bool_] | None = None) -> Rows:
@@ -151,10 +157,7 @@ def rows_of(problem: MarginProblem, where: NDArray[np.bool_] | None = None) -> R
             y=problem.y,
             gates=problem.plain_gates,
             groups=problem.plain_groups,
-            offsets=np.ones((problem.n_samples, int(problem.intercept))),
-            samples=np.arange(problem.n_samples),
-            rivals=None,
-            alpha_shape=problem.alpha_shape,
+            constraints=problem.constraints,
         )
         return rows if where is None else rows.subset(np.flatnonzero(where))
     samples, rivals = row_index(problem, where)
@@ -173,12 +176,9 @@ def row_index(
     samples are left out where an offset separates them: the rival's equation, of weights that none
     of its own samples balances, makes their dual variables 0.
     """
-    others = np.ones(problem.alpha_shape, dtype=bool) if where is None else where.copy()
-    others[np.arange(problem.n_samples), problem.owners] = False
-    if problem.intercept:
-        others[:, np.setdiff1d(np.arange(others.shape[1]), problem.owners)] = False
-    samples, rivals = np.nonzero(others)
-    return samples, rivals
+    rows = problem.constraints.undecided()
+    rows = rows if where is None else rows.subset(rows.values(where))
+    return rows.samples, rows.rivals
 
 
 def merged_classes(problem: MarginProblem) -> Integers:
@@ -397,20 +397,12 @@ def pair_rows(
     """
     plain = problem.plain_gates if gates is None else gates
     owners = problem.owners[samples]
-    # One class's offset is 0, since only differences count; one without samples has none.
-    present = np.unique(problem.owners)[:-1] if problem.intercept else np.zeros(0, dtype=np.int64)
-    offsets = (owners[:, None] == present).astype(np.float64) - (rivals[:, None] == present)
     return Rows(
         X=problem.X[samples],
         y=np.ones(len(samples)),
         gates=class_gates(plain[samples], owners, rivals, n_blocks),
         groups=groups,
-        offsets=offsets,
-        samples=samples,
-        rivals=rivals,
-        alpha_shape=problem.alpha_shape,
-        offset_classes=present,
-        owners=owners,
+        constraints=replace(problem.constraints, samples=samples, owners=owners, rivals=rivals),
     )
 
 

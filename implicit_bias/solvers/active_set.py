@@ -54,7 +54,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Generic, TypeAlias, TypeVar, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,11 +62,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import MarginProblem, are_few
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.problem.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Answer, Approach, NativeSolver, Point, Run
+from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import (
     TINY,
     Layout,
@@ -88,7 +89,8 @@ REFINEMENTS = 2
 # A group scale counts as this share of the mean one at least.
 LEAST_SCALE = 1e-3
 
-BoundsSoFar: TypeAlias = Generator[tuple[float, float], None, bool]
+Ended = TypeVar("Ended")
+Bounds: TypeAlias = Generator[tuple[float, float], None, Ended]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,16 +108,6 @@ class SupportSolver(NativeSolver):
 
     fallback: NativeSolver
     aim: float = 0.9
-
-    @property
-    @abstractmethod
-    def own_steps(self) -> int:
-        """Steps of the method, at most."""
-
-    @property
-    def own_limit(self) -> int:
-        """Its steps and iterations of the fall-back, at most."""
-        return self.own_steps + self.fallback.limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +142,9 @@ class ActiveSet(SupportSolver):
     fell_back: ClassVar[str] = "no headway from the start: the fall-back solved"
 
     @property
-    def own_steps(self) -> int:
-        """Newton steps, at most."""
-        return self.max_steps
+    def own_limit(self) -> int:
+        """Newton steps and iterations of the fall-back, at most."""
+        return self.max_steps + self.fallback.limit
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Leave all to the steps: without a start or enough room the fall-back solves."""
@@ -201,9 +193,9 @@ class OneGroup(SupportSolver):
     fell_back: ClassVar[str] = "no headway on one Gram matrix: the fall-back solved"
 
     @property
-    def own_steps(self) -> int:
-        """Steps of all levels, at most."""
-        return len(self.growths) * self.most_levels * self.max_steps
+    def own_limit(self) -> int:
+        """Steps of all levels and iterations of the fall-back, at most."""
+        return len(self.growths) * self.most_levels * self.max_steps + self.fallback.limit
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Leave all to the steps: where there is not enough room the fall-back solves."""
@@ -217,22 +209,61 @@ class OneGroup(SupportSolver):
         return sizes
 
 
+Method = TypeVar("Method", bound=SupportSolver)
+
+
 # --- bounds --------------------------------------------------------------------------------------
 
 
-class _OnSupport(Approach):
-    """A method's best bounds so far, in the scaled problem's units, and what attains them."""
+class _OnSupport(Run, Generic[Method]):
+    """A method that may make no headway, its best bounds so far, and the fall-back.
 
-    def __init__(self, solver: SupportSolver, problem: MarginProblem, start: Start | None) -> None:
-        super().__init__(problem, solver.fallback, start)
-        self.tolerances, self._aim = solver.tolerances, solver.aim
+    Bounds are those of the scaled problem, but ``told``, which are as good as any before.
+    """
+
+    def __init__(self, solver: Method, problem: MarginProblem, start: Start | None) -> None:
+        self.solver, self.problem, self.start = solver, problem, start
+        self._at_work: Run | None = None  # the fall-back, from its first step on
+        self.primal: tuple[Tensor, Tensor, Tensor] | None = None  # alpha, d, beta
         self.lower, self.upper, self.violation = 0.0, math.inf, math.inf
+        self._told = 0.0, math.inf
+
+    @abstractmethod
+    def approach(self) -> Bounds[bool]:
+        """Yield what `tell` returns at each step; return whether that solved the problem."""
+
+    @final
+    def steps(self) -> Steps:
+        """Step until the method converges or makes no headway, then with the fall-back."""
+        if (yield from self.approach()):
+            return Status.OPTIMAL
+        fallback = self.solver.fallback.prepare(self.problem, self.start)
+        steps = fallback.steps()
+        while True:
+            try:
+                lower, upper = next(steps)
+            except StopIteration as end:
+                self._at_work = fallback
+                ended: Status = end.value
+                return ended
+            self._at_work = fallback
+            yield self.tell(lower, upper)
+
+    @final
+    def tell(self, lower: float, upper: float) -> tuple[float, float]:
+        """Return the best bounds so far, in the problem's units: the fall-back begins anew."""
+        self._told = max(lower, self._told[0]), min(upper, self._told[1])
+        return self._told
+
+    @final
+    def answer(self) -> Answer:
+        """Return what attains the best bounds of the method that is at work."""
+        return self.own_answer() if self._at_work is None else self._at_work.answer()
 
     def pose(self, scaled: ScaledProblem) -> None:
         """Begin with nothing."""
         self.scaled, self.alpha = scaled, torch.zeros_like(scaled.b)
         self.primal = self.alpha, scaled.full(scaled.n_groups, 0.0), scaled.offset()
-        self.found = self._answer
 
     def improve_lower(self, alpha: Tensor, largest: float) -> None:
         """Take dual variables >= 0 with max_g ||V_g|| of at most ``largest`` into account."""
@@ -251,21 +282,23 @@ class _OnSupport(Approach):
         if upper < self.upper:
             self.upper, self.violation, self.primal = upper, violation, (alpha, d, beta)
 
-    def told(self) -> tuple[float, float]:
-        """Return the bounds in the problem's units."""
-        return self.best_so_far(self.lower / self.scaled.scale, self.upper / self.scaled.scale)
+    def own_bounds(self) -> tuple[float, float]:
+        """Tell the bounds of this method."""
+        return self.tell(self.lower / self.scaled.scale, self.upper / self.scaled.scale)
 
     @property
     def solved(self) -> bool:
         """Whether the bounds are near enough."""
-        near = self.upper <= (1.0 + self._aim * self.tolerances.gap) * self.lower
-        return near and self.violation <= self.tolerances.feasibility
+        tolerances = self.solver.tolerances
+        near = self.upper <= (1.0 + self.solver.aim * tolerances.gap) * self.lower
+        return near and self.violation <= tolerances.feasibility
 
-    def _answer(self) -> Answer:
-        """Return what attains the bounds, in the problem's shapes and units."""
+    def own_answer(self) -> Answer:
+        """Return what attains the method's own bounds, in the problem's shapes and units."""
+        if self.primal is None:
+            return nothing_yet(self.problem)
         scaled, (alpha, d, beta) = self.scaled, self.primal
-        V = self.problem.dual_vectors(scaled.alpha(alpha))
-        coef = self.problem.gate_norm.aligned(V, d.cpu().numpy() / scaled.scale)
+        coef = self.problem.coef_of(scaled.alpha(alpha), d.cpu().numpy() / scaled.scale)
         return Answer(scaled.alpha(self.alpha), coef, scaled.intercept(beta))
 
 
@@ -384,14 +417,10 @@ class _View:
     residual: float
 
 
-class _FromStart(_OnSupport):
+class _FromStart(_OnSupport[ActiveSet]):
     """Newton's method from the start, then the fall-back if need be."""
 
-    def __init__(self, solver: ActiveSet, problem: MarginProblem, start: Start | None) -> None:
-        super().__init__(solver, problem, start)
-        self.solver = solver
-
-    def approach(self) -> BoundsSoFar:
+    def approach(self) -> Bounds[bool]:
         """Newton steps until they converge or make no headway."""
         if self.start is None:
             return False
@@ -400,7 +429,7 @@ class _FromStart(_OnSupport):
             self.detail = self.solver.fell_back
         return converged
 
-    def _newton(self, start: Start) -> BoundsSoFar:
+    def _newton(self, start: Start) -> Bounds[bool]:
         """Newton's method; False where it makes no headway, or its system has no room."""
         if not self._has_room(0):
             return False
@@ -420,7 +449,7 @@ class _FromStart(_OnSupport):
             self.improve_lower(clipped, float(view.squares.max().sqrt()) + outside)
             norm = float(torch.dot(point.d.abs(), view.squares.sqrt()))
             self.improve_upper(norm, view.margins, point.alpha, point.d, point.beta)
-            yield self.told()
+            yield self.own_bounds()
             if self.solved:
                 return True
             if not self._has_room(self.seen.size_with(view.free)):
@@ -548,14 +577,10 @@ class _Solved:
     beta: Tensor  # (J,)
 
 
-class _ByLevels(_OnSupport):
+class _ByLevels(_OnSupport[OneGroup]):
     """Exchanges of the active set, then the fall-back if need be."""
 
-    def __init__(self, solver: OneGroup, problem: MarginProblem, start: Start | None) -> None:
-        super().__init__(solver, problem, start)
-        self.solver = solver
-
-    def approach(self) -> BoundsSoFar:
+    def approach(self) -> Bounds[bool]:
         """Find the active set, from that of the start if there is one."""
         solver, problem = self.solver, self.problem
         rows = grouped_rows(problem) if solver.rows is None else solver.rows
@@ -580,7 +605,7 @@ class _ByLevels(_OnSupport):
         self.detail = solver.fell_back
         return False
 
-    def _exchange(self, sizes: list[int], sets: Tensor) -> BoundsSoFar:
+    def _exchange(self, sizes: list[int], sets: Tensor) -> Bounds[bool]:
         """Find the sets of more and more rows, from those (n,) of the first level."""
         point: _Solved | None = None
         for size in sizes:
@@ -599,9 +624,7 @@ class _ByLevels(_OnSupport):
             point, sets = found
         return self.solved
 
-    def _level(
-        self, sets: Tensor, growth: float
-    ) -> Generator[tuple[float, float], None, tuple[_Solved, Tensor] | None]:
+    def _level(self, sets: Tensor, growth: float) -> Bounds[tuple[_Solved, Tensor] | None]:
         """Exchange rows until nearly none, or on the last level none, is in the wrong set.
 
         None where they cannot be solved for, or their number does not fall any more.
@@ -616,7 +639,7 @@ class _ByLevels(_OnSupport):
             few = breaches <= self.solver.rough * size
             if few and last:
                 self.grade(point)
-            yield self.told()
+            yield self.own_bounds()
             if self.solved or (few and (breaches == 0 or not last)):
                 return point, sets
             waited = 0 if breaches < least else waited + 1

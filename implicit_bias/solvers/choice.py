@@ -1,12 +1,20 @@
-"""Which solver to take: by name, or by what the problem looks like."""
+"""Which solver to take: by name, or by what the problem looks like, from one table.
+
+Each line of `FIRST` declares what a solver takes: structures of the norm, and conditions on the
+problem's sizes and tags (`FACTS`). The lines stand in the order of the solvers' costs on what they
+take: "auto" is the first one that takes a problem. Where its solver fails, the lines of `NEXT` name
+those that follow.
+"""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,22 +46,160 @@ from implicit_bias.solvers.linear_program import LinearProgram
 
 # Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
 INTERIOR_POINT_LIMIT = 3000
-# Most pairs are no support vectors, so that a working set of them is smaller early.
-FEW_PAIRS = 1000
-# With this many and a hard margin, passes over all pairs are dear, and few of them matter.
-MANY_PAIRS = 50_000
-# With many classes and a norm of `BALLS`, factors of the features are cheaper up to this many.
-CLASS_FEATURES = 1500
-# Where a method failed, others are tried up to this many features, and entries of the features.
-MOST_FEATURES, MOST_ENTRIES = 1500, 2_000_000
-# Norms of matrices in groups of gates, and the entries of their cones that Clarabel takes.
-MATRIX_NORMS, MOST_SEMIDEFINITE = (Nuclear(), Spectral()), 2000
-# In multiple precision up to this many entries, and this many of samples or features.
-MOST_PRECISE_ENTRIES, MOST_PRECISE_ORDER = 100_000, 150
+# Entries of the cones of matrix norms that Clarabel takes: it factorises them, in hours and tens of
+# GiB where SCS takes seconds.
+MOST_SEMIDEFINITE = 2000
 # Powers of two between C and what it is for features of size 1, up to which 512 bits hold both.
 MOST_PRECISE_POWER = 200
-# With many classes, or another norm, so many coefficients, and samples times rivals.
-MOST_PRECISE_COEFFICIENTS, MOST_PRECISE_PAIRS = 350, 500
+
+Structure = Literal["gates", "l2", "groups", "matrix", "entries", "matrices", "maxima", "other"]
+STRUCTURES: dict[Structure, str] = {
+    "gates": "sums of l2 over groups of gates, two classes",
+    "l2": "l2",
+    "groups": "other sums of l2",
+    "matrix": "nuclear, spectral",
+    "entries": "l1, l_inf",
+    "matrices": "sums of nuclear norms over groups of gates",
+    "maxima": "other sums of maxima",
+    "other": "all others",
+}
+EUCLIDEAN: tuple[Structure, ...] = ("gates", "l2", "groups")
+BALL: tuple[Structure, ...] = ("matrix", "entries")
+ANOTHER: tuple[Structure, ...] = tuple(STRUCTURES)[1:]
+
+
+class Line(NamedTuple):
+    """What a solver takes: structures of the norm, and conditions, which must all hold."""
+
+    solver: SolverName
+    norms: tuple[Structure, ...]
+    where: str = ""
+
+    def takes(self, problem: _Facts) -> bool:
+        """Whether a problem is of this kind."""
+        conditions = self.where.split(", ") if self.where else []
+        return problem.structure in self.norms and all(map(problem.holds, conditions))
+
+
+# Rows are samples, or pairs of samples and rivals. Most pairs are no support vectors, so that a
+# working set of them is smaller early; with very many and a hard margin passes over all are dear.
+FIRST: tuple[Line, ...] = (
+    Line("active-set", ("gates",), "a start"),
+    Line("working-set", EUCLIDEAN, "two classes, few features, hard margin, rows >= 50001"),
+    Line("feature-space", EUCLIDEAN, f"two classes, few features, rows >= {MANY_SAMPLES}"),
+    Line("working-set", EUCLIDEAN, f"two classes, rows >= {INTERIOR_POINT_LIMIT + 1}"),
+    Line("one-group", EUCLIDEAN, "two classes, one group, hard margin"),
+    # With dependent samples a soft margin's active set changes too much from step to step.
+    Line("one-group", EUCLIDEAN, "two classes, one group, as many features as rows"),
+    Line("interior-point", EUCLIDEAN, "two classes"),
+    Line("working-set", (*EUCLIDEAN, *BALL), "many classes, hard margin, rows >= 50001"),
+    Line("feature-space", ("l2",), "rows >= 1001, few features"),
+    Line("one-group", EUCLIDEAN, "rows <= 1000, one group, hard margin"),
+    Line("interior-point", EUCLIDEAN, "rows <= 1000"),
+    Line("working-set", EUCLIDEAN),
+    Line("highs", ("entries",), "many classes, rows <= 1000"),
+    Line("feature-space", BALL, "many classes, coefficients <= 1500"),
+    Line("working-set", BALL, "many classes"),
+    Line("interior-point", ("matrices",), "merged rows <= 1000"),
+    Line("working-set", ("matrices",)),
+    Line("highs", ("entries", "maxima")),
+    Line("scs", ("matrix", "other"), "large cones"),
+    Line("clarabel", ("matrix", "other")),
+)
+# The feature space keeps digits that inner products of ill-conditioned features lose, multiple
+# precision all digits of small problems (but where features underflow, separators that need them
+# are beyond float64, too). An interior point sees the margins of the coefficients as they are
+# rounded, and "one-group" the Gram matrix alone. CVXPY's solvers are the last resort for larger
+# problems, if they solve them in seconds.
+NEXT: tuple[Line, ...] = (
+    Line("feature-space", ("gates",), "features <= 1500"),
+    Line("interior-point", ("gates",), "rows <= 3000, no feature-space, not after working-set"),
+    Line("multiprecision", ("gates",), "entries <= 100000, order <= 150"),
+    Line("ecos", ("gates",), "entries <= 2000000, no multiprecision, ecos installed"),
+    Line("clarabel", ("gates",), "entries <= 2000000, no multiprecision"),
+    Line("feature-space", ("l2", *BALL), "many classes, coefficients <= 1500"),
+    Line("working-set", ("l2", *BALL, "matrices"), "many classes"),
+    Line("scs", ANOTHER, "large cones"),
+    Line("clarabel", ANOTHER, "no large cones"),
+    Line("multiprecision", ANOTHER, "coefficients <= 350, merged rows <= 500, no underflow"),
+)
+
+
+class _Facts:
+    """A problem as the table sees it, and which solvers failed, or are to be tried first."""
+
+    def __init__(
+        self, problem: MarginProblem, start: Start | None = None, failed: str = ""
+    ) -> None:
+        self.problem, self.start, self.failed = problem, start, failed
+        self.before: list[SolverName] = []
+        self._known: dict[str, Any] = {}
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The structure of the norm."""
+        problem = self.problem
+        if problem.is_binary_group_lasso:
+            return "gates"
+        groups = problem.norm.partition(problem.norm_shape)
+        if problem.metric is not None or (groups is not None and groups.inner == "l2"):
+            return "l2" if problem.norm == L2() else "groups"
+        if problem.norm in BALLS:
+            return "matrix" if groups is None else "entries"
+        if nuclear_groups(problem.norm) is not None:
+            return "matrices"
+        return "other" if groups is None else "maxima"
+
+    @cached_property
+    def in_groups(self) -> MarginProblem:
+        """The same program under a norm of groups of gates, where there is one."""
+        two = self.problem.classes is None and self.structure in EUCLIDEAN
+        return group_form(self.problem) if two else self.problem
+
+    @cached_property
+    def kinds(self) -> int:
+        """Classes; all without samples are one, and so are two."""
+        return 1 if self.problem.classes is None else count_kinds(self.problem)
+
+    def fact(self, name: str) -> Any:
+        """Return a size, or whether a tag holds."""
+        if name not in self._known:
+            self._known[name] = FACTS[name](self)
+        return self._known[name]
+
+    def holds(self, condition: str) -> bool:
+        """Whether a condition of the table holds."""
+        for sign, compare in ((" >= ", operator.ge), (" <= ", operator.le)):
+            name, found, bound = condition.partition(sign)
+            if found:
+                return bool(compare(self.fact(name), int(bound)))
+        if condition.startswith("not after "):
+            return self.failed != condition.removeprefix("not after ")
+        name = condition.removeprefix("no ")
+        holds = bool(self.fact(name)) if name in FACTS else name in self.before
+        return holds if name == condition else not holds
+
+
+FACTS: dict[str, Callable[[_Facts], Any]] = {
+    "a start": lambda of: of.start is not None,
+    "two classes": lambda of: of.problem.classes is None,
+    "many classes": lambda of: of.problem.classes is not None,
+    "hard margin": lambda of: of.problem.hard_margin,
+    "one group": lambda of: of.in_groups.n_groups == 1,
+    "rows": lambda of: of.problem.n_samples * ((of.problem.classes or 2) - 1),
+    "merged rows": lambda of: of.problem.n_samples * max(of.kinds - 1, 1),
+    "features": lambda of: (
+        count_features(of.in_groups) if of.problem.classes is None else of.fact("coefficients")
+    ),
+    "coefficients": lambda of: of.kinds * of.problem.plain_gates.shape[1] * of.problem.X.shape[1],
+    "entries": lambda of: of.fact("rows") * of.fact("features"),
+    "order": lambda of: min(of.fact("rows"), of.fact("features")),
+    "few features": lambda of: are_few_features(of.fact("features"), of.fact("rows")),
+    "as many features as rows": lambda of: of.fact("features") >= of.fact("rows"),
+    "large cones": lambda of: _semidefinite_entries(of.problem) > MOST_SEMIDEFINITE,
+    "underflow": lambda of: features_underflow(of.problem),
+    "ecos installed": lambda of: find_spec("ecos") is not None,
+}
 
 
 def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverName:
@@ -69,16 +215,7 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     Returns
     -------
     str
-        "active-set" with a start, which falls back on the others; without one "feature-space"
-        where there are few features (columns of gates times inputs) for the samples, up to 50,000
-        with a hard margin; else, up to 3,000 samples, "one-group" where the norm is that of one
-        group (linear, shallow, SVM-L2; with a soft margin only where there are as many features as
-        samples) and "interior-point" elsewhere, and "working-set" beyond. With many classes these
-        count pairs of samples and rivals, and all but "one-group" take the nuclear and spectral
-        norms, l1 and l_inf, too ("feature-space" no norm but these and l2; sums of nuclear norms
-        over gates go to "interior-point" and "working-set"). Other norms that are no
-        sums of Euclidean norms go to "highs" where they are sums of maxima, as all such do with few
-        pairs, and else to "clarabel", or to "scs" for large sums of matrix norms.
+        That of the first line of the table that takes the problem; `choice.table` returns it.
 
     Examples
     --------
@@ -88,76 +225,41 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     >>> choose_solver(problem)
     'one-group'
     """
-    if not problem.is_binary_group_lasso:
-        return _choose_for_norm(problem)
-    if start is not None:
-        return "active-set"
-    n_samples = problem.n_samples
-    if n_samples >= MANY_SAMPLES and are_few_features(count_features(problem), n_samples):
-        many = problem.hard_margin and n_samples > MANY_PAIRS
-        return "working-set" if many else "feature-space"
-    if n_samples > INTERIOR_POINT_LIMIT:
-        return "working-set"
-    # With dependent samples a soft margin's active set changes too much from step to step.
-    steady = problem.hard_margin or count_features(problem) >= n_samples
-    return "one-group" if problem.n_groups == 1 and steady else "interior-point"
+    facts = _Facts(problem, start)
+    return next(line.solver for line in FIRST if line.takes(facts))
 
 
-def _choose_for_norm(problem: MarginProblem) -> SolverName:
-    """Choose where there are many classes, or another norm than that of gate columns."""
-    groups = problem.norm.partition(problem.norm_shape)
-    euclidean = problem.metric is not None or (groups is not None and groups.inner == "l2")
-    if problem.classes is None:
-        if euclidean:
-            return choose_solver(group_form(problem))
-        return _conic(problem) if groups is None else "highs"
-    n_pairs = problem.n_samples * (problem.classes - 1)
-    features = _coefficients(problem)
-    if problem.hard_margin and n_pairs > MANY_PAIRS:
-        if euclidean or problem.norm in BALLS:
-            return "working-set"
-    if problem.norm == L2() and n_pairs > FEW_PAIRS and are_few_features(features, n_pairs):
-        return "feature-space"
-    if euclidean and n_pairs <= FEW_PAIRS:
-        one = problem.n_groups == 1 and problem.hard_margin
-        return "one-group" if one else "interior-point"
-    if euclidean:
-        return "working-set"
-    if nuclear_groups(problem.norm) is not None:
-        return "interior-point" if _constraints(problem) <= FEW_PAIRS else "working-set"
-    if problem.norm not in BALLS:
-        return _conic(problem) if groups is None else "highs"
-    if groups is not None and n_pairs <= FEW_PAIRS:
-        return "highs"
-    return "feature-space" if features <= CLASS_FEATURES else "working-set"
+def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
+    """Name the solvers that may succeed where one has failed, in the order to try them."""
+    facts = _Facts(problem, failed=failed)
+    for line in NEXT:
+        if line.solver not in (failed, *facts.before) and line.takes(facts):
+            facts.before.append(line.solver)
+    return tuple(facts.before)
 
 
-def _conic(problem: MarginProblem) -> SolverName:
-    """Choose a conic solver: SCS where matrix norms need semidefinite cones of a large order.
+def table() -> str:
+    """Return what "auto" takes as a table in Markdown, and in what order others follow.
 
-    Clarabel factorises them, in hours and tens of GiB where SCS takes seconds.
+    Examples
+    --------
+    >>> print(table().splitlines()[2])
+    | active-set | sums of l2 over groups of gates, two classes | a start |
     """
-    norm, (K, M, D) = problem.norm, problem.norm_shape
-    if isinstance(norm, InRows):
-        K, norm = norm.n_rows, norm.norm
-    if norm in MATRIX_NORMS:
-        orders = np.array([K + M * D])
-    elif isinstance(norm, SumOverGroups | MaxOverGroups) and norm.norm in MATRIX_NORMS:
-        orders = K + (D if norm.axis == -2 else M) * np.bincount(norm.groups)
-    else:
-        return "clarabel"
-    return "scs" if (orders * (orders + 1) // 2).sum() > MOST_SEMIDEFINITE else "clarabel"
+    rows = ["| solver | norms | where |", "|---|---|---|"]
+    for title, lines in (("", FIRST), ("| *where one has failed* | | |", NEXT)):
+        rows += [title] * bool(title)
+        for solver, norms, where in lines:
+            rows.append(f"| {solver} | {_in_words(norms)} | {where} |")
+    return "\n".join(rows)
 
 
-def _constraints(problem: MarginProblem) -> int:
-    """Count samples, or pairs of samples and rivals; all classes without samples are one."""
-    return problem.n_samples * (1 if problem.classes is None else count_kinds(problem) - 1)
-
-
-def _coefficients(problem: MarginProblem) -> int:
-    """K F: coefficients; all classes without samples are one."""
-    kinds = 1 if problem.classes is None else count_kinds(problem)
-    return kinds * problem.plain_gates.shape[1] * problem.X.shape[1]
+def _in_words(norms: tuple[Structure, ...]) -> str:
+    """Name structures of norms, all that are Euclidean, and all but the first, as one."""
+    if norms == ANOTHER:
+        return "any other"
+    found = "; ".join(STRUCTURES[name] for name in norms)
+    return found.replace("; ".join(STRUCTURES[name] for name in EUCLIDEAN), "sums of l2")
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -167,39 +269,16 @@ def count_features(problem: MarginProblem) -> int:
     return len(used) * (problem.X.shape[1] - constant + min(constant, 1))
 
 
-def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
-    """Name the solvers that may succeed where one has failed, in the order to try them.
-
-    The feature space keeps digits that inner products of ill-conditioned features lose, multiple
-    precision all digits of small problems. An interior point sees the margins of the coefficients
-    as they are rounded, and "one-group" the Gram matrix alone. CVXPY's solvers are the last resort
-    for larger ones, if they solve them in seconds.
-    """
-    if not problem.is_binary_group_lasso:
-        conic = _conic(problem)
-        others: list[SolverName] = [conic]
-        one_ball = problem.norm in (*BALLS, L2())
-        if problem.classes is not None and (one_ball or nuclear_groups(problem.norm) is not None):
-            few = one_ball and _coefficients(problem) <= CLASS_FEATURES
-            others = [*(("feature-space",) if few else ()), "working-set", *others]
-        few_coefficients = _coefficients(problem) <= MOST_PRECISE_COEFFICIENTS
-        small = few_coefficients and _constraints(problem) <= MOST_PRECISE_PAIRS
-        # Where features underflow, separators that need them are beyond float64, too.
-        if small and not features_underflow(problem):
-            others.append("multiprecision")
-        return tuple(name for name in others if name != failed)
-    features, samples = count_features(problem), problem.n_samples
-    names: list[SolverName] = []
-    if failed != "feature-space" and features <= MOST_FEATURES:
-        names.append("feature-space")
-    elif failed not in ("interior-point", "working-set") and samples <= INTERIOR_POINT_LIMIT:
-        names.append("interior-point")
-    if samples * features <= MOST_PRECISE_ENTRIES and min(samples, features) <= MOST_PRECISE_ORDER:
-        names.append("multiprecision")
-    elif samples * features <= MOST_ENTRIES:
-        ecos: tuple[SolverName, ...] = ("ecos",) if find_spec("ecos") else ()
-        names += [*ecos, "clarabel"]
-    return tuple(names)
+def _semidefinite_entries(problem: MarginProblem) -> int:
+    """Entries of the cones that a matrix norm, or a sum or maximum of such, needs; else 0."""
+    norm, (K, M, D) = problem.norm, problem.norm_shape
+    if isinstance(norm, InRows):
+        K, norm = norm.n_rows, norm.norm
+    orders = np.array([K + M * D])
+    if isinstance(norm, SumOverGroups | MaxOverGroups):
+        orders = K + (D if norm.axis == -2 else M) * np.bincount(norm.groups)
+        norm = norm.norm
+    return int((orders * (orders + 1) // 2).sum()) if norm in (Nuclear(), Spectral()) else 0
 
 
 def is_far_from_features(problem: MarginProblem) -> bool:

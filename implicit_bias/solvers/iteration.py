@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
@@ -92,62 +91,6 @@ class Run(ABC):
     @abstractmethod
     def answer(self) -> Answer:
         """Return what attains the bounds so far."""
-
-
-class Approach(Run):
-    """A fast method that may make no headway, and a fall-back for where it does not.
-
-    Parameters
-    ----------
-    problem : MarginProblem
-        The problem.
-    fallback : NativeSolver
-        Solves from the same start where the method does not.
-    start : Start or None
-        Where both begin.
-
-    Attributes
-    ----------
-    found : callable
-        Returns what the method at work has found; `approach` says how.
-    """
-
-    def __init__(self, problem: MarginProblem, fallback: NativeSolver, start: Start | None) -> None:
-        self.problem, self.start, self._fallback = problem, start, fallback
-        self.found: Callable[[], Answer] = partial(nothing_yet, problem)
-        self._lower, self._upper = 0.0, np.inf
-
-    @abstractmethod
-    def approach(self) -> Generator[tuple[float, float], None, bool]:
-        """Yield `best_so_far` of each step; return whether that solved the problem."""
-
-    @final
-    def steps(self) -> Steps:
-        """Step until the method converges or makes no headway, then with the fall-back."""
-        if (yield from self.approach()):
-            return Status.OPTIMAL
-        fallback = self._fallback.prepare(self.problem, self.start)
-        steps = fallback.steps()
-        while True:
-            try:
-                lower, upper = next(steps)
-            except StopIteration as end:
-                self.found = fallback.answer
-                ended: Status = end.value
-                return ended
-            self.found = fallback.answer
-            yield self.best_so_far(lower, upper)
-
-    @final
-    def best_so_far(self, lower: float, upper: float) -> tuple[float, float]:
-        """Take bounds into account: those of the fall-back begin anew."""
-        self._lower, self._upper = max(lower, self._lower), min(upper, self._upper)
-        return self._lower, self._upper
-
-    @final
-    def answer(self) -> Answer:
-        """Return what attains the best bounds of the method that is at work."""
-        return self.found()
 
 
 def drive(

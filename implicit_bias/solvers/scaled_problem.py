@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import balanced_flow
+from implicit_bias.bounds.certificate import repaired
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.features import feature_norms
 from implicit_bias.problem.masked_gram import mask_into
@@ -511,7 +511,7 @@ class ScaledProblem:
         if not self.n_offsets:
             return alpha
         if self.layout.rivals is not None:
-            whole = balanced_flow(self.alpha(alpha), self.layout.problem.owners)
+            whole = repaired(self.layout.problem, self.alpha(alpha))
             return self.tensor(whole[self.layout.index]) * self.nu
         positive = self.e[:, 0] > 0
         sums = [float((self.e[:, 0] * alpha)[side].abs().sum()) for side in (positive, ~positive)]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.validation import Array, UnsuitableError, check_number
 from implicit_bias.bounds.certificate import (
     QUIET,
-    Conflict,
     Graded,
     Status,
     find_conflict,
@@ -47,6 +47,7 @@ from implicit_bias.solvers.choice import (
     INTERIOR_POINT_LIMIT,
     MethodOptions,
     alternatives,
+    choose_solver,
     make_solver,
 )
 from implicit_bias.solvers.iteration import finite, nothing_yet
@@ -167,13 +168,17 @@ def solve(
         seconds = 0.5 * seconds if seconds is not None and more_to_come else seconds
         return make_solver(name, problem, replace(options, max_seconds=seconds), start)
 
-    method = by_name(solver, False) if isinstance(solver, str) else _checked(solver, options)
     others = solver == "auto" and max_iterations is None
-    if others and max_seconds is not None and alternatives(problem, method.name):
-        method = by_name("auto", True)
+    if isinstance(solver, str):
+        name = choose_solver(problem, start) if solver == "auto" else solver
+        sharing = others and max_seconds is not None
+        method = by_name(name, sharing and bool(alternatives(problem, name)))
+    else:
+        method = _checked(solver, options)
     conflict = find_conflict(problem)
     if conflict is not None:
-        attempt = _Attempt.of(problem, method, _proof(problem, conflict))
+        proof = _nothing(problem, Status.NOT_SEPARABLE, alpha=conflict.alpha)
+        attempt = _Attempt.of(problem, method, proof)
     else:
         attempt = _Attempt.by(problem, method, on_progress, start)
         if others and attempt.unsettled:
@@ -219,31 +224,8 @@ class _Attempt:
         on_progress: OnProgress,
         start: Start | None = None,
     ) -> _Attempt:
-        """Run a method. What it raises is numerical trouble, but for what the user raises."""
-        of_user: list[BaseException] = []
-
-        def relay(bounds: BoundsAt) -> None:
-            try:
-                on_progress(bounds)
-            except BaseException as error:
-                of_user.append(error)
-                raise
-
-        try:
-            # What overflows is not finite, and is left out below: no warning is needed.
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                candidate = method.run(problem, relay, start)
-            return cls.of(problem, method, finite(problem, candidate))
-        except BaseException as error:
-            if error in of_user:
-                raise
-            nothing = Candidate(
-                **vars(nothing_yet(problem)),
-                status=Status.NUMERICAL_TROUBLE,
-                iterations=0,
-                detail=in_words(error),
-            )
-        return cls.of(problem, method, nothing)
+        """Run a method, and grade what it found."""
+        return cls.of(problem, method, _found_by(problem, method, on_progress, start))
 
     @property
     def failure(self) -> str:
@@ -296,6 +278,35 @@ class _Attempt:
     def unsettled(self) -> bool:
         """Whether another method may do better."""
         return self.graded.status in UNSETTLED
+
+
+def _found_by(
+    problem: MarginProblem, method: Solver, on_progress: OnProgress, start: Start | None = None
+) -> Candidate:
+    """Run a method. What it raises is numerical trouble, but for what the user raises."""
+    of_user: list[BaseException] = []
+
+    def relay(bounds: BoundsAt) -> None:
+        try:
+            on_progress(bounds)
+        except BaseException as error:
+            of_user.append(error)
+            raise
+
+    try:
+        # What overflows is not finite, and is left out below: no warning is needed.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return finite(problem, method.run(problem, relay, start))
+    except BaseException as error:
+        if error in of_user:
+            raise
+        return _nothing(problem, Status.NUMERICAL_TROUBLE, in_words(error))
+
+
+def _nothing(problem: MarginProblem, status: Status, detail: str = "", **found: Any) -> Candidate:
+    """Return what is found without a method, and zeros for the rest."""
+    answer = vars(nothing_yet(problem)) | found
+    return Candidate(**answer, status=status, iterations=0, detail=detail)
 
 
 def _try_others(
@@ -387,12 +398,11 @@ def _without_another_method(
     if attempt.graded.certificate.gap < NEAR_MISS * tolerances.gap and not deadline.passed:
         more = replace(tolerances, gap=tolerances.gap / NEAR_MISS)
         asked = replace(method, tolerances=more, max_seconds=deadline.left)
-        again = _Attempt.by(problem, asked, on_progress).candidate
+        again = _found_by(problem, asked, on_progress)
         yield replace(again, detail=f"solved to {more.gap:g}")
     if problem.hard_margin:
         return
-    zero = replace(nothing_yet(problem), alpha=alpha_of_zero(problem))
-    yield Candidate(**vars(zero), status=Status.OPTIMAL, iterations=0, detail="zeta = 0")
+    yield _nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha_of_zero(problem))
     if problem.C * problem.scale < LARGE_C or deadline.passed:
         return
     hard = _solved(replace(problem, C=np.inf), options, deadline)
@@ -495,11 +505,6 @@ def _check_start(problem: MarginProblem, start: Start | None) -> None:
         )
 
 
-def _proof(problem: MarginProblem, conflict: Conflict) -> Candidate:
-    answer = replace(nothing_yet(problem), alpha=conflict.alpha)
-    return Candidate(**vars(answer), status=Status.NOT_SEPARABLE, iterations=0)
-
-
 def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
     surplus = np.maximum(graded.margins - 1.0, 0.0)
     return np.flatnonzero(_above_mean(problem.totals(graded.alpha)) > surplus)
@@ -531,7 +536,7 @@ def _separable_with_offset(
     if find_conflict(posed) is not None:
         return False
     options = MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
-    found = _Attempt.by(posed, make_solver("auto", posed, options), no_report).candidate
+    found = _found_by(posed, make_solver("auto", posed, options), no_report)
     return bool((problem.margins(problem.decision(found.coef), found.intercept) > 0).all())
 
 

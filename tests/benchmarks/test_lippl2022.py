@@ -20,6 +20,7 @@ from benchmarks.lippl2022 import as_published, further_models, grids, published
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
+from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.backends import Compute, Outcomes
 from implicit_bias.runs.cell import Origin, Outcome, compute, failure
@@ -31,17 +32,6 @@ from implicit_bias.training.minibatch import TrainingConfig, train
 
 STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
 ROUNDING = 1e-9
-
-
-# The modules of the study, by what they are for.
-LIPPL = SimpleNamespace(
-    as_published=as_published, further=further_models, published=published, study=grids
-)
-
-
-@pytest.fixture
-def lippl() -> SimpleNamespace:
-    return LIPPL
 
 
 def contexts(X: np.ndarray, n_units: int = 3, n_hyperplanes: int = 2) -> HyperplaneContexts:
@@ -56,43 +46,39 @@ def X() -> np.ndarray:
 # --- as-published operators --------------------------------------------------------------------
 
 
-def test_folds_are_what_their_reshapes_make(lippl: SimpleNamespace, X: np.ndarray) -> None:
+def test_folds_are_what_their_reshapes_make(X: np.ndarray) -> None:
     """Flattened in row-major order, folded back in column-major order."""
     gating = contexts(X)
     unit_of = np.arange(gating.n_units * gating.n_contexts).reshape(
         (gating.n_units, gating.n_contexts), order="F"
     )
-    folds = lippl.as_published.folds(gating)
+    folds = as_published.folds(gating)
     assert [set(np.flatnonzero(folds == g)) for g in range(3)] == [set(row) for row in unit_of]
     assert not np.array_equal(folds, gating.groups)
 
 
-def test_operator_is_their_formula(lippl: SimpleNamespace, X: np.ndarray) -> None:
+def test_operator_is_their_formula(X: np.ndarray) -> None:
     """Sum over all columns / HC - sum over the fold + C zeta, for random coefficients."""
     gating = contexts(X)
     H, C = gating.n_units, gating.n_contexts
     zeta = np.random.default_rng(1).normal(size=(H * C, 5))
     folded = zeta.T.reshape((5, H, C), order="F")  # [d, g, c] is column g + H c
     theirs = folded.sum((1, 2), keepdims=True) / (H * C) - folded.sum(2, keepdims=True) + C * folded
-    ours = lippl.as_published.operator(gating) @ zeta
+    ours = as_published.operator(gating) @ zeta
     np.testing.assert_allclose(ours.T, theirs.reshape((5, H * C), order="F"), atol=ROUNDING)
 
 
-def test_metric_is_the_pseudo_inverse_but_for_the_free_columns(
-    lippl: SimpleNamespace, X: np.ndarray
-) -> None:
+def test_metric_is_the_pseudo_inverse_but_for_the_free_columns(X: np.ndarray) -> None:
     gating, free = contexts(X), 0.01
-    A = lippl.as_published.operator(gating)
+    A = as_published.operator(gating)
     values, vectors = np.linalg.eigh(A.T @ A)
     assert np.count_nonzero(values < ROUNDING) == gating.n_units - 1
     values[values < ROUNDING] = free**2
     expected = (vectors / values) @ vectors.T
-    np.testing.assert_allclose(lippl.as_published.metric(gating, free), expected, rtol=1e-8)
+    np.testing.assert_allclose(as_published.metric(gating, free), expected, rtol=1e-8)
 
 
-def test_the_formula_with_the_right_fold_has_no_free_direction(
-    lippl: SimpleNamespace, X: np.ndarray
-) -> None:
+def test_the_formula_with_the_right_fold_has_no_free_direction(X: np.ndarray) -> None:
     """On zeta that a predictor can have, its norm is that of A folded by units, by brute force."""
     gating = contexts(X)
     H, C = gating.n_units, gating.n_contexts
@@ -100,7 +86,7 @@ def test_the_formula_with_the_right_fold_has_no_free_direction(
     zeta = gating.gates(X).toarray().T @ rng.normal(size=(len(X), 5))  # the range of all V
     by_unit = zeta.reshape(H, C, 5)  # column h C + c: row-major
     theirs = by_unit.sum((0, 1)) / (H * C) - by_unit.sum(1, keepdims=True) + C * by_unit
-    metric = lippl.as_published.formula_metric(gating)
+    metric = as_published.formula_metric(gating)
     norm = np.sqrt(np.trace(zeta.T @ np.linalg.pinv(metric) @ zeta))
     assert norm == pytest.approx(np.linalg.norm(theirs), rel=1e-9)
     # Its mask, times C^2: units whose contexts coincide, - H / C + H C.
@@ -115,14 +101,14 @@ def small_setting(**changes: object) -> RunConfig:
     return RunConfig(**facts)  # type: ignore[arg-type]
 
 
-def outcome_of(lippl: SimpleNamespace, grid: str, **changes: object) -> Outcome:
-    outcome = compute(small_setting(**changes), lippl.study.MODELS[grid])
+def outcome_of(grid: str, **changes: object) -> Outcome:
+    outcome = compute(small_setting(**changes), grids.MODELS[grid])
     assert outcome.status == "done", outcome.traceback
     return outcome
 
 
-def test_svm_gln_published_has_other_groups(lippl: SimpleNamespace) -> None:
-    outcome = outcome_of(lippl, "gln", models=("svm-gln", "svm-l2"))
+def test_svm_gln_published_has_other_groups() -> None:
+    outcome = outcome_of("gln", models=("svm-gln", "svm-l2"))
     rows = {row["model"]: row for row in outcome.models}
     further = ["svm-gln-published", "svm-l2-published", "svm-l2-formula"]
     assert list(rows) == ["svm-gln", "svm-l2", *further]
@@ -131,19 +117,19 @@ def test_svm_gln_published_has_other_groups(lippl: SimpleNamespace) -> None:
     assert len(outcome.pairs) == 10
 
 
-def test_with_one_unit_the_folds_are_right(lippl: SimpleNamespace) -> None:
+def test_with_one_unit_the_folds_are_right() -> None:
     """One unit has one fold: the published sum of norms is the right one."""
     setting = small_setting(units=1, hyperplanes=2)
     factory = ModelFactory(setting, load_data(setting))
     train = factory.data.parts.train
-    published = lippl.as_published.svm_gln(factory).fit(train.X, train.y)
+    published = as_published.svm_gln(factory).fit(train.X, train.y)
     right = GatedSVC(factory.contexts(), **factory.svm_options()).fit(train.X, train.y)
     np.testing.assert_allclose(published.coef_, right.coef_, atol=1e-6)
 
 
-def test_osqp_gives_their_program_no_better_than_ours(lippl: SimpleNamespace) -> None:
+def test_osqp_gives_their_program_no_better_than_ours() -> None:
     """Any coefficients bound the optimum from above, up to the share of the free columns."""
-    outcome = outcome_of(lippl, "osqp", models=("gd-gln",), train_size=40, units=2)
+    outcome = outcome_of("osqp", models=("gd-gln",), train_size=40, units=2)
     rows = {row["model"]: row for row in outcome.models}
     ours, theirs = rows["svm-l2-published"], rows["svm-l2-osqp"]
     assert theirs["train_error"] == 0
@@ -151,13 +137,13 @@ def test_osqp_gives_their_program_no_better_than_ours(lippl: SimpleNamespace) ->
     assert theirs["excess"] >= -1e-6
 
 
-def test_gates_only_sees_the_gates_alone(lippl: SimpleNamespace) -> None:
+def test_gates_only_sees_the_gates_alone() -> None:
     """The decision is a linear function of the 0/1 gates of the trained network."""
     setting = small_setting(models=("gd-relu",), units=8, on_failure="drop")
     factory = ModelFactory(setting, load_data(setting))
     fitted = dict(factory.fit())
     with pytest.warns(UserWarning, match="left out"):
-        ((name, svm),) = lippl.as_published.relu_models(factory, fitted)
+        ((name, svm),) = as_published.relu_models(factory, fitted)
     X = factory.data.parts.validation.X
     relu = fitted["gd-relu"]
     assert isinstance(relu, HasGating)
@@ -166,14 +152,14 @@ def test_gates_only_sees_the_gates_alone(lippl: SimpleNamespace) -> None:
     np.testing.assert_allclose(svm.decision_function(X), gates @ svm.coef_[0], atol=ROUNDING)
 
 
-def test_a_moved_network_keeps_its_weights_but_not_its_contexts(lippl: SimpleNamespace) -> None:
+def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     """Outputs written out: row h C + c of the contexts it is moved to, and the readout's bias."""
     setting = small_setting(models=("gd-gln",), hyperplanes=2)
     factory = ModelFactory(setting, load_data(setting))
     train, X = factory.data.parts.train, factory.data.parts.validation.X
     (network,) = (model for _, model in factory.fit())
     assert isinstance(network, GLNClassifier)
-    moved = lippl.as_published.moved_to_drawn(factory, network)
+    moved = as_published.moved_to_drawn(factory, network)
     drawn = HyperplaneContexts.random(train.X, 4, 2, threshold="random", random_state=setting.seed)
     coef = network.network_.coef().reshape(4, 4, -1)
     chosen = drawn.contexts(X)
@@ -181,7 +167,8 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts(lippl: SimpleNam
     expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
     outputs = moved.decision_function(X)
     np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
-    back = lippl.as_published.Moved(network.network_, factory.contexts()).fit(train.X, train.y)
+    assert isinstance(network.network_, GLN)
+    back = as_published.Moved(network.network_, factory.contexts()).fit(train.X, train.y)
     np.testing.assert_allclose(back.decision_function(X), network.decision_function(X), atol=1e-6)
 
 
@@ -189,12 +176,12 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts(lippl: SimpleNam
 
 
 @pytest.fixture
-def shallow(lippl: SimpleNamespace) -> SimpleNamespace:
+def shallow() -> SimpleNamespace:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(60, 4))
     gating = contexts(inputs, 1, 5)
     y = np.sign(rng.normal(size=60))
-    network = lippl.further.ShallowGLN(gating, inputs, dtype=torch.float64, seed=3)
+    network = further_models.ShallowGLN(gating, inputs, dtype=torch.float64, seed=3)
     return SimpleNamespace(gating=gating, X=inputs, y=y, network=network)
 
 
@@ -238,10 +225,8 @@ def test_a_shallow_gln_trains_as_one_with_all_its_contexts(shallow: SimpleNamesp
     np.testing.assert_allclose(outputs, expected, atol=ROUNDING)
 
 
-def test_gd_shallow_is_compared_with_the_svm_of_its_program(lippl: SimpleNamespace) -> None:
-    outcome = outcome_of(
-        lippl, "shallow", models=("svm-shallow",), units=1, hyperplanes=3, steps=500
-    )
+def test_gd_shallow_is_compared_with_the_svm_of_its_program() -> None:
+    outcome = outcome_of("shallow", models=("svm-shallow",), units=1, hyperplanes=3, steps=500)
     svm, network, plain = outcome.models
     assert network["model"] == "gd-shallow"
     assert plain["model"] == "gd-shallow-momentum-0"
@@ -250,11 +235,9 @@ def test_gd_shallow_is_compared_with_the_svm_of_its_program(lippl: SimpleNamespa
     assert 0 < plain["excess"] != network["excess"]
 
 
-def test_the_limit_is_nearer_to_the_svm_than_finite_time(
-    lippl: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lippl.further, "LIMIT_STEPS", 500)
-    outcome = outcome_of(lippl, "limit", models=("gd-gln", "svm-gln"), steps=1000)
+def test_the_limit_is_nearer_to_the_svm_than_finite_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(further_models, "LIMIT_STEPS", 500)
+    outcome = outcome_of("limit", models=("gd-gln", "svm-gln"), steps=1000)
     finite, svm, limit = outcome.models
     assert limit["model"] == "limit-gln"
     assert limit["optimum"] == svm["optimum"]
@@ -264,9 +247,9 @@ def test_the_limit_is_nearer_to_the_svm_than_finite_time(
 # --- grids, runs, exports ----------------------------------------------------------------------
 
 
-def test_every_grid_is_valid_and_known(lippl: SimpleNamespace) -> None:
+def test_every_grid_is_valid_and_known() -> None:
     files = {file.stem for file in (STUDY / "grids").glob("*.toml")}
-    assert files == set(lippl.study.MODELS)
+    assert files == set(grids.MODELS)
     for name in files:
         assert Grid.read(STUDY / "grids" / f"{name}.toml").cells()
 
@@ -280,12 +263,12 @@ models = ["gd-gln", "svm-gln", "svm-l2"]
 
 
 @pytest.fixture
-def tiny(lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a study of digits in two grids."""
     (tmp_path / "grids").mkdir()
     for name in ("gln", "odd"):
         (tmp_path / "grids" / f"{name}.toml").write_text(TINY)
-    monkeypatch.setattr(lippl.study, "GRIDS", tmp_path / "grids")
+    monkeypatch.setattr(grids, "GRIDS", tmp_path / "grids")
     return tmp_path
 
 
@@ -317,9 +300,9 @@ def read(folder: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def test_the_study_computes_goes_on_and_exports(
-    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
     assert "gln: 1 of 1 cells" in call(tiny, "gln", "--quick")
     assert "odd: 2 of 2 cells" in call(tiny, "odd")
     assert "gln: 1 of 2 cells" in call(tiny, "gln")  # that of quick is not computed again
@@ -339,9 +322,9 @@ def test_the_study_computes_goes_on_and_exports(
 
 
 def test_a_store_that_is_lost_goes_on_from_the_packed_records(
-    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
     call(tiny, "odd")
     before = read(out(tiny), TABLES)
     (tiny / "store").rename(tiny / "lost")
@@ -359,15 +342,15 @@ def test_a_store_that_is_lost_goes_on_from_the_packed_records(
 
 
 def test_failed_cells_are_to_compute_if_asked_for(
-    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
-    monkeypatch.setattr(lippl.study, "compute", lambda cell, more: failure("no memory", 0.0))
+    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
+    monkeypatch.setattr(grids, "compute", lambda cell, more: failure("no memory", 0.0))
     for options, count in (([], 2), ([], 0), (["--retry"], 2)):
         assert f"odd: {count} of 2 cells" in call(tiny, "odd", *options)
 
 
-def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleNamespace) -> None:
+def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run() -> None:
     setting = small_setting(momentum=0.9, models=("gd-gln", "svm-gln"))
     seconds = {"gd-gln": 1.0, "svm-gln": 2.0, "gd-gln-momentum-0": 4.0, "svm-gln-published": 8.0}
     models = tuple({"model": name, "seconds": each} for name, each in seconds.items())
@@ -377,7 +360,7 @@ def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleN
     )
     outcome = Outcome("done", Origin.here(), sum(seconds.values()), models, pairs)
     record = Record(cell_key(setting), setting.metadata(), outcome)
-    ours, theirs = lippl.study.by_momentum(record)
+    ours, theirs = grids.by_momentum(record)
     assert (ours.key, ours.setting) == (record.key, record.setting)
     plain = replace(setting, momentum=0.0)
     assert (theirs.key, theirs.setting) == (cell_key(plain), plain.metadata())
@@ -401,7 +384,7 @@ def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run(lippl: SimpleN
             for row in part.outcome.pairs
         }
         assert found == expected
-    assert lippl.study.by_momentum(theirs) == [theirs]
+    assert grids.by_momentum(theirs) == [theirs]
 
 
 TABLES = ("cells", "models", "pairs")
@@ -455,8 +438,7 @@ def study_frames(errors: dict[tuple[str, int], float]) -> tuple[pd.DataFrame, pd
     return pd.DataFrame(models), pd.DataFrame(pairs)
 
 
-def test_each_verdict(lippl: SimpleNamespace) -> None:
-    published = lippl.published
+def test_each_verdict() -> None:
     accuracy = {"metric": "val_accuracy"}
     theirs = published_frame(
         [
@@ -489,8 +471,7 @@ def test_each_verdict(lippl: SimpleNamespace) -> None:
     assert "theirs 0.800000, ours 0.790000" in text
 
 
-def test_svm_lc_is_explained_where_its_range_shows_it(lippl: SimpleNamespace) -> None:
-    published = lippl.published
+def test_svm_lc_is_explained_where_its_range_shows_it() -> None:
     keys: dict[str, Any] = {"train_size": 500, "units": 10, "momentum": 0.0}
     metrics = {"metric": ["val_accuracy", "val_accuracy", "agreement_with_GD", "val_accuracy"]}
     table = pd.DataFrame({**metrics, "seed": [1, 2, 1, 3], "theirs": [0.8, 0.9, 0.7, 0.8]})
@@ -502,25 +483,23 @@ def test_svm_lc_is_explained_where_its_range_shows_it(lippl: SimpleNamespace) ->
     assert found == [published.GATES, "", "", ""]
 
 
-def test_a_program_without_a_solution_is_no_missing_cell(lippl: SimpleNamespace) -> None:
+def test_a_program_without_a_solution_is_no_missing_cell() -> None:
     row = {"model": "SVM-LC", "seed": 1, "value": np.nan, "momentum": 0.0}
-    frame = published_frame([{**row, "metric": metric} for metric in lippl.published.METRICS])
+    frame = published_frame([{**row, "metric": metric} for metric in published.METRICS])
     models, pairs = study_frames({("gd-relu", 1): 0.9, ("svm-lc", 1): np.nan})
     proven = models["model"] == "svm-lc"
     models.loc[proven, ["train_error", "status"]] = np.nan, "not separable"
-    study = lippl.published.ours(models, pairs.iloc[:0])
-    table = lippl.published.compared(lippl.published.theirs(frame), study)
+    study = published.ours(models, pairs.iloc[:0])
+    table = published.compared(published.theirs(frame), study)
     assert table["verdict"].tolist() == ["no solution"] * 3
 
 
-def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum(
-    lippl: SimpleNamespace,
-) -> None:
+def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum() -> None:
     row = {"model": "SVM-RC", "seed": 2, "metric": "val_accuracy"}
     frame = published_frame(
         [{**row, "momentum": 0.0, "value": 0.8}, {**row, "momentum": 0.9, "value": 0.9}]
     )
-    theirs = lippl.published.theirs(frame)
+    theirs = published.theirs(frame)
     assert theirs["theirs"].tolist() == [0.9]
     assert theirs["momentum"].isna().all()
 
@@ -544,11 +523,8 @@ def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum(
         ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.5, ""),
     ],
 )
-def test_reasons(
-    lippl: SimpleNamespace, changes: dict[str, object], ours: float, reason: str | None
-) -> None:
+def test_reasons(changes: dict[str, object], ours: float, reason: str | None) -> None:
     """Theirs is 0.5, so the last one is the same."""
-    published = lippl.published
     key = {"model": "SVM-GLN", "train_size": 500, "units": 10, "hyperplanes": 1, "seed": 1}
     row = {**key, "threshold": "median", "momentum": 0.0, "metric": "val_accuracy"}
     facts = {"our_model": "", "network": None, "dropped": 0.0, "gap": 0.0, "grid": "", "cell": ""}
@@ -558,9 +534,8 @@ def test_reasons(
     assert found == [getattr(published, reason) if reason else ""]
 
 
-def test_exact_values_take_the_place_of_those_of_the_grids(lippl: SimpleNamespace) -> None:
+def test_exact_values_take_the_place_of_those_of_the_grids() -> None:
     """A network of other draws has the exact accuracy, and its agreements are told apart."""
-    published = lippl.published
     frames = study_frames({("gd-gln", 1): 0.1, ("svm-gln-published", 1): 0.2})
     study = published.ours(*frames)
     of_cell = {"train_size": 500, "hidden_units": 10, "hyperplanes": 1, "seed": 1}
@@ -586,13 +561,11 @@ def test_exact_values_take_the_place_of_those_of_the_grids(lippl: SimpleNamespac
     assert rows.loc[("GD-GLN", "val_accuracy"), "other_draws"]
 
 
-def test_a_dirty_tree_computes_no_records(
-    lippl: SimpleNamespace, tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+def test_a_dirty_tree_computes_no_records(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
 
     here = replace(Origin.here(), commit="0123-dirty")
-    monkeypatch.setattr(lippl.study, "Origin", SimpleNamespace(here=lambda: here))
+    monkeypatch.setattr(grids, "Origin", SimpleNamespace(here=lambda: here))
     words = ["lippl2022", "odd", "--workers", "1", "--folder", str(tiny)]
     with pytest.raises(SystemExit), redirect_stdout(StringIO()):
         main(words)
@@ -600,9 +573,9 @@ def test_a_dirty_tree_computes_no_records(
     assert "2 of 2 cells" in call(tiny, "odd")  # with --dirty
 
 
-def test_the_published_solver_is_preferred(lippl: SimpleNamespace) -> None:
+def test_the_published_solver_is_preferred() -> None:
     errors = {("gd-gln", 1): 0.1, ("svm-l2-published", 1): 0.3, ("svm-l2-osqp", 1): 0.4}
-    study = lippl.published.ours(*study_frames(errors))
+    study = published.ours(*study_frames(errors))
     row = study[(study["model"] == "SVM-L2") & (study["metric"] == "val_accuracy")]
     assert row["our_model"].tolist() == ["svm-l2-osqp"]
     assert row["ours"].tolist() == [0.6]
@@ -616,11 +589,9 @@ def test_the_published_solver_is_preferred(lippl: SimpleNamespace) -> None:
     not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
     reason=f"MNIST is needed: set {DATA_VARIABLE} to a folder with mnist/",
 )
-def test_quick_study(
-    lippl: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quick_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell of each published figure, and the published values to the digit."""
-    monkeypatch.setattr(lippl.study, "LocalProcesses", InThisProcess)
+    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
     for name in ("gln", "shallow", "relu", "osqp"):
         call(tmp_path, name, "--quick")
     cells = pd.read_parquet(out(tmp_path) / "cells.parquet")

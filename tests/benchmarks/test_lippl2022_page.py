@@ -2,26 +2,21 @@
 
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.lippl2022 import claims, figures, published, values
+from benchmarks.harness import Verdict
+from benchmarks.lippl2022 import figures, published
+from benchmarks.lippl2022.claims import JUDGES
+from benchmarks.lippl2022.values import Tables, all_values
+from benchmarks.page import Judged
 from implicit_bias.datasets.files import DataError
 from implicit_bias.report.style import style
 
 SEEDS = (1, 2, 3)
-
-
-LIPPL = SimpleNamespace(claims=claims, figures=figures, published=published, values=values)
-
-
-@pytest.fixture
-def lippl() -> SimpleNamespace:
-    return LIPPL
 
 
 # --- a study whose results are chosen ----------------------------------------------------------
@@ -54,8 +49,7 @@ ORIGIN = {
 class Study:
     """Cells as study.py exports them, one by one, and published values."""
 
-    def __init__(self, lippl: SimpleNamespace) -> None:
-        self.lippl = lippl
+    def __init__(self) -> None:
         self.cells: list[dict[str, Any]] = []
         self.models: list[dict[str, Any]] = []
         self.pairs: list[dict[str, Any]] = []
@@ -106,20 +100,19 @@ class Study:
         cells, models, pairs = (
             pd.DataFrame(rows) for rows in (self.cells, self.models, self.pairs)
         )
-        published = self.lippl.published
         theirs = published.theirs(pd.DataFrame(self.printed))
         points = published.compared(theirs, published.ours(models, pairs))
-        return self.lippl.values.Tables(cells, models, pairs, points)
+        return Tables(cells, models, pairs, points)
 
     def values(self) -> pd.DataFrame:
         """Return the table of values."""
-        frame: pd.DataFrame = self.lippl.values.all_values(self.tables())
+        frame: pd.DataFrame = all_values(self.tables())
         return frame
 
 
 @pytest.fixture
-def study(lippl: SimpleNamespace) -> Study:
-    return Study(lippl)
+def study() -> Study:
+    return Study()
 
 
 def known(study: Study) -> Study:
@@ -231,90 +224,86 @@ def test_failures_of_theirs_and_ours_are_told(study: Study) -> None:
 # --- claims ------------------------------------------------------------------------------------
 
 
-def verdicts(lippl: SimpleNamespace, study: Study) -> dict[str, Any]:
+def verdicts(study: Study) -> dict[str, Judged]:
     tables = study.tables()
-    values = lippl.values.all_values(tables)
-    return {name: judge(values, tables) for name, judge in lippl.claims.JUDGES.items()}
+    values = all_values(tables)
+    return {name: judge(values, tables) for name, judge in JUDGES.items()}
 
 
-def test_claims_are_computed_from_the_tables(lippl: SimpleNamespace, study: Study) -> None:
-    claims, verdict = verdicts(lippl, known(study)), lippl.claims.Verdict
+def test_claims_are_computed_from_the_tables(study: Study) -> None:
+    claims = verdicts(known(study))
     l2 = claims["l2"]
     # Released 0.3 against 0.152, of seeds shifted by a point; corrected 0.17 against 0.15.
-    assert l2.verdict is verdict.FALLS
+    assert l2.verdict is Verdict.FALLS
     assert "SVM-L2 errs more than SVM-GLN by +14.8\u00a0points" in l2.result
     assert "by +2.0\u00a0points [+2.0 to +2.0; 6 of 6 cells above 0]" in l2.result
     assert l2.evidence[-1].startswith("Rests on 6 cells, the first of them `00000000`")
     norm = claims["norm"]  # medians alone are there: the sign holds
-    assert norm.verdict is verdict.STANDS
+    assert norm.verdict is Verdict.STANDS
     assert "+2.0\u00a0points [+2.0 to +2.0; 6 of 6 cells above 0] with median" in norm.result
     assert "random" not in norm.result
-    assert claims["groups"].verdict is verdict.STANDS
+    assert claims["groups"].verdict is Verdict.STANDS
     assert "\u22120.2\u00a0points" in claims["groups"].result
     chance = claims["chance"]
     # Below chance in each cell, but at 7 % instead of the released 18 %.
-    assert chance.verdict is verdict.IN_PART
+    assert chance.verdict is Verdict.IN_PART
     assert "7.0\u00a0% with median thresholds" in chance.evidence[0]
     assert (
         "18.0\u00a0% over 6 settings, where 18.0\u00a0% are released: 6 of them to"
         in (chance.evidence[1])
     )
-    assert claims["errors"].verdict is verdict.STANDS
+    assert claims["errors"].verdict is Verdict.STANDS
     for name in ("time", "layers", "relu", "direction", "sparse", "momentum"):
-        assert claims[name].verdict is verdict.OPEN
+        assert claims[name].verdict is Verdict.OPEN
         assert not claims[name].evidence
     for claim in claims.values():
-        assert bool(claim.control) == (claim.verdict is not verdict.OPEN)
+        assert bool(claim.control) == (claim.verdict is not Verdict.OPEN)
 
 
-def test_signs_are_judged_for_both_thresholds_apart(lippl: SimpleNamespace, study: Study) -> None:
+def test_signs_are_judged_for_both_thresholds_apart(study: Study) -> None:
     for seed, shift in zip(SEEDS, (0.0, 0.001, 0.002), strict=True):
         for threshold, l2 in (("median", 0.17), ("random", 0.14)):
             errors = {"gd-gln": 0.16, "svm-gln": 0.15, "svm-l2": l2 + shift}
             apart = {("gd-gln", "svm-gln"): 0.07, ("gd-gln", "svm-l2"): 0.09}
             study.cell(errors, apart, threshold=threshold, seed=seed, units=100)
             study.print("SVM-GLN", 0.85, threshold=threshold, seed=seed)
-    claims, verdict = verdicts(lippl, study), lippl.claims.Verdict
-    assert claims["norm"].verdict is verdict.IN_PART
-    assert claims["overtakes"].verdict is verdict.IN_PART
-    assert claims["nearer"].verdict is verdict.STANDS
+    claims = verdicts(study)
+    assert claims["norm"].verdict is Verdict.IN_PART
+    assert claims["overtakes"].verdict is Verdict.IN_PART
+    assert claims["nearer"].verdict is Verdict.STANDS
     # SVM-GLN is 0.01 below the network at both: the first half holds alone.
-    assert claims["direction"].verdict is verdict.IN_PART
+    assert claims["direction"].verdict is Verdict.IN_PART
     assert "[+1.9 to +2.3; 3 of 3 cells above 0]" in claims["norm"].result
 
 
-def test_a_norm_that_does_matter_stands(lippl: SimpleNamespace, study: Study) -> None:
+def test_a_norm_that_does_matter_stands(study: Study) -> None:
     study.cell({"gd-gln": 0.16, "svm-gln": 0.15, "svm-l2": 0.29})
     study.print("GD-GLN", 0.84, momentum=0.0)
     study.print("SVM-GLN", 0.85)
     study.print("SVM-L2", 0.7)
     for model in ("SVM-GLN", "SVM-L2"):
         study.print(model, 0.9, "agreement_with_GD")
-    assert verdicts(lippl, study)["l2"].verdict is lippl.claims.Verdict.STANDS
+    assert verdicts(study)["l2"].verdict is Verdict.STANDS
 
 
 @pytest.mark.parametrize(
     ("infinite", "verdict"),
     [((0.01, 0.02), "IN_PART"), ((0.01, 0.05), "IN_PART"), ((0.06, 0.05), "FALLS")],
 )
-def test_finite_time(
-    lippl: SimpleNamespace, study: Study, infinite: tuple[float, float], verdict: str
-) -> None:
+def test_finite_time(study: Study, infinite: tuple[float, float], verdict: str) -> None:
     errors = {"gd-gln": 0.16, "svm-gln": 0.15, "limit-gln": 0.15}
     for units, apart in zip((10, 20), infinite, strict=True):
         pairs = {("gd-gln", "svm-gln"): 0.08, ("svm-gln", "limit-gln"): apart}
         study.cell(errors, pairs, grid="limit", momentum=0.0, units=units)
     study.print("SVM-GLN", 0.85)
-    claim = verdicts(lippl, study)["time"]
+    claim = verdicts(study)["time"]
     assert claim.verdict.name == verdict
     assert f"H = 10: 8.0\u00a0% → {100 * infinite[0]:.1f}\u00a0%" in claim.evidence[0]
     less = sum(apart < 0.04 for apart in infinite)
     assert claim.result.startswith(f"In {less} of 2 kinds of cells measured (2 cells)")
 
 
-def test_finite_time_is_that_of_the_exact_network_of_the_same_contexts(
-    lippl: SimpleNamespace, study: Study
-) -> None:
+def test_finite_time_is_that_of_the_exact_network_of_the_same_contexts(study: Study) -> None:
     study.cell(
         {"gd-gln": 0.16, "svm-gln": 0.15}, {("gd-gln", "svm-gln"): 0.07}, grid="gln", momentum=0.0
     )
@@ -322,32 +311,30 @@ def test_finite_time_is_that_of_the_exact_network_of_the_same_contexts(
         {"svm-gln": 0.15, "limit-gln": 0.15}, {("svm-gln", "limit-gln"): 0.01}, grid="limit-wider"
     )
     study.print("SVM-GLN", 0.85)
-    frame = lippl.figures.disagreements(study.tables())
+    frame = figures.disagreements(study.tables())
     row = frame[frame["infinite"].notna()].iloc[0]
     assert row["finite"] == 0.07
     assert row["infinite"] == 0.01
 
 
-def test_relu_contexts_need_the_order_cell_by_cell(lippl: SimpleNamespace, study: Study) -> None:
+def test_relu_contexts_need_the_order_cell_by_cell(study: Study) -> None:
     errors = {"gd-relu": 0.1, "svm-rc": 0.13, "svm-lc": 0.12, "svm-hl": 0.11}
     for seed, (rc, lc, hl) in enumerate([(0.1, 0.05, 0.01), (0.04, 0.05, 0.01)], start=1):
         pairs = {("gd-relu", "svm-rc"): rc, ("gd-relu", "svm-lc"): lc, ("gd-relu", "svm-hl"): hl}
         study.cell(errors, pairs, grid="relu", momentum=0.9, seed=seed)
     study.print("SVM-RC", 0.87, momentum=0.9)
-    claim = verdicts(lippl, study)["relu"]
-    assert claim.verdict is lippl.claims.Verdict.FALLS  # half of the cells is not more than half
+    claim = verdicts(study)["relu"]
+    assert claim.verdict is Verdict.FALLS  # half of the cells is not more than half
     assert "in 1 of 2 cells" in claim.result
 
 
-def test_programs_that_are_solved_where_theirs_failed_are_counted(
-    lippl: SimpleNamespace, study: Study
-) -> None:
+def test_programs_that_are_solved_where_theirs_failed_are_counted(study: Study) -> None:
     errors = {"gd-relu": 0.1, "svm-rc": 0.13, "svm-lc": 0.12, "svm-hl": 0.11}
     for seed, dropped in enumerate((0.0, 19.0), start=1):
         facts = {"dropped": dropped}
         study.cell(errors, grid="relu", momentum=0.9, seed=seed, facts=facts)
         study.print("SVM-LC", np.nan, momentum=0.9, seed=seed)
-    finding = verdicts(lippl, study)["relu"].evidence[2]
+    finding = verdicts(study)["relu"].evidence[2]
     assert finding.startswith("2 programs that the released solver failed on are solved here, 1 of")
     assert finding.endswith("; 0 have no predictor.")
 
@@ -355,12 +342,10 @@ def test_programs_that_are_solved_where_theirs_failed_are_counted(
 # --- figures -----------------------------------------------------------------------------------
 
 
-def test_figures_draw_both_sides_and_nothing_that_is_missing(
-    lippl: SimpleNamespace, study: Study
-) -> None:
+def test_figures_draw_both_sides_and_nothing_that_is_missing(study: Study) -> None:
     values = known(study).values()
     with style():
-        figure = lippl.figures.figure_2(values)
+        figure = figures.figure_2(values)
     left, right = (half.axes for half in figure.subfigs)
     assert len(left) == len(right) == 4
     limits = [[(*ax.get_xlim(), *ax.get_ylim()) for ax in half] for half in (left, right)]
@@ -369,52 +354,52 @@ def test_figures_draw_both_sides_and_nothing_that_is_missing(
     line = next(
         line
         for line in against_width.lines
-        if line.get_color() == lippl.figures.COLOURS["SVM-L2"] and line.get_linestyle() == ":"
+        if line.get_color() == figures.COLOURS["SVM-L2"] and line.get_linestyle() == ":"
     )
     means = np.asarray(line.get_ydata(), dtype=float)
     # Widths 20 and 100 are not there: neither drawn nor bridged.
     np.testing.assert_allclose(means, [17, np.nan, 17, np.nan])
 
 
-def test_a_side_without_values_says_so(lippl: SimpleNamespace, study: Study) -> None:
+def test_a_side_without_values_says_so(study: Study) -> None:
     values = known(study).values()
     with style():
-        figures = [lippl.figures.figure_3(values), lippl.figures.shallow(values)]
-    for figure in figures:
+        drawn = [figures.figure_3(values), figures.shallow(values)]
+    for figure in drawn:
         texts = [text.get_text() for ax in figure.axes for text in ax.texts]
         assert "not yet computed" in texts
         assert "not released" in texts
 
 
-def test_cells_without_predictor_are_crossed_out(lippl: SimpleNamespace, study: Study) -> None:
+def test_cells_without_predictor_are_crossed_out(study: Study) -> None:
     at: dict[str, Any] = {"grid": "relu", "momentum": 0.9}
     study.cell({"gd-relu": 0.1, "svm-lc": np.nan}, **at)
     study.cell({"gd-relu": 0.1, "svm-lc": 0.12}, units=20, **at)
     study.print("SVM-LC", np.nan, momentum=0.9)
     study.print("SVM-LC", np.nan, momentum=0.9, units=20)
     with style():
-        figure = lippl.figures.figure_3(study.values())
-    colour = lippl.figures.COLOURS["SVM-LC"]
+        figure = figures.figure_3(study.values())
+    colour = figures.COLOURS["SVM-LC"]
     crosses = [
         [line for line in half.axes[3].lines if line.get_marker() == "x"] for half in figure.subfigs
     ]
-    assert [len(lines[0].get_xdata()) for lines in crosses] == [2, 1]
+    assert [np.size(lines[0].get_xdata()) for lines in crosses] == [2, 1]
     assert all(line.get_color() == colour for lines in crosses for line in lines)
     # Where theirs failed and ours is solved: a ring.
     marks = [line for line in figure.subfigs[1].axes[3].lines if line.get_marker() == "o"]
     rings = [
-        line for line in marks if line.get_markerfacecolor() == "none" and len(line.get_xdata())
+        line for line in marks if line.get_markerfacecolor() == "none" and np.size(line.get_xdata())
     ]
     assert {line.get_color() for line in rings} == {colour}
 
 
-def test_dead_networks_are_left_out_and_counted(lippl: SimpleNamespace, study: Study) -> None:
+def test_dead_networks_are_left_out_and_counted(study: Study) -> None:
     at: dict[str, Any] = {"grid": "relu", "momentum": 0.9}
     study.cell({"gd-relu": 0.1, "svm-rc": 0.12}, seed=1, **at)
     study.cell({"gd-relu": 0.6, "svm-rc": 0.13}, seed=2, **at)
     study.print("SVM-RC", 0.87, momentum=0.9)
     with style():
-        figure = lippl.figures.figure_3(study.values())
+        figure = figures.figure_3(study.values())
     assert "without 1 dead network)" in figure.get_suptitle()
     points = [
         x
@@ -425,26 +410,26 @@ def test_dead_networks_are_left_out_and_counted(lippl: SimpleNamespace, study: S
     assert points == pytest.approx([10.0])
 
 
-def test_further_splits_are_no_other_task(lippl: SimpleNamespace, study: Study) -> None:
+def test_further_splits_are_no_other_task(study: Study) -> None:
     errors = {"gd-gln": 0.1, "svm-gln": 0.1, "svm-l2": 0.12}
     for seed, split in zip(SEEDS, (2, 3, 2), strict=True):
         study.cell(errors, grid="splits", split_seed=split, seed=seed)
     study.print("SVM-GLN", 0.85)
     tables = study.tables()
-    assert lippl.figures.other_tasks(tables) is None
-    assert lippl.values.all_values(tables)["source"].eq("paper").all()
+    assert figures.other_tasks(tables) is None
+    assert all_values(tables)["source"].eq("paper").all()
     study.cell({"svm-gln": 0.1, "svm-l2": 0.12})
-    finding = verdicts(lippl, study)["norm"].evidence
+    finding = verdicts(study)["norm"].evidence
     assert any("split 2 +2.0\u00a0points" in text for text in finding)
 
 
-def test_chance_is_that_of_independent_classifiers(lippl: SimpleNamespace) -> None:
+def test_chance_is_that_of_independent_classifiers() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.random((2, 200_000)) < 0.2
-    (level,) = lippl.figures.chance(pd.Series([0.2]))
+    (level,) = figures.chance(pd.Series([0.2]))
     assert level == pytest.approx((first != second).mean(), abs=5e-3)
 
 
-def test_tables_that_are_missing_name_their_command(lippl: SimpleNamespace, tmp_path: Path) -> None:
+def test_tables_that_are_missing_name_their_command(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="lippl2022 GRID"):
-        lippl.values.Tables.read(tmp_path)
+        Tables.read(tmp_path)

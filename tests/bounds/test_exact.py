@@ -112,27 +112,27 @@ def test_more_digits_than_float64() -> None:
     assert bounds.upper == 1.0
 
 
-def test_refuses_what_does_not_fit() -> None:
-    X, y = cloud(6, 3)
-    problem = MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP)
-    with pytest.raises(ValueError, match="shapes"):
-        certify_exact(problem, answer(np.ones((1, 2)), np.ones(6)))
-    with pytest.raises(ValueError, match="negative"):
-        certify_exact(problem, answer(np.ones((1, 3)), -np.ones(6)))
+WRONG = {
+    "coef": (None, ExactAnswer(fractions(np.ones((1, 2))), fractions(np.ones(6)))),
+    "alpha must": (None, ExactAnswer(fractions(np.ones((1, 3))), fractions(np.ones(5)))),
+    "negative": (None, answer(np.ones((1, 3)), -np.ones(6))),
+    "no intercept": (None, answer(np.ones((1, 3)), np.ones(6), intercept=-3.0)),
+    "intercept must": (3, answer(np.ones((3, 1, 3)), np.zeros((6, 3)))),
+    "own class": (
+        3,
+        replace(answer(np.ones((3, 1, 3)), np.ones((6, 3))), intercept=fractions(np.zeros(3))),
+    ),
+}
 
 
-def test_refuses_what_no_bound_may_rest_on() -> None:
+@pytest.mark.parametrize("word", WRONG)
+def test_refuses_what_no_bound_may_rest_on(word: str) -> None:
     X, y = cloud(6, 3)
-    labels: Any = np.arange(6) % 3
-    classes = MarginProblem(X, labels, np.ones((6, 1)), ONE_GROUP, classes=3)
-    one = fractions(np.ones((6, 3)))
-    with pytest.raises(ValueError, match="own class"):
-        certify_exact(classes, ExactAnswer(fractions(np.ones((3, 1, 3))), one, one[0] * 0))
-    with pytest.raises(ValueError, match="intercept"):
-        certify_exact(
-            MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP),
-            answer(np.ones((1, 3)), np.ones(6), intercept=-3.0),
-        )
+    classes, wrong = WRONG[word]
+    labels: Any = y if classes is None else np.arange(6) % classes
+    problem = MarginProblem(X, labels, np.ones((6, 1)), ONE_GROUP)
+    with pytest.raises(ValueError, match=word):
+        certify_exact(problem, wrong)
 
 
 def test_bounds_beyond_float64() -> None:

@@ -265,7 +265,7 @@ def test_what_an_optimizer_says_of_the_training() -> None:
     assert any("weight_decay=0" in text for text in found.warnings)
     assert quiet(module, optimizer=torch.optim.SGD([first, *others])).warnings == ()
     rprop = torch.optim.Rprop(module.parameters())
-    assert any("not known" in text for text in quiet(module, optimizer=rprop).warnings)
+    assert any("not known" in text for text in quiet(module, norm="l2", optimizer=rprop).warnings)
 
 
 # --- errors ----------------------------------------------------------------------------------

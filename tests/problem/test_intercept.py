@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import build, cloud, gln, linear
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, balanced, certify, grade, primal_scale
+from implicit_bias.bounds.certificate import Status, certify, grade, repaired
 from implicit_bias.problem import MarginProblem
 
 
@@ -40,7 +40,7 @@ def cvxpy_solution(problem: MarginProblem) -> tuple[float, Array, float, Array]:
 def test_bounds_bracket_the_optimum(C: float, given: bool) -> None:
     problem = with_intercept(C=C, shift=3.0 if np.isinf(C) else 1.0)
     optimum, coef, b, alpha = cvxpy_solution(problem)
-    alpha = balanced(alpha, problem.y, C)
+    alpha = repaired(problem, alpha, C)
     found = certify(problem, coef, alpha, b if given else None)
     assert found.lower == pytest.approx(optimum, rel=1e-5)
     assert found.upper == pytest.approx(optimum, rel=1e-5)
@@ -64,9 +64,9 @@ def test_the_equation_must_hold_exactly() -> None:
     problem = with_intercept()
     alpha = np.random.default_rng(0).exponential(size=30)
     assert certify(problem, alpha=alpha).lower == 0
-    repaired = balanced(alpha, problem.y)
-    assert certify(problem, alpha=repaired).lower > 0
-    off = repaired.copy()
+    exact = repaired(problem, alpha)
+    assert certify(problem, alpha=exact).lower > 0
+    off = exact.copy()
     off[0] = np.nextafter(off[0], 9)
     assert certify(problem, alpha=off).lower == 0
 
@@ -86,18 +86,20 @@ def test_balanced_is_exact_and_changes_little(seed: int, n: int, spread: int, no
     alpha[y > 0] *= alpha[y < 0].sum() / alpha[y > 0].sum()
     alpha *= 1 + noise * rng.uniform(-0.5, 0.5, n)
     cap = float(alpha.max())
-    found = balanced(alpha, y, cap)
+    problem = MarginProblem(np.ones((n, 1)), y, np.ones((n, 1)), np.zeros(1, int), intercept=True)
+    found = repaired(problem, alpha, cap)
     assert sum(map(Fraction, (found * y).tolist())) == 0
     assert (found >= 0).all()
     assert (found <= cap).all()
     heaviest = max(alpha[y > 0].sum(), alpha[y < 0].sum())
     assert np.abs(found - alpha).sum() <= (3 * noise + 1e-14) * heaviest
-    np.testing.assert_array_equal(found, balanced(alpha, y, cap))
-    np.testing.assert_array_equal(balanced(found, y, cap), found)
+    np.testing.assert_array_equal(found, repaired(problem, alpha, cap))
+    np.testing.assert_array_equal(repaired(problem, found, cap), found)
 
 
 def test_one_class_has_no_weight_to_balance() -> None:
-    assert not balanced(np.array([1.0, 0.0]), np.array([1.0, -1.0])).any()
+    problem = with_intercept(2)
+    assert not repaired(problem, np.array([1.0, 0.0])).any()
 
 
 def test_the_best_offset_of_a_hard_margin_is_halfway() -> None:
@@ -130,7 +132,8 @@ def test_the_best_offset_of_a_soft_margin(scale: float) -> None:
     upper = certify(problem, scale * coef).upper
     assert upper <= best.fun * (1 + 1e-9)
     assert upper == pytest.approx(best.fun, rel=1e-3)
-    assert primal_scale(problem, scale * coef) * scale == pytest.approx(best.x[0], rel=0.1)
+    graded = grade(problem, scale * coef, np.ones(30), Status.OPTIMAL)
+    assert (graded.coef / coef)[0, 0] == pytest.approx(best.x[0], rel=0.1)
 
 
 def test_zero_coefficients_miss_the_minority() -> None:

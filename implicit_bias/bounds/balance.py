@@ -1,0 +1,180 @@
+r"""Dual variables that obey the equation of an intercept exactly: flows between the classes.
+
+With an intercept alpha must satisfy sum_p alpha_p b_p = 0, b_p = e_{y_n} - e_k: what leaves each
+class, the weights of its own samples, is what enters it, those of the pairs that it is the rival
+of. Rounding leaves a rest, with which alpha bounds nothing. So
+
+1. where classes are out of balance by more than rounding, their flows are scaled (Osborne: what
+   leaves a class by 1 / s, what enters it by s; s is the root of the root of their ratio, with
+   which two classes are balanced at once and more do not overshoot);
+2. class by class single entries take the rest up, until it is 0 as real numbers. The classes are
+   the nodes of a tree of the heaviest pairs, and each one comes before the one next to it towards
+   the root, with which it settles. The root is balanced when all others are;
+3. where no entry is as fine as the rest, all are rounded down to a grid on which sums are exact.
+
+Numbers are float64, or exact ones as arrays of objects, of which 2. alone is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_bias.base.validation import Array
+from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.constraints import Integers
+
+# Classes are scaled where they are out of balance by this share of their largest entry, until they
+# are in balance up to the other.
+OUT_OF_BALANCE, IN_BALANCE = 0.01, 1e-12
+MOST_REPAIRS = 100
+# An entry of alpha this much larger than a change keeps most of its digits.
+MUCH_LARGER = 2.0**32
+
+
+def repaired(problem: MarginProblem, alpha: Array, cap: float = np.inf) -> Array:
+    """Return alpha, (N,) or (N, K), near the one given that obeys the equation of an intercept.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem; without an intercept alpha is returned as it is.
+    alpha : ndarray of shape (N,) or (N, K)
+        Dual variables, not negative.
+    cap : float
+        No entry grows beyond it.
+
+    Returns
+    -------
+    ndarray of shape (N,) or (N, K)
+        Zeros where nothing near obeys it, as where only one class has weight.
+    """
+    if not problem.intercept:
+        return alpha
+    rows = problem.constraints
+    return rows.alpha(balanced(rows, rows.values(alpha), cap))
+
+
+def balanced_flow(alpha: Array, y: Integers) -> Array:
+    """Return alpha (N, K) of samples of these classes (N,) as `repaired` does."""
+    rows = Constraints.of_labels(y, alpha.shape[1], intercept=True)
+    return rows.alpha(balanced(rows, rows.values(alpha)))
+
+
+def is_balanced(rows: Constraints, values: NDArray[Any]) -> bool:
+    """Whether sum_p alpha_p b_p is 0 as real numbers."""
+    return not any(_rest(rows, values, k) for k in range(rows.width))
+
+
+def balanced(rows: Constraints, values: NDArray[Any], cap: float = np.inf) -> NDArray[Any]:
+    """Return values (R,) near those given with sum_p alpha_p b_p = 0, exactly.
+
+    Parameters
+    ----------
+    rows : Constraints
+        The constraints.
+    values : ndarray of shape (R,)
+        Their dual variables, not negative: float64, or objects such as fractions.
+    cap : float
+        No sample's total grows beyond it, but by what rounding adds.
+
+    Returns
+    -------
+    ndarray of shape (R,)
+        Zeros (of exact numbers those given) where nothing near obeys the equation.
+    """
+    found, nothing = values.copy(), np.zeros_like(values)
+    if values.dtype == object:
+        return found if _settle(rows, found, cap) else values
+    found[~np.isin(rows.rivals, rows.present)] = 0.0  # an offset far below all others wins these
+    _scale_flows(rows, found)
+    top = rows.totals(found).max()
+    if top > cap:
+        found = np.minimum(found * (cap / top), cap)
+    if not 0.0 < found.sum() < np.inf:
+        return nothing
+    settled = found.copy()
+    if _settle(rows, settled, cap):
+        return settled
+    exponent = int(np.frexp(found.sum())[1]) - 52
+    found = np.ldexp(np.floor(np.ldexp(found, -exponent)), exponent)
+    return found if _settle(rows, found, cap) else nothing
+
+
+def _scale_flows(rows: Constraints, values: Array) -> None:
+    """Scale what leaves and enters each class towards balance, in place."""
+    n, owners, rivals = rows.n_classes, rows.owners, rows.rivals
+    largest = np.zeros(n)
+    for ends in (owners, rivals):
+        np.maximum.at(largest, ends, values)
+    allowed = OUT_OF_BALANCE * largest
+    for _ in range(MOST_REPAIRS):
+        leaving = np.bincount(owners, weights=values, minlength=n)
+        entering = np.bincount(rivals, weights=values, minlength=n)
+        if (np.abs(leaving - entering) <= allowed).all():
+            break
+        both = (leaving > 0) & (entering > 0)
+        values[~(both[owners] & both[rivals])] = 0.0
+        scale = (np.where(both, leaving, 1.0) / np.where(both, entering, 1.0)) ** 0.25
+        values *= scale[rivals] / scale[owners]
+        allowed = np.full(n, IN_BALANCE * leaving.max())
+
+
+def _settle(rows: Constraints, values: NDArray[Any], cap: float) -> bool:
+    """Change single entries, in place, until all classes are balanced: whether they are."""
+    unsettled = np.ones(rows.n_classes, dtype=bool)
+    for k in _leaves_first(rows, values):
+        leaving = np.flatnonzero((rows.owners == k) & unsettled[rows.rivals])
+        entering = np.flatnonzero((rows.rivals == k) & unsettled[rows.owners])
+        for _ in range(MOST_REPAIRS):
+            rest = _rest(rows, values, k)
+            if rest == 0:
+                break
+            more, less = (leaving, entering) if rest > 0 else (entering, leaving)
+            # Where the larger flow has no entry as fine as the rest, the smaller one may.
+            if not (_move(values, more, -abs(rest), cap) or _move(values, less, abs(rest), cap)):
+                return False
+        else:
+            return False
+        unsettled[k] = False
+    return True
+
+
+def _leaves_first(rows: Constraints, values: NDArray[Any]) -> list[int]:
+    """Return all classes but the root of a tree of the heaviest pairs, the leaves first (Prim)."""
+    heaviest = np.zeros((rows.n_classes, rows.n_classes), dtype=values.dtype)
+    np.maximum.at(heaviest, (rows.owners, rows.rivals), values)
+    heaviest = np.maximum(heaviest, heaviest.T)
+    order = [int(heaviest.max(axis=1).argmax())]
+    reach, left = heaviest[order[0]], np.delete(np.arange(rows.n_classes), order[0])
+    while len(left):
+        place = int(reach[left].argmax())
+        order.append(int(left[place]))
+        reach, left = np.maximum(reach, heaviest[order[-1]]), np.delete(left, place)
+    return order[:0:-1]
+
+
+def _rest(rows: Constraints, values: NDArray[Any], k: int) -> Any:
+    """Return what leaves a class less what enters it, rounded once: 0 just where that is 0."""
+    terms = [*values[rows.owners == k].tolist(), *(-values[rows.rivals == k]).tolist()]
+    return sum(terms) if values.dtype == object else math.fsum(terms)
+
+
+def _move(values: NDArray[Any], members: Integers, change: Any, cap: float) -> bool:
+    """Change one of some entries, in place: whether there is one that can take it.
+
+    The largest whose digits are fine enough, so that the change is a small share of it.
+    """
+    size, exact = abs(change), values.dtype == object
+    fit = members[values[members] >= size]
+    if np.isfinite(cap):
+        fit = fit[values[fit] + change <= cap]
+    if len(fit) == 0:
+        return False
+    near = fit if exact else fit[values[fit] <= MUCH_LARGER * size]
+    n = near[np.argmax(values[near])] if len(near) else fit[np.argmin(values[fit])]
+    before, values[n] = values[n], values[n] + change
+    return bool(values[n] != before)

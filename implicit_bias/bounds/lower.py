@@ -1,0 +1,224 @@
+r"""The lower bound on the optimum: dual variables, and the dual norm of their V.
+
+        lower = sum_p alpha_p / Omega_*(V),   V = sum_n a_n (x) phi_n,   a_n = sum of alpha_p b_p,
+
+for any alpha >= 0 (and at most C sum_p alpha_p / max_n sum of a sample's alpha_p, with a soft
+margin). With an intercept sum_n a_n must be 0, exactly, or the bound is 0. The sum is rounded down
+and the norm up: V is known up to the rounding errors of its products (`rounding`), and these are
+evaluated again with more digits where the bound suffers from them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from implicit_bias.base.rounding import (
+    LARGEST,
+    SAFETY,
+    UNIT,
+    Enclosure,
+    down,
+    dual_vector_norms,
+    dual_vectors,
+    gamma,
+    precise_dual_vectors,
+    row_norms,
+    unit_weights,
+)
+from implicit_bias.base.validation import Array, as_finite, check_shape
+from implicit_bias.bounds.balance import is_balanced
+from implicit_bias.norms import GroupNorm, Norm
+from implicit_bias.problem import Features, MarginProblem, are_few
+
+
+@dataclass(frozen=True, eq=False)
+class DualPoint:
+    """Dual variables, the largest alpha_p ||phi_p|| about 1, and the terms of Omega_*(V).
+
+    Attributes
+    ----------
+    problem : MarginProblem
+        The problem.
+    values : ndarray of shape (R,)
+        alpha of its constraints.
+    norms : Enclosure of shape (G,)
+        ||V_g||.
+    """
+
+    problem: MarginProblem
+    values: Array
+    norms: Enclosure
+
+    @classmethod
+    def of(cls, problem: MarginProblem, given: ArrayLike) -> DualPoint:
+        """Check dual variables in the problem's shape, and evaluate them.
+
+        Raises
+        ------
+        ValueError
+            Another shape, NaN, negative, or not 0 at a sample's own class.
+        """
+        rows = problem.constraints
+        alpha = as_finite(given, "alpha", len(problem.alpha_shape))
+        check_shape(alpha, "alpha", problem.alpha_shape, "one entry a sample, or (N, K)")
+        if (alpha < 0).any():
+            raise ValueError(f"alpha must not be negative, got {alpha.min():.3g}: clip it at 0")
+        values = rows.values(alpha)
+        if (rows.alpha(values) != alpha).any():
+            raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
+        values = unit_values(problem, values)
+        norms = dual_norms(problem, rows.weights(values), roundings=rows.n_classes - 2)
+        return cls(problem, values, norms)
+
+    def refined(self) -> DualPoint:
+        """Evaluate V with more digits."""
+        weights, rest = self._weights_and_rest()
+        return DualPoint(self.problem, self.values, precise_dual_norms(self.problem, weights, rest))
+
+    def _weights_and_rest(self) -> tuple[Array, Array]:
+        """Return a_n (N, K'), and what rounding took from the sums over a sample's rivals."""
+        rows = self.problem.constraints
+        weights, rest = rows.weights(self.values), np.zeros((rows.n_samples, rows.width))
+        if rows.n_classes == 2:
+            return weights, rest
+        for n, (own, terms) in enumerate(zip(rows.own, rows.by_sample(self.values), strict=True)):
+            weights[n, own] = math.fsum(terms.tolist())
+            rest[n, own] = math.fsum([*terms.tolist(), -weights[n, own]])
+        return weights, rest
+
+    @property
+    def alpha(self) -> Array:
+        """The dual variables in the problem's shape."""
+        return self.problem.constraints.alpha(self.values)
+
+    @cached_property
+    def sum(self) -> float:
+        """sum_p alpha_p; 0 where that does not bound, for the intercept's sake."""
+        if self.problem.intercept and not is_balanced(self.problem.constraints, self.values):
+            return 0.0
+        return down(math.fsum(self.values[self.values > 0].tolist()))
+
+    @cached_property
+    def bound(self) -> float:
+        """The lower bound."""
+        return self._value(float(self.norms.magnitude.max()))
+
+    @cached_property
+    def central(self) -> float:
+        """The lower bound without allowance for rounding."""
+        return self._value(float(self.norms.value.max()))
+
+    @property
+    def allowance(self) -> float:
+        """Share of the lower bound that rounding may cost; inf where it may be all."""
+        bound, central = self.bound, self.central
+        if bound == central:
+            return 0.0
+        return central / bound - 1.0 if bound > 0 else math.inf
+
+    @property
+    def scaled_norms(self) -> Array:
+        """||V_g|| (G,) of feasible alpha."""
+        norms = np.minimum(self.norms.magnitude, LARGEST)
+        largest = float(norms.max())
+        if largest == 0 or self.sum == 0:
+            return norms
+        return np.asarray(norms / largest * min(1.0, self.problem.C / self._top * largest))
+
+    @property
+    def gordan_ratio(self) -> float:
+        """As `certificate.gordan_ratio`, bounded from below."""
+        return ratio_of_gordan(self.problem, self.values, self.norms.magnitude)
+
+    @property
+    def _top(self) -> float:
+        """Largest total of a sample, rounded up: what the box bounds."""
+        rows = self.problem.constraints
+        return float(rows.totals(self.values).max()) * (1.0 + gamma(rows.n_classes - 2))
+
+    def _value(self, largest: float) -> float:
+        if self.sum == 0 or math.isnan(largest):
+            return 0.0
+        by_norm = min(down(self.sum / largest), LARGEST) if largest > 0 else math.inf
+        by_box = down(self.problem.C * down(self.sum / self._top))
+        return by_norm if self.problem.hard_margin else min(by_norm, by_box)
+
+
+def unit_values(problem: MarginProblem, values: Array) -> Array:
+    """Return alpha (R,) times a power of two such that the largest alpha_p ||phi_p|| is about 1."""
+    return unit_weights(values, problem.feature_norms[problem.constraints.samples])
+
+
+def ratio_of_gordan(problem: MarginProblem, values: Array, dual_norms: Array) -> float:
+    """sum_p alpha_p ||phi_p|| over the largest dual norm."""
+    largest = float(dual_norms.max())
+    total = float(problem.constraints.totals(values) @ problem.feature_norms)
+    return total / largest if largest > 0 else math.inf
+
+
+def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> Enclosure:
+    """Terms of Omega_*(V), (G,), of weights a_n (N, K') that have this many roundings.
+
+    Where the norm depends on the norms of the rows of V alone, their errors cost less to bound.
+    """
+    features, norm = problem.features, problem.plain_norm
+    columns = _columns(features, weights)
+    gates, X = features.fast_gates, features.X
+    if isinstance(norm, GroupNorm):
+        few = are_few(gates)
+        rows = [dual_vector_norms(gates, X, w, few, roundings) for w in columns]
+        return norm.of_rows(_joined(rows))
+    return _norms_of(norm, [dual_vectors(gates, X, w, roundings) for w in columns])
+
+
+def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> Enclosure:
+    """Terms of Omega_*(V), (G,), of weights + rest (N, K'), V with about 28 digits."""
+    features, norm = problem.features, problem.plain_norm
+    columns = zip(_columns(features, weights), _columns(features, rest), strict=True)
+    parts = [_precise_dual_vectors(features, *pair) for pair in columns]
+    if isinstance(norm, GroupNorm):
+        return norm.of_rows(_joined([_row_norms(V) for V in parts]))
+    return _norms_of(norm, parts)
+
+
+def _precise_dual_vectors(features: Features, weights: Array, rest: Array) -> Enclosure:
+    """V (M, D) of a class, of weights + rest (N,), with more digits."""
+    value, radius = np.zeros(features.shape), np.zeros(features.shape)
+    for columns, V in precise_dual_vectors(features.fast_gates, features.X, weights):
+        value[:, columns], radius[:, columns] = V.value, V.radius
+    if rest.any():
+        small = dual_vectors(features.fast_gates, features.X, rest, 1)
+        value += small.value
+        radius += small.radius + 2 * UNIT * np.abs(value)
+    return Enclosure(value, SAFETY * radius)
+
+
+def _columns(features: Features, weights: Array) -> list[Array]:
+    """Weights (N,) of each class, of the samples that have features."""
+    seen = np.where(features.zero[:, None], 0.0, weights)
+    return [np.ascontiguousarray(column) for column in seen.T]
+
+
+def _norms_of(norm: Norm, parts: list[Enclosure]) -> Enclosure:
+    """Omega_* (G,) of V (K', M, D), whose parts (M, D) are those of the classes."""
+    V = Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
+    value = norm.dual_norms(V.value)
+    return Enclosure(value, np.maximum(norm.dual_bounds(V) - value, 0.0))
+
+
+def _row_norms(V: Enclosure) -> Enclosure:
+    """Norms (M,) of the rows of V (M, D), and what its radius may add to them."""
+    norms = row_norms(V.value)
+    rounding = gamma(V.value.shape[1] + 4) * norms
+    return Enclosure(norms, SAFETY * (row_norms(V.radius) + rounding))
+
+
+def _joined(parts: list[Enclosure]) -> Enclosure:
+    """Return one part after the other."""
+    value = np.concatenate([part.value for part in parts])
+    return Enclosure(value, np.concatenate([part.radius for part in parts]))

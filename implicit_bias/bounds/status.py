@@ -1,0 +1,128 @@
+"""How a solve ended, and the certified bounds on the optimum that it ended with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from implicit_bias.base.validation import Array
+
+# Bounds that cross contradict each other: by more than this share, something is wrong.
+CONTRADICTION = 1e-9
+
+
+class Status(Enum):
+    """How a solve ended; each member carries its message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import Status, max_margin, solve
+    >>> same_input_twice = max_margin(np.array([[1.0], [1.0]]), np.array([1.0, -1.0]))
+    >>> solve(same_input_twice).status is Status.NOT_SEPARABLE
+    True
+    """
+
+    OPTIMAL = "the certified gap is within the tolerance"
+    NOT_SEPARABLE = (
+        "the data are not separable with these gates, which is proven (choose a finite C, more "
+        "units or other features)"
+    )
+    NEARLY_INSEPARABLE = (
+        "any separator is so large, and its margin relative to the features so small, that float64 "
+        "can neither find one nor prove that there is none (center or scale the features, or "
+        "choose a finite C)"
+    )
+    ITERATION_LIMIT = "the iteration limit came first"
+    TIME_LIMIT = "the time limit came first"
+    INTERRUPTED = "Ctrl-C came first"
+    MEMORY_LIMIT = "the memory limit came first"
+    NUMERICAL_TROUBLE = "rounding errors stopped the solver"
+
+    @property
+    def message(self) -> str:
+        """One sentence for people."""
+        return self.value
+
+    @property
+    def label(self) -> str:
+        """The name in lower-case words, for tables."""
+        return self.name.lower().replace("_", " ")
+
+    @property
+    def inseparable(self) -> bool:
+        """Whether no coefficients separate the samples, proven or as far as float64 can tell."""
+        return self in (Status.NOT_SEPARABLE, Status.NEARLY_INSEPARABLE)
+
+    def explain(self, certificate: Certificate) -> str:
+        """Return the message, with what is certified of the optimum nevertheless."""
+        if self in (Status.OPTIMAL, Status.NOT_SEPARABLE):
+            return self.message
+        return f"{self.message}; {certificate.statement}"
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Certified bounds on the optimal value of a margin problem.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The optimum lies between them. inf as lower bound: not separable, proven.
+    gap : float
+        (upper - lower) / lower: the coefficients' norm exceeds the optimum by at most this
+        share; inf where a bound is missing, nan where the bounds contradict each other.
+    min_margin : float
+        Smallest y_n (f(x_n) + b) of the coefficients as they were given; nan without coefficients.
+    dual_norms : ndarray of shape (G,)
+        ||V_g|| at alpha scaled to be feasible, at most 1. A group below 1 is switched off at
+        the optimum; nan without alpha.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import certify, max_margin
+    >>> problem = max_margin(np.array([[2.0], [-1.0]]), np.array([1.0, -1.0]))
+    >>> bounds = certify(problem, coef=np.array([[1.0]]), alpha=np.array([0.0, 1.0]))
+    >>> print(f"between {bounds.lower:.3f} and {bounds.upper:.3f}; {bounds.gap < 1e-12}")
+    between 1.000 and 1.000; True
+    """
+
+    lower: float
+    upper: float
+    gap: float
+    min_margin: float
+    dual_norms: Array
+
+    @property
+    def statement(self) -> str:
+        """What is certified of the optimum, in words."""
+        if math.isinf(self.lower):
+            return "no coefficients separate the data"
+        if math.isinf(self.upper):
+            known = f"the optimum is at least {self.lower:.6g}" if self.lower > 0 else "nothing"
+            return f"certified: {known}, and no upper bound"
+        return f"certified: the optimum is between {self.lower:.6g} and {self.upper:.6g}"
+
+
+def relative_gap(lower: float, upper: float) -> float:
+    """(upper - lower) / lower; nan for bounds that contradict each other."""
+    if lower > upper * (1.0 + CONTRADICTION):
+        return math.nan
+    if math.isinf(upper) or lower <= 0:
+        return math.inf
+    return max(upper - lower, 0.0) / lower
+
+
+def norm_at_margin_1(norm: float, min_margin: float) -> float:
+    """Return the norm once the smallest margin is scaled to 1; inf where a margin is negative."""
+    return norm / min_margin if min_margin > 0 else math.inf
+
+
+def excess(norm: float, optimum: float) -> float:
+    """How far a norm at margin 1 is above its optimum, as a share of it.
+
+    norm / optimum - 1: inf for an infinite norm (not separated), nan where no optimum is known.
+    """
+    return norm / optimum - 1.0 if 0 < optimum < math.inf else math.nan

@@ -1,0 +1,261 @@
+"""Norms read from optimizers: those of CVXPY by hand, and where trainings by them go."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
+from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR
+
+from cases import mostly_slow
+from implicit_bias import LimitConfig, diagnose, train_to_limit
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.multipliers import best_multipliers
+from implicit_bias.measure.optimizers import OptimizerError, geometry_of
+from implicit_bias.measure.subject import Subject
+from implicit_bias.norms.tensors import as_parameter_norm
+from implicit_bias.training.optimizers import SignDescent
+
+MUON = getattr(torch.optim, "Muon", None)
+needs_muon = pytest.mark.skipif(MUON is None, reason="this torch has no Muon")
+N, D = 12, 4
+X = torch.randn(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+# Of a tensor: the kind of its norm, and its scale.
+Rules = dict[str, tuple[str, float]]
+
+
+class Squared(nn.Module):
+    """A smooth activation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Square each number."""
+        return x**2
+
+
+def network(outputs: int = 1) -> nn.Sequential:
+    layers = nn.Linear(D, 6, bias=False), Squared(), nn.Linear(6, outputs, bias=False)
+    module, generator = nn.Sequential(*layers), torch.Generator().manual_seed(3)
+    for p in module.parameters():
+        nn.init.normal_(p, generator=generator)
+    return module.double().eval()
+
+
+def labelled(module: nn.Module) -> Any:
+    with torch.no_grad():
+        outputs = module(X)
+    return (
+        np.where(outputs[:, 0] > 0, 1, -1) if outputs.shape[1] == 1 else outputs.argmax(1).numpy()
+    )
+
+
+def groups(module: nn.Module, first: float, last: float) -> Any:
+    rates = zip(module.parameters(), (first, last), strict=True)
+    return [{"params": [p], "lr": rate} for p, rate in rates]
+
+
+def muon(parameters: Any, lr: float = 0.02, **options: Any) -> Optimizer:
+    assert MUON is not None
+    made: Optimizer = MUON(parameters, lr=lr, weight_decay=0.0, **options)
+    return made
+
+
+def muon_and_adam(module: nn.Module) -> list[Optimizer]:
+    first, last = module.parameters()
+    return [muon([first], 0.02), Adam([last], lr=0.003)]
+
+
+def scheduled(optimizer: Optimizer) -> Optimizer:
+    schedule = CosineAnnealingLR(optimizer, 5)
+    for _ in range(5):
+        optimizer.step()
+        schedule.step()
+    assert all(group["lr"] == 0.0 for group in optimizer.param_groups)
+    return optimizer
+
+
+# Shapes are (6, 4) and (outputs, 6); scales by the rules of torch, written out.
+CASES: dict[str, tuple[Callable[[nn.Module], Any], Callable[[int], Rules]]] = {
+    "sgd": (lambda m: SGD(m.parameters(), lr=0.1), lambda _: {"0": ("l2", 1), "2": ("l2", 1)}),
+    "sgd of two rates": (
+        lambda m: SGD(groups(m, 0.1, 0.4), momentum=0.9),
+        lambda _: {"0": ("l2", 0.5), "2": ("l2", 1.0)},
+    ),
+    "adam of two rates": (
+        lambda m: Adam(groups(m, 0.01, 0.002)),
+        lambda _: {"0": ("linf", 1.0), "2": ("linf", 0.2)},
+    ),
+    "scheduled": (
+        lambda m: scheduled(NAdam(groups(m, 0.01, 0.002))),
+        lambda _: {"0": ("linf", 1.0), "2": ("linf", 0.2)},
+    ),
+    "sign and adamw": (
+        lambda m: [
+            SignDescent([next(iter(m.parameters()))], lr=0.01),
+            AdamW([list(m.parameters())[1]], lr=0.02, weight_decay=0.0),
+        ],
+        lambda _: {"0": ("linf", 0.5), "2": ("linf", 1.0)},
+    ),
+    "muon": (
+        lambda m: muon(m.parameters()),
+        lambda K: {"0": ("spectral", math.sqrt(6 / 4)), "2": ("spectral", 1.0)},
+    ),
+    "muon as adamw": (
+        lambda m: muon(m.parameters(), adjust_lr_fn="match_rms_adamw"),
+        lambda K: {"0": ("spectral", math.sqrt(6)), "2": ("spectral", math.sqrt(6))},
+    ),
+    "muon and adam": (
+        muon_and_adam,
+        lambda K: {"0": ("spectral", 0.02 * math.sqrt(6 / 4)), "2": ("linf", 0.003)},
+    ),
+}
+
+
+def by_cvxpy(J: Array, degree: float, rules: Rules, shapes: dict[str, torch.Size]) -> float:
+    """Solve the tangent program with each tensor's norm at most t times its scale."""
+    t, w, start, limits = cp.Variable(), cp.Variable(J.shape[1]), 0, list[Any]()
+    squares = list[Any]()
+    for name, shape in shapes.items():
+        kind, scale = rules[name.partition(".")[0]]
+        part = w[start : start + shape.numel()]
+        start += shape.numel()
+        if kind == "l2":
+            squares.append(cp.norm(part, 2) / scale)
+        elif kind == "linf":
+            limits.append(cp.norm(part, "inf") <= t * scale)
+        else:
+            limits.append(cp.sigma_max(cp.reshape(part, tuple(shape), order="C")) <= t * scale)
+    if squares:
+        limits.append(cp.norm(cp.hstack(squares), 2) <= t)
+    cp.Problem(cp.Minimize(t), [J @ w >= degree, *limits]).solve(solver=cp.CLARABEL)
+    return float(t.value)
+
+
+@needs_muon
+@pytest.mark.parametrize("outputs", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("name", CASES)
+def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) -> None:
+    """Up to a common factor, which changes no gap."""
+    build, rules = CASES[name]
+    module = network(outputs)
+    labels = labelled(module)
+    found = diagnose(module, X, labels, optimizer=build(module))
+    assert found.warnings == ()
+    assert found.method == "exact"
+    gradients = MarginGradients(module, (X,), labels, None if outputs == 1 else outputs)
+    program = Subject(gradients, 3.0).at_margin_1(as_parameter_norm("l2"))
+    J = gradients.rows(program.theta, np.arange(len(gradients.pairs)))
+    optimum = by_cvxpy(J, 3.0, rules(outputs), gradients.shapes)
+    sizes = {"l2": 2, "linf": math.inf, "spectral": 2}
+    parts = dict[str, float]()
+    for key, part in gradients.parameters(program.theta).items():
+        kind, scale = rules(outputs)[key.partition(".")[0]]
+        whole = part if kind == "spectral" else part.reshape(-1)
+        parts[key] = float(torch.linalg.norm(whole, sizes[kind])) / scale
+    own = np.linalg.norm([*parts.values()], 2 if "sgd" in name else np.inf)
+    assert found.gap == pytest.approx(1.0 - (optimum / own) ** 2, abs=1e-5)
+
+
+@needs_muon
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(["sgd of two rates", "adam of two rates", "muon and adam"], ["sgd of two rates"]),
+)
+def test_trainings_in_the_norm_go_to_its_kkt_points(name: str) -> None:
+    module = network()
+    labels, optimizer = labelled(module), CASES[name][0](module)
+    norm = geometry_of(optimizer, module).norm
+    before = diagnose(module, X, labels, optimizer=optimizer)
+    train_to_limit(module, X, labels, LimitConfig(steps=300, norm=norm, method="prox-linear"))
+    after = diagnose(module, X, labels, optimizer=optimizer)
+    assert after.gap < 1e-4 < before.gap
+    assert after.norm == norm.name
+    assert all(gap > after.gap for key, gap in after.gaps.items() if key != norm.name)
+    assert after.trained_by in after._repr_html_()
+
+
+@pytest.mark.parametrize("scale", [{}, {"0.weight": 0.3}, {"0.weight": 2.0, "2.weight": 0.5}])
+def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
+    """Level method and exact programs: theta over the scales in the norm without them."""
+    module = network()
+    optimizer = Adam(groups(module, scale.get("0.weight", 1.0), scale.get("2.weight", 1.0)))
+    norm = geometry_of(optimizer, module).norm
+    program = Subject(MarginGradients(module, (X,), labelled(module)), 3.0).at_margin_1(norm)
+    best = best_multipliers(program)
+    rng = np.random.default_rng(0)
+    parts = program.gradients.parameters(torch.tensor(rng.normal(size=len(program.theta))))
+    point = norm.maximiser(parts)
+    assert norm.value(point) == pytest.approx(1.0)
+    inner = sum(float((point[k] * part).sum()) for k, part in parts.items())
+    assert inner == pytest.approx(norm.dual(parts))
+    assert program.slopes(best.direction).min() >= 3.0 * (1 - 1e-8)
+    assert norm.value(program.gradients.parameters(best.direction)) == pytest.approx(best.upper)
+    assert best.lower == pytest.approx(best.upper, rel=1e-6)
+
+
+def drifting(module: nn.Module) -> list[Optimizer]:
+    first, last = module.parameters()
+    several: list[Optimizer] = [Adam([first], lr=0.1), Adam([last], lr=0.1)]
+    ExponentialLR(several[0], 0.9)
+    schedule = ExponentialLR(several[1], 0.5)
+    for one in several:
+        one.step()
+    schedule.step()
+    return several
+
+
+@pytest.mark.parametrize(
+    ("build", "match"),
+    [
+        (lambda m: Rprop(m.parameters()), "not known"),
+        (lambda m: torch.optim.Adagrad(m.parameters()), "not known"),
+        (lambda m: Adam(m.parameters(), amsgrad=True), "amsgrad"),
+        (lambda m: Adam(groups(m, 0.1, 0.0)), "rate"),
+        (drifting, "schedule"),
+        (
+            lambda m: [SGD([m[0].weight], lr=0.1), Adam([m[2].weight], lr=0.1)],
+            "beside another optimizer",
+        ),
+        (lambda m: [SGD(m.parameters(), lr=0.1), SGD([m[0].weight], lr=0.1)], "two optimizers"),
+        (lambda m: Adam(groups(network(), 0.1, 0.2)), "none of the module's parameters"),
+    ],
+    ids=["rprop", "adagrad", "amsgrad", "zero", "schedules", "mixed", "twice", "copy"],
+)
+def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> None:
+    """A norm that is given is measured nevertheless, with a warning."""
+    module = network()
+    labels, optimizer = labelled(module), build(module)
+    with pytest.raises(OptimizerError, match=match):
+        diagnose(module, X, labels, optimizer=optimizer)
+    with pytest.warns(UserWarning, match=match):
+        found = diagnose(module, X, labels, norm="linf", optimizer=optimizer)
+    assert (found.norm, found.trained_by) == ("linf", "")
+
+
+def test_what_is_no_optimizer_is_refused() -> None:
+    for wrong in ([], ["adam", "sgd"], [Adam, Adam]):
+        with pytest.raises(TypeError, match="optimizers"):
+            diagnose(network(), X, labelled(network()), optimizer=wrong)
+
+
+@needs_muon
+def test_what_optimizers_say_of_the_training() -> None:
+    module = network()
+    labels, several = labelled(module), muon_and_adam(module)
+    with pytest.warns(UserWarning, match="not among"):
+        assert diagnose(module, X, labels, optimizer=several[:1]).excluded == ("2.weight",)
+    said = diagnose(module, X, labels, optimizer=several)
+    assert said.norm == "weighted linf/spectral"
+    assert "beta2 0.999" in said.trained_by
+    with pytest.warns(UserWarning, match="norm= out"):
+        diagnose(module, X, labels, norm="spectral", optimizer=several)
+    assert MUON is not None
+    with pytest.warns(UserWarning, match="weight decay"):
+        diagnose(module, X, labels, optimizer=MUON(module.parameters()))
+    copied = SGD(network().parameters(), lr=0.1)
+    assert diagnose(module, X, labels, optimizer=copied).norm == "l2"
