@@ -126,11 +126,11 @@ def _found(table: pd.DataFrame) -> str:
         f"{coverage(table)}Weights that differ in their last bit before training leave up to "
         f"{int(table['flips'].max()):,} gates of training samples otherwise (median "
         f"{table['flips'].median():.0f}), and the error of SVM-LC spreads over up to "
-        f"{percent(spread.max(), 2)} of the images (median {percent(spread.median(), 2)}). The "
-        f"released accuracy is within the range of {TRAININGS} trainings in "
+        f"{percent(spread.max(), 2)} of the images (median {percent(spread.median(), 2)}). "
+        f"**The released accuracy is within the range of {TRAININGS} trainings in "
         f"{int(within(table).sum())} of {len(table)} cells, the released agreement in "
         f"{int(within(table, '_agrees').sum())}; {EXPECTED * len(table):.0f} are expected if the "
-        "released network is one of these."
+        "released network is one of these.**"
     )
 
 

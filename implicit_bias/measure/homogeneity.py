@@ -7,7 +7,6 @@ at 0. Its forward pass is watched only to name the functions of `TRAPS` that it 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,36 +58,33 @@ class OtherGradientsError(HomogeneityError):
     """A module that scales, but whose gradients are not those of its outputs."""
 
 
-@dataclass(frozen=True)
-class Trap:
-    """A function that breaks homogeneity: what it is, and what to do."""
-
-    what: str
-    cure: str
-
-
-_NORMALISATION = Trap(
-    "a normalisation layer",
-    "leave it out, or diagnose with its weights and statistics folded into the layer before and "
-    "without its bias",
-)
-_SATURATES = Trap("an activation that does not scale", "use ReLU, leaky ReLU or a power")
-_ATTENTION = Trap(
-    "softmax attention, which is not homogeneous in its key and query matrices",
-    "freeze these (requires_grad_(False)), or use attention without softmax",
-)
-TRAPS: dict[str, Trap] = {
-    **dict.fromkeys(("softmax", "scaled_dot_product_attention", "log_softmax"), _ATTENTION),
-    "multi_head_attention_forward": _ATTENTION,
+# Functions that break homogeneity, with what they are, and what to do.
+TRAPS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        (
+            *("softmax", "scaled_dot_product_attention", "log_softmax"),
+            "multi_head_attention_forward",
+        ),
+        (
+            "softmax attention, which is not homogeneous in its key and query matrices",
+            "freeze these (requires_grad_(False)), or use attention without softmax",
+        ),
+    ),
     **dict.fromkeys(
         ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"),
-        _NORMALISATION,
+        (
+            "a normalisation layer",
+            "leave it out, or diagnose with its weights and statistics folded into the layer "
+            "before and without its bias",
+        ),
     ),
     **dict.fromkeys(
-        ("tanh", "sigmoid", "gelu", "silu", "elu", "selu", "celu", "softplus", "mish", "softsign"),
-        _SATURATES,
+        (
+            *("tanh", "sigmoid", "gelu", "silu", "elu", "selu", "celu", "softplus", "mish"),
+            *("softsign", "hardtanh", "relu6", "hardsigmoid", "hardswish", "logsigmoid"),
+        ),
+        ("an activation that does not scale", "use ReLU, leaky ReLU or a power"),
     ),
-    **dict.fromkeys(("hardtanh", "relu6", "hardsigmoid", "hardswish", "logsigmoid"), _SATURATES),
 }
 
 
@@ -171,7 +167,8 @@ def _cause(gradients: MarginGradients) -> str:
     broken = [name for name in gradients.shapes if np.isnan(_degrees(gradients, [name])).any()]
     for name, places in functions_used(gradients.module, gradients.inputs, TRAPS).items():
         of = f"; not homogeneous in {listed(broken)}" if broken else ""
-        return f"{TRAPS[name].what}: {name} in {listed(places)}{of}: {TRAPS[name].cure}"
+        what, cure = TRAPS[name]
+        return f"{what}: {name} in {listed(places)}{of}: {cure}"
     degrees = _degrees(gradients, gradients.shapes, by_sample=True)
     if np.ptp(degrees) > HOMOGENEITY_TOLERANCE:  # not where a sample has none
         first, other = int(degrees.argmin()), int(degrees.argmax())

@@ -183,17 +183,14 @@ def test_training_mode_is_named_and_kept() -> None:
     assert {p.dtype for p in module.parameters()} == {torch.float64}
 
 
-def test_training_mode_without_effect_is_no_trap() -> None:
+def test_modes_without_effect_are_no_trap_and_kept() -> None:
     module = relu().train()
     assert quiet(module).warnings == ()
     assert module.training
-
-
-def test_the_mode_is_kept_after_an_error() -> None:
-    module = relu(bias=True).train()
+    biased = relu(bias=True).train()
     with pytest.raises(HomogeneityError):
-        diagnose(module, X, own_labels(module))
-    assert module.training
+        diagnose(biased, X, own_labels(biased))
+    assert biased.training
 
 
 @pytest.mark.parametrize(
@@ -249,6 +246,7 @@ def test_a_loss_that_cannot_be_evaluated_was_not_checked() -> None:
 )
 def test_the_norm_of_an_optimizer(optimizer: object, norm: str) -> None:
     module = relu()
+    assert quiet(module, optimizer=optimizer).norm == norm
     assert quiet(module, norm=norm, optimizer=optimizer).warnings == ()
     other = "l2" if norm != "l2" else "linf"
     (text,) = quiet(module, norm=other, optimizer=optimizer).warnings
@@ -383,11 +381,6 @@ def test_dead_modules_and_bad_inputs() -> None:
 def test_inputs_that_the_module_does_not_take_are_named(inputs: Any) -> None:
     with pytest.raises(ValueError, match="input"):
         diagnose(linear(), inputs, np.ones(len(X)))
-
-
-def test_complex_parameters_are_named() -> None:
-    with pytest.raises(ValueError, match=r"'weight'.*complex"):
-        diagnose(nn.Linear(D, 1, bias=False, dtype=torch.complex128), X, np.ones(len(X)))
 
 
 def test_outputs_that_are_no_tensor_are_named_in_training_mode() -> None:
