@@ -56,7 +56,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import Integers
+from implicit_bias.problem.constraints import Integers
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Point
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows

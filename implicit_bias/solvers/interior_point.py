@@ -53,7 +53,8 @@ from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import BALLS, L2, nuclear_groups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import Integers, count_kinds, merged_pairs, row_index
+from implicit_bias.problem.constraints import Integers
+from implicit_bias.problem.rows import count_kinds, merged_pairs, row_index
 from implicit_bias.solvers.balls import (
     WARM_SHARE,
     Ball,

@@ -50,9 +50,10 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import repaired
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.features import feature_norms
 from implicit_bias.problem.masked_gram import mask_into
-from implicit_bias.problem.rows import Integers, gate_form, merged_classes, merged_pairs, row_index
+from implicit_bias.problem.rows import gate_form, merged_classes, merged_pairs, row_index
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer
 

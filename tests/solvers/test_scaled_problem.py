@@ -151,7 +151,7 @@ def test_curvature_in_several_blocks() -> None:
     rng = np.random.default_rng(0)
     n = 2 * BLOCK + 3
     problem = MarginProblem(
-        rng.normal(size=(n, 3)), np.sign(rng.normal(size=n)), rng.normal(size=(n, 2)), [0, 1]
+        rng.normal(size=(n, 3)), np.sign(rng.normal(size=n)), rng.normal(size=(n, 2)), np.arange(2)
     )
     scaled, nu = scaled_of(problem), problem.feature_norms
     expected = (gram(problem, 0) + 2 * gram(problem, 1)) / np.outer(nu, nu)
@@ -204,7 +204,7 @@ def test_any_groups_in_any_order(widths: list[int], seed: int, hot: list[bool]) 
 # --- many classes ----------------------------------------------------------------------------
 
 
-def four_classes(gates: str, groups: Array, norm: Norm, C: float) -> tuple[MarginProblem, Any]:
+def four_classes(gates: str, groups: Any, norm: Norm, C: float) -> tuple[MarginProblem, Any]:
     """Return a problem of four classes and two contexts of three, and some of its pairs."""
     rng = np.random.default_rng(0)
     n, D, width = 14, 4, 3
