@@ -377,4 +377,4 @@ def _below_all_others(problem: MarginProblem, coef: Array, intercept: Array) -> 
         return intercept
     scores = problem.decision(coef)
     reach = float(np.abs(scores).max() + np.abs(intercept).max())
-    return rows.with_absent_below(scores, intercept, 2.0 * min(reach, LARGEST / 8.0) + 2.0)
+    return rows.with_absent_below(scores, intercept, 2.0 * np.fmin(reach, LARGEST / 8.0) + 2.0)
