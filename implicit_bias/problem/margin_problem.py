@@ -257,7 +257,7 @@ class MarginProblem:
     @property
     def no_offset(self) -> float | Array:
         """The intercept 0: a number, or (K,) with many classes."""
-        return 0.0 if self.classes is None else np.zeros(self.classes)
+        return self.as_intercept(np.zeros(self.norm_shape[0]))
 
     def as_intercept(self, offsets: Array) -> float | Array:
         """Return the intercept, a number or (K,) with many classes, from offsets (K',)."""
