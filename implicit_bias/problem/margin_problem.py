@@ -294,11 +294,6 @@ class MarginProblem:
         rows = self.constraints
         return rows.smallest(rows.margins(self._by_class(decision + intercept)))
 
-    def pair_margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
-        """f_{y_n} - f_k of decision (N, K) with the offsets, shape (N, K); inf for k = y_n."""
-        rows = self.constraints
-        return rows.alpha(rows.margins(self._by_class(decision + intercept)), np.inf)
-
     def weights(self, alpha: Array) -> Array:
         """alpha_n y_n, shape (N,), or a_n = sum_k alpha_nk (e_{y_n} - e_k), shape (N, K)."""
         rows = self.constraints
