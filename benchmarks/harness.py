@@ -143,7 +143,8 @@ class Experiment:
         has yielded is on the disk when a run is stopped, and comes back as `Run.kept`. See `whole`
         for a table that is only worth keeping as a whole.
     found : callable
-        What a table shows, in Markdown: paragraphs, lists, tables; all numbers from the table.
+        What a table shows, in Markdown: paragraphs, lists, tables; all numbers from the table. The
+        sentence that decides is emphasised, ``**Like this.**``, where it is not the first one.
     verdict : callable
         Whether the claim stands by a table.
     tabulate : callable

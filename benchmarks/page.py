@@ -23,7 +23,7 @@ from benchmarks import harness
 from benchmarks.catalogue import HOME, Claim, Entry, Section, Statement, Study
 from benchmarks.drawing import of_few_colours
 from benchmarks.harness import Verdict, load, measured_at
-from benchmarks.words import filled, first_sentence, markdown_table, table, wrapped
+from benchmarks.words import decisive, filled, markdown_table, table, wrapped
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.report.style import style
 
@@ -197,7 +197,7 @@ def _summary(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str])
 
 def _result(kept: Kept, entry: Entry) -> str:
     experiment, frame = load(kept.study, entry), kept[entry.name]
-    return experiment.brief(frame) if experiment.brief else first_sentence(experiment.found(frame))
+    return experiment.brief(frame) if experiment.brief else decisive(experiment.found(frame))
 
 
 def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import Run
-from implicit_bias.report.words import percent
+from implicit_bias.base.wording import percent
 
 SizesT = TypeVar("SizesT", bound=Any)
 SettingT = TypeVar("SettingT")

@@ -14,6 +14,7 @@ LINE = 100
 # A space before what would make a list or a quotation of a line that began with it.
 BEFORE_MARKER = re.compile(r" (?=(?:[-+*>]|\d+[.)]) )")
 PLACE = re.compile(r"\{\{(\w+)(?::([^}]*))?\}\}")
+EMPHASISED = re.compile(r"\*\*([^*]+\.)\*\*")
 END = re.compile(r"(?<=[^.][.!?])\s+(?=[A-Z(*`\[])|\n")
 
 
@@ -22,8 +23,13 @@ def filled(text: str, values: Mapping[str, Any]) -> str:
     return PLACE.sub(lambda place: format(values[place[1]], place[2] or ""), text)
 
 
-def first_sentence(text: str) -> str:
-    """Return the first sentence of a text; of a list, where it has but one sentence before it."""
+def decisive(text: str) -> str:
+    """Return what a text emphasises as whole sentences, ``**Like this.**``, or else its first one.
+
+    That is the first of a list, where the text has but one sentence before it.
+    """
+    if emphasised := EMPHASISED.search(text):
+        return emphasised[1]
     opening, listed, items = text.partition("\n\n- ")
     sentences = END.split(opening.strip())
     return END.split(items)[0] if listed and len(sentences) == 1 else sentences[0]

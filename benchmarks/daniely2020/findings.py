@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.daniely2020 import guarantee, later_steps, separation, strips
 from benchmarks.page import Kept
-from implicit_bias.report.words import percent
+from implicit_bias.base.wording import percent
 
 
 def words(kept: Kept) -> dict[str, object]:

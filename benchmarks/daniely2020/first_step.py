@@ -25,9 +25,9 @@ from benchmarks.drawing import common_legend
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.words import markdown_table
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
-from implicit_bias.report.words import percent
 
 # c of lemma 5 at which the share of units is measured.
 LEMMA_5_AT = 2.0

@@ -23,9 +23,9 @@ from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating
 from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.words import vanishing
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
 from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
-from implicit_bias.report.words import percent
 
 THEOREM, LONGER, OWN = "the theorem's", "50 times the theorem's", "our own"
 

@@ -23,12 +23,12 @@ from benchmarks.daniely2020.parity_first_step import start
 from benchmarks.drawing import common_legend, subplots, tick_values
 from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.parities import ParityDistribution, least_hinge_loss
 from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.report.style import BLACK
-from implicit_bias.report.words import percent
 
 K = 3
 THEOREM, NETWORK = "theorem 3", "ReLU network"

@@ -21,9 +21,9 @@ from benchmarks.daniely2020.parity_first_step import (
 from benchmarks.daniely2020.parity_separation import separating_layer
 from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
-from implicit_bias.report.words import percent
 
 # eps of lemma 11, and delta of lemma 12.
 EPS, DELTA = 0.5, 0.1

@@ -16,10 +16,10 @@ from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adadelta
 from benchmarks.drawing import common_legend
 from benchmarks.harness import Experiment, Options, Run, Verdict, growing
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.report.style import BLACK, GREY
-from implicit_bias.report.words import percent
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 NETWORK = "ReLU network"
@@ -156,10 +156,10 @@ def found(frame: pd.DataFrame) -> str:
     lines = _network_lines(trained)
     return (
         f"With one digit the network has {percent(one[NETWORK], 1)}, the linear models "
-        f"{percent(min(one[m] for m in LINEAR))} to {percent(max(one[m] for m in LINEAR))}. With "
-        f"{many} digits the network has {lines}; the best linear model has {percent(best, 1)}. The "
-        "paper has almost 80 % and barely above 50 %, and does not give the number of strips: with "
-        f"more of them the network {_with_more(trained)}.\n\n"
+        f"{percent(min(one[m] for m in LINEAR))} to {percent(max(one[m] for m in LINEAR))}. "
+        f"**With {many} digits the network has {lines}; the best linear model has "
+        f"{percent(best, 1)}.** The paper has almost 80 % and barely above 50 %, and does not give "
+        f"the number of strips: with more of them the network {_with_more(trained)}.\n\n"
         f"Sizes: {size['units']} units or features, AdaDelta, {size['epochs']} epochs in batches "
         f"of {size['batch']}, full resolution: all as published. Not given in the paper, and ours: "
         f"the number of strips ({main} for all models, {size['test_strips']} test strips of images "

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,17 @@ class Check:
     slip: bool = False
 
 
+def _check(
+    relation: str, statement: str, what: str, ours: float, paper: float, *, slip: bool = False
+) -> Check:
+    return Check(
+        statement=statement, what=what, paper=paper, relation=relation, ours=ours, slip=slip
+    )
+
+
+at_most, at_least, equal = (partial(_check, relation) for relation in RELATIONS)
+
+
 def sphere(m: int, d: int, rng: np.random.Generator) -> Array:
     """Draw m uniform points on the unit sphere of R^d."""
     return normalise(rng.normal(size=(m, d)))
@@ -80,51 +92,36 @@ def lemma_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         what = (
             f"share with sigma_min^2 < k lambda/2 at k = {k} (constant {words}), m = {m}, d = {d}"
         )
-        yield Check(
-            statement="[L] Lemma 1",
-            what=what,
-            paper=DELTA,
-            relation="at most",
-            ours=float(np.mean(failed)),
-        )
-    yield Check(
-        statement="[L] Lemma 1",
-        what="constant that its Chernoff bound needs",
-        paper=8.0,
-        relation="at most",
-        ours=galu.CHERNOFF,
-    )
+        yield at_most("[L] Lemma 1", what, float(np.mean(failed)), DELTA)
+    yield at_most("[L] Lemma 1", "constant that its Chernoff bound needs", galu.CHERNOFF, 8.0)
 
 
 def lemma_2(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     """Check the ingredients: the norm of X, and the Khatri-Rao bound beside lambda(X)."""
     for m, d in ((400, 200), (200, 40), (400, 20)):
         norms = [np.linalg.norm(sphere(m, d, rng), 2) for _ in range(draws // 10)]
-        yield Check(
-            statement="[L] Lemma 2",
-            what=f"largest ||X|| of {draws // 10} draws, m = {m}, d = {d}; 2 sqrt(m/d)",
-            paper=2 * math.sqrt(m / d),
-            relation="at most",
-            ours=float(max(norms)),
+        yield at_most(
+            "[L] Lemma 2",
+            f"largest ||X|| of {draws // 10} draws, m = {m}, d = {d}; 2 sqrt(m/d)",
+            float(max(norms)),
+            2 * math.sqrt(m / d),
         )
     d = 200
     above = [np.linalg.norm(sphere(d, d, rng), 2) > 2 for _ in range(draws // 4)]
-    yield Check(
-        statement="[L] Lemma 2",
-        what=f"share of draws with ||X|| > 2 sqrt(m/d) = 2 at m = d = {d}; e^(-g d), g = 0.05 say",
-        paper=math.exp(-0.05 * d),
-        relation="at most",
-        ours=float(np.mean(above)),
+    yield at_most(
+        "[L] Lemma 2",
+        f"share of draws with ||X|| > 2 sqrt(m/d) = 2 at m = d = {d}; e^(-g d), g = 0.05 say",
+        float(np.mean(above)),
+        math.exp(-0.05 * d),
         slip=True,
     )
     for d in (40, 80, 160, 320):
         X = sphere(200, d, rng)
-        yield Check(
-            statement="[L] Lemma 2",
-            what=f"lambda(X) above sigma_min(X*X)^2/(2 pi), m = 200, d = {d}",
-            paper=gated_bounds.khatri_rao_bound(X),
-            relation="at least",
-            ours=galu.smallest_eigenvalue(X),
+        yield at_least(
+            "[L] Lemma 2",
+            f"lambda(X) above sigma_min(X*X)^2/(2 pi), m = 200, d = {d}",
+            galu.smallest_eigenvalue(X),
+            gated_bounds.khatri_rao_bound(X),
         )
 
 
@@ -136,12 +133,11 @@ def corollary_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     samples = gated_bounds.memorised_samples(k, d, DELTA, c1=c1, c2=m / d**2)
     gates = gates_of(X, rng.normal(size=(k, d)))
     losses = [fitted.least_squares(X, gates, rng.normal(size=m)).loss for _ in range(3)]
-    yield Check(
-        statement="[L] Corollary 1",
-        what=f"mean loss, m = {m}, d = {d}, k = {k}; 1 - m'/m, m' = {samples} by these inputs' c1",
-        paper=max(0.0, 1 - samples / m),
-        relation="at most",
-        ours=float(np.mean(losses)),
+    yield at_most(
+        "[L] Corollary 1",
+        f"mean loss, m = {m}, d = {d}, k = {k}; 1 - m'/m, m' = {samples} by these inputs' c1",
+        float(np.mean(losses)),
+        max(0.0, 1 - samples / m),
     )
 
 
@@ -156,30 +152,27 @@ def clustered(rng: np.random.Generator, draws: int) -> Iterator[Check]:
             clusters.smallest_eigenvalue(clusters.sign_centres(n, d, random_state=rng))
             for _ in range(draws // 10)
         ]
-        yield Check(
-            statement="[L] Lemma 3",
-            what=f"least mu of {draws // 10} draws at the printed d = {d}, n = {n}",
-            paper=0.125,
-            relation="at least",
-            ours=min(mu),
+        yield at_least(
+            "[L] Lemma 3",
+            f"least mu of {draws // 10} draws at the printed d = {d}, n = {n}",
+            min(mu),
+            0.125,
         )
     signs, e = 10, 0.4
     sums = np.abs(2 * np.arange(signs + 1) - signs) / signs
     tail = sum(math.comb(signs, i) for i in range(signs + 1) if sums[i] >= e - 1e-12) / 2**signs
-    yield Check(
-        statement="[L] Lemma 3",
-        what="P(|mean of 10 signs| >= 0.4), the proof's 2 exp(-8 d e^2)",
+    yield at_most(
+        "[L] Lemma 3",
+        "P(|mean of 10 signs| >= 0.4), the proof's 2 exp(-8 d e^2)",
+        tail,
+        2 * math.exp(-8 * signs * e**2),
         slip=True,
-        paper=2 * math.exp(-8 * signs * e**2),
-        relation="at most",
-        ours=tail,
     )
-    yield Check(
-        statement="[L] Lemma 3",
-        what="the same, Hoeffding's 2 exp(-d e^2 / 2)",
-        paper=2 * math.exp(-signs * e**2 / 2),
-        relation="at most",
-        ours=tail,
+    yield at_most(
+        "[L] Lemma 3",
+        "the same, Hoeffding's 2 exp(-d e^2 / 2)",
+        tail,
+        2 * math.exp(-signs * e**2 / 2),
     )
     n, d = 5, 10
     V = sphere(n, d, rng)
@@ -191,56 +184,43 @@ def clustered(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         A = clusters.centre_gates(filters, V)
         few.append(np.linalg.eigvalsh(A @ A.T)[0] <= k * smallest / 2)
         split.append(clusters.splits(filters, V, radius).any())
-    yield Check(
-        statement="[L] Lemma 4",
-        what=f"share with sigma_min(A)^2 <= k mu/2, n = {n}, d = {d}, k = {k}",
-        paper=DELTA,
-        relation="at most",
-        ours=float(np.mean(few)),
+    yield at_most(
+        "[L] Lemma 4",
+        f"share with sigma_min(A)^2 <= k mu/2, n = {n}, d = {d}, k = {k}",
+        float(np.mean(few)),
+        DELTA,
     )
     for d_, r in ((10, 0.1), (100, 0.01)):
-        yield Check(
-            statement="[L] Lemma 5",
-            what=f"P(|<u, x>| <= {r}), d = {d_}; r sqrt d",
-            paper=clusters.band_bound(r, d_),
-            relation="at most",
-            ours=clusters.band_probability(r, d_),
+        yield at_most(
+            "[L] Lemma 5",
+            f"P(|<u, x>| <= {r}), d = {d_}; r sqrt d",
+            clusters.band_probability(r, d_),
+            clusters.band_bound(r, d_),
         )
-    yield Check(
-        statement="[L] Lemma 6",
-        what=f"P(one filter splits one cluster) at r = {radius:.1e}; delta/(k n)",
-        paper=DELTA / (k * n),
-        relation="at most",
-        ours=clusters.band_probability(radius, d),
+    yield at_most(
+        "[L] Lemma 6",
+        f"P(one filter splits one cluster) at r = {radius:.1e}; delta/(k n)",
+        clusters.band_probability(radius, d),
+        DELTA / (k * n),
     )
-    yield Check(
-        statement="[L] Lemma 7",
-        what="share of draws in which a filter splits a cluster; delta",
-        paper=DELTA,
-        relation="at most",
-        ours=float(np.mean(split)),
+    yield at_most(
+        "[L] Lemma 7",
+        "share of draws in which a filter splits a cluster; delta",
+        float(np.mean(split)),
+        DELTA,
     )
     ones = np.ones((n, n))
     T = (np.eye(n) + ones) / 4
-    yield Check(
-        statement="[L] Lemma 10",
-        what=f"||T^-1||, n = {n}",
-        paper=4.0,
-        relation="equal",
-        ours=float(np.linalg.norm(np.linalg.inv(T), 2)),
+    yield equal(
+        "[L] Lemma 10", f"||T^-1||, n = {n}", float(np.linalg.norm(np.linalg.inv(T), 2)), 4.0
     )
     for size, words, slip in (
         (d, f"d + 1 = {d + 1} (printed)", True),
         (n, f"n + 1 = {n + 1}", False),
     ):
         error = np.abs(T @ (4 * np.eye(n) - 4 / (size + 1) * ones) - np.eye(n)).max()
-        yield Check(
-            statement="[L] Lemma 10",
-            what=f"error of T^-1 = 4 I - 4/({words}) 11'",
-            slip=slip,
-            paper=0.0,
-            relation="equal",
-            ours=float(error),
+        yield equal(
+            "[L] Lemma 10", f"error of T^-1 = 4 I - 4/({words}) 11'", float(error), 0.0, slip=slip
         )
 
 
@@ -262,12 +242,8 @@ def theorem_3(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     width = bounds.interpolation_width(
         m, norm=math.sqrt(square), eigenvalue=smallest, spectral=R, failure=DELTA
     )
-    yield Check(
-        statement="[L] Theorem 3",
-        what=f"width for m = {m}, d = {d}, M^2 = {square:.1f}; beside m/d",
-        paper=width,
-        relation="at most",
-        ours=m / d,
+    yield at_most(
+        "[L] Theorem 3", f"width for m = {m}, d = {d}, M^2 = {square:.1f}; beside m/d", m / d, width
     )
     finite = [
         fitted.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))) / k for _ in range(draws // 4)
@@ -275,48 +251,43 @@ def theorem_3(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     off = np.array([np.linalg.norm(H - infinite, 2) for H in finite])
     ratio = 2.0
     bound = min(1.0, bounds.deviation_failure(m, k, ratio, eigenvalue=smallest, spectral=R))
-    yield Check(
-        statement="[L] Theorem 3",
-        what=f"P(||Hk - Hinf|| >= lambda/2), k = {k}",
-        paper=bound,
-        relation="at most",
-        ours=float(np.mean(off >= smallest / ratio)),
+    yield at_most(
+        "[L] Theorem 3",
+        f"P(||Hk - Hinf|| >= lambda/2), k = {k}",
+        float(np.mean(off >= smallest / ratio)),
+        bound,
     )
     H, deviation = finite[0], float(off[0])
     r = smallest / deviation
-    yield Check(
-        statement="[L] Theorem 3",
-        what=f"||Hk^-1 - Hinf^-1|| at r = {r:.1f}; 1/((r-1) lambda)",
-        paper=bounds.inverse_deviation(r, smallest),
-        relation="at most",
-        ours=float(np.linalg.norm(np.linalg.inv(H) - np.linalg.inv(infinite), 2)),
+    yield at_most(
+        "[L] Theorem 3",
+        f"||Hk^-1 - Hinf^-1|| at r = {r:.1f}; 1/((r-1) lambda)",
+        float(np.linalg.norm(np.linalg.inv(H) - np.linalg.inv(infinite), 2)),
+        bounds.inverse_deviation(r, smallest),
     )
-    yield Check(
-        statement="[L] Theorem 3",
-        what="||w*||^2; y' Hinf^-1 y + m/((r-1) lambda)",
-        paper=bounds.interpolant_norm_bound(infinite, y, r),
-        relation="at most",
-        ours=float(y @ np.linalg.solve(H, y)),
+    yield at_most(
+        "[L] Theorem 3",
+        "||w*||^2; y' Hinf^-1 y + m/((r-1) lambda)",
+        float(y @ np.linalg.solve(H, y)),
+        bounds.interpolant_norm_bound(infinite, y, r),
     )
     full = m / (square * smallest) + 1
-    yield Check(
-        statement="[L] Theorem 3",
-        what="the same bound at r = m/(M^2 lambda) + 1; 2 M^2",
-        paper=2 * square,
-        relation="equal",
-        ours=bounds.interpolant_norm_bound(infinite, y, full),
+    yield equal(
+        "[L] Theorem 3",
+        "the same bound at r = m/(M^2 lambda) + 1; 2 M^2",
+        bounds.interpolant_norm_bound(infinite, y, full),
+        2 * square,
     )
     # The largest correlation of signs with a ball of coefficients, ||w|| <= sqrt 2 M, is
     # sqrt 2 M ||Phi' signs|| / m, in the mean over signs. They have a generator of their own, so
     # that the rows after this one keep their draws.
     signs = np.random.default_rng(3).choice([-1.0, 1.0], size=(20 * draws, m))
     sizes = np.sqrt(np.einsum("ri,ij,rj->r", signs, H, signs))
-    yield Check(
-        statement="[L] Theorem 3",
-        what="Rademacher complexity of the norm sqrt2 M; sqrt2 M/sqrt m",
-        paper=bounds.kernel_rademacher(math.sqrt(square), m),
-        relation="at most",
-        ours=math.sqrt(2 * square) * float(sizes.mean()) / m,
+    yield at_most(
+        "[L] Theorem 3",
+        "Rademacher complexity of the norm sqrt2 M; sqrt2 M/sqrt m",
+        math.sqrt(2 * square) * float(sizes.mean()) / m,
+        bounds.kernel_rademacher(math.sqrt(square), m),
     )
 
 
@@ -325,19 +296,17 @@ def linear_predictors(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     X = rng.normal(size=(50, 8))
     signs = rng.choice([-1.0, 1.0], size=(20 * draws, 50))
     sums = np.abs(signs @ X / 50)
-    yield Check(
-        statement="[C] 4.2.1",
-        what="Rademacher complexity, ||w||_2 <= 1, m = 50, d = 8",
-        paper=bounds.linear_rademacher(X, 1.0, p=2),
-        relation="at most",
-        ours=float(np.mean(np.linalg.norm(sums, axis=1))),
+    yield at_most(
+        "[C] 4.2.1",
+        "Rademacher complexity, ||w||_2 <= 1, m = 50, d = 8",
+        float(np.mean(np.linalg.norm(sums, axis=1))),
+        bounds.linear_rademacher(X, 1.0, p=2),
     )
-    yield Check(
-        statement="[C] 4.2.1",
-        what="Rademacher complexity, ||w||_1 <= 1",
-        paper=bounds.linear_rademacher(X, 1.0, p=1),
-        relation="at most",
-        ours=float(np.mean(sums.max(axis=1))),
+    yield at_most(
+        "[C] 4.2.1",
+        "Rademacher complexity, ||w||_1 <= 1",
+        float(np.mean(sums.max(axis=1))),
+        bounds.linear_rademacher(X, 1.0, p=1),
     )
     d, s = 10, 0.5
     for m in (d + 2, 4 * d):
@@ -348,30 +317,17 @@ def linear_predictors(rng: np.random.Generator, draws: int) -> Iterator[Check]:
             losses.append((np.mean((X @ slope - e) ** 2), s**2 + np.sum(slope**2)))
         train, test = bounds.linear_regression_losses(m, d, s)
         means = np.mean(losses, axis=0)
-        yield Check(
-            statement="[C] Lemma 1",
-            what=f"train, m = {m}, d = {d}, s = {s}",
-            paper=train,
-            relation="equal",
-            ours=float(means[0]),
-        )
+        yield equal("[C] Lemma 1", f"train, m = {m}, d = {d}, s = {s}", float(means[0]), train)
         if (
             m > d + 3
         ):  # at m = d + 2 the test loss has a mean, but no variance: no mean of draws shows it
-            yield Check(
-                statement="[C] Lemma 1",
-                what=f"test, m = {m}, d = {d}, s = {s}",
-                paper=test,
-                relation="equal",
-                ours=float(means[1]),
-            )
+            yield equal("[C] Lemma 1", f"test, m = {m}, d = {d}, s = {s}", float(means[1]), test)
     train, test = bounds.linear_regression_losses(d + 2, d, s)
-    yield Check(
-        statement="[C] Lemma 1",
-        what=f"use at m = d + 2: test; (3 + d) s^2, d = {d}, s = {s}",
-        paper=(3 + d) * s**2,
-        relation="at most",
-        ours=test,
+    yield at_most(
+        "[C] Lemma 1",
+        f"use at m = d + 2: test; (3 + d) s^2, d = {d}, s = {s}",
+        test,
+        (3 + d) * s**2,
     )
 
 
@@ -398,13 +354,12 @@ def theorem_4(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     ):
         apart = gradient_distance(X, y, U, W, scale * a, losses[name])
         where = "" if scale == 1 else ", outputs beyond [-1, 1]"
-        yield Check(
-            statement="[L] Theorem 4",
-            what=f"distance of the two gradients over their size, {name} loss{where}",
+        yield equal(
+            "[L] Theorem 4",
+            f"distance of the two gradients over their size, {name} loss{where}",
+            apart,
+            0.0,
             slip=slip,
-            paper=0.0,
-            relation="equal",
-            ours=apart,
         )
 
 
@@ -433,55 +388,49 @@ def theorem_5(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     apart = abs(np.sum(np.maximum(near @ x, 0) - (U @ x >= 0) * (near @ x))) / math.sqrt(k)
     largest = float(np.linalg.norm(near, axis=1).max())
     what = f"outputs of ReLU and of GaLU with its weights, d = {d}, eps = {eps}, k = {k}"
-    yield Check(
-        statement="[L] Theorem 5",
-        what=f"{what}; as printed",
+    yield at_most(
+        "[L] Theorem 5",
+        f"{what}; as printed",
+        apart,
+        bounds.relu_approximation_error(d, eps, largest=largest, n_units=k, printed=True),
         slip=True,
-        relation="at most",
-        ours=apart,
-        paper=bounds.relu_approximation_error(d, eps, largest=largest, n_units=k, printed=True),
     )
-    yield Check(
-        statement="[L] Theorem 5",
-        what=f"{what}; with the factor sqrt k",
-        relation="at most",
-        ours=apart,
-        paper=bounds.relu_approximation_error(d, eps, largest=largest, n_units=k),
+    yield at_most(
+        "[L] Theorem 5",
+        f"{what}; with the factor sqrt k",
+        apart,
+        bounds.relu_approximation_error(d, eps, largest=largest, n_units=k),
     )
-    yield Check(
-        statement="[L] Theorem 5",
-        what=f"{what}; sqrt k max|a| eps share (derived here)",
-        relation="at most",
-        ours=apart,
-        paper=bounds.flipped_error(np.ones(k), eps, float(flipped)),
+    yield at_most(
+        "[L] Theorem 5",
+        f"{what}; sqrt k max|a| eps share (derived here)",
+        apart,
+        bounds.flipped_error(np.ones(k), eps, float(flipped)),
     )
     for dimension in (2, 3, 100):
-        yield Check(
-            statement="[L] Lemma 11",
-            what=f"P(||u||^2 >= sqrt6 d), d = {dimension}; e^-d",
+        yield at_most(
+            "[L] Lemma 11",
+            f"P(||u||^2 >= sqrt6 d), d = {dimension}; e^-d",
+            bounds.filter_norm_failure(dimension, bounds.PRINTED_NORM_SQUARE),
+            math.exp(-dimension),
             slip=dimension > 2,
-            relation="at most",
-            paper=math.exp(-dimension),
-            ours=bounds.filter_norm_failure(dimension, bounds.PRINTED_NORM_SQUARE),
         )
-    yield Check(
-        statement="[L] Lemma 11",
-        what=f"P(||u||^2 >= {bounds.NORM_SQUARE:.2f} d), d = 100; e^-d",
-        relation="at most",
-        paper=math.exp(-100),
-        ours=bounds.filter_norm_failure(100, bounds.NORM_SQUARE),
+    yield at_most(
+        "[L] Lemma 11",
+        f"P(||u||^2 >= {bounds.NORM_SQUARE:.2f} d), d = 100; e^-d",
+        bounds.filter_norm_failure(100, bounds.NORM_SQUARE),
+        math.exp(-100),
     )
     eps = 0.05
     near = U.copy()
     near[:, 0] -= eps * np.sign(U[:, 0])
     X = np.vstack([x, sphere(200, d, rng)])
     change = np.mean((X @ U.T >= 0) != (X @ near.T >= 0), axis=1).max()
-    yield Check(
-        statement="[L] Lemma 11",
-        what=f"largest ||Phi_U(x) - Phi_W(x)||^2 found, d = {d}, eps = {eps}",
-        relation="at most",
-        paper=bounds.gate_change_bound(d, eps),
-        ours=float(change),
+    yield at_most(
+        "[L] Lemma 11",
+        f"largest ||Phi_U(x) - Phi_W(x)||^2 found, d = {d}, eps = {eps}",
+        float(change),
+        bounds.gate_change_bound(d, eps),
     )
 
 

@@ -202,9 +202,9 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"{frame['m'].iloc[0]} training samples, {steps[-1]:,} steps, mean of "
         f"{frame['seed'].nunique()} repeats; in brackets the published value.\n\n"
-        "- Test errors of GaLU over those of ReLU. Regression: "
+        "- **Test errors of GaLU over those of ReLU. Regression: "
         f"{_ranges(ratio, 'regression')}. Classification, 0-1 error: "
-        f"{_ranges(ratio, 'classification')}. "
+        f"{_ranges(ratio, 'classification')}.** "
         f"Hinge loss on test samples at p = {shares}: {words}.\n"
         f"- Test errors are within {100 * off.max():.0f} % of the published ones.\n"
         f"- Test errors of regression at s = {NOISE[-1]:g}, after "

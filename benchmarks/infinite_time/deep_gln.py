@@ -37,6 +37,7 @@ from benchmarks.lippl2022.gln_predictors import (
     path_norm,
 )
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.measure.stationarity import stationarity
@@ -44,7 +45,6 @@ from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.style import BLUE, GREEN, ORANGE, PURPLE, VERMILION
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 from implicit_bias.solvers import Solution, solve

@@ -28,6 +28,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import excess
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.measure.stationarity import certify_network, kkt_measure
@@ -37,7 +38,6 @@ from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.figures.limit import decay_exponent, logarithmic
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 from implicit_bias.solvers import Solution, solve
@@ -220,11 +220,11 @@ def found(frame: pd.DataFrame) -> str:
         f"H = {best['units']:.0f}, optimum {optimum:.7g}. Published training ends at an excess and "
         f"a disagreement of {published}. From the same initial weights, full batches on the log of "
         "the exponential loss:\n\n"
-        "- It is finite time. The network goes to its SVM: excess like "
+        "- **It is finite time. The network goes to its SVM: excess like "
         f"{_rate(runs['accelerated'])}, "
         f"the KKT residual of theorem 3.1 down to {best['residual']:.0e}, |w| = ||W|| to "
         f"{best['balance']:.0e}, and after {best['step']:,.0f} steps "
-        f"{percent(best['disagreement'])} of the predictions differ.\n"
+        f"{percent(best['disagreement'])} of the predictions differ.**\n"
         f"- Plain descent goes there, too, with its excess like {_rate(runs['plain'])}; "
         f"disagreement lags far behind. With momentum a norm {percent(momentum['excess'])} above "
         f"the optimum still leaves {percent(momentum['disagreement'])} of the labels in dispute.\n"

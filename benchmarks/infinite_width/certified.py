@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,19 +16,13 @@ from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.infinite_width import (
-    ClassesSolution,
-    InfiniteWidthSolution,
-    max_margin,
-    max_margin_of_classes,
-)
+from implicit_bias.infinite_width import max_margin
 from implicit_bias.infinite_width.arrangement import Kinked
 from implicit_bias.infinite_width.problem import Activation
 from implicit_bias.infinite_width.sphere_search import ascend
-from implicit_bias.infinite_width.vector_arrangement import KinkedVectors
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
-from implicit_bias.report.words import percent
 
 RANDOM, PUBLISHED, HIGHER, OTHER, CLASSES, DEGENERATE = (
     "random points",
@@ -195,30 +189,20 @@ def degenerate() -> list[Case]:
 def rows(sizes: Sizes, case: Case) -> Iterator[dict[str, Any]]:
     """One row: what was found, and the largest |h| that the attack finds."""
     started = time.process_time()
-    found: InfiniteWidthSolution | ClassesSolution
-    attacked = np.nan
-    if case.kind == CLASSES:
-        found = max_margin_of_classes(case.X, case.y, case.C, activation=case.activation)
-        seconds = time.process_time() - started
-        rank, exact = found.problem.units.rank, True
-        attacked = attack_lengths(found.problem.dual_function(found.alpha), sizes.directions)
-    else:
-        found = max_margin(
-            case.X, case.y, case.C, activation=case.activation, max_rounds=case.rounds
-        )
-        seconds = time.process_time() - started
-        rank, exact = found.problem.rank, found.exact
-        if found.conflict is None:
-            attacked = attack(found.problem.dual_function(found.alpha), sizes.directions)
+    found = max_margin(case.X, case.y, case.C, activation=case.activation, max_rounds=case.rounds)
+    seconds, attacked = time.process_time() - started, np.nan
+    if found.conflict is None:
+        strategy = attack_lengths if case.kind == CLASSES else attack
+        attacked = strategy(found.problem.dual_function(found.alpha), sizes.directions)
     certificate = found.certificate
     yield {
         "kind": case.kind,
         "name": case.name,
         "samples": len(case.y),
-        "rank": rank,
+        "rank": found.problem.rank,
         "status": found.status.label,
         "expected": "" if case.expected is None else case.expected.label,
-        "exact": exact,
+        "exact": found.exact,
         "lower": certificate.lower,
         "upper": certificate.upper,
         "gap": certificate.gap,
@@ -231,16 +215,14 @@ def rows(sizes: Sizes, case: Case) -> Iterator[dict[str, Any]]:
 
 def attack(function: Kinked, n_directions: int) -> float:
     """Largest |h| over random directions and local ascent from the best, and from all lines."""
-    best, largest = _best_of_random(
-        lambda points: np.abs(function.values(points)), function.rank, n_directions
-    )
+    best, largest = _best_of_random(function, n_directions)
     _, climbed = ascend(function, np.vstack([best, function.normals]))
     return float(max(largest, climbed.max()))
 
 
-def attack_lengths(function: KinkedVectors, n_directions: int) -> float:
+def attack_lengths(function: Kinked, n_directions: int) -> float:
     """Largest ||h|| over random directions, and over random moves from the best and all lines."""
-    best, largest = _best_of_random(function.lengths, function.rank, n_directions)
+    best, largest = _best_of_random(function, n_directions)
     best = np.vstack([best, function.normals])
     rng = np.random.default_rng(1)
     for length in LENGTHS:
@@ -252,16 +234,15 @@ def attack_lengths(function: KinkedVectors, n_directions: int) -> float:
     return max(largest, float(function.lengths(best).max()))
 
 
-def _best_of_random(
-    value: Callable[[Array], Array], rank: int, n_directions: int
-) -> tuple[Array, float]:
+def _best_of_random(function: Kinked, n_directions: int) -> tuple[Array, float]:
     """Best of random unit vectors, shape (CLIMBS, rank), and the largest value."""
     rng = np.random.default_rng(0)
+    rank = function.rank
     best, best_values = np.zeros((0, rank)), np.zeros(0)
     for start in range(0, n_directions, BLOCK):
         points = rng.normal(size=(min(BLOCK, n_directions - start), rank))
         points /= np.linalg.norm(points, axis=1, keepdims=True)
-        values = np.append(best_values, value(points))
+        values = np.append(best_values, function.lengths(points))
         points = np.vstack([best, points])
         order = np.argsort(-values)[:CLIMBS]
         best, best_values = points[order], values[order]

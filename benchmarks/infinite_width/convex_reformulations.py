@@ -22,10 +22,10 @@ from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.regularised import LossName, certify_regularised
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.report.style import BLUE, GREEN, VERMILION
-from implicit_bias.report.words import percent
 from implicit_bias.solvers.paths import path_over_C
 
 SCNN, FISTA, PATH = "scnn (R-FISTA)", "FISTA", "our path over C"

@@ -16,9 +16,9 @@ from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.infinite_width.pictures import AXIS, EXTENT, GRID, Plane, bare, grid_inputs, kink
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.infinite_width import NetworkGrade, certify, max_margin
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY
-from implicit_bias.report.words import percent
 
 # Units tried through each point of the picture of |h|.
 ANGLES = 400

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import at_sizes, with_sizes
+from implicit_bias.base.wording import percent
 from implicit_bias.infinite_width import certify, max_margin
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
-from implicit_bias.report.words import percent
 
 # A unit that lowers the norm by less than this share is no escape.
 LOWERS = 1e-3

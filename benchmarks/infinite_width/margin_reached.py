@@ -16,10 +16,10 @@ from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import at_sizes, margin_share, with_sizes
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.infinite_width import max_margin
 from implicit_bias.report.style import COLOURS, GREY, MARKERS
-from implicit_bias.report.words import percent
 
 # Of the certified maximum: the rule of the verdict.
 REACHED = 0.95

@@ -20,9 +20,9 @@ from benchmarks.infinite_width.live_and_frozen import gated_optimum
 from benchmarks.infinite_width.pictures import Plane, grid_inputs
 from benchmarks.sizes import at_sizes, with_sizes
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.infinite_width import max_margin
 from implicit_bias.problem import MarginProblem, gated_linear
-from implicit_bias.report.words import percent
 from implicit_bias.solvers import solve
 
 FEATURES, FROZEN, LIVE, TRAINED = (

@@ -21,7 +21,15 @@ import pandas as pd
 from benchmarks.harness import Verdict
 from benchmarks.lippl2022 import l2_optimality
 from benchmarks.lippl2022.figures import SHALLOW, chance, disagreements, task_name
-from benchmarks.lippl2022.paired import Paired, difference, matched, signed
+from benchmarks.lippl2022.paired import (
+    Paired,
+    Pairs,
+    all_of,
+    difference,
+    matched,
+    side_by_side,
+    signed,
+)
 from benchmarks.lippl2022.published import other_draws
 from benchmarks.lippl2022.values import (
     CELL_COLUMNS,
@@ -66,13 +74,16 @@ def better_norm(values: pd.DataFrame, tables: Tables) -> Judged:
     found = _by_threshold(rows, "error", "SVM-L2", "SVM-GLN")
     if not found:
         return Judged()
-    median = _matched(rows[rows["threshold"] == "median"], "error")
+    by_width = {
+        name: _each_width(_matched(rows[rows["threshold"] == name], "error"), "SVM-L2", "SVM-GLN")
+        for name in THRESHOLDS
+    }
     folded = pd.concat([_folded(values, ("SVM-GLN",)), rows[rows["model"] == "SVM-L2"]])
     return judged(
-        _all_of(each.judged() for each in found.values()),
-        f"The error of the exact SVM-L2 minus that of SVM-GLN is {_listed_pairs(found)}.",
+        found.judged(),
+        f"The error of the exact SVM-L2 minus that of SVM-GLN is {found}.",
         "a sum of norms over groups that are no units, those of the released code, in the place of "
-        f"SVM-GLN: {_listed_pairs(_by_threshold(folded, 'error', 'SVM-L2', 'SVM-GLN'))}. Where "
+        f"SVM-GLN: {_by_threshold(folded, 'error', 'SVM-L2', 'SVM-GLN')}. Where "
         "this is as large, it is not the units as groups that make the difference.",
         [
             "Size: that is "
@@ -82,9 +93,7 @@ def better_norm(values: pd.DataFrame, tables: Tables) -> Judged:
                 for name, each in found.items()
             )
             + ".",
-            f"By width: {_by_width(median, 'SVM-L2', 'SVM-GLN')} (medians); "
-            + _by_width(_matched(rows[rows["threshold"] == "random"], "error"), "SVM-L2", "SVM-GLN")
-            + " (random thresholds).",
+            f"By width: {by_width['median']} (medians); {by_width['random']} (random thresholds).",
             _other_splits(tables, "error", "SVM-L2", "SVM-GLN"),
             _other_tasks(tables),
         ],
@@ -276,7 +285,7 @@ def groups(values: pd.DataFrame, tables: Tables) -> Judged:
         f"{difference(table, 'SVM-L2', 'right')}.",
         [
             f"{percent(table['right'].mean())} instead of {percent(table['folded'].mean())}; "
-            f"{_listed_pairs(_by_threshold(both, 'error', 'right', 'folded'))}."
+            f"{_by_threshold(both, 'error', 'right', 'folded')}."
         ],
         right["cell"],
     )
@@ -303,11 +312,11 @@ def errors_agree(values: pd.DataFrame, tables: Tables) -> Judged:
         Verdict.of(now <= was + 0.5 * POINT, now <= 2 * was),
         f"The errors of SVM-GLN and the exactly trained GD-GLN lie {points(now)} apart on average, "
         f"{beside}in the released values those of SVM-GLN lie {points(was)} apart.",
-        f"the distance of the exact SVM-L2 minus that of SVM-GLN is {_listed_pairs(control)}. So "
+        f"the distance of the exact SVM-L2 minus that of SVM-GLN is {control}. So "
         "most of what SVM-GLN predicts, SVM-L2 predicts, too.",
         [
             f"{len(own)} cells, N = {_listed(own['train_size'])}, no momentum; {len(theirs)} "
-            f"released ones. Our distance minus the released one: {_listed_pairs(nearer_by)}.",
+            f"released ones. Our distance minus the released one: {nearer_by}.",
             _other_splits(tables, "error", "SVM-GLN", "GD-GLN"),
             f"Correlation with the network's error over the cells: {correlations}; released "
             f"SVM-GLN {_correlation(theirs)}.",
@@ -377,11 +386,10 @@ def nearer(values: pd.DataFrame, tables: Tables) -> Judged:
         return Judged()
     means = rows.groupby(["threshold", "model"])["disagreement"].mean()
     return judged(
-        _all_of(each.judged() for each in found.values()),
-        "The disagreement of the exact SVM-L2 with GD-GLN minus that of SVM-GLN is "
-        f"{_listed_pairs(found)}.",
+        found.judged(),
+        f"The disagreement of the exact SVM-L2 with GD-GLN minus that of SVM-GLN is {found}.",
         "a third norm, the printed formula folded by units, in the place of SVM-L2: "
-        + _listed_pairs(_by_threshold(formula, "disagreement", "SVM-L2 formula", "SVM-GLN"))
+        + str(_by_threshold(formula, "disagreement", "SVM-L2 formula", "SVM-GLN"))
         + ".",
         [
             "Mean disagreements: "
@@ -423,8 +431,8 @@ def below_chance(values: pd.DataFrame, tables: Tables) -> Judged:
         f"SVM-GLN and GD-GLN disagree on {percent(ours['disagreement'].mean())} of the images, "
         f"below chance in {int(below.sum())} of {len(ours)} cells; the exact SVM-L2 and GD-GLN on "
         f"{percent(control['disagreement'].mean())}.",
-        f"chance minus the disagreement of the exact SVM-L2 is {_listed_pairs(_under(control))}; "
-        f"of SVM-GLN, {_listed_pairs(_under(ours))}.",
+        f"chance minus the disagreement of the exact SVM-L2 is {_under(control)}; "
+        f"of SVM-GLN, {_under(ours)}.",
         [
             f"{' and '.join(texts)}. {_draws(ours)}",
             _moved(values, ours, theirs),
@@ -433,12 +441,10 @@ def below_chance(values: pd.DataFrame, tables: Tables) -> Judged:
     )
 
 
-def _under(rows: pd.DataFrame) -> dict[str, Paired]:
+def _under(rows: pd.DataFrame) -> Pairs:
     """Chance minus disagreement, for each kind of thresholds."""
-    return {
-        str(threshold): Paired.of(chance(part["gd_error"]) - part["disagreement"], part["seed"])
-        for threshold, part in rows.groupby("threshold")
-    }
+    under = rows.assign(chance=chance(rows["gd_error"]))
+    return Pairs.by(under, "threshold", "chance", "disagreement")
 
 
 def _moved(values: pd.DataFrame, ours: pd.DataFrame, theirs: pd.DataFrame) -> str:
@@ -477,11 +483,11 @@ def direction(values: pd.DataFrame, tables: Tables) -> Judged:
     l2 = _by_threshold(rows, "error", "SVM-L2", "GD-GLN")
     beside = _by_threshold(_folded(values, ("SVM-GLN", "GD-GLN")), "error", "SVM-GLN", "GD-GLN")
     return judged(
-        _all_of([found["median"].judged(-1), found["random"].judged(1)]),
-        f"The error of SVM-GLN minus that of GD-GLN is {_listed_pairs(found)}.",
-        f"the error of the exact SVM-L2 minus that of GD-GLN is {_listed_pairs(l2)}.",
+        all_of([found["median"].judged(-1), found["random"].judged(1)]),
+        f"The error of SVM-GLN minus that of GD-GLN is {found}.",
+        f"the error of the exact SVM-L2 minus that of GD-GLN is {l2}.",
         [
-            f"With the released groups it is {_listed_pairs(beside)}: what differs between the two "
+            f"With the released groups it is {beside}: what differs between the two "
             "at random thresholds comes from the fold.",
             _other_splits(tables, "error", "SVM-GLN", "GD-GLN"),
         ],
@@ -499,15 +505,14 @@ def overtakes(values: pd.DataFrame, tables: Tables) -> Judged:
     formula = formula[formula["units"] == WIDE]
     caught = _caught_up(rows)
     return judged(
-        _all_of(each.judged(-1) for each in found.values()),
-        f"At H = {WIDE} the error of the exact SVM-L2 minus that of SVM-GLN is "
-        f"{_listed_pairs(found)}.",
+        found.judged(-1),
+        f"At H = {WIDE} the error of the exact SVM-L2 minus that of SVM-GLN is {found}.",
         "the printed formula folded by units in the place of SVM-L2: "
-        + _listed_pairs(_by_threshold(formula, "error", "SVM-L2 formula", "SVM-GLN"))
+        + str(_by_threshold(formula, "error", "SVM-L2 formula", "SVM-GLN"))
         + ".",
         [
             f"That difference at H = {WIDE} minus that at H = {NARROW[0]} is "
-            f"{_listed_pairs(caught)}: below 0, SVM-L2 catches up."
+            f"{caught}: below 0, SVM-L2 catches up."
             if caught
             else ""
         ],
@@ -515,20 +520,13 @@ def overtakes(values: pd.DataFrame, tables: Tables) -> Judged:
     )
 
 
-def _caught_up(rows: pd.DataFrame) -> dict[str, Paired]:
+def _caught_up(rows: pd.DataFrame) -> Pairs:
     """SVM-L2 minus SVM-GLN at the largest width minus that at the least, by thresholds."""
     table = _known(_matched(rows, "error"), "SVM-L2", "SVM-GLN")
     table = table.assign(behind=table["SVM-L2"] - table["SVM-GLN"])
-    wide = table.pivot_table(
-        index=["threshold", "train_size", "hyperplanes", "seed"], columns="units", values="behind"
-    )
-    if not {NARROW[0], WIDE} <= set(wide):
-        return {}
-    grown = (wide[WIDE] - wide[NARROW[0]]).dropna().rename("grown").reset_index()
-    return {
-        str(name): Paired.of(part["grown"], part["seed"])
-        for name, part in grown.groupby("threshold")
-    }
+    keys = ("threshold", "train_size", "hyperplanes", "seed")
+    wide = side_by_side(table, "behind", "units", keys)
+    return Pairs.by(wide, "threshold", WIDE, NARROW[0])
 
 
 def two_layers(values: pd.DataFrame, tables: Tables) -> Judged:
@@ -779,12 +777,12 @@ def learned_against_random(values: pd.DataFrame, tables: Tables) -> Judged:
     if not found or total is None:
         return Judged()
     return judged(
-        _all_of(each.judged() for each in found.values()),
+        found.judged(),
         f"The error of SVM-RC minus that of SVM-LC is {total}.",
         "networks with and without momentum learn other contexts: "
         + "; ".join(f"momentum {m:g} {each}" for m, each in apart.items())
         + ". SVM-RC has one unit more than SVM-LC, always on, as released.",
-        [_words(found)],
+        [f"{found}."],
         relu["cell"],
     )
 
@@ -809,7 +807,7 @@ def distance_with_width(values: pd.DataFrame, tables: Tables) -> Judged:
         f"the same of SVM-HL, on the hidden layer: {_grown(table, 'SVM-HL') or 'not measured'}; of "
         f"SVM-RC: {_grown(table, 'SVM-RC') or 'not measured'}.",
         [
-            f"SVM-LC minus GD-ReLU, {_words(by_width)}",
+            f"SVM-LC minus GD-ReLU, {by_width}.",
         ],
         relu["cell"],
     )
@@ -819,13 +817,9 @@ def _grown(table: pd.DataFrame, model: str) -> Paired | None:
     """Error of a model minus the network's, at the largest width minus at the least."""
     if not {model, "GD-ReLU"} <= set(table):
         return None
-    wide = table.assign(behind=table[model] - table["GD-ReLU"]).pivot_table(
-        index=["train_size", "seed", "momentum"], columns="units", values="behind"
-    )
-    if not {NARROW[0], WIDE} <= set(wide):
-        return None
-    grown = (wide[WIDE] - wide[NARROW[0]]).dropna().rename("grown").reset_index()
-    return Paired.of(grown["grown"], grown["seed"]) if len(grown) else None
+    table = table.assign(behind=table[model] - table["GD-ReLU"])
+    wide = side_by_side(table, "behind", "units", ("train_size", "seed", "momentum"))
+    return difference(wide, WIDE, NARROW[0])
 
 
 def hidden_layer(values: pd.DataFrame, tables: Tables) -> Judged:
@@ -864,35 +858,31 @@ def momentum(values: pd.DataFrame, tables: Tables) -> Judged:
     if len(found) < 3:
         return Judged()
     wide = _without_momentum(relu[relu["units"] >= NARROW[-1]])
-
-    def listed(parts: dict[str, Paired]) -> str:
-        return "; ".join(f"{words} is {each}" for words, each in parts.items())
-
     return judged(
-        _all_of(each.judged() for each in found.values()),
-        f"Without momentum minus with it, {listed(found)}.",
-        f"from H = {NARROW[-1]} on, {listed(wide)}.",
+        found.judged(),
+        f"Without momentum minus with it, {found}.",
+        f"from H = {NARROW[-1]} on, {wide}.",
         ["Narrow networks in which momentum kills units are among the cells of the verdict."],
         relu["cell"],
     )
 
 
-def _without_momentum(relu: pd.DataFrame) -> dict[str, Paired]:
+def _without_momentum(relu: pd.DataFrame) -> Pairs:
     """Error and disagreements without momentum minus with it."""
-    found: dict[str, Paired] = {}
-    for words, model, column in (
-        ("the error of GD-ReLU", "GD-ReLU", "error"),
-        ("the disagreement of SVM-LC", "SVM-LC", "disagreement"),
-        ("the disagreement of SVM-HL", "SVM-HL", "disagreement"),
-    ):
-        rows = relu[relu["model"] == model]
-        wide = rows.pivot_table(
-            index=["train_size", "units", "seed"], columns="momentum", values=column
-        ).dropna()
-        if {0.0, 0.9} <= set(wide) and len(wide):
-            seeds = pd.Series(wide.index.get_level_values("seed"), index=wide.index)
-            found[words] = Paired.of(wide[0.0] - wide[0.9], seeds)
-    return found
+    compared = {
+        "the error of GD-ReLU": ("GD-ReLU", "error"),
+        "the disagreement of SVM-LC": ("SVM-LC", "disagreement"),
+        "the disagreement of SVM-HL": ("SVM-HL", "disagreement"),
+    }
+    keys = ("train_size", "units", "seed")
+    found = {
+        words: difference(
+            side_by_side(relu[relu["model"] == model], column, "momentum", keys), 0.0, 0.9
+        )
+        for words, (model, column) in compared.items()
+    }
+    known = {words: each for words, each in found.items() if each is not None}
+    return Pairs(known, "{name} is {pair}", "; ")
 
 
 # --- helpers -------------------------------------------------------------------------------
@@ -945,45 +935,14 @@ def _known(table: pd.DataFrame, *models: str) -> pd.DataFrame:
     return table.dropna(subset=list(models))
 
 
-def _by_threshold(rows: pd.DataFrame, column: str, first: str, second: str) -> dict[str, Paired]:
-    """First minus second, for each kind of thresholds that has a matched cell."""
-    found = {}
-    for threshold in THRESHOLDS:
-        part = difference(_matched(rows[rows["threshold"] == threshold], column), first, second)
-        if part is not None:
-            found[threshold] = part
-    return found
+def _by_threshold(rows: pd.DataFrame, column: str, first: str, second: str) -> Pairs:
+    """First minus second, for each kind of thresholds."""
+    return Pairs.by(_matched(rows, column), "threshold", first, second)
 
 
-def _each_width(table: pd.DataFrame, first: str, second: str) -> dict[int, Paired]:
-    found = {}
-    for width, part in table.groupby("units"):
-        each = difference(part, first, second)
-        if each is not None:
-            found[int(str(width))] = each
-    return found
-
-
-def _by_width(table: pd.DataFrame, first: str, second: str) -> str:
-    return _words(_each_width(table, first, second)).removesuffix(".") if len(table) else "unknown"
-
-
-def _words(found: dict[int, Paired]) -> str:
-    return "; ".join(f"{each} at H = {width}" for width, each in found.items()) + "."
-
-
-def _listed_pairs(found: dict[str, Paired]) -> str:
-    listed = " and ".join(f"{each} with {name} thresholds" for name, each in found.items())
-    return listed or "not measured"
-
-
-def _all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """Stands if all do, in part if one does at least in part."""
-    known = list(verdicts)
-    return Verdict.of(
-        all(each is Verdict.STANDS for each in known),
-        any(each in (Verdict.STANDS, Verdict.IN_PART) for each in known),
-    )
+def _each_width(table: pd.DataFrame, first: str, second: str) -> Pairs:
+    """First minus second, width by width."""
+    return Pairs.by(table, "units", first, second, "{pair} at H = {name}", "; ")
 
 
 def _with_network(rows: pd.DataFrame) -> pd.DataFrame:
@@ -1017,7 +976,7 @@ def _exact_alone(rows: pd.DataFrame) -> str:
     exact = rows[~rows["other_draws"]]
     if len(exact) == len(rows):
         return ""
-    found = _listed_pairs(_by_threshold(exact, "disagreement", "SVM-L2", "SVM-GLN"))
+    found = _by_threshold(exact, "disagreement", "SVM-L2", "SVM-GLN")
     return f" With the exactly trained ones alone, SVM-L2 minus SVM-GLN is {found}."
 
 

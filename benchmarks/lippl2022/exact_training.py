@@ -44,6 +44,7 @@ from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_mnist
 from implicit_bias.estimators.svm import GatedSVC
@@ -58,7 +59,6 @@ from implicit_bias.protocols.released_training import (
     released_shallow_gln,
     train_as_released,
 )
-from implicit_bias.report.words import percent
 
 GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
 # Released SVMs, and the networks that they are compared with.

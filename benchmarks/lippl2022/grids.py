@@ -43,8 +43,8 @@ from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
 from implicit_bias.base.atomic import write_atomically
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.report.words import percent
 from implicit_bias.runs.backends import LocalProcesses
 from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
 from implicit_bias.runs.configuration import RunConfig

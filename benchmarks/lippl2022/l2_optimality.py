@@ -55,8 +55,8 @@ from benchmarks.lippl2022.exact_training import ReleasedOptions
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import published_values
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedSVC
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory, load_data
 
@@ -181,10 +181,10 @@ def _found(table: pd.DataFrame) -> str:
     near = _relative(table)
     beside = "" if np.isnan(near) else f", within {near:.1g} of that of ours where it is not 0"
     return (
-        f"{len(table)} of {len(configurations())} cells are measured so far. In "
+        f"{len(table)} of {len(configurations())} cells are measured so far. **In "
         f"{int(optimal(table).sum())} of them OSQP's solution is optimal to {SLACK:g} of its "
         "objective, against all solutions that use the free directions no more than it does; its "
-        f"objective is {objectives}{beside}. It repeats the released validation error to the "
+        f"objective is {objectives}{beside}.** It repeats the released validation error to the "
         f"digit in {int(to_the_digit(table).sum())}. Yet two optimal solutions of one program "
         f"disagree on {percent(table['apart'].mean())} of the validation images, and err on "
         f"{percent(table['error'].mean())} (OSQP's) and {percent(table['ours_error'].mean())} (the "

@@ -52,9 +52,9 @@ from benchmarks.lippl2022.exact_training import (
     written,
 )
 from benchmarks.lippl2022.published import published_values
+from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
-from implicit_bias.report.words import percent
 
 # Trainings from weights that differ in their last bit, beside that of the weights as drawn.
 REPEATS = 4
@@ -126,11 +126,11 @@ def _found(table: pd.DataFrame) -> str:
         f"{coverage(table)}Weights that differ in their last bit before training leave up to "
         f"{int(table['flips'].max()):,} gates of training samples otherwise (median "
         f"{table['flips'].median():.0f}), and the error of SVM-LC spreads over up to "
-        f"{percent(spread.max(), 2)} of the images (median {percent(spread.median(), 2)}). The "
-        f"released accuracy is within the range of {TRAININGS} trainings in "
+        f"{percent(spread.max(), 2)} of the images (median {percent(spread.median(), 2)}). "
+        f"**The released accuracy is within the range of {TRAININGS} trainings in "
         f"{int(within(table).sum())} of {len(table)} cells, the released agreement in "
         f"{int(within(table, '_agrees').sum())}; {EXPECTED * len(table):.0f} are expected if the "
-        "released network is one of these."
+        "released network is one of these.**"
     )
 
 

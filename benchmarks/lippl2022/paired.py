@@ -15,7 +15,7 @@ Source: the interval is Student's for cluster means.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,14 +92,21 @@ class Paired:
 
 
 def matched(values: pd.DataFrame, column: str, keys: Sequence[str]) -> pd.DataFrame:
-    """Lay out a column of values, a row a cell (``keys`` as columns) and a column a model."""
+    """Lay the models of a cell side by side: a row a cell, a column a model."""
+    return side_by_side(values, column, "model", keys)
+
+
+def side_by_side(
+    values: pd.DataFrame, column: str, across: str, keys: Sequence[str]
+) -> pd.DataFrame:
+    """Lay a column out by the values of another: a row for each value of the keys."""
     table = values.dropna(subset=[column]).pivot_table(
-        index=list(keys), columns="model", values=column, aggfunc="first"
+        index=list(keys), columns=across, values=column, aggfunc="first"
     )
     return table.reset_index()
 
 
-def difference(table: pd.DataFrame, first: str, second: str) -> Paired | None:
+def difference(table: pd.DataFrame, first: Hashable, second: Hashable) -> Paired | None:
     """First minus second over the rows of `matched`; None where no cell has both."""
     if not {first, second} <= set(table.columns):
         return None
@@ -111,3 +118,50 @@ def signed(share: float) -> str:
     """Write a share in percentage points with its sign: "+0.8"."""
     text = f"{100 * share:+.1f}"
     return "0.0" if float(text) == 0 else text.replace("-", "−")
+
+
+class Pairs(dict[str, Paired]):
+    """Paired differences of several parts, which are judged and written together.
+
+    Parameters
+    ----------
+    parts : mapping from str to Paired
+        By name.
+    words, joint : str
+        How one is written, and what stands between two.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Paired],
+        words: str = "{pair} with {name} thresholds",
+        joint: str = " and ",
+    ) -> None:
+        super().__init__(parts)
+        self._words, self._joint = words, joint
+
+    @classmethod
+    def by(
+        cls, table: pd.DataFrame, column: str, first: Hashable, second: Hashable, *words: str
+    ) -> Pairs:
+        """First minus second for each value of a column that has a matched cell."""
+        groups = table.groupby(column) if column in table else ()
+        found = {str(value): difference(part, first, second) for value, part in groups}
+        return cls({name: each for name, each in found.items() if each is not None}, *words)
+
+    def judged(self, sign: int = 1) -> Verdict:
+        """Judge all by their signs: in part if one holds at least in part."""
+        return all_of(each.judged(sign) for each in self.values())
+
+    def __str__(self) -> str:
+        listed = (self._words.format(pair=pair, name=name) for name, pair in self.items())
+        return self._joint.join(listed) or "not measured"
+
+
+def all_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return what becomes of several: stands if all do, in part if one does at least in part."""
+    known = list(verdicts)
+    return Verdict.of(
+        all(each is Verdict.STANDS for each in known),
+        any(each in (Verdict.STANDS, Verdict.IN_PART) for each in known),
+    )

@@ -380,9 +380,18 @@ def _describe(row: Mapping[Hashable, Any]) -> str:
     return f"{cell}: theirs {row['theirs']:.6f}, ours {row['ours']:.6f} (cell {row['cell']})"
 
 
+def _found(table: pd.DataFrame) -> str:
+    known = table["verdict"].isin([*SAME, *NOT_THE_SAME])
+    same = int(table["verdict"].isin(SAME).sum())
+    return (
+        f"**{same:,} of {known.sum():,} values that can be compared are ours within 0.001.** What "
+        f"differs of {len(table)} values:\n\n{_differing(table)}"
+    )
+
+
 EXPERIMENT = Experiment(
     measure=_measure,
-    found=lambda table: f"What differs of {len(table)} values:\n\n{_differing(table)}",
+    found=_found,
     verdict=_verdict,
     tabulate=_counts,
     options=PublishedOptions,

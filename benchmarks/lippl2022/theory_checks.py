@@ -36,10 +36,10 @@ from benchmarks.lippl2022.context_shares import (
     limit_contexts,
     record,
 )
+from implicit_bias.base.wording import percent
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.style import BLUE, GREY, ORANGE
-from implicit_bias.report.words import percent
 from implicit_bias.training.losses import LOSSES
 
 LOGISTIC = LOSSES["logistic"].log_loss

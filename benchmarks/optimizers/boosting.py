@@ -22,9 +22,9 @@ from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.sizes import at_sizes, log_spaced, margin_share, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.report.style import COLOURS, GREY, LINES, panel
-from implicit_bias.report.words import percent
 
 # Share of the maximum that counts as reached, and its rise over a decade of rounds that says that
 # a run is too short.
@@ -109,8 +109,8 @@ def found(frame: pd.DataFrame) -> str:
     )
     return (
         f"The largest l1 margin of all stumps is {1 / last['upper'].iloc[0]:.6f}, certified to a "
-        f"relative gap of {(1 - last['lower'] / last['upper']).max():.1g}. Of it boosting "
-        f"reaches {ends}. The smaller the steps, the more rounds they take: no run has ended."
+        f"relative gap of {(1 - last['lower'] / last['upper']).max():.1g}. **Of it boosting "
+        f"reaches {ends}.** The smaller the steps, the more rounds they take: no run has ended."
     )
 
 

@@ -18,9 +18,9 @@ from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.optimizers.data import NORMS, optima, samples
 from benchmarks.optimizers.descent import OPTIMIZERS, iterates, margin
 from benchmarks.sizes import at_sizes, log_spaced, margin_share, with_sizes
+from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
 from implicit_bias.report.style import COLOURS, GREY, LINES
-from implicit_bias.report.words import percent
 
 # Share of the maximum margin at which a claim of convergence counts as reached.
 REACHED = 0.99

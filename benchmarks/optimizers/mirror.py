@@ -20,9 +20,9 @@ from benchmarks.optimizers.data import samples
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.norms import Lp
 from implicit_bias.report.style import COLOURS, GREY, LINES, MARKERS, panel
-from implicit_bias.report.words import percent
 
 REACHED = 0.99
 POINTS = 40

@@ -21,11 +21,11 @@ from benchmarks.harness import Experiment, Verdict, rows_of
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import Recorder
 from implicit_bias.base.options import OptimizerName
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets import load_mnist, split
 from implicit_bias.diagnosis.traps import DiagnosisWarning
 from implicit_bias.networks import FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.report.style import COLOURS, LINES, MARKERS
-from implicit_bias.report.words import percent
 from implicit_bias.training.configuration import TrainingConfig
 from implicit_bias.training.optimizers import build_optimizer
 

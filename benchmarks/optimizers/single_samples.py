@@ -26,9 +26,9 @@ from benchmarks.optimizers.descent import Adam, Momentum
 from benchmarks.sizes import at_sizes, log_spaced, with_sizes
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
 from implicit_bias.report.style import COLOURS, LINES
-from implicit_bias.report.words import percent
 
 NORMS = ("l2", "linf")
 POINTS = 30

@@ -141,10 +141,10 @@ def found(frame: pd.DataFrame) -> str:
     accuracy = 100 * end["accuracy"]
     return (
         f"{int(frame['n'].iloc[0]):,} images, W and ten readouts a neuron N(0, 1) and trained, "
-        "gradients summed over the batch as in the paper's loss. Training loss in epoch "
+        "gradients summed over the batch as in the paper's loss. **Training loss in epoch "
         f"{int(end['epoch'].iloc[0])} at m = {narrow:,}: "
         + ", ".join(f"{name} {row.loss:.3f}" for name, row in end.iterrows())
-        + f"; accuracy {accuracy.min():.0f} to {accuracy.max():.0f} %. "
+        + f"; accuracy {accuracy.min():.0f} to {accuracy.max():.0f} %.** "
         f"The smallest loss has {end['loss'].idxmin()}; at the last epoch of both widths "
         + ", ".join(f"{both[width].idxmin()} (m = {width:,})" for width in (narrow, wide))
         + f". With {wide // narrow} times the width no loss is off by more than "

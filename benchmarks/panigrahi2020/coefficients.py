@@ -157,9 +157,9 @@ def found(frame: pd.DataFrame) -> str:
     shown = ", ".join(f"c_{k} = {tanh[k]:.1e}" for k in CHECKED if k in tanh.index)
     boyd = [tanh[k] / boyd_coefficient(k) for k in (tanh.index[0], tanh.index[-1])]
     return (
-        f"tanh': {shown}. F.7.1 holds with the constant {ratio['coefficients']:.2f} and F.7.2 with "
-        f"{number(ratio['tails'])}, but neither rate is the true one: log |c_k| falls as "
-        f"{fitted['tanh']:.2f} sqrt k, near -(pi/2) sqrt k with a power of k. Equation 34, after "
+        f"tanh': {shown}. **F.7.1 holds with the constant {ratio['coefficients']:.2f} and F.7.2 "
+        f"with {number(ratio['tails'])}, but neither rate is the true one: log |c_k| falls as "
+        f"{fitted['tanh']:.2f} sqrt k, near -(pi/2) sqrt k with a power of k.** Equation 34, after "
         "Boyd, is not of these coefficients: the ratio to it falls from "
         f"{number(boyd[0])} to {number(boyd[1])}. ReLU': c_k ~ k^{fitted['relu']:.2f} (paper: "
         "-0.75). F.4 and G.1: at the degree they give, the error is at most "

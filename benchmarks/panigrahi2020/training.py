@@ -474,9 +474,9 @@ def found(frame: pd.DataFrame) -> str:
         "over n and without the 1/2 the same curves take n / 2 times as many steps.) Trained: "
         + "; ".join(protocol(frame))
         + ". (5 runs, of 10^6 neurons, are published, and no number of steps.)\n\n"
-        "- Order, by the mean loss of the runs at their last step: "
+        "- **Order, by the mean loss of the runs at their last step: "
         + "; ".join(f"n = {n}: {', '.join(names)}" for n, names in early.items())
-        + f". At m = {wide['width'].iloc[0]:,}, where the networks are trained for their first "
+        + f".** At m = {wide['width'].iloc[0]:,}, where the networks are trained for their first "
         f"{wide['step'].max():,} steps, by theorem 4.6 with their own G at the start: "
         + "; ".join(
             f"n = {n}, after 10^{power} steps: {', '.join(order(frame, n, 'predicted', 10**power))}"

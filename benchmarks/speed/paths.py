@@ -24,9 +24,9 @@ import scipy.sparse as sp
 import torch
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
+from implicit_bias.base.wording import percent
 from implicit_bias.estimators.networks import ReLUClassifier
 from implicit_bias.problem import Architecture, MarginProblem
-from implicit_bias.report.words import percent
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import Data, ModelFactory, load_data
 from implicit_bias.solvers import Solution, solve

@@ -14,13 +14,7 @@ from implicit_bias.base.options import TOLERANCE
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.estimators.base import BinaryClassifier, RandomState, as_generator
-from implicit_bias.infinite_width import (
-    Activation,
-    ClassesSolution,
-    InfiniteWidthSolution,
-    max_margin,
-    max_margin_of_classes,
-)
+from implicit_bias.infinite_width import Activation, InfiniteWidthSolution, max_margin
 from implicit_bias.solvers import SolveError
 
 if TYPE_CHECKING:
@@ -54,7 +48,7 @@ class InfiniteWidthSVC(BinaryClassifier):
     ----------
     classes_ : ndarray of shape (K,)
         The classes; of two, the second is the positive one.
-    solution_ : InfiniteWidthSolution or ClassesSolution
+    solution_ : InfiniteWidthSolution
         Status, certificate, dual variables and the problem that was solved.
     directions_ : ndarray of shape (J, D)
         Unit vectors, the first-layer weights; the last of the D columns is that of the constant.
@@ -71,9 +65,9 @@ class InfiniteWidthSVC(BinaryClassifier):
 
     Notes
     -----
-    The bounds meet for inputs (with the constant) of rank 3, such as points in the plane, and of
-    two classes up to rank 5 while the support vectors are few. Beyond, the bounds hold, but a gap
-    stays, and `fit` warns.
+    The bounds meet for inputs (with the constant) of rank 3, such as points in the plane, and up to
+    rank 5 while the support vectors are few. Beyond, the bounds hold, but a gap stays, and `fit`
+    warns.
 
     Examples
     --------
@@ -94,7 +88,7 @@ class InfiniteWidthSVC(BinaryClassifier):
     tol: float = TOLERANCE
     max_rounds: int = 300
     random_state: RandomState = None
-    solution_: InfiniteWidthSolution | ClassesSolution = field(init=False)
+    solution_: InfiniteWidthSolution = field(init=False)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Find the network of the largest margin.
@@ -113,28 +107,16 @@ class InfiniteWidthSVC(BinaryClassifier):
         SolveError
             No network was found that separates the data.
         """
-        X, signs = self._validate(X, y)
-        inputs, seed = self._inputs(X), as_generator(self.random_state)
-        if len(self.classes_) > 2:
-            found: InfiniteWidthSolution | ClassesSolution = max_margin_of_classes(
-                inputs,
-                signs,
-                self.C,
-                self.tol,
-                activation=self.activation,
-                max_rounds=self.max_rounds,
-                random_state=seed,
-            )
-        else:
-            found = max_margin(
-                inputs,
-                signs,
-                self.C,
-                self.tol,
-                activation=self.activation,
-                max_rounds=self.max_rounds,
-                random_state=seed,
-            )
+        X, labels = self._validate(X, y)
+        found = max_margin(
+            self._inputs(X),
+            labels,
+            self.C,
+            self.tol,
+            activation=self.activation,
+            max_rounds=self.max_rounds,
+            random_state=as_generator(self.random_state),
+        )
         if not np.isfinite(found.certificate.upper):
             raise SolveError(found, "choose a finite C (soft margin)")
         if found.status is not Status.OPTIMAL:

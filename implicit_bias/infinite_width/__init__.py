@@ -1,28 +1,22 @@
 """Two-layer networks of infinite width: the largest margin under the variation norm, certified.
 
-=====================  =====================================================================
-file                   what
-=====================  =====================================================================
-solve.py               primal, dual, symbols; `max_margin` of two classes, `certify` of a network
-classes.py             `max_margin_of_classes`: one output a class
-problem.py             the problem, its bounds, and proofs that no network separates the data
-arrangement.py         the oracle: exact maxima over the cells of a hyperplane arrangement
-vector_arrangement.py  the oracle of several classes
-sphere_search.py       local search and bounds where the cells are too many
-=====================  =====================================================================
+================  ==========================================================================
+file              what
+================  ==========================================================================
+solve.py          primal, dual, symbols; `max_margin` of two classes or more
+grade.py          `certify` of a network of finite width
+problem.py        the problem, its bounds, and proofs that no network separates the data
+arrangement.py    the oracle: exact maxima over the cells of a hyperplane arrangement
+sphere_search.py  local search and bounds where the cells are too many
+================  ==========================================================================
 
 In scikit-learn's contract: `implicit_bias.InfiniteWidthSVC`.
 """
 
-from implicit_bias.infinite_width.classes import (
-    ClassesProblem,
-    ClassesSolution,
-    max_margin_of_classes,
-)
+from implicit_bias.infinite_width.grade import NetworkGrade, certify
 from implicit_bias.infinite_width.problem import Activation, InfiniteWidthProblem
 from implicit_bias.infinite_width.solve import (
     InfiniteWidthSolution,
-    NetworkGrade,
-    certify,
     max_margin,
+    max_margin_of_classes,
 )

@@ -1,43 +1,48 @@
 r"""Exact maxima of piecewise linear functions over the cells of a hyperplane arrangement.
 
-Function  h(w) = <c, w> + sum_l q_l |<u_l, w>|   on the unit sphere of R^r
-Maximum   max_{||w|| = 1} |h(w)|
+Function  h(w) = C w + sum_l q_l |<u_l, w>|   from the unit sphere of R^r to R^K
+Maximum   max_{||w|| = 1} ||h(w)||_2          (two classes have one output: K = 1, |h|)
 
 =========  =========  ==========================================================================
 u          (L, r)     unit normals of distinct hyperplanes; u and -u are the same hyperplane
-q          (L,)       kinks: half of the jump of the slope across the hyperplane
-c          (r,)       offset: the part of h that is linear everywhere
-s          (L,)       signs of <u_l, w> in a cell, where h(w) = <c + sum_l s_l q_l u_l, w>
+q          (L, K)     kinks: half of the jump of the slope across a hyperplane
+C          (K, r)     offset: the part of h that is linear everywhere
+s          (L,)       signs of <u_l, w> in a cell, where h(w) = (C + S) w, S = sum_l s_l q_l u_l'
 =========  =========  ==========================================================================
 
-The hyperplanes cut the sphere into cells. On a face of a cell h is linear with gradient v = c + S,
-S = sum_l s_l q_l u_l, so its maximum over the face is either ||P v|| at P v / ||P v||, with P the
-projection on the span of the face, where that point lies in the face, or it lies on the face's
-boundary. So the candidates are
+The hyperplanes cut the sphere into cells. On a face of a cell h(w) = G w, and ||G w||^2 is a
+quadratic form: on the sphere of the face's span its only local maxima are the eigenvectors of its
+largest eigenvalue, all others being saddles or minima. So the maximum over a face is such an
+eigenvector, where it lies in the face, or lies on the face's boundary. (With K = 1 the eigenvector
+is the gradient's own direction.) Where the largest eigenvalue is double, the way along its
+eigenvectors to the boundary changes nothing. So the candidates are
 
     vertices              end points of the arcs
-    arcs                  P v on the two-dimensional subspaces in which r - 2 hyperplanes meet
-    faces and cells       P v and v themselves
+    arcs                  eigenvectors on the planes in which r - 2 hyperplanes meet
+    faces and cells       eigenvectors on the faces' spans, and of the cells
 
-and |h| is evaluated *at the candidate points*: a point that does not lie in the face that suggested
-it has a true value nevertheless, and the maximum is among them. The antipode of a cell has
-signs -s and gradient c - S; since |h| is maximised, w and -w are tried together, and half
-of the cells need a visit.
+and ||h|| is evaluated *at the candidate points*: a point that does not lie in the face that
+suggested it has a true value nevertheless, and the maximum is among them. The antipode of a cell
+has signs -s and the matrix C - S; w and -w are tried together, and half of the cells need a visit.
 
 Every cell has an arc on its boundary, so a sweep over the arcs visits all cells. On a circle the
 hyperplanes become pairs of antipodal points; sorted by angle they give all sums S of the circle
 as one cumulative sum. Rank 3: L circles of L arcs each. Rank 4 and more: each hyperplane holds an
 arrangement of rank r - 1, whose cells have two cells of the whole arrangement as neighbours.
+Hyperplanes without a kink are left out; some without one join where the others do not span R^r.
 
 Rounding. Signs of <u_l, w> are wrong only where |<u_l, w>| is of the order of 1e-16, and there the
 wrong sign changes h by as little. `Peaks.upper` adds an allowance for this and for the
 hyperplanes that are merged.
+
+Several outputs are not in the paper of `solve`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -53,9 +58,11 @@ from implicit_bias.base.validation import Array
 SAME_LINE = 2e-15
 # The same inside a hyperplane, where normals are projections and rounding weighs more.
 SAME_RESTRICTED_LINE = 1e-10
-# Candidate points evaluated at once, and arcs swept at once.
+# Candidate points evaluated at once, and entries of the sums over arcs that are swept at once.
 BLOCK = 4096
-ARC_BLOCK = 400_000
+BLOCK_ENTRIES = 1_200_000
+# Values up to this share of the size below the best are evaluated again: they may be the best.
+NEARLY_BEST = 1e-9
 # Angles in radians within which a candidate belongs to an arc.
 ANGLE_SLACK = 1e-9
 EPS = float(np.finfo(np.float64).eps)
@@ -117,15 +124,15 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class Kinked:
-    """h(w) = <offset, w> + sum_l kinks_l |<normals_l, w>|.
+    """h(w) = offset w + sum_l kinks_l |<normals_l, w>|.
 
     Attributes
     ----------
-    offset : ndarray of shape (r,)
-        c.
+    offset : ndarray of shape (K, r)
+        C.
     normals : ndarray of shape (L, r)
         Unit vectors u of distinct lines.
-    kinks : ndarray of shape (L,)
+    kinks : ndarray of shape (L, K)
         q.
     slack : float
         What h may differ by from the function meant: rounding, and nearly equal hyperplanes merged.
@@ -139,35 +146,59 @@ class Kinked:
     @property
     def rank(self) -> int:
         """Return r, the dimension of the points."""
-        return len(self.offset)
+        return self.offset.shape[1]
+
+    @cached_property
+    def size(self) -> float:
+        """||C|| + sum ||q||: no ||h|| on the sphere is larger, and rounding scales with it."""
+        return float(np.linalg.norm(self.offset) + np.linalg.norm(self.kinks, axis=1).sum())
 
     @property
-    def size(self) -> float:
-        """||c|| + sum |q|, an upper bound of |h| on the sphere and the scale of its rounding."""
-        return float(np.linalg.norm(self.offset) + np.abs(self.kinks).sum())
-
-    def parts(self, points: Array) -> tuple[Array, Array]:
-        """Return the linear part of h at points (k, r), and the kinked one."""
-        return points @ self.offset, np.abs(points @ self.normals.T) @ self.kinks
+    def jumps(self) -> Array:
+        """q_l u_l', flattened, the component before the coordinate: shape (L, K r)."""
+        jumps = self.kinks[:, :, None] * self.normals[:, None, :]
+        return jumps.reshape(len(self.kinks), -1)
 
     def values(self, points: Array) -> Array:
-        """Return h at points (k, r)."""
-        linear, kinked = self.parts(points)
-        return np.asarray(linear + kinked)
+        """Return h at points (k, r): shape (k, K)."""
+        return np.asarray(points @ self.offset.T + np.abs(points @ self.normals.T) @ self.kinks)
 
-    def without_flat_lines(self) -> Kinked:
-        """Leave out the hyperplanes across which the slope does not jump."""
-        kept = np.abs(self.kinks) > EPS * self.size
-        return Kinked(self.offset, self.normals[kept], self.kinks[kept], self.slack)
+    def lengths(self, points: Array) -> Array:
+        """||h|| at points (k, r): shape (k,)."""
+        return self._lengths(points, either=False)
 
-    def restricted(self, basis: Array, tolerance: float) -> Kinked:
+    def largest(self, points: Array) -> Array:
+        """Return the larger ||h|| of each point (k, r) and its antipode: shape (k,)."""
+        return self._lengths(points, either=True)
+
+    def _lengths(self, points: Array, *, either: bool) -> Array:
+        found = np.empty(len(points))
+        for start in range(0, len(points), BLOCK):
+            some = points[start : start + BLOCK]
+            linear, kinked = some @ self.offset.T, np.abs(some @ self.normals.T) @ self.kinks
+            if either:  # the linear part alone changes its sign
+                linear *= np.where((linear * kinked).sum(axis=1) < 0, -1.0, 1.0)[:, None]
+            found[start : start + BLOCK] = np.linalg.norm(linear + kinked, axis=1)
+        return found
+
+    def along(self, axis: Array) -> Kinked:
+        """Return the component <axis, h>."""
+        return Kinked(
+            axis[None] @ self.offset, self.normals, self.kinks @ axis[:, None], self.slack
+        )
+
+    def essential(self) -> Kinked:
+        """Leave out the hyperplanes without a kink; the normals of what is returned span R^r."""
+        kept = np.linalg.norm(self.kinks, axis=1) > EPS * self.size
+        others = scipy.linalg.null_space(self.normals[kept]).T
+        kinks = np.vstack([self.kinks[kept], np.zeros((len(others), len(self.offset)))])
+        return Kinked(self.offset, np.vstack([self.normals[kept], others]), kinks, self.slack)
+
+    def restricted(self, basis: Array) -> Kinked:
         """Return h on the span of the orthonormal columns of ``basis`` (r, k)."""
-        inside = self.normals @ basis
-        lines = Lines.of(inside, tolerance, tolerance)
-        kinks = lines.sums(self.kinks * np.abs(lines.lengths))
-        # Hyperplanes left out had normals of length up to the tolerance.
-        slack = self.slack + (lines.spread + tolerance) * float(np.abs(self.kinks).sum())
-        return Kinked(basis.T @ self.offset, lines.normals, kinks, slack)
+        lines = Lines.of(self.normals @ basis, SAME_RESTRICTED_LINE, SAME_RESTRICTED_LINE)
+        kinks = lines.sums(self.kinks * np.abs(lines.lengths)[:, None])
+        return Kinked(self.offset @ basis, lines.normals, kinks, self.slack)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +232,7 @@ class Peaks:
 
 
 def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
-    """Find max |h| over the sphere, and other local maxima.
+    """Find max ||h|| over the sphere, and other local maxima.
 
     Parameters
     ----------
@@ -215,18 +246,12 @@ def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     Peaks
         At least one point; exact up to the rounding allowance in ``upper``.
     """
-    lean = function.without_flat_lines()
-    span = _span(lean.normals, function.rank)
-    inner = lean.restricted(span, SAME_LINE) if span.shape[1] < function.rank else lean
-    # Orthogonal to all normals h is linear: there is one direction to go, and its part is known.
-    beyond = lean.offset - span @ (span.T @ lean.offset) if span.shape[1] < function.rank else None
-    cut = np.linalg.norm(lean.normals - (lean.normals @ span) @ span.T, axis=1)
-    allowance = _allowance(function) + inner.slack + float(np.abs(lean.kinks) @ cut)
-    points = _candidates(inner, floor) if inner.rank else np.zeros((0, 0))
-    if beyond is not None:
-        points = _tilted(inner, points, span, beyond)
-    points = np.vstack([points, -points])  # where c = 0, h is even
-    return Peaks.of(points, np.abs(function.values(points)), floor, allowance)
+    # Sums of L terms are rounded, and signs that were tied in sweeps may be wrong.
+    tied = 2.0 * SAME_RESTRICTED_LINE * max(function.rank - 3, 0)
+    allowance = (4.0 * EPS * (len(function.kinks) + 16) + tied) * function.size + function.slack
+    points = _candidates(function.essential(), floor)
+    points = np.vstack([points, -points])
+    return Peaks.of(points, function.lengths(points), floor, allowance)
 
 
 def row_space(vectors: Array) -> Array:
@@ -247,14 +272,6 @@ def scattered(points: Array, apart: float, count: int) -> Array:
     return np.array(chosen).reshape(len(chosen), points.shape[1])
 
 
-def cell_count(normals: Array) -> int:
-    """Count the cells into which hyperplanes of distinct normals (L, r) cut the sphere."""
-    powers = np.exp(1j * np.arange(len(normals)) ** 2)[:, None]  # a number for each sign pattern
-    keys = np.column_stack([powers.real, powers.imag])
-    sums = np.vstack(list(cell_sums(normals, keys)))
-    return 2 * len(np.unique(np.round(_canonical(sums), 6), axis=0))
-
-
 def cell_signs(normals: Array) -> NDArray[np.int8]:
     """Signs (cells, L) of <u_l, w> in all cells; distinct normals (L, r) of rank r."""
     sums = np.vstack(list(cell_sums(normals, np.eye(len(normals)))))
@@ -262,129 +279,54 @@ def cell_signs(normals: Array) -> NDArray[np.int8]:
     return np.unique(np.vstack([half, -half]), axis=0)
 
 
-def _canonical(sums: Array) -> Array:
-    """Orient rows so that antipodal ones become equal."""
-    rounded = np.round(sums, 6)
-    first = np.where(rounded[:, 0] != 0, rounded[:, 0], rounded[:, 1])
-    return sums * np.where(first < 0, -1.0, 1.0)[:, None] + 0.0
-
-
-def _allowance(function: Kinked) -> float:
-    """Bound the rounding of the maximum: sums of L terms, and signs that were tied in sweeps."""
-    tied = 2.0 * SAME_RESTRICTED_LINE * max(function.rank - 3, 0)
-    return (4.0 * EPS * (len(function.kinks) + 16) + tied) * function.size
-
-
-def _span(normals: Array, rank: int) -> Array:
-    """Orthonormal basis (r, k) of the span of the normals."""
-    if not len(normals):
-        return np.zeros((rank, 0))
-    return row_space(normals)
-
-
-def _tilted(inner: Kinked, points: Array, span: Array, beyond: Array) -> Array:
-    """Points of the whole sphere from the candidates inside the span of the normals.
-
-    With w = cos t w_1 + sin t w_2, w_1 in the span, the best w_2 is the direction of ``beyond`` and
-    h = cos t h(w_1) + sin t ||beyond||: the best t is known for each w_1.
-    """
-    length = float(np.linalg.norm(beyond))
-    if length <= 16.0 * EPS * inner.size:  # rounding, and of any direction
-        if len(points):
-            return points @ span.T
-        return np.eye(1, len(beyond))
-    beyond = beyond - span @ (span.T @ beyond)  # again: the first time left rounding behind
-    lone = (beyond / np.linalg.norm(beyond))[None, :]
-    if not len(points):
-        return lone
-    both = np.vstack([points, -points])
-    values = inner.values(both)
-    sign = np.where(values < 0, -1.0, 1.0)  # of |h|, so a negative peak pairs with -beyond
-    size = np.hypot(values, length)
-    tilted = (both @ span.T) * (np.abs(values) / size)[:, None]
-    return np.vstack([lone, tilted + lone * (sign * length / size)[:, None]])
-
-
 def _candidates(function: Kinked, floor: float) -> Array:
-    """Points (k, r) among which lie the maximum of |h| and its local maxima above ``floor``.
-
-    The normals must span R^r.
-    """
+    """Points (k, r) among which lie, up to sign, max ||h|| and the local maxima above ``floor``."""
+    function = function.essential()
     if function.rank == 1:
-        return _both_signs(function, np.ones((1, 1)))
-    if function.rank == 2:
-        points = _circle_candidates(function, np.eye(2)[None], np.array([-1]), floor)
-    elif function.rank == 3:
-        points = _rank_three_faces(function, floor)
-    else:
-        points = _restricted_candidates(function, floor)
-    best = _kept(function, points, floor)
+        return np.ones((1, 1))
     if function.rank == 2:  # its cells are its arcs
-        return best
-    found = [best]
-    threshold = min(floor, float(np.abs(function.values(best)).max()))
-    for sums in cell_sums(function.normals, function.kinks[:, None] * function.normals):
+        return _on_circles(function, np.eye(2)[None], np.array([-1]), floor)
+    found = list(_on_faces(function, floor))
+    best = max(float(function.largest(points).max()) for points in found)
+    for sums in cell_sums(function.normals, function.jumps):
+        matrices = sums.reshape(-1, *function.offset.shape)
         for sign in (1.0, -1.0):
-            gradients = function.offset + sign * sums
-            sizes = np.linalg.norm(gradients, axis=1)
-            large = sizes >= threshold
-            inside = _own_gradient(function, gradients[large], sizes[large])
-            if len(inside):
-                found.append(inside)
-                best_here = float(np.abs(function.values(inside)).max())
-                threshold = min(floor, max(threshold, best_here))
-    return _kept(function, np.vstack(found), floor)
-
-
-def _own_gradient(function: Kinked, gradients: Array, sizes: Array) -> Array:
-    """Directions of those gradients (k, r) that lie in a cell where |h| is at least as large."""
-    found = []
-    for start in range(0, len(gradients), BLOCK):
-        rows = slice(start, start + BLOCK)
-        points = gradients[rows] / np.maximum(sizes[rows, None], TINY)
-        linear, kinked = function.parts(points)
-        values = np.maximum(np.abs(kinked + linear), np.abs(kinked - linear))
-        found.append(points[values >= sizes[rows] - 1e-9 * function.size])
-    points = np.vstack(found) if found else np.zeros((0, function.rank))
-    return _both_signs(function, points)
-
-
-def _both_signs(function: Kinked, points: Array) -> Array:
-    """Replace w by -w where |h| is larger there."""
-    linear, kinked = function.parts(points)
-    return np.where((linear * kinked < 0)[:, None], -points, points)
-
-
-def _kept(function: Kinked, points: Array, floor: float) -> Array:
-    """Points whose |h| reaches the floor, and the best one at least."""
-    values = np.abs(function.values(points))
-    return points[values >= min(floor, float(values.max()))]
-
-
-def _rank_three_faces(function: Kinked, floor: float) -> Array:
-    """Candidates on the circles of all hyperplanes of R^3."""
-    found = []
-    for block, bases in circles(function.normals):
-        points = _circle_candidates(function, bases, block, floor)
-        found.append(points)
-        floor = min(floor, max(float(np.abs(function.values(points)).max()), 0.0))
+            points = _in_cells(function, function.offset + sign * matrices, min(floor, best))
+            if len(points):
+                found.append(points)
+                best = max(best, float(function.largest(points).max()))
     return np.vstack(found)
 
 
-def _restricted_candidates(function: Kinked, floor: float) -> Array:
-    """Candidates on all hyperplanes of R^r, r > 3, one after the other."""
-    found = []
+def _on_faces(function: Kinked, floor: float) -> Iterator[Array]:
+    """Candidates on the hyperplanes of R^r, r > 2: many circles at once, or one after the other."""
+    if function.rank == 3:
+        for block, bases in circles(function.normals, function.jumps.shape[1]):
+            yield _on_circles(function, bases, block, floor)
+        return
     for normal in function.normals:
         basis = scipy.linalg.null_space(normal[None, :])
-        inside = function.restricted(basis, SAME_RESTRICTED_LINE)
-        points = _candidates(inside, floor) @ basis.T
-        found.append(points)
-    return np.vstack(found)
+        yield _candidates(function.restricted(basis), floor) @ basis.T
 
 
-def circles(normals: Array) -> Iterator[tuple[NDArray[np.int64], Array]]:
-    """Yield the circles of rank 3, in blocks whose arcs fit the memory, with their bases."""
-    step = max(1, ARC_BLOCK // max(len(normals), 1))
+def _in_cells(function: Kinked, matrices: Array, floor: float) -> Array:
+    """Eigenvectors of G' G, of matrices (k, K, r), where ||h|| is as large as ||G w||."""
+    enough = max(floor - NEARLY_BEST * function.size, 0.0) ** 2
+    matrices = matrices[np.einsum("kij,kij->k", matrices, matrices) >= enough]
+    if matrices.shape[1] == 1:
+        points = matrices[:, 0]
+        lengths = np.linalg.norm(points, axis=1)
+        points = points / np.maximum(lengths, TINY)[:, None]
+    else:
+        squares, vectors = np.linalg.eigh(np.einsum("kir,kis->krs", matrices, matrices))
+        high = squares[:, -1] >= enough
+        points, lengths = vectors[high, :, -1], np.sqrt(squares[high, -1])
+    return np.asarray(points[function.largest(points) >= lengths - NEARLY_BEST * function.size])
+
+
+def circles(normals: Array, width: int) -> Iterator[tuple[NDArray[np.int64], Array]]:
+    """Yield the circles of rank 3 and their bases, in blocks whose sums (of a width) fit."""
+    step = max(1, BLOCK_ENTRIES // max(len(normals) * width, 1))
     for start in range(0, len(normals), step):
         block = np.arange(start, min(start + step, len(normals)))
         yield block, _circle_bases(normals[block])
@@ -398,33 +340,37 @@ def _circle_bases(normals: Array) -> Array:
     return np.stack([first, np.cross(normals, first)], axis=2)
 
 
-def _circle_candidates(
-    function: Kinked, bases: Array, own: NDArray[np.int64], floor: float
-) -> Array:
-    """Vertices and maxima of arcs on the circles spanned by ``bases`` (K, r, 2).
+def _on_circles(function: Kinked, bases: Array, own: NDArray[np.int64], floor: float) -> Array:
+    """Vertices and eigenvectors of arcs on the circles spanned by ``bases`` (c, r, 2).
 
     ``own`` names the hyperplane that holds each circle; -1 for none.
     """
-    kinked = function.kinks[:, None] * function.normals
-    angles, sums = swept(function.normals, kinked, bases, own)  # (K, A + 1), (K, A, r)
-    inside = np.einsum("kar,krd->kad", sums, bases)  # S on the plane of the circle
-    offset = np.einsum("r,krd->kd", function.offset, bases)[:, None, :]
-    # Vertices, at the arcs' ends; <S, w> and <c, w> have one sign at w or at -w.
-    ends = np.stack([np.cos(angles[:, :-1]), np.sin(angles[:, :-1])], axis=2)
-    at_ends = np.abs((inside * ends).sum(axis=2)) + np.abs((offset * ends).sum(axis=2))
-    peaks: list[tuple[Array, Array]] = [(ends, at_ends)]
+    angles, sums = swept(function.normals, function.jumps, bases, own)  # (c, A + 1), (c, A, K r)
+    low, high = angles[:, :-1], angles[:, 1:]
+    sums = sums.reshape(*low.shape, *function.offset.shape)
+    inside = np.einsum("cakr,crd->cakd", sums, bases)  # S on the plane of the circle
+    offset = np.einsum("kr,crd->ckd", function.offset, bases)[:, None]
+    # Vertices, at the arcs' starts: at w or at -w the angle between C w and S w is acute.
+    starts = np.stack([np.cos(low), np.sin(low)], axis=2)
+    linear = np.einsum("cakd,cad->cak", np.broadcast_to(offset, inside.shape), starts)
+    kinked = np.einsum("cakd,cad->cak", inside, starts)
+    squares = (linear**2 + kinked**2).sum(axis=2) + 2.0 * np.abs((linear * kinked).sum(axis=2))
+    tries = [(low, squares)]
     for sign in (1.0, -1.0):
-        gradient = sign * inside + offset
-        sizes = np.linalg.norm(gradient, axis=2)
-        turn = np.mod(np.arctan2(gradient[..., 1], gradient[..., 0]), np.pi)
-        points = gradient / np.where(sizes > 0, sizes, 1.0)[..., None]
-        peaks.append((points, np.where(on_arcs(turn, angles), sizes, -np.inf)))
-    floor = min(floor, max(float(values.max()) for _, values in peaks))
+        a, b = np.moveaxis(offset + sign * inside, 3, 0)
+        aa, ab, bb = (a * a).sum(axis=2), (a * b).sum(axis=2), (b * b).sum(axis=2)
+        turn = np.mod(0.5 * np.arctan2(2.0 * ab, aa - bb), np.pi)
+        largest = 0.5 * (aa + bb + np.hypot(aa - bb, 2.0 * ab))
+        tries.append((turn, np.where(_between(turn, low, high), largest, -np.inf)))
+    most = np.sqrt(max(float(squares.max()) for _, squares in tries))
+    enough = max(min(floor, most) - NEARLY_BEST * function.size, 0.0) ** 2
     found = []
-    for points, values in peaks:
-        circle, arc = np.nonzero(values >= floor - 1e-9 * function.size)
-        found.append(np.einsum("krd,kd->kr", bases[circle], points[circle, arc]))
-    return _both_signs(function, np.vstack(found))
+    for turn, squares in tries:
+        circle, arc = np.nonzero(squares >= enough)
+        angle = turn[circle, arc]
+        flat = np.column_stack([np.cos(angle), np.sin(angle)])
+        found.append(np.einsum("crd,cd->cr", bases[circle], flat))
+    return np.vstack(found)
 
 
 def swept(
@@ -469,9 +415,9 @@ def swept(
     return angles, sums
 
 
-def on_arcs(turn: Array, angles: Array) -> NDArray[np.bool_]:
-    """Whether lines at angles (K, L + 1) are on the arcs that `swept` returns, one by one."""
-    low, high = angles[:, :-1] - ANGLE_SLACK, angles[:, 1:] + ANGLE_SLACK
+def _between(turn: Array, low: Array, high: Array) -> NDArray[np.bool_]:
+    """Whether lines at angles in [0, pi) are on the arcs from low to high."""
+    low, high = low - ANGLE_SLACK, high + ANGLE_SLACK
     turns = (turn - np.pi, turn, turn + np.pi)  # of lines: pi is 0 again
     return np.any([(low <= each) & (each <= high) for each in turns], axis=0)
 
@@ -482,12 +428,14 @@ def cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:
     The normals (L, r) are distinct lines that span R^r; most cells occur more than once.
     """
     rank = normals.shape[1]
-    if rank == 1:
+    if not len(normals):
+        yield np.zeros((1, jumps.shape[1]))
+    elif rank == 1:
         yield np.sign(normals[:, 0]) @ jumps[:, None, :]
     elif rank == 2:
         yield swept(normals, jumps, np.eye(2)[None], np.array([-1]))[1][0]
     elif rank == 3:
-        for block, bases in circles(normals):
+        for block, bases in circles(normals, jumps.shape[1]):
             _, sums = swept(normals, jumps, bases, block)
             for sign in (1.0, -1.0):
                 yield (sums + sign * jumps[block][:, None, :]).reshape(-1, jumps.shape[1])

@@ -2,7 +2,9 @@ r"""The margin problem of infinitely wide two-layer networks, its bounds and its
 
 Primal, dual and symbols: see `solve`. Here is what needs no solver: the
 function h of dual variables as one that `arrangement` maximises, the value of any network and of
-any dual variables as bounds on the optimum, and Gordan's alternative.
+any dual variables as bounds on the optimum, and Gordan's alternative. Labels, margins and dual
+variables are those of a `MarginProblem`: coef (J,) and alpha (N,) with two classes, (J, K) and
+(N, K) with more.
 
 **Separability.** Distinct lines have linearly independent |<u, w>|, so h = 0 exactly if the
 kink of each line and the linear part vanish. "Not separable" is said where this is proven in exact
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -24,7 +27,6 @@ from implicit_bias.base.validation import (
     Array,
     as_features,
     as_finite,
-    as_labels,
     check_choice,
     check_number,
 )
@@ -32,6 +34,7 @@ from implicit_bias.bounds.certificate import Conflict
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.rows import equal_alpha
 
 Activation: TypeAlias = (
     Literal["relu", "leaky relu", "absolute value", "linear plus relu"] | tuple[float, float]
@@ -54,8 +57,6 @@ FLATTEST, STEEPEST = 1e-50, 1e50
 FIRST_DIRECTIONS = 64
 # Tolerance of HiGHS; the certificate does not trust it.
 LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-# Two weights of one sign in one closed cell act as one; |<w, x>| below this share is the face.
-ON_FACE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +68,19 @@ class InfiniteWidthProblem:
     X : array_like of shape (N, D)
         Inputs.
     y : array_like of shape (N,)
-        Labels, -1 or +1.
+        Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
     activation : {"relu", "leaky relu", "absolute value", "linear plus relu"} or (float, float)
         Sigma, or its slopes below and above 0. The leaky ReLU has the slopes (0.01, 1), linear
         plus ReLU (1, 2).
     C : float
         Weight of the hinge loss in (0, inf]; inf is the hard margin.
+    classes : int, optional
+        K, where the labels are 0 .. K - 1 but not all of them occur, or K = 2.
 
     Raises
     ------
     ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, an unknown activation, slopes
+        NaN, shapes that do not fit, labels of neither kind, an unknown activation, slopes
         that are both 0, C not positive, inputs so large or small that their squares are lost.
     TypeError
         C that is no number, an activation that is neither a name nor two numbers.
@@ -87,13 +90,16 @@ class InfiniteWidthProblem:
     y: Array = field(repr=False)
     activation: Activation = "relu"
     C: float = np.inf
+    classes: int | None = None
 
     def __post_init__(self) -> None:
         X = as_finite(self.X, "X", 2)
         if X.shape[1] == 0:
             raise ValueError(f"X of shape {X.shape} has no columns: append a constant 1")
         object.__setattr__(self, "X", X)
-        object.__setattr__(self, "y", as_labels(self.y, len(X)))
+        labels = self.labelled
+        object.__setattr__(self, "y", labels.y)
+        object.__setattr__(self, "classes", labels.classes)
         sizes = self.sizes[X.any(axis=1)]  # without exact zeros, which have no direction
         if not ((sizes >= SMALLEST) & (sizes <= LARGEST)).all():
             raise ValueError(
@@ -116,6 +122,12 @@ class InfiniteWidthProblem:
                 f"the activation's slopes must be finite, not both 0, and the larger one between "
                 f"{FLATTEST} and {STEEPEST}, got {self.slopes}: scale it to about 1"
             )
+
+    @cached_property
+    def labelled(self) -> MarginProblem:
+        """The labels, for what inputs and gates, here all 1, play no part in."""
+        ones = np.ones((len(self.X), 1))
+        return MarginProblem(ones, self.y, ones, np.zeros(1, np.int64), classes=self.classes)
 
     @cached_property
     def slopes(self) -> tuple[float, float]:
@@ -180,21 +192,32 @@ class InfiniteWidthProblem:
         return np.where(products > 0, b * products, a * products)
 
     def decision(self, X: ArrayLike, directions: Array, coef: Array) -> Array:
-        """f(x) of inputs X (n, D): shape (n,)."""
+        """f(x) of inputs X (n, D): shape (n,), or (n, K)."""
         return self.activations(directions, as_features(X, self.X.shape[1])) @ coef
 
+    def margins(self, directions: Array, coef: Array) -> Array:
+        """Return the smallest margin of each sample, shape (N,), of a network."""
+        return self.labelled.margins(self.activations(directions) @ coef)
+
     def dual_function(self, alpha: Array) -> Kinked:
-        """Return h of dual variables (N,), in the basis of the row space."""
+        """Return h of dual variables, in the basis of the row space."""
         a, b = self.slopes
-        weights = alpha * self.sizes  # sigma is homogeneous, so only the objective sees the norms
-        signed = weights * self.y
-        kinks = 0.5 * (b - a) * self.lines.sums(signed * np.abs(self.lines.lengths))
-        slack = self.slope * (self.unresolved + EPS * len(alpha)) * float(weights.sum())
-        return Kinked(0.5 * (a + b) * (signed @ self.inputs), self.lines.normals, kinks, slack)
+        # sigma is homogeneous, so only the objective sees the norms
+        weights = self.labelled.weights(alpha).reshape(len(alpha), -1) * self.sizes[:, None]
+        kinks = 0.5 * (b - a) * self.lines.sums(weights * np.abs(self.lines.lengths)[:, None])
+        total = float(np.linalg.norm(weights, axis=1).sum())
+        slack = self.slope * (self.unresolved + EPS * len(alpha)) * total
+        return Kinked(0.5 * (a + b) * (weights.T @ self.inputs), self.lines.normals, kinks, slack)
+
+    def signs(self, alpha: Array, points: Array) -> Array:
+        """Signs of h at points (k, r) of the basis; 0 with classes, where it has no sign."""
+        if self.classes is not None:
+            return np.zeros(len(points))
+        return np.asarray(np.sign(self.dual_function(alpha).values(points)[:, 0]))
 
     def dual_values(self, alpha: Array, directions: Array) -> Array:
-        """h(w_j) at directions (J, D): shape (J,)."""
-        return (alpha * self.y) @ self.activations(directions)
+        """h(w_j) at directions (J, D): shape (J,), or (J, K)."""
+        return np.asarray(self.activations(directions).T @ self.labelled.weights(alpha))
 
 
 def first_directions(problem: InfiniteWidthProblem) -> Array:
@@ -207,11 +230,8 @@ def first_directions(problem: InfiniteWidthProblem) -> Array:
 
 
 def dual_bound(problem: InfiniteWidthProblem, alpha: Array, largest: float) -> float:
-    """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max |h|.
-
-    With several classes alpha has shape (N, K), and C bounds the sum of each row.
-    """
-    total, top = float(alpha.sum()), float(alpha.reshape(len(alpha), -1).sum(axis=1).max())
+    """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max ||h||."""
+    total, top = float(alpha.sum()), float(problem.labelled.totals(alpha).max())
     if total <= 0:
         return 0.0
     scale = 1.0 / largest if largest > 0 else np.inf
@@ -219,12 +239,14 @@ def dual_bound(problem: InfiniteWidthProblem, alpha: Array, largest: float) -> f
     return total * min(scale, problem.C / top) * (1.0 - rounding)
 
 
-def gordan_ratio(problem: InfiniteWidthProblem, totals: Array) -> float:
-    """Lower bound on the norm of a separator of the inputs scaled to norm 1.
+def gordan_ratio(problem: InfiniteWidthProblem, alpha: Array) -> float:
+    """Lower bound on the norm of a separator of the inputs scaled to norm 1, if max ||h|| <= 1."""
+    return float(problem.labelled.totals(alpha) @ problem.sizes) * problem.slope
 
-    ``totals`` (N,) is alpha, or with several classes the sums of its rows, where max |h| <= 1.
-    """
-    return float(totals @ problem.sizes) * problem.slope
+
+def unit_weights(coef: Array) -> Array:
+    """|coef_j|, or the length of the readout of each unit: shape (J,)."""
+    return np.asarray(np.linalg.norm(np.atleast_2d(coef.T), axis=0))
 
 
 def primal_bound(
@@ -238,20 +260,21 @@ def primal_bound(
         The problem.
     directions : ndarray of shape (J, D)
         First-layer weights, of any length.
-    coef : ndarray of shape (J,)
+    coef : ndarray of shape (J,) or (J, K)
         Second-layer weights.
     """
-    lengths = np.linalg.norm(directions, axis=1)
-    norm = float(np.abs(coef) @ lengths)
-    rounding = EPS * (len(coef) + problem.X.shape[1] + 4) * problem.slope * norm * problem.sizes
-    margins = problem.y * (problem.activations(directions) @ coef)
+    norm = float(unit_weights(coef) @ np.linalg.norm(directions, axis=1))
+    n_outputs = problem.classes or 1
+    terms = len(coef) + problem.X.shape[1] + n_outputs + 3
+    # A margin is an output, or a difference of two, each rounded by its number of terms.
+    rounding = min(n_outputs, 2) * EPS * terms * problem.slope * norm * problem.sizes
+    margins = problem.margins(directions, coef)
     if np.isfinite(problem.C):
         hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
         value = min(norm + problem.C * hinge, problem.C * len(margins))
-        rounding = EPS * (4 * len(margins) + len(coef) + problem.X.shape[1] + 8)
-        return value * (1.0 + rounding), float(margins.min())
+        return value * (1.0 + EPS * (4 * len(margins) + terms + 4)), float(margins.min())
     smallest = float((margins - rounding).min())
-    norm *= 1.0 + EPS * (len(coef) + problem.X.shape[1] + 8)
+    norm *= 1.0 + EPS * (terms + 4)
     return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
 
 
@@ -266,28 +289,46 @@ def progressed(before: tuple[float, float], now: tuple[float, float]) -> bool:
 
 
 def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
-    """Look for an exact proof that no network separates the data: Gordan's alpha with h = 0.
+    """Look for an exact proof that no network separates some two of the classes.
 
-    On the stored floats, in exact arithmetic. None: separable, or too nearly not so for a proof.
-    A finite C forgives everything.
-
-    On a line without two equal directions of opposite labels, only two opposite directions of
-    opposite labels can cancel the kink, and they leave a linear function along the line. So
-    what is left is whether these linear functions cancel: separability by a linear predictor.
+    Gordan's alpha with h = 0, on the stored floats, in exact arithmetic. None: separable, or
+    inseparable for a reason that takes three classes, or too nearly so for a proof. A finite C
+    forgives everything.
     """
     if np.isfinite(problem.C):
         return None
-    a, b = problem.slopes
     zeros = np.flatnonzero(problem.sizes == 0)
     if len(zeros):
-        alpha = np.zeros(len(problem.y))
-        alpha[zeros] = 1.0 / len(zeros)
+        alpha = np.zeros(problem.labelled.alpha_shape)
+        alpha[zeros] = equal_alpha(problem.labelled)[zeros] / len(zeros)
         return Conflict(
             f"the input of sample {zeros[0]} is 0, where every network is 0: drop it, append a "
             "constant to the inputs, or choose a finite C (soft margin)",
             zeros,
             alpha,
         )
+    if problem.classes is None:
+        return _conflict_of_two(problem)
+    for one, other in combinations(np.unique(problem.y).tolist(), 2):
+        some = np.flatnonzero((problem.y == one) | (problem.y == other))
+        signs = np.where(problem.y[some] == one, 1.0, -1.0)
+        found = _conflict_of_two(InfiniteWidthProblem(problem.X[some], signs, problem.activation))
+        if found is not None:
+            alpha = np.zeros(problem.labelled.alpha_shape)
+            alpha[some, np.where(signs > 0, other, one)] = found.alpha
+            named = f"of classes {one} and {other} (samples counted among theirs alone): "
+            return Conflict(named + found.cause, some[found.samples], alpha)
+    return None
+
+
+def _conflict_of_two(problem: InfiniteWidthProblem) -> Conflict | None:
+    """Look for a proof that no network separates labels -1 and +1 of inputs that are not 0.
+
+    On a line without two equal directions of opposite labels, only two opposite directions of
+    opposite labels can cancel the kink, and they leave a linear function along the line. So
+    what is left is whether these linear functions cancel: separability by a linear predictor.
+    """
+    a, b = problem.slopes
     if a == b:
         partners = {n: n for n in range(len(problem.y))}
     else:
@@ -376,47 +417,3 @@ def _conflict(problem: InfiniteWidthProblem, shares: Array) -> Conflict:
         samples,
         alpha,
     )
-
-
-def without_multiplicities(
-    problem: InfiniteWidthProblem, directions: Array, coef: Array
-) -> tuple[Array, Array]:
-    """Join weights of one sign whose directions lie in one closed cell.
-
-    Sigma is linear there, so sum_j coef_j w_j has the same outputs and, by the triangle
-    inequality, at most the same norm. For an even or odd activation w and -w are joined first.
-    """
-    a, b = problem.slopes
-    if abs(a) == abs(b):
-        first = np.argmax(np.abs(directions) > ON_FACE, axis=1)
-        flip = np.where(np.take_along_axis(directions, first[:, None], 1)[:, 0] < 0, -1.0, 1.0)
-        directions, coef = directions * flip[:, None], coef * (flip if a == b else 1.0)
-    vectors = list(coef[:, None] * directions)
-    signs = list(np.sign(coef))
-    i = 0
-    while i < len(vectors):
-        j = i + 1
-        while j < len(vectors):
-            if signs[i] == signs[j] and _in_one_cell(problem, vectors[i], vectors[j], a == b):
-                vectors[i] = vectors[i] + vectors.pop(j)
-                signs.pop(j)
-            else:
-                j += 1
-        i += 1
-    joined = np.array(vectors).reshape(len(vectors), problem.X.shape[1])
-    norms = np.linalg.norm(joined, axis=1)
-    kept = norms > 0
-    signs_kept = np.array(signs)[kept]
-    return joined[kept] * (signs_kept / norms[kept])[:, None], norms[kept] * signs_kept
-
-
-def _in_one_cell(problem: InfiniteWidthProblem, one: Array, other: Array, always: bool) -> bool:
-    """Whether no input tells the two directions apart."""
-    if always:
-        return True
-    sides = problem.X @ np.column_stack([one, other])
-    size = np.linalg.norm(problem.X, axis=1, keepdims=True) * np.linalg.norm(
-        np.column_stack([one, other]), axis=0
-    )
-    sides = np.where(np.abs(sides) <= ON_FACE * size, 0.0, np.sign(sides))
-    return not bool((sides[:, 0] * sides[:, 1] < 0).any())

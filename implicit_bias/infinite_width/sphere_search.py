@@ -1,9 +1,10 @@
 r"""Bounds on piecewise linear functions over spheres of any dimension, exact in neither direction.
 
-For h(w) = <c, w> + sum_l q_l |<u_l, w>| as in `arrangement`, where the cells are too many:
+For h as in `arrangement`, where the cells are too many:
 
-below  local ascent of |h| from many points, then projections on the nearest faces;
-above  a relaxation: w w' becomes any matrix W >= 0 of trace 1 with W - w w' >= 0. For ||u|| = 1
+below  local ascent of ||h|| from many points, then projections on the nearest faces;
+above  with one output, h(w) = <c, w> + sum_l q_l |<u_l, w>|, a relaxation: w w' becomes any
+       matrix W >= 0 of trace 1 with W - w w' >= 0. For ||u|| = 1
        |<u, w>| is sqrt(u' W u) and ||W u|| where W = w w'; the first is concave in W, the second
        convex, so that
        F(W, w) = <c, w> + sum_{q > 0} q sqrt(u' W u) - sum_{q < 0} |q| ||W u||
@@ -15,9 +16,8 @@ v = W u / ||W u||, is an upper bound, and stays one for other d > 0 and ||v|| <=
        M = sum_{q > 0} q/(2 d) u u' - sum_{q < 0} |q| (u v' + v u') / 2,
 which is at most mu + 1/4 c' (mu I - M)^-1 c + const for every mu > lambda_max(M).
 
-The length of a vector of such functions, as in `vector_arrangement`, is climbed by its own
-gradient, and is at most the root of the sum of the squares of its components' bounds, along any
-axes.
+With several outputs ||h|| is at most the root of the sum of the squares of its components' bounds,
+along any axes.
 
 The relaxation is not in the paper of `solve`.
 """
@@ -30,7 +30,6 @@ import numpy as np
 
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width.arrangement import EPS, TINY, Kinked
-from implicit_bias.infinite_width.vector_arrangement import KinkedVectors
 
 ASCENT_STEPS = 60
 # Frank-Wolfe steps of the relaxation, and the step sizes that are tried.
@@ -41,47 +40,18 @@ SHIFT_STEPS = 8
 
 
 def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
-    """Climb |h| from unit vectors (k, r): points (k, r) and the values |h| there (k,)."""
-    points = starts * np.where(function.values(starts) < 0, -1.0, 1.0)[:, None]
-    sign = np.where(function.values(points) < 0, -1.0, 1.0)  # of h where h < 0 at w and at -w
-    best, best_values = points, np.abs(function.values(points))
+    """Climb ||h|| from unit vectors (k, r): points (k, r) and the values ||h|| there (k,)."""
+    points, best, best_values = starts, starts, function.lengths(starts)
     for step in range(ASCENT_STEPS):
-        gradients = sign[:, None] * _gradients(function, points)
+        gradients = _gradients(function, points)
         lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
         points = points + gradients / np.maximum(lengths, TINY) * (1.0 / (1.0 + step))
         points /= np.linalg.norm(points, axis=1, keepdims=True)
         best, best_values = _better(function, best, best_values, points)
-    for n_faces in range(len(function.offset)):
+    for n_faces in range(function.rank):
         moved = _projected_gradients(function, best, n_faces)
         best, best_values = _better(function, best, best_values, moved)
     return best, best_values
-
-
-def ascend_length(function: KinkedVectors, starts: Array) -> tuple[Array, Array]:
-    """Climb ||h|| from unit vectors (k, r): points (k, r) and the values ||h|| there (k,)."""
-    points, best, best_values = starts, starts, function.lengths(starts)
-    for step in range(ASCENT_STEPS):
-        values = function.values(points)
-        slopes = values @ function.kinks.T * np.sign(points @ function.normals.T)  # (k, L)
-        gradients = values @ function.offset + slopes @ function.normals
-        lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
-        points = points + gradients / np.maximum(lengths, TINY) * (1.0 / (1.0 + step))
-        points = points / np.linalg.norm(points, axis=1, keepdims=True)
-        found = function.lengths(points)
-        best = np.where((found > best_values)[:, None], points, best)
-        best_values = np.maximum(found, best_values)
-    return best, best_values
-
-
-def length_bound(function: KinkedVectors) -> float:
-    """Bound max ||h|| over the sphere from above, without its slack."""
-    # Along these axes few components hold most of h, so that the sum of squares is small.
-    axes = np.linalg.svd(np.vstack([function.kinks, function.offset.T]), full_matrices=False)[2]
-    bounds = [
-        upper_bound(Kinked(axis @ function.offset, function.normals, function.kinks @ axis))
-        for axis in axes
-    ]
-    return float(np.linalg.norm(bounds)) + 1e-12 * function.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,19 +74,24 @@ class Relaxed:
 
 
 def upper_bound(function: Kinked) -> float:
-    """Bound max |h| over the sphere from above."""
-    return max(relax(function).bound, relax(flipped(function)).bound)
+    """Bound max ||h|| over the sphere from above, without its slack."""
+    bounds = [
+        max(relax(function.along(signed)).bound for signed in (axis, -axis))
+        for axis in main_axes(function)
+    ]
+    return float(np.linalg.norm(bounds))
 
 
-def flipped(function: Kinked) -> Kinked:
-    """Return -h."""
-    return Kinked(-function.offset, function.normals, -function.kinks, function.slack)
+def main_axes(function: Kinked) -> Array:
+    """Axes of R^K along which few components hold most of h, so that sums of squares are small."""
+    whole = np.vstack([function.kinks, function.offset.T])
+    return np.asarray(np.linalg.svd(whole, full_matrices=False)[2])
 
 
 def relax(function: Kinked) -> Relaxed:
-    """Maximise the relaxation of h over the sphere; without its slack."""
-    rank, q, c = function.rank, np.abs(function.kinks), function.offset
-    rising = function.kinks > 0
+    """Maximise the relaxation of h, of one output, over the sphere; without its slack."""
+    rank, q, c = function.rank, np.abs(function.kinks[:, 0]), function.offset[0]
+    rising = function.kinks[:, 0] > 0
     up, down = function.normals[rising], function.normals[~rising]
     W, w, best = np.eye(rank) / rank, np.zeros(rank), function.size
     for _ in range(BOUND_ROUNDS):
@@ -151,12 +126,14 @@ def _roots(normals: Array, W: Array) -> Array:
 
 
 def _gradients(function: Kinked, points: Array) -> Array:
-    signs = np.sign(points @ function.normals.T)
-    return np.asarray(function.offset + (signs * function.kinks) @ function.normals)
+    """Gradients of half of ||h||^2 at points (k, r)."""
+    values = function.values(points)
+    slopes = values @ function.kinks.T * np.sign(points @ function.normals.T)
+    return np.asarray(values @ function.offset + slopes @ function.normals)
 
 
 def _projected_gradients(function: Kinked, points: Array, n_faces: int) -> Array:
-    """Maxima of h on the faces at the ``n_faces`` nearest lines of each point."""
+    """Return unit gradients of ||h|| on the faces at the ``n_faces`` nearest lines of points."""
     gradients = _gradients(function, points)
     if n_faces:
         distances = np.abs(points @ function.normals.T)
@@ -170,7 +147,7 @@ def _projected_gradients(function: Kinked, points: Array, n_faces: int) -> Array
 
 
 def _better(function: Kinked, best: Array, values: Array, points: Array) -> tuple[Array, Array]:
-    found = np.abs(function.values(points))
+    found = function.lengths(points)
     return np.where((found > values)[:, None], points, best), np.maximum(found, values)
 
 

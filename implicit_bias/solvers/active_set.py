@@ -54,7 +54,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Generic, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -223,7 +222,8 @@ class _OnSupport(Run, Generic[Method]):
 
     def __init__(self, solver: Method, problem: MarginProblem, start: Start | None) -> None:
         self.solver, self.problem, self.start = solver, problem, start
-        self.found: Callable[[], Answer] = partial(nothing_yet, problem)
+        self._at_work: Run | None = None  # the fall-back, from its first step on
+        self.primal: tuple[Tensor, Tensor, Tensor] | None = None  # alpha, d, beta
         self.lower, self.upper, self.violation = 0.0, math.inf, math.inf
         self._told = 0.0, math.inf
 
@@ -242,10 +242,10 @@ class _OnSupport(Run, Generic[Method]):
             try:
                 lower, upper = next(steps)
             except StopIteration as end:
-                self.found = fallback.answer
+                self._at_work = fallback
                 ended: Status = end.value
                 return ended
-            self.found = fallback.answer
+            self._at_work = fallback
             yield self.tell(lower, upper)
 
     @final
@@ -257,13 +257,12 @@ class _OnSupport(Run, Generic[Method]):
     @final
     def answer(self) -> Answer:
         """Return what attains the best bounds of the method that is at work."""
-        return self.found()
+        return self.own_answer() if self._at_work is None else self._at_work.answer()
 
     def pose(self, scaled: ScaledProblem) -> None:
         """Begin with nothing."""
         self.scaled, self.alpha = scaled, torch.zeros_like(scaled.b)
         self.primal = self.alpha, scaled.full(scaled.n_groups, 0.0), scaled.offset()
-        self.found = self._answer
 
     def improve_lower(self, alpha: Tensor, largest: float) -> None:
         """Take dual variables >= 0 with max_g ||V_g|| of at most ``largest`` into account."""
@@ -293,8 +292,10 @@ class _OnSupport(Run, Generic[Method]):
         near = self.upper <= (1.0 + self.solver.aim * tolerances.gap) * self.lower
         return near and self.violation <= tolerances.feasibility
 
-    def _answer(self) -> Answer:
-        """Return what attains the bounds, in the problem's shapes and units."""
+    def own_answer(self) -> Answer:
+        """Return what attains the method's own bounds, in the problem's shapes and units."""
+        if self.primal is None:
+            return nothing_yet(self.problem)
         scaled, (alpha, d, beta) = self.scaled, self.primal
         coef = self.problem.coef_of(scaled.alpha(alpha), d.cpu().numpy() / scaled.scale)
         return Answer(scaled.alpha(self.alpha), coef, scaled.intercept(beta))

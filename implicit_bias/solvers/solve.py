@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -163,16 +162,12 @@ def solve(
         max_memory=max_memory,
     )
 
-    def by_name(name: str, more_to_come: bool) -> Solver:
-        seconds = deadline.left
-        seconds = 0.5 * seconds if seconds is not None and more_to_come else seconds
-        return make_solver(name, problem, replace(options, max_seconds=seconds), start)
-
+    search = _Search(problem, options, start, on_progress, deadline)
     others = solver == "auto" and max_iterations is None
     if isinstance(solver, str):
         name = choose_solver(problem, start) if solver == "auto" else solver
         sharing = others and max_seconds is not None
-        method = by_name(name, sharing and bool(alternatives(problem, name)))
+        method = search.solver(name, sharing and bool(alternatives(problem, name)))
     else:
         method = _checked(solver, options)
     conflict = find_conflict(problem)
@@ -180,9 +175,9 @@ def solve(
         proof = _nothing(problem, Status.NOT_SEPARABLE, alpha=conflict.alpha)
         attempt = _Attempt.of(problem, method, proof)
     else:
-        attempt = _Attempt.by(problem, method, on_progress, start)
+        attempt = search.run(method, start)
         if others and attempt.unsettled:
-            attempt = _try_others(problem, attempt, by_name, on_progress, options, deadline)
+            attempt = search.after(attempt)
     method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
     return Solution(
         problem=problem,
@@ -215,17 +210,6 @@ class _Attempt:
     candidate: Candidate
     graded: Graded
     exact: ExactAnswer | None = None
-
-    @classmethod
-    def by(
-        cls,
-        problem: MarginProblem,
-        method: Solver,
-        on_progress: OnProgress,
-        start: Start | None = None,
-    ) -> _Attempt:
-        """Run a method, and grade what it found."""
-        return cls.of(problem, method, _found_by(problem, method, on_progress, start))
 
     @property
     def failure(self) -> str:
@@ -309,137 +293,154 @@ def _nothing(problem: MarginProblem, status: Status, detail: str = "", **found: 
     return Candidate(**answer, status=status, iterations=0, detail=detail)
 
 
-def _try_others(
-    problem: MarginProblem,
-    attempt: _Attempt,
-    by_name: Callable[[str, bool], Solver],
-    on_progress: OnProgress,
-    options: MethodOptions,
-    deadline: Deadline,
-) -> _Attempt:
-    """Return the answer of the first solver that settles a problem, or of the nearest one."""
-    failures = [attempt.failure]
-    late = attempt.graded.status is Status.TIME_LIMIT
-    for candidate in _without_another_method(problem, attempt, on_progress, options, deadline):
-        again = _Attempt.of(problem, attempt.method, candidate)
-        attempt = _Attempt.joined(problem, attempt, again)
-        if not attempt.unsettled:
-            failures.append(candidate.detail)
-            break
-    names, sought = list(alternatives(problem, attempt.method.name)), False
-    while names and attempt.unsettled and not deadline.passed:
-        name = names.pop(0)
-        if name == "multiprecision" and not problem.is_binary_group_lasso:
-            # It may take a minute, and ends without a proof where there is no separator.
-            sought = _lacks_separator(attempt, deadline)
-            attempt = _with_proof(problem, attempt, failures, deadline)
-            if not attempt.unsettled:
-                break
-        other = by_name(name, bool(names))
-        try:
-            again = _Attempt.by(problem, other, on_progress)
-        except MemoryError:  # which must not cost the answer that there is
-            failures.append(f"{name}: {Status.MEMORY_LIMIT.label}")
-            continue
-        except (ImportError, UnsuitableError) as error:
-            failures.append(f"{name}: {error}")
-            continue
-        late = late or again.graded.status is Status.TIME_LIMIT
-        attempt = _Attempt.joined(problem, attempt, again) if again.unsettled else again
-        if attempt.unsettled:
-            failures.append(again.failure)
-    if _lacks_separator(attempt, deadline) and _has_another_norm(problem):
-        found = _solved(replace(problem, norm=L2()), options, deadline)
-        if found is not None:
-            attempt = _Attempt.joined(problem, attempt, _Attempt.of(problem, attempt.method, found))
-            failures.append("separator of the Euclidean norm")
-    if not sought:
-        attempt = _with_proof(problem, attempt, failures, deadline)
-    if attempt.unsettled and (late or deadline.passed):
-        # Without a limit of the user's it was one of a method's own.
-        ended = Status.ITERATION_LIMIT if deadline.left is None else Status.TIME_LIMIT
-        attempt = replace(attempt, graded=replace(attempt.graded, status=ended))
-    detail = f"after {', '.join(failures)}"
-    return replace(attempt, candidate=replace(attempt.candidate, detail=detail))
+@dataclass
+class _Search:
+    """The way to an answer, over other methods where one fails: the best attempt, and the tries."""
 
+    problem: MarginProblem
+    options: MethodOptions
+    start: Start | None
+    on_progress: OnProgress
+    deadline: Deadline
+    late: bool = False
+    proof_sought: bool = False
 
-def _with_proof(
-    problem: MarginProblem, attempt: _Attempt, failures: list[str], deadline: Deadline
-) -> _Attempt:
-    """Return a proof that nothing separates the samples, if there is no separator, and say so."""
-    alpha = None
-    if _lacks_separator(attempt, deadline):
+    def solver(self, name: str, more_to_come: bool) -> Solver:
+        """Return a solver that has the time that is left, or half of it."""
+        seconds = self.deadline.left
+        seconds = 0.5 * seconds if seconds is not None and more_to_come else seconds
+        options = replace(self.options, max_seconds=seconds)
+        return make_solver(name, self.problem, options, self.start)
+
+    def run(self, method: Solver, start: Start | None = None) -> _Attempt:
+        """Run a method, and grade what it found."""
+        found = _found_by(self.problem, method, self.on_progress, start)
+        return _Attempt.of(self.problem, method, found)
+
+    def after(self, first: _Attempt) -> _Attempt:
+        """Return the answer of what settles the problem first, or the nearest one."""
+        self.attempt, self.tried = first, [first.failure]
+        self.late = first.graded.status is Status.TIME_LIMIT
+        self.ask_for_more()
+        self.try_ends_of_C()
+        self.try_others()
+        if self.lacks_separator and _has_another_norm(self.problem):
+            found = self.solved(replace(self.problem, norm=L2()))
+            if found is not None:
+                self.join(found)
+                self.tried.append("separator of the Euclidean norm")
+        self.seek_proof()
+        found, graded = self.attempt.candidate, self.attempt.graded
+        if self.attempt.unsettled and (self.late or self.deadline.passed):
+            # Without a limit of the user's it was one of a method's own.
+            limited = self.deadline.left is not None
+            ended = Status.TIME_LIMIT if limited else Status.ITERATION_LIMIT
+            graded = replace(graded, status=ended)
+        found = replace(found, detail=f"after {', '.join(self.tried)}")
+        return replace(self.attempt, candidate=found, graded=graded)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is something to find, and time for it."""
+        return self.attempt.unsettled and not self.deadline.passed
+
+    @property
+    def lacks_separator(self) -> bool:
+        """Whether it goes on because there is no upper bound."""
+        return self.goes_on and bool(np.isinf(self.attempt.graded.certificate.upper))
+
+    def join(self, found: Candidate) -> None:
+        """Take the bounds of what was found into account; say so where it settles the problem."""
+        again = _Attempt.of(self.problem, self.attempt.method, found)
+        self.attempt = _Attempt.joined(self.problem, self.attempt, again)
+        if not self.attempt.unsettled and found.detail:
+            self.tried.append(found.detail)
+
+    def ask_for_more(self) -> None:
+        """Let the method solve on where it has missed the tolerance narrowly."""
+        method, tolerances = self.attempt.method, self.attempt.method.tolerances
+        if self.goes_on and self.attempt.graded.certificate.gap < NEAR_MISS * tolerances.gap:
+            more = replace(tolerances, gap=tolerances.gap / NEAR_MISS)
+            asked = replace(method, tolerances=more, max_seconds=self.deadline.left)
+            found = _found_by(self.problem, asked, self.on_progress)
+            self.join(replace(found, detail=f"solved to {more.gap:g}"))
+
+    def try_ends_of_C(self) -> None:  # noqa: N802 - C is a name
+        """Try zeta = 0, which is exact where the box alone binds, and the hard margin's solution.
+
+        That is exact where the box binds nowhere. The numbers of such problems are too far apart
+        for a method that follows both constraints.
+        """
+        problem = self.problem
+        if self.attempt.unsettled and not problem.hard_margin:
+            self.join(_nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha_of_zero(problem)))
+        large = not problem.hard_margin and problem.C * problem.scale >= LARGE_C
+        if self.goes_on and large:
+            hard = self.solved(replace(problem, C=np.inf))
+            if hard is not None:
+                self.join(replace(hard, detail="solved with a hard margin"))
+
+    def try_others(self) -> None:
+        """Try the other solvers, in the order of the table."""
+        names = list(alternatives(self.problem, self.attempt.method.name))
+        while names and self.goes_on:
+            name = names.pop(0)
+            if name == "multiprecision" and not self.problem.is_binary_group_lasso:
+                # It may take a minute, and ends without a proof where there is no separator.
+                self.seek_proof()
+                if not self.attempt.unsettled:
+                    return
+            other = self.solver(name, bool(names))
+            try:
+                again = self.run(other)
+            except (MemoryError, ImportError, UnsuitableError) as error:
+                # It must not cost the answer that there is.
+                no_room = isinstance(error, MemoryError)
+                self.tried.append(f"{name}: {Status.MEMORY_LIMIT.label if no_room else error}")
+                continue
+            self.late = self.late or again.graded.status is Status.TIME_LIMIT
+            both = again.unsettled
+            self.attempt = _Attempt.joined(self.problem, self.attempt, again) if both else again
+            if self.attempt.unsettled:
+                self.tried.append(again.failure)
+
+    def seek_proof(self) -> None:
+        """Seek a proof that nothing separates the samples, once, if there is no separator."""
+        if self.proof_sought or not self.lacks_separator:
+            return
+        self.proof_sought = True
         with suppress(TimeoutError):
-            alpha = gordan_vertex(problem, deadline)
-    if alpha is None:
-        return attempt
-    zero = np.zeros_like(attempt.candidate.coef)
-    found = replace(attempt.candidate, alpha=alpha, coef=zero, exact=None)
-    again = _Attempt.of(problem, attempt.method, found)
-    if again.graded.status is not Status.NOT_SEPARABLE:
-        return attempt
-    failures.append("proven in exact arithmetic")
-    return again
+            alpha = gordan_vertex(self.problem, self.deadline)
+            if alpha is None:
+                return
+            zero = np.zeros_like(self.attempt.candidate.coef)
+            found = replace(self.attempt.candidate, alpha=alpha, coef=zero, exact=None)
+            again = _Attempt.of(self.problem, self.attempt.method, found)
+            if again.graded.status is Status.NOT_SEPARABLE:
+                self.tried.append("proven in exact arithmetic")
+                self.attempt = again
 
-
-def _without_another_method(
-    problem: MarginProblem,
-    attempt: _Attempt,
-    on_progress: OnProgress,
-    options: MethodOptions,
-    deadline: Deadline,
-) -> Iterator[Candidate]:
-    """Yield what the method finds when asked for more, and the solutions at both ends of C.
-
-    zeta = 0 is exact where the box alone binds, the hard margin's solution where it binds nowhere;
-    the numbers of such problems are too far apart for a method that follows both constraints.
-    """
-    method, tolerances = attempt.method, attempt.method.tolerances
-    if attempt.graded.certificate.gap < NEAR_MISS * tolerances.gap and not deadline.passed:
-        more = replace(tolerances, gap=tolerances.gap / NEAR_MISS)
-        asked = replace(method, tolerances=more, max_seconds=deadline.left)
-        again = _found_by(problem, asked, on_progress)
-        yield replace(again, detail=f"solved to {more.gap:g}")
-    if problem.hard_margin:
-        return
-    yield _nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha_of_zero(problem))
-    if problem.C * problem.scale < LARGE_C or deadline.passed:
-        return
-    hard = _solved(replace(problem, C=np.inf), options, deadline)
-    if hard is not None:
-        yield replace(hard, detail="solved with a hard margin")
-
-
-def _lacks_separator(attempt: _Attempt, deadline: Deadline) -> bool:
-    unbounded = np.isinf(attempt.graded.certificate.upper)
-    return bool(attempt.unsettled and unbounded and not deadline.passed)
+    def solved(self, similar: MarginProblem) -> Candidate | None:
+        """Solve a similar problem for its numbers; None where there is no memory for it."""
+        options = self.options
+        try:
+            found = solve(
+                similar,
+                tol=options.tolerances.gap,
+                device=options.device,
+                max_seconds=self.deadline.left,
+                max_memory=options.max_memory,
+            )
+        except MemoryError:
+            return None
+        answer = {name: getattr(found, name) for name in ("alpha", "coef", "intercept", "status")}
+        return Candidate(**answer, iterations=found.stats.iterations)
 
 
 def _has_another_norm(problem: MarginProblem) -> bool:
     """Whether the Euclidean norm may find a separator, or a proof of none, that holds here too."""
     other = problem.norm not in (L2(), problem.gate_norm)
     return other and problem.hard_margin and problem.metric is None
-
-
-def _solved(similar: MarginProblem, options: MethodOptions, deadline: Deadline) -> Candidate | None:
-    """Solve a similar problem for its numbers; None where there is no memory for it."""
-    try:
-        found = solve(
-            similar,
-            tol=options.tolerances.gap,
-            device=options.device,
-            max_seconds=deadline.left,
-            max_memory=options.max_memory,
-        )
-    except MemoryError:
-        return None
-    return Candidate(
-        alpha=found.alpha,
-        coef=found.coef,
-        intercept=found.intercept,
-        status=found.status,
-        iterations=found.stats.iterations,
-    )
 
 
 def solve_relaxed(

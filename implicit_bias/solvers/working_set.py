@@ -223,7 +223,8 @@ class _WorkingRows(RowRounds):
         more = self.violators(
             replace(self.policy, growth=1.0).room(size, size, self.capacity), np.inf
         )
-        self.rows, self.warm = np.union1d(self.rows, more), None
+        self.exchange(self.rows, more)
+        self.warm = None
         return len(more) > 0
 
 

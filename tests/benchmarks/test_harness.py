@@ -19,7 +19,7 @@ from benchmarks.__main__ import main
 from benchmarks.catalogue import Entry, Study
 from benchmarks.drawing import common_legend
 from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, whole
-from benchmarks.words import markdown_table, wrapped
+from benchmarks.words import decisive, markdown_table, wrapped
 from implicit_bias.datasets.files import DataError
 
 PNG = b"\x89PNG"
@@ -367,6 +367,19 @@ def test_a_verdict_is_whole_in_part_or_neither() -> None:
     assert Verdict.of(True) is Verdict.of(True, False) is Verdict.STANDS
     assert Verdict.of(False, True) is Verdict.IN_PART
     assert Verdict.of(False) is Verdict.FALLS
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It is 0.5 of X. And more.", "It is 0.5 of X."),
+        ("N = 5.\n\n- It is. It was.\n- More.", "It is."),
+        ("It is. At N = 5.\n\n- More.", "It is."),
+        ("N = 5. **Adam** is first. **It is. It was.**", "It is. It was."),
+    ],
+)
+def test_what_came_out_is_emphasised_or_said_first(text: str, expected: str) -> None:
+    assert decisive(text) == expected
 
 
 def test_lines_are_wrapped_and_list_items_indented() -> None:

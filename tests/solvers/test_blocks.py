@@ -75,32 +75,25 @@ def test_spread_rows_have_all_labels() -> None:
 def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     X, y = data()
     array, file = da.from_array(X, chunks=(8, 3)), on_disk(X, tmp_path)
+    np.save(tmp_path / "F.npy", np.asfortranarray(X))
+    refused: dict[str, list[tuple[Any, ...]]] = {
+        "across": [(array.rechunk((8, 2)), y)],
+        "unknown": [(array[array[:, 0] > 0], y)],
+        "labels": [(array, y[:-1]), (array, da.from_array(y[:-1]))],
+        "2 dim": [(array[:, 0], y)],
+        "dimension": [(array, y[:, None])],
+        "numbers": [(array, np.where(y > 0, "a", "b"))],
+        "part": [(file[2:], y[2:])],
+        "rows_a_block": [(file, y, 0)],
+        "at least one row": [(array[:0], y[:0]), (array[:0], da.from_array(y[:0]))],
+        "Fortran": [(np.load(tmp_path / "F.npy", mmap_mode="r"), y)],
+    }
+    for word, cases in refused.items():
+        for arguments in cases:
+            with pytest.raises(ValueError, match=word):
+                Blocks.of(*arguments)
     with pytest.raises(TypeError, match="max_margin"):
         Blocks.of(X, y)
-    with pytest.raises(ValueError, match="across"):
-        Blocks.of(array.rechunk((8, 2)), y)
-    with pytest.raises(ValueError, match="unknown"):
-        Blocks.of(array[array[:, 0] > 0], y)
-    with pytest.raises(ValueError, match="labels"):
-        Blocks.of(array, y[:-1])
-    with pytest.raises(ValueError, match="labels"):
-        Blocks.of(array, da.from_array(y[:-1]))
-    with pytest.raises(ValueError, match="dimension"):
-        Blocks.of(array, y[:, None])
-    with pytest.raises(ValueError, match="2 dim"):
-        Blocks.of(array[:, 0], y)
-    with pytest.raises(ValueError, match="numbers"):
-        Blocks.of(array, np.where(y > 0, "a", "b"))
-    with pytest.raises(ValueError, match="part"):
-        Blocks.of(file[2:], y[2:])
-    with pytest.raises(ValueError, match="rows_a_block"):
-        Blocks.of(file, y, 0)
-    for labels in (y[:0], da.from_array(y[:0])):
-        with pytest.raises(ValueError, match="at least one row"):
-            Blocks.of(array[:0], labels)
-    np.save(tmp_path / "F.npy", np.asfortranarray(X))
-    with pytest.raises(ValueError, match="Fortran"):
-        Blocks.of(np.load(tmp_path / "F.npy", mmap_mode="r"), y)
 
 
 def test_a_map_whose_file_has_other_values_is_refused(tmp_path: Path) -> None:

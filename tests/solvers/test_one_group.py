@@ -8,7 +8,7 @@ import pytest
 from cases import GAP_LIMIT, OBJECTIVE_RTOL, SOLVE_TOL, separable
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers import Tolerances, choose_solver, solve
+from implicit_bias.solvers import Tolerances, solve
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.interior_point import InteriorPoint
 
@@ -76,27 +76,15 @@ def test_a_start_saves_steps() -> None:
 def test_where_it_gives_up_the_fall_back_solves() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 4)), rng.choice([-1.0, 1.0], size=150)
-    soft, hard = max_margin(X, y, C=1.0), max_margin(X, y)
-    found = solve(soft, ALONE)
+    found = solve(max_margin(X, y, C=1.0), ALONE)
     assert found.status is Status.OPTIMAL
     assert "fall-back" in found.stats.detail
-    assert choose_solver(soft) == "interior-point"
-    assert solve(hard, ALONE).status is Status.NOT_SEPARABLE
-
-
-def test_what_it_does_not_take_the_fall_back_takes() -> None:
-    several, shared = separable("gln"), wide(40, 60, 3, C=0.1)
-    for problem in (several, shared):
+    assert solve(max_margin(X, y), ALONE).status is Status.NOT_SEPARABLE
+    for problem in (separable("gln"), wide(40, 60, 3, C=0.1)):  # which it does not take
         found = solve(problem, ALONE)
-        assert found.status is Status.OPTIMAL
-        assert found.stats.detail == ""
+        assert (found.status, found.stats.detail) == (Status.OPTIMAL, "")
 
 
 def test_the_gram_matrix_keeps_to_the_memory() -> None:
     with pytest.raises(MemoryError, match="max_memory"):  # of the fall-back, which needs more
         solve(CASES["hard"], "one-group", max_memory=1e-5)
-
-
-def test_it_is_chosen_for_one_group() -> None:
-    for name in ("hard", "soft", "metric", "fewer features than samples", "three classes"):
-        assert choose_solver(CASES[name]) == "one-group"

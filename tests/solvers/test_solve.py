@@ -12,6 +12,7 @@ from implicit_bias import solve
 from implicit_bias.base.options import SOLVER_NAMES, SolverName
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
+from implicit_bias.norms import Lp, Norm
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import BoundsAt, Tolerances, choose_solver
@@ -52,22 +53,46 @@ def test_an_object_has_its_own_options() -> None:
         InteriorPoint(max_iterations=0)
 
 
-def test_the_automatic_choice() -> None:
-    assert choose_solver(PROBLEM) == "interior-point"
-    assert choose_solver(PROBLEM, solve(PROBLEM)) == "active-set"
-    rng = np.random.default_rng(0)
-    few, many = rng.normal(size=(3001, 2)), rng.normal(size=(3001, 500))
-    assert choose_solver(linear_problem(few)) == "feature-space"
-    assert choose_solver(linear_problem(many)) == "working-set"
-    very_many = linear_problem(rng.normal(size=(50_001, 2)))
-    assert choose_solver(very_many) == "working-set"
-    assert choose_solver(replace(very_many, C=1.0)) == "feature-space"
-    assert solve(PROBLEM).stats.solver == "interior-point"
-
-
 def linear_problem(X: Array, offset: float = 0.0) -> MarginProblem:
     y = np.where(X[:, 0] > offset, 1.0, -1.0)
     return MarginProblem(X, y, np.ones((len(X), 1)), np.array([0]))
+
+
+def drawn(n: int, d: int, k: int = 2, norm: str | Norm = "l2", **options: Any) -> MarginProblem:
+    rng = np.random.default_rng(0)
+    labels = np.arange(n) % k
+    return max_margin(
+        rng.normal(size=(n, d)), 2.0 * labels - 1.0 if k == 2 else labels, norm, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (PROBLEM, "interior-point"),
+        (drawn(20, 30), "one-group"),
+        (drawn(20, 30, C=1.0), "one-group"),
+        (drawn(150, 4, C=1.0), "interior-point"),
+        (drawn(20, 30, 3), "one-group"),
+        (drawn(3001, 2), "feature-space"),
+        (drawn(3001, 500), "working-set"),
+        (drawn(50_001, 2), "working-set"),
+        (drawn(50_001, 2, C=1.0), "feature-space"),
+        (drawn(20, 3, norm="linf"), "highs"),
+        (drawn(900, 3, 3, norm="l1"), "feature-space"),
+        (drawn(20, 3, 3, norm="nuclear"), "feature-space"),
+        (drawn(20, 600, 3, norm="nuclear"), "working-set"),
+        (drawn(20, 3, norm=Lp(4.0)), "clarabel"),
+    ],
+)
+def test_the_automatic_choice(problem: MarginProblem, expected: str) -> None:
+    assert choose_solver(problem) == expected
+
+
+def test_a_start_is_used() -> None:
+    start = solve(PROBLEM)
+    assert start.stats.solver == "interior-point"
+    assert solve(PROBLEM, start=start).stats.solver == choose_solver(PROBLEM, start) == "active-set"
 
 
 def test_the_guide_has_the_table_of_what_auto_takes() -> None:
