@@ -368,9 +368,9 @@ class Comparison:
 
     def _headlines(self) -> list[str]:
         """Say what follows: a sentence for each trained network, or one for all models."""
-        from implicit_bias.report.words import conclusions  # words know comparisons: here only
+        from implicit_bias import report  # words and pictures know comparisons: here only
 
-        return [said.title for said in conclusions(self, held_out=self.held_out)]
+        return [said.title for said in report.conclusions(self, held_out=self.held_out)]
 
     def _short_table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of what matters first: distance from the limit, and errors."""
@@ -402,9 +402,9 @@ class Comparison:
             The models and samples were not kept, or the inputs are not numbers: where a pipeline
             encodes text, compare its last step on encoded inputs.
         """
-        from implicit_bias.report.page import report_on  # a page knows comparisons: here only
+        from implicit_bias import report
 
-        return report_on(self, folder, title=title, data_name=data_name)
+        return report.report_on(self, folder, title=title, data_name=data_name)
 
     def plot(self) -> Figure:
         """Draw errors with their intervals and, where known, the excess over the optimum.
@@ -414,9 +414,9 @@ class Comparison:
         matplotlib Figure
             Of this function's own; no window opens, and pyplot does not know it.
         """
-        from implicit_bias.report.figures.overview import overview
+        from implicit_bias import report
 
-        return overview(self)
+        return report.overview(self)
 
     def model(self, name: str) -> ModelResult:
         """Return the model of this name; KeyError if there is none."""

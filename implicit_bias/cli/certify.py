@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,25 +16,11 @@ if TYPE_CHECKING:
     from implicit_bias.runs.grading import Grade
 
 
-@takes_config("Solver")
+@takes_config("Solver", changes=("dataset", "data", "target", "train_size", "split_seed"))
 def certify(
     config: RunConfig,
+    given: dict[str, Any],
     file: Annotated[Path, typer.Argument(help="A model that fit, train or compare saved.")],
-    dataset: Annotated[
-        str | None, typer.Option(help="Data set; by default the one in the file.")
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="A file of your own; by default the one in the file.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Its column of labels; by default as in the file.")
-    ] = None,
-    train_size: Annotated[
-        int | None, typer.Option(help="Training samples; by default as in the file.")
-    ] = None,
-    split_seed: Annotated[
-        int | None, typer.Option(help="Seed of the split; by default the one in the file.")
-    ] = None,
     solve: Annotated[
         bool, typer.Option(help="Solve the program for a lower bound; else use the file's own.")
     ] = True,
@@ -48,15 +34,10 @@ def certify(
     from implicit_bias.runs.grading import grade
 
     saved = load_model(file)
-    if not saved.facts and dataset is None and data is None:
+    if not saved.facts and not given.keys() & {"dataset", "data"}:
         raise typer.BadParameter(
             f"{file} does not say what data it was fitted to: --dataset or --data ..."
         )
-    changes = {
-        **{"dataset": dataset, "data": data, "target": target},
-        **{"train_size": train_size, "split_seed": split_seed},
-    }
-    given = {name: value for name, value in changes.items() if value is not None}
     with usage_errors():
         config = RunConfig.from_metadata({**saved.facts, **given, **chosen(config, "Solver")})
     samples = load_data(config).parts.train

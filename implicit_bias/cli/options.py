@@ -6,23 +6,22 @@ A command names the fields of `RunConfig` that it takes, and is called with the 
     def train(config: RunConfig, file: FileArgument, as_json: JsonOption = False) -> None: ...
 
 On the command line these fields are options, with the defaults and the help that stand in
-`RunConfig`, before the command's own options. typer reads options from a function's signature, so
-`takes_config` puts one together.
+`RunConfig`, before the command's own options. A command that changes the configuration of a file
+takes fields without defaults, and is called with those that are given, too (``changes``). typer
+reads options from a function's signature, so `takes_config` puts one together.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any
 
 import typer
 
 from implicit_bias.cli.output import usage_errors
 from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, group, kinds
-
-P = ParamSpec("P")
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output.")
@@ -37,24 +36,35 @@ DEFAULT_STORE = Path("implicit-bias-sweep")
 
 
 def takes_config(
-    *groups: str,
-) -> Callable[[Callable[Concatenate[RunConfig, P], None]], Callable[..., None]]:
-    """Give a command the fields of `RunConfig` in these groups, or of these names, as options."""
-    chosen = [field for field in fields(RunConfig) if field.name in group(*groups)]
+    *groups: str, changes: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the fields of `RunConfig` in these groups, or of these names, as options.
 
-    def with_options(command: Callable[Concatenate[RunConfig, P], None]) -> Callable[..., None]:
+    Its first argument is their configuration; its second, where it takes ``changes``, a dict of
+    those of these fields that are given.
+    """
+    chosen = [field for field in fields(RunConfig) if field.name in group(*groups)]
+    changed = [field for field in fields(RunConfig) if field.name in changes]
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**values: Any) -> None:
-            choices = {field.name: _parsed(field, values.pop(field.name)) for field in chosen}
+            choices, given = (
+                {field.name: _parsed(field, values.pop(field.name)) for field in some}
+                for some in (chosen, changed)
+            )
             for field in chosen:
                 if choices[field.name] is None:
                     choices[field.name] = _default(field, choices.get("protocol"))
             with usage_errors():
                 config = RunConfig(**choices)
-            command(config, **values)  # type: ignore[call-arg]  # by keyword, as typer does
+            given = {name: value for name, value in given.items() if value is not None}
+            command(*([config, given] if changed else [config]), **values)
 
-        _, *own = inspect.signature(command, eval_str=True).parameters.values()
-        parameters = [*map(_parameter, chosen), *own]
+        own = list(inspect.signature(command, eval_str=True).parameters.values())
+        own = own[2 if changed else 1 :]
+        parameters = [*map(_parameter, chosen), *(_parameter(f, of_file=True) for f in changed)]
+        parameters += own
         signature = inspect.Signature(
             [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         )
@@ -70,25 +80,26 @@ def _default(field: Field[Any], protocol: Any) -> Any:
     return PROTOCOL_DEFAULTS.get(protocol, {}).get(field.name, field.default)
 
 
-def _parameter(field: Field[Any]) -> inspect.Parameter:
+def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter:
     """Return the parameter from which typer makes the option of a field."""
     # What is no number is typed as text, which `_parsed` and the configuration read.
     kind = next((kind for kind in kinds(field.name) if kind in (int, float, bool)), str)
     flag = f"--{field.name.replace('_', '-')}"
     choices = field.metadata["choices"]
+    # Where a protocol has its own default, what is not given is known once the protocol is.
     of_protocol = any(field.name in defaults for defaults in PROTOCOL_DEFAULTS.values())
+    shown: bool | str = str(field.default) if of_protocol else True
     option = typer.Option(
         flag,
         help=f"{field.metadata['help']}{': ' if choices else ''}{', '.join(choices)}.",
         rich_help_panel=field.metadata["group"],
-        # Where a protocol has its own default, what is not given is known once the protocol is.
-        show_default=str(field.default) if of_protocol else True,
+        show_default="as in the file" if of_file else shown,
     )
     default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=None if of_protocol else default,
+        default=None if of_protocol or of_file else default,
         annotation=Annotated[kind | None, option],
     )
 

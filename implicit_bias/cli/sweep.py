@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group
-from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
 from implicit_bias.cli.choices import open_grid
 from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, StoreOption
@@ -25,11 +20,12 @@ from implicit_bias.cli.output import err, percent, print_json, show, usage_error
 
 if TYPE_CHECKING:
     from implicit_bias.runs.backends import Backend
-    from implicit_bias.runs.grid import Grid
     from implicit_bias.runs.store import Record
 
-# Rows of the live table.
-RECENT = 10
+COLUMNS = (
+    *("{task.description}", BarColumn(), MofNCompleteColumn()),
+    *(TimeElapsedColumn(), TimeRemainingColumn()),
+)
 
 
 def sweep(
@@ -49,27 +45,26 @@ def sweep(
     backend = _backend(processes, scheduler)
     from implicit_bias.runs.runner import inventory, run_grid
 
-    before = inventory(grid, store)
+    before, computed = inventory(grid, store), 0
     settled = len(before.done) + (0 if retry else len(before.failed))
-    view = _View(grid, settled, backend.name)
-    records = run_grid(grid, store, backend, retry_failed=retry)
+    labels = {key: grid.label(cell) for key, cell in grid.by_key().items()}
     try:
         with (
-            closing(records),
-            Live(view.picture(), console=err, transient=not err.is_terminal) as live,
+            closing(run_grid(grid, store, backend, retry_failed=retry)) as records,
+            Progress(*COLUMNS, console=err, transient=not err.is_terminal) as bar,
         ):
-            for record in records:
-                view.add(record)
-                live.update(view.picture())
-                if not err.is_terminal:  # a log wants lines, not a picture
-                    live.console.print(view.line(record), highlight=False, soft_wrap=True)
+            task = bar.add_task(f"cells on {backend.name}", total=len(labels), completed=settled)
+            for computed, record in enumerate(records, 1):
+                line = f"{computed}: {labels[record.key]}; {_words(record)}"
+                bar.console.print(line, highlight=False, soft_wrap=True, markup=False)
+                bar.advance(task)
     except KeyboardInterrupt:
         err.print("finished cells are kept: the same command goes on from there")
         raise
     found = inventory(grid, store)
     facts = {
         "cells": len(grid.cells()),
-        "computed": view.computed,
+        "computed": computed,
         "done": len(found.done),
         "failed": len(found.failed),
         "store": str(store.folder),
@@ -99,43 +94,9 @@ def _backend(processes: int | None, scheduler: str | None) -> Backend:
         return LocalProcesses(processes) if scheduler is None else DaskScheduler(scheduler)
 
 
-class _View:
-    """What is shown of a sweep while it runs."""
-
-    def __init__(self, grid: Grid, settled: int, where: str) -> None:
-        self.grid, self.where = grid, where
-        self.labels = {key: grid.label(cell) for key, cell in grid.by_key().items()}
-        self.computed = 0
-        self.recent: deque[Record] = deque(maxlen=RECENT)
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=err,
-        )
-        self.task = self.bar.add_task("cells", total=len(self.labels), completed=settled)
-
-    def add(self, record: Record) -> None:
-        """Take in a record that was just written."""
-        self.computed += 1
-        self.recent.append(record)
-        self.bar.advance(self.task)
-
-    def picture(self) -> Group:
-        """Return the table of the last cells, and the bar."""
-        table = Table("cell", "status", "seconds", "validation errors", title=f"on {self.where}")
-        for record in self.recent:
-            table.add_row(*self._words(record))
-        return Group(table, self.bar)
-
-    def line(self, record: Record) -> str:
-        """Return a record as a line of a log."""
-        return f"{self.computed}: {'; '.join(self._words(record))}"
-
-    def _words(self, record: Record) -> tuple[str, str, str, str]:
-        outcome = record.outcome
-        found = (f"{row['model']} {percent(row['validation_error'])}" for row in outcome.models)
-        what = outcome.error or ", ".join(found)
-        return self.labels[record.key], outcome.status, f"{outcome.seconds:.1f}", what
+def _words(record: Record) -> str:
+    """Say in a line what came of a cell."""
+    outcome = record.outcome
+    found = (f"{row['model']} {percent(row['validation_error'])}" for row in outcome.models)
+    what = outcome.error or ", ".join(found)
+    return f"{outcome.status}; {outcome.seconds:.1f} s; {what}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from implicit_bias.base import strict_json
-from implicit_bias.base.options import METHOD_NAMES, NORM_NAMES, OPTIMIZER_LIMITS
+from implicit_bias.base.options import METHOD_NAMES, NORM_NAMES
 from implicit_bias.cli.choices import NETWORK_NAMES, check_model, load_data
 from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
@@ -89,58 +89,18 @@ def train(
     config = replace(config, models=(model,))
     from implicit_bias.training.configuration import LimitConfig
 
-    goals = (until_excess, limit_steps, stop_at_gap)
-    to_limit = to_limit or any(goal is not None for goal in goals)
     with usage_errors():
         limit = LimitConfig(
-            steps=LIMIT_STEPS if limit_steps is None else max(limit_steps, 1),
+            steps=LIMIT_STEPS if limit_steps is None else limit_steps,
             norm=norm,  # type: ignore[arg-type]  # checked there
             method=method,  # type: ignore[arg-type]
             chunk=chunk,
         )
-    plain = LimitConfig(steps=limit.steps)
-    refusals = (
-        (
-            not to_limit and (checkpoint is not None or resume),
-            f"--checkpoint and --resume need {WAYS}",
-        ),
-        (not to_limit and limit != plain, f"--norm, --method and --chunk need {WAYS}"),
-        (
-            until_excess is not None and norm != "l2",
-            f"--until-excess is over the optimum of gradient descent's geometry, not of {norm}: "
-            "use --stop-at-gap",
-        ),
-        (
-            stop_at_gap is not None and not 0 < stop_at_gap <= 1,
-            "--stop-at-gap must be in (0, 1]",
-        ),
-        (limit_steps is not None and limit_steps < 1, "--limit-steps must be at least 1"),
-        (
-            to_limit and model == "local-gln",
-            "local learning has no limit of this kind: choose gd-gln, gd-relu",
-        ),
-        (
-            until_excess is not None and model != "gd-gln",
-            "--until-excess needs a network whose program training does not change: gd-gln, not "
-            f"{model} (--limit-steps takes both)",
-        ),
-        (
-            to_limit and config.optimizer != "sgd",
-            f"a training to the limit has steps of its own, not those of {config.optimizer}: leave "
-            f"--optimizer out, and name the norm of its limit by --norm "
-            f"{OPTIMIZER_LIMITS[config.optimizer].norm}",
-        ),
-        (resume and checkpoint is None, "--resume needs --checkpoint FILE"),
-        (until_excess is not None and not until_excess > 0, "--until-excess must be positive"),
-        (
-            checkpoint is not None and checkpoint.exists() and not resume,
-            f"{checkpoint} is there already: --resume it, or delete it",
-        ),
-    )
-    for applies, refusal in refusals:
-        if applies:
-            raise typer.BadParameter(refusal)
-    if not to_limit:
+    if not to_limit and (until_excess, limit_steps, stop_at_gap) == (None, None, None):
+        if resume or checkpoint is not None or limit != LimitConfig(steps=LIMIT_STEPS):
+            raise typer.BadParameter(
+                f"--norm, --method, --chunk, --checkpoint and --resume need {WAYS}"
+            )
         fit_and_save(config, file, as_json)
         return
     config = replace(config, steps=limit.steps, batch_size=None)
@@ -154,7 +114,6 @@ def train(
     from implicit_bias.training.limit import LimitResult
 
     samples = data.parts.train
-    classifier = ModelFactory(config, data).build_network(model, homogeneous=True)
     descend = partial(
         train_beside_svm,
         config=limit,
@@ -166,7 +125,9 @@ def train(
         resume=resume,
         progress=True,
     )
-    classifier.fit_by(samples.X, samples.y, lambda *given: descend(*given).limit)
+    with usage_errors(ValueError, FileExistsError):
+        classifier = ModelFactory(config, data).build_network(model, homogeneous=True)
+        classifier.fit_by(samples.X, samples.y, lambda *given: descend(*given).limit)
     result = classifier.training_
     assert isinstance(result, LimitResult)
     # Not the name of the file that a training of this many steps writes.

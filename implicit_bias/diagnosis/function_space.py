@@ -277,19 +277,18 @@ def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
     if not _of_one_argument(program.gradients):
         return None
 
-    def split(at: _Module) -> tuple[Tensor, Tensor] | None:
-        if len(at.parts) != 2 or at.parts[0].ndim != 2 or at.parts[0].shape[1] != at.D:
-            return None
-        hidden, readout = at.parts
-        fits = readout.numel() == at.K * len(hidden)
-        return (hidden, readout.reshape(at.K, len(hidden))) if fits else None
+    at, found = _Module(program.gradients, program.theta), list(program.gradients.shapes.values())
+    if len(found) != 2 or found[0][1:] != (at.D,) or found[1].numel() != at.K * found[0][0]:
+        return None
 
-    def predictor(at: _Module) -> Tensor | None:
-        both = split(at)
-        return None if both is None else (at.X[:SAMPLES] @ both[0].T).relu() @ both[1].T
+    def layers(at: _Module) -> tuple[Tensor, Tensor]:
+        return at.parts[0], at.parts[1].reshape(at.K, -1)
 
-    at = _Module(program.gradients, program.theta)
-    return split(at) if at.computes(predictor) else None
+    def predictor(at: _Module) -> Tensor:
+        hidden, readout = layers(at)
+        return (at.X[:SAMPLES] @ hidden.T).relu() @ readout.T
+
+    return layers(at) if at.computes(predictor) else None
 
 
 def _linear_predictor(at: _Module, family: str, name: str, beta: Array) -> FunctionSpace:

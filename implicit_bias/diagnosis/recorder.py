@@ -171,8 +171,8 @@ class Recorder:
         ValueError
             Nothing is recorded.
         """
-        from implicit_bias.report.figures.recorder import draw
+        from implicit_bias import report
 
         if not self.rows:
             raise ValueError("nothing is recorded yet: call record(step) in the loop")
-        return draw(self.frame(), tuple(self.norms), gaps=self.gaps)
+        return report.draw_recorder(self.frame(), tuple(self.norms), gaps=self.gaps)

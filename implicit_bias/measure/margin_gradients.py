@@ -304,22 +304,25 @@ class MarginGradients:
             seen = products.of_samples(len(block))
             if not seen:
                 return {}
-            slopes: tuple[Tensor | None, ...] = torch.autograd.grad(
+            slopes = torch.autograd.grad(
                 margins.sum(),
                 [result for _, result in seen.values()],
                 retain_graph=True,
                 allow_unused=True,
+                materialize_grads=True,
             )
-            checked: tuple[Tensor | None, ...] = torch.autograd.grad(
-                (weights[block] * margins).sum(), [parameters[k] for k in seen], allow_unused=True
+            checked = torch.autograd.grad(
+                (weights[block] * margins).sum(),
+                [parameters[k] for k in seen],
+                allow_unused=True,
+                materialize_grads=True,
             )
             factors = {}
             for (name, (given, _)), slope, exact in zip(seen.items(), slopes, checked, strict=True):
-                if slope is not None and exact is not None:
-                    claimed = ((weights[block, None] * slope).T @ given).reshape(exact.shape)
-                    error = torch.linalg.norm(claimed - exact)
-                    if error <= FACTOR_TOLERANCE * (torch.linalg.norm(exact) + 1e-300):
-                        factors[name] = slope, given.detach()
+                claimed = ((weights[block, None] * slope).T @ given).reshape(exact.shape)
+                error = torch.linalg.norm(claimed - exact)
+                if error <= FACTOR_TOLERANCE * torch.linalg.norm(exact):
+                    factors[name] = slope, given.detach()
             found.append(factors)
         always = set.intersection(*map(set, found))
         return {

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 from implicit_bias.base import lazy
 
 if TYPE_CHECKING:
-    from implicit_bias.report.page import write_limit, write_report, write_trajectory
+    from implicit_bias.report.figures.overview import overview
+    from implicit_bias.report.figures.recorder import draw_recorder
+    from implicit_bias.report.page import report_on, write_limit, write_report, write_trajectory
+    from implicit_bias.report.words import conclusions
 
-HOMES = {"page": ("write_limit", "write_report", "write_trajectory")}
+HOMES = {
+    "figures.overview": ("overview",),
+    "figures.recorder": ("draw_recorder",),
+    "page": ("report_on", "write_limit", "write_report", "write_trajectory"),
+    "words": ("conclusions",),
+}
 
 
 def __getattr__(name: str) -> Any:

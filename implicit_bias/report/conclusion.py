@@ -30,8 +30,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from implicit_bias.base.counts import Count
-from implicit_bias.base.wording import NO_BREAK as NO_BREAK
-from implicit_bias.base.wording import percent, percent_range
+from implicit_bias.base.wording import NO_BREAK, percent, percent_range
 
 # What evaluation samples are called, by whether they are others than the training samples.
 SAMPLES = {True: "unseen samples", False: "training samples", None: "samples"}

@@ -63,7 +63,6 @@ def write_report(
     made: datetime | None = None,
     command: str = "",
     train_on: Mapping[str, str] | None = None,
-    positive: Any = 1.0,
     columns: Sequence[str] = (),
 ) -> Path:
     """Write the page, the tables and the figures of a comparison.
@@ -92,8 +91,6 @@ def write_report(
         The command that makes the page again; empty where there is none.
     train_on : mapping from name to command, optional
         How to train each network towards its limit; by default as in Python.
-    positive : object
-        What the models call the class +1.
     columns : sequence of str
         Names of the inputs where the models were fitted to a frame.
 
@@ -117,7 +114,7 @@ def write_report(
     # Without training samples the samples of the evaluation show what the models do.
     described = evaluation if train is None else train
     with style():
-        drawn = sections(Subject(comparison, models, described, positive, columns))
+        drawn = sections(Subject(comparison, models, described, columns))
         for old in (folder / "figures").glob("*.[ps][nv]g"):  # of an earlier report
             old.unlink()
         sources = {}
@@ -161,9 +158,6 @@ def report_on(
     if of is None:
         raise ValueError("the comparison has not kept its models and samples: compare again")
     classes = comparison.classes
-    if not comparison.many_classes:
-        labels = [of.y] if of.train is None else [of.y, of.train[1]]
-        classes = np.unique(np.concatenate([np.asarray(part) for part in labels]))
     columns = [str(name) for name in of.X.columns] if isinstance(of.X, pd.DataFrame) else []
 
     def data(X: ArrayLike, y: ArrayLike) -> Dataset:
@@ -184,7 +178,6 @@ def report_on(
         train=None if of.train is None else data(*of.train),
         evaluation=given,
         title=title,
-        positive=classes[-1],
         columns=columns,
     )
 

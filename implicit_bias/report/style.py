@@ -23,14 +23,7 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from implicit_bias.base.colours import BLACK as BLACK
-from implicit_bias.base.colours import BLUE as BLUE
-from implicit_bias.base.colours import GREEN as GREEN
-from implicit_bias.base.colours import GREY as GREY
-from implicit_bias.base.colours import ORANGE as ORANGE
-from implicit_bias.base.colours import PURPLE as PURPLE
-from implicit_bias.base.colours import SKY as SKY
-from implicit_bias.base.colours import VERMILION as VERMILION
+from implicit_bias.base.colours import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 # Size of a panel in inches, at 96 CSS pixels an inch.
 WIDTH, HEIGHT = 4.2, 3.2

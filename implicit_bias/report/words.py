@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from implicit_bias.base.version import VERSION
-from implicit_bias.base.wording import number as number
-from implicit_bias.base.wording import percent as percent
-from implicit_bias.base.wording import percent_range as percent_range
+from implicit_bias.base.wording import number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report.conclusion import (

@@ -23,6 +23,7 @@ from implicit_bias.training.limit import (
     ComparisonPredictor,
     LimitConfig,
     LimitResult,
+    check_goals,
     train_to_limit,
 )
 
@@ -94,11 +95,23 @@ def train_beside_svm(
     SolveError
         The SVM has no solution: the samples are not separable, say.
     ValueError
-        See `train_to_limit`.
+        An excess over an optimum that is not known; or see `train_to_limit`.
     """
+    check_goals(until_excess, stop_at_gap, checkpoint, resume)
     solution, optimum, reference = None, None, None
     euclidean = as_parameter_norm(config.norm) == PARAMETER_NORMS["l2"]
-    if euclidean and network.fixed_gates and network.has_margin_structure and not network.relaxed:
+    if until_excess is not None and not euclidean:
+        raise ValueError(
+            "until_excess is over the optimum of gradient descent's geometry, not of "
+            f"{as_parameter_norm(config.norm).name}: use stop_at_gap"
+        )
+    has_svm = network.fixed_gates and network.has_margin_structure and not network.relaxed
+    if until_excess is not None and not has_svm:
+        raise ValueError(
+            "until_excess needs a network that goes to its SVM: one hidden layer of fixed gates; "
+            f"this {type(network).__name__} can stop at a gap, or after a number of steps"
+        )
+    if euclidean and has_svm:
         architecture = network.architecture()
         solution = solve(architecture.problem(X, y, classes=network.classes), *solving)
         solution.raise_for_status()

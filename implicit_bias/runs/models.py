@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+from implicit_bias.base.options import OPTIMIZER_LIMITS
 from implicit_bias.comparison import Comparison, compare
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
@@ -159,8 +160,22 @@ class ModelFactory:
     ) -> GLNClassifier | ReLUClassifier:
         """Return an unfitted network.
 
-        A ``homogeneous`` one has no readout bias, and is float64, in any protocol.
+        A ``homogeneous`` one, which can be trained towards the limit, has no readout bias, and is
+        float64, in any protocol.
+
+        Raises
+        ------
+        ValueError
+            No network has this name; or one that is to be homogeneous learns in a way of its own.
         """
+        if homogeneous and name == "local-gln":
+            raise ValueError("local learning has no limit of this kind: choose gd-gln, gd-relu")
+        if homogeneous and self.config.optimizer != "sgd":
+            raise ValueError(
+                "a training to the limit has steps of its own, not those of "
+                f"{self.config.optimizer}: leave the optimizer out, and name the norm of its "
+                f"limit, {OPTIMIZER_LIMITS[self.config.optimizer].norm}"
+            )
         published = self.published and not homogeneous
         config, size = self.config, (self.config.units, self.config.hyperplanes)
         training = {

@@ -85,14 +85,14 @@ class Line(NamedTuple):
 # working set of them is smaller early; with very many and a hard margin passes over all are dear.
 FIRST: tuple[Line, ...] = (
     Line("active-set", ("gates",), "a start"),
-    Line("working-set", EUCLIDEAN, "two classes, few features, hard margin, rows >= 50001"),
-    Line("feature-space", EUCLIDEAN, f"two classes, few features, rows >= {MANY_SAMPLES}"),
+    Line("working-set", EUCLIDEAN, "two classes, rows >= 50001, hard margin, few features"),
+    Line("feature-space", EUCLIDEAN, f"two classes, rows >= {MANY_SAMPLES}, few features"),
     Line("working-set", EUCLIDEAN, f"two classes, rows >= {INTERIOR_POINT_LIMIT + 1}"),
     Line("one-group", EUCLIDEAN, "two classes, one group, hard margin"),
     # With dependent samples a soft margin's active set changes too much from step to step.
     Line("one-group", EUCLIDEAN, "two classes, one group, as many features as rows"),
     Line("interior-point", EUCLIDEAN, "two classes"),
-    Line("working-set", (*EUCLIDEAN, *BALL), "many classes, hard margin, rows >= 50001"),
+    Line("working-set", (*EUCLIDEAN, *BALL), "many classes, rows >= 50001, hard margin"),
     Line("feature-space", ("l2",), "rows >= 1001, few features"),
     Line("one-group", EUCLIDEAN, "rows <= 1000, one group, hard margin"),
     Line("interior-point", EUCLIDEAN, "rows <= 1000"),

@@ -288,12 +288,11 @@ def train_to_limit(
     >>> model.history()[-1].min_margin > 0
     True
     """
+    file = None if checkpoint is None else Path(checkpoint)
+    check_goals(until_excess, stop_at_gap, file, resume)
     config = LimitConfig() if config is None else config
     trainee = as_trainee(module, inputs, labels, as_parameter_norm(config.norm), config.chunk)
-    _check_goals(trainee, optimum, until_excess, stop_at_gap)
-    if resume and checkpoint is None:
-        raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
-    file = None if checkpoint is None else Path(checkpoint)
+    _check_trainee(trainee, optimum, until_excess, stop_at_gap)
     run = _Run(
         _objective(trainee, config),
         optimum,
@@ -302,7 +301,6 @@ def train_to_limit(
         reference,
         measure,
         file,
-        resume,
     )
     run.network = module  # as it was given: compiled, say
     return drive(run, LimitResult, on_point=on_point, progress=progress)
@@ -317,22 +315,43 @@ def _objective(trainee: Trainee, config: LimitConfig) -> Objective:
     return (_Descent if euclidean else SteepestDescent)(trainee, config)
 
 
-def _check_goals(
+def check_goals(
+    until_excess: float | None, stop_at_gap: float | None, checkpoint: Path | None, resume: bool
+) -> None:
+    """Refuse what no training towards the limit can do, before anything is computed for it.
+
+    Raises
+    ------
+    ValueError
+        A goal out of its range, or a resumption without a checkpoint.
+    FileExistsError
+        The checkpoint's file is there, and ``resume`` is not asked for.
+    """
+    if stop_at_gap is not None:
+        check_number(stop_at_gap, "stop_at_gap", "(0, 1]")
+    if until_excess is not None:
+        check_number(until_excess, "until_excess", "(0, inf]")
+    if resume and checkpoint is None:
+        raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
+    if checkpoint is not None and checkpoint.exists() and not resume:
+        raise FileExistsError(
+            f"{checkpoint} is there already: continue it (resume=True, --resume), or delete it"
+        )
+
+
+def _check_trainee(
     trainee: Trainee,
     optimum: float | None,
     until_excess: float | None,
     stop_at_gap: float | None,
 ) -> None:
     if stop_at_gap is not None:
-        check_number(stop_at_gap, "stop_at_gap", "(0, 1]")
         trainee.check_homogeneous()
     if optimum is None:
         if until_excess is not None:
             raise ValueError("until_excess needs the optimum that the excess is over: optimum=...")
         return
     check_number(optimum, "optimum", "(0, inf)")
-    if until_excess is not None:
-        check_number(until_excess, "until_excess", "(0, inf]")
     if not trainee.has_program:
         raise ValueError(
             "a network of several hidden layers has no convex program whose optimum its norm "
@@ -397,9 +416,8 @@ class _Run:
     reference: InitVar[ComparisonPredictor | None]
     measure: Measure | None
     checkpoint: Path | None
-    resume: InitVar[bool]
 
-    def __post_init__(self, reference: ComparisonPredictor | None, resume: bool) -> None:
+    def __post_init__(self, reference: ComparisonPredictor | None) -> None:
         descent, trainee = self.descent, self.descent.trainee
         self.network, self.config = trainee.module, descent.config
         self.observe = trainee.observer(descent.loss)
@@ -409,11 +427,6 @@ class _Run:
             self.predictions = predicted(torch.tensor(reference.decision, device=trainee.device))
         self.state, self.history, self.saved = descent.start(), list[LimitPoint](), -1
         if self.checkpoint is not None and self.checkpoint.exists():
-            if not resume:
-                raise FileExistsError(
-                    f"{self.checkpoint} is there already: continue it with resume=True, or delete "
-                    "it"
-                )
             given = self.state.weights
             self.state, self.history = _load(self.checkpoint, descent)
             self._check_module(given)

@@ -137,6 +137,24 @@ def computed(compute: Callable[[Any, Tensor], Any], outputs: int = 1) -> nn.Modu
     return seeded(Computed(compute, outputs))
 
 
+def frozen_attention_and_skip() -> nn.Module:
+    """Its attention is homogeneous, as query and key are not trained."""
+    attention = seeded(Attention())
+    for name in ("query", "key"):
+        attention.get_parameter(name).requires_grad_(False)
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention, self.shortcut = attention, linear()
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.attention(x) + self.shortcut(x)
+            return outputs
+
+    return Both().eval()
+
+
 def layered(extra: nn.Module) -> nn.Module:
     return seeded(
         nn.Sequential(nn.Linear(D, 6, bias=False), extra, nn.ReLU(), nn.Linear(6, 1, bias=False))
@@ -183,17 +201,14 @@ def test_training_mode_is_named_and_kept() -> None:
     assert {p.dtype for p in module.parameters()} == {torch.float64}
 
 
-def test_training_mode_without_effect_is_no_trap() -> None:
+def test_modes_without_effect_are_no_trap_and_kept() -> None:
     module = relu().train()
     assert quiet(module).warnings == ()
     assert module.training
-
-
-def test_the_mode_is_kept_after_an_error() -> None:
-    module = relu(bias=True).train()
+    biased = relu(bias=True).train()
     with pytest.raises(HomogeneityError):
-        diagnose(module, X, own_labels(module))
-    assert module.training
+        diagnose(biased, X, own_labels(biased))
+    assert biased.training
 
 
 @pytest.mark.parametrize(
@@ -249,6 +264,7 @@ def test_a_loss_that_cannot_be_evaluated_was_not_checked() -> None:
 )
 def test_the_norm_of_an_optimizer(optimizer: object, norm: str) -> None:
     module = relu()
+    assert quiet(module, optimizer=optimizer).norm == norm
     assert quiet(module, norm=norm, optimizer=optimizer).warnings == ()
     other = "l2" if norm != "l2" else "linf"
     (text,) = quiet(module, norm=other, optimizer=optimizer).warnings
@@ -285,13 +301,14 @@ def test_what_an_optimizer_says_of_the_training() -> None:
             r"skip.*degrees 1 and 2.*'0\.first\.weight'",
         ),
         (lambda: seeded(Attention()), r"attention.*'query', 'key'.*[Ff]reeze"),
+        (frozen_attention_and_skip, r"skip.*degrees 1 and 2.*'shortcut\.weight'"),
         (lambda: layered(nn.Tanh()), r"does not scale.*tanh.*ReLU"),
         (lambda: seeded(Depths()), r"different degrees.*1 at.*2 at"),
         (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"Euler.*detach\(\)"),
     ],
     ids=[
         *("bias", "last-bias", "two-biases", "layer-norm", "batch-norm", "skip", "residual"),
-        *("attention", "tanh", "degrees", "detached"),
+        *("attention", "frozen attention and skip", "tanh", "degrees", "detached"),
     ],
 )
 def test_what_breaks_homogeneity_is_named(build: Callable[[], nn.Module], match: str) -> None:
@@ -383,11 +400,6 @@ def test_dead_modules_and_bad_inputs() -> None:
 def test_inputs_that_the_module_does_not_take_are_named(inputs: Any) -> None:
     with pytest.raises(ValueError, match="input"):
         diagnose(linear(), inputs, np.ones(len(X)))
-
-
-def test_complex_parameters_are_named() -> None:
-    with pytest.raises(ValueError, match=r"'weight'.*complex"):
-        diagnose(nn.Linear(D, 1, bias=False, dtype=torch.complex128), X, np.ones(len(X)))
 
 
 def test_outputs_that_are_no_tensor_are_named_in_training_mode() -> None:

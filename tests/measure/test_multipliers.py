@@ -246,7 +246,7 @@ def test_many_pairs_are_solved_on_some(norm: str, n_samples: int, width: int) ->
     inputs = torch.randn(n_samples, width, generator=torch.Generator().manual_seed(0)).double()
     gradients = labelled(seeded(nn.Linear(width, 1, bias=False)), inputs)
     found = Subject(gradients, 1.0).measure(NORMS[norm])
-    optimum = solve(max_margin(inputs.numpy(), gradients.pairs.labels, norm), tol=1e-10)
+    optimum = solve(max_margin(inputs.numpy(), gradients.labels, norm), tol=1e-10)
     assert found.lower == pytest.approx(optimum.certificate.lower, rel=1e-6)
     assert found.upper == pytest.approx(optimum.certificate.upper, rel=1e-6)
 

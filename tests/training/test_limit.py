@@ -596,27 +596,6 @@ def test_train_so_many_steps_towards_the_limit(
     assert "gd-relu-limit-excess.png" not in names
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["gd-gln", "--resume"], "need --to-limit, --limit-steps, --until-excess"),
-        (["gd-gln", "--until-excess", "0.1", "--resume"], "--checkpoint FILE"),
-        (["gd-gln", "--until-excess", "0"], "must be positive"),
-        (["gd-relu", "--until-excess", "0.1"], "does not change: gd-gln, not gd-relu"),
-        (["local-gln", "--limit-steps", "9"], "no limit of this kind"),
-        (["gd-gln", "--limit-steps", "0"], "--limit-steps must be at least 1"),
-    ],
-)
-def test_bad_use_of_the_command(
-    arguments: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(monkeypatch, *arguments) == 2
-    assert message in capsys.readouterr().err
-
-
 # --- publication ---------------------------------------------------------------------------------
 
 

@@ -65,8 +65,6 @@ class Subject:
         The models compared.
     train : Dataset
         The samples the models were fitted to.
-    positive : object
-        What the models call the class +1.
     columns : sequence of str
         Names of the inputs where the models were fitted to a frame; else empty.
     """
@@ -74,7 +72,6 @@ class Subject:
     comparison: Comparison
     models: Mapping[str, Predicts]
     train: Dataset
-    positive: Any = 1.0
     columns: Sequence[str] = ()
 
     @property
@@ -91,11 +88,6 @@ class Subject:
     def look(self, name: str) -> Look:
         """Return how the model of this name is drawn."""
         return look(self.comparison, name)
-
-    def predicts_positive(self, name: str, X: Array) -> NDArray[np.bool_]:
-        """Whether a model gives each input (n, D) to the class +1."""
-        inputs = pd.DataFrame(X, columns=list(self.columns)) if self.columns else X
-        return np.asarray(np.asarray(self.models[name].predict(inputs)) == self.positive)
 
     def draw(self, ax: Axes, name: str, x: ArrayLike, y: ArrayLike, **options: Any) -> None:
         """Draw a curve of the model of this name."""

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from implicit_bias.base.wording import percent
 from implicit_bias.comparison import ModelResult
 from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.style import BLACK, WIDTH, panel
-from implicit_bias.report.words import percent
 
 # Up to this many classes each cell has its number of samples in it.
 MOST_NUMBERS = 12

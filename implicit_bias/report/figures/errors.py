@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from implicit_bias.base.wording import percent
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.report.figures.base import Plot, Subject, look, short_label
 from implicit_bias.report.style import BLACK, GREY, PURPLE, legend, panel
-from implicit_bias.report.words import percent
 
 
 def error_plots(subject: Subject) -> Iterator[Plot]:

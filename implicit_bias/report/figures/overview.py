@@ -4,11 +4,11 @@ import math
 
 from matplotlib.figure import Figure
 
+from implicit_bias.base.wording import percent
 from implicit_bias.comparison import Comparison
 from implicit_bias.report.figures.base import look
 from implicit_bias.report.figures.errors import draw_errors, name_rows
 from implicit_bias.report.style import GREY, HEIGHT, WIDTH, style
-from implicit_bias.report.words import percent
 
 
 def overview(comparison: Comparison) -> Figure:

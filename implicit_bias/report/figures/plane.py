@@ -36,7 +36,6 @@ from implicit_bias.report.words import has_class_names, signed
 
 # The classes have colours of their own, as in the pictures of weights: no model has them.
 NEGATIVE, POSITIVE = "#5e3c99", "#b35806"
-NEGATIVE_TINT, POSITIVE_TINT = "#ddd6ec", "#fbdcb4"
 CONTEXT_TINTS = ("#f4f4f4", "#e2ecf3", "#f7eedd", "#e0f0ea", "#f6e6ee", "#e3e3e3", "#fbf6d9")
 # Share of a class's colour in its region, where there are many classes.
 TINT = 0.25
@@ -128,15 +127,10 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
 
 def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
     figure, ax = _plane_panel(name)
-    if subject.train.classes is None:
-        regions = subject.predicts_positive(name, plane.points()).reshape(GRID, GRID)
-        _tint(ax, plane, regions, (NEGATIVE_TINT, POSITIVE_TINT))
-        _boundary(ax, plane, regions, colors=BLACK, linewidths=1.5)
-    else:
-        given = subject.predicted(name, plane.points()).reshape(GRID, GRID)
-        _tint(ax, plane, given, [_tinted(look.colour) for look in _class_looks(subject)])
-        for label in np.unique(given):
-            _boundary(ax, plane, given == label, colors=BLACK, linewidths=1.0)
+    given = subject.predicted(name, plane.points()).reshape(GRID, GRID)
+    _tint(ax, plane, given, [_tinted(look.colour) for look in _class_looks(subject)])
+    for label in np.unique(given)[1:]:
+        _boundary(ax, plane, given >= label, colors=BLACK, linewidths=1.5)
     _samples(ax, subject, name)
     legend(figure)
     return figure

@@ -12,7 +12,7 @@ from implicit_bias.report.style import COLOURS, GREY, HEIGHT, LINES, MARKERS, WI
 MANY_STEPS = 100
 
 
-def draw(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) -> Figure:
+def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) -> Figure:
     """Draw margins, as shares of the largest of the same norm, and gaps.
 
     Parameters

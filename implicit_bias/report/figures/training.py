@@ -138,7 +138,7 @@ def _log_scale(ax: Axes) -> None:
     if not len(values):
         return
     low, high = values.min() / 1.2, values.max() * 1.2
-    ticks = _log_ticks(low, high)
+    ticks = log_ticks(low, high)
     if len(ticks) < 3:
         ax.set_ylim(bottom=0)
         return
@@ -149,7 +149,7 @@ def _log_scale(ax: Axes) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def _log_ticks(low: float, high: float) -> list[float]:
+def log_ticks(low: float, high: float) -> list[float]:
     """Round numbers between two positive ones: three to eight, where a coarse enough grid has."""
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     for mantissas in ((1,), (1, 2, 5), tuple(range(1, 10))):
