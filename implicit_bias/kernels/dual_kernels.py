@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.polynomial import chebyshev, legendre
+from numpy.polynomial import Chebyshev, legendre
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -139,11 +139,11 @@ class Dual:
 
     Parameters
     ----------
-    series : ndarray of shape (DEGREE + 1,)
-        Chebyshev coefficients in 2 theta / pi - 1.
+    series : numpy.polynomial.Chebyshev
+        Kappa of the angle in [0, pi], of degree `DEGREE`.
     """
 
-    series: Array
+    series: Chebyshev
 
     @classmethod
     def of(cls, function: Callable[[Tensor], Tensor], name: str) -> Dual:
@@ -154,13 +154,11 @@ class Dual:
         ValueError
             The quadrature does not converge: h is not smooth away from 0, or overflows.
         """
-        # Chebyshev points of the first kind, at which the polynomials are orthogonal.
-        phases = np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1)
-        angles = (np.cos(phases) + 1) * np.pi / 2
-        values = _gaussian_products(function, angles, RADIAL, ANGULAR)
-        series = 2 * np.cos(np.outer(np.arange(DEGREE + 1), phases)) @ values / len(values)
-        series[0] /= 2
-        dual = cls(series)
+
+        def values(angles: Array) -> Array:
+            return _gaussian_products(function, angles, RADIAL, ANGULAR)
+
+        dual = cls(Chebyshev.interpolate(values, DEGREE, domain=[0.0, np.pi]))
         angles = np.linspace(0, np.pi, 7)
         finer = _gaussian_products(function, angles, RADIAL * 3 // 2, ANGULAR * 3 // 2)
         error = float(np.abs(dual.at_angle(angles) - finer).max()) / max(abs(finer[0]), 1e-300)
@@ -177,8 +175,7 @@ class Dual:
 
     def at_angle(self, theta: ArrayLike) -> Array:
         """Kappa at angles in [0, pi]."""
-        x = 2 * np.asarray(theta) / np.pi - 1
-        return np.asarray(chebyshev.chebval(x, self.series), dtype=np.float64)
+        return np.asarray(self.series(np.asarray(theta)), dtype=np.float64)
 
 
 def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> Array:

@@ -151,9 +151,7 @@ class Activation:
         ValueError
             As `Dual.of`.
         """
-        series = self.dual.series.copy()
-        series[0] -= float(self.dual(0.0))  # the square of the mean
-        return Dual(series)
+        return Dual(self.dual.series - float(self.dual(0.0)))  # without the square of the mean
 
     @cached_property
     def correlation_map(self) -> Dual:

@@ -1,10 +1,12 @@
 """Classifiers: scikit-learn's contract, the failures a hard margin may have, and equivalences."""
 
 import inspect
+import itertools
 import pickle
 import re
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -116,24 +118,24 @@ def root(error: BaseException) -> BaseException:
 
 
 @pytest.mark.parametrize(
-    "solver", ["auto", "interior-point", "working-set", "ecos", "clarabel", "scs"]
+    ("solver", "norm"),
+    [
+        *itertools.product(
+            ("auto", "interior-point", "working-set", "ecos", "clarabel", "scs"), ("l2", "gln")
+        ),
+        ("osqp", "l2"),
+    ],
 )
-def test_every_solver_gives_the_same_classifier(solver: str) -> None:
+def test_every_solver_gives_the_same_classifier(solver: str, norm: Literal["l2", "gln"]) -> None:
+    native = GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)
+    other = clone(native).set_params(tol=1e-6 if solver != "osqp" else 1e-5, solver=solver)
+    other.fit(MOONS.X, MOONS.y)
+    assert other.solution_.status is Status.OPTIMAL
+    assert other.group_norms_.sum() == pytest.approx(native.group_norms_.sum(), rel=1e-5)
     # One group: strictly convex, so the decision function is unique. Several groups need not be.
-    for norm in ("l2", "gln"):
-        native = GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)
-        other = clone(native).set_params(tol=1e-6, solver=solver).fit(MOONS.X, MOONS.y)
-        assert other.group_norms_.sum() == pytest.approx(native.group_norms_.sum(), rel=2e-6)
-        if norm == "l2":
-            decision = native.decision_function(MOONS.X)
-            np.testing.assert_allclose(other.decision_function(MOONS.X), decision, atol=1e-2)
-
-
-def test_osqp_solves_one_group_and_refuses_several() -> None:
-    one = GLNSVC(n_units=3, norm="l2", random_state=0, solver="osqp", tol=1e-5)
-    assert one.fit(MOONS.X, MOONS.y).solution_.status is Status.OPTIMAL
-    with pytest.raises(ValueError, match="OSQP solves quadratic programs only"):
-        GLNSVC(n_units=3, random_state=0, solver="osqp").fit(MOONS.X, MOONS.y)
+    if norm == "l2":
+        decision = native.decision_function(MOONS.X)
+        np.testing.assert_allclose(other.decision_function(MOONS.X), decision, atol=1e-2)
 
 
 def test_linear_svm_is_scikit_learns() -> None:
@@ -279,7 +281,7 @@ def test_failures_raise_or_warn() -> None:
     assert GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
 
 
-def test_soft_and_reduced_solutions_on_request() -> None:
+def test_soft_solutions_on_request() -> None:
     with pytest.warns(ConvergenceWarning, match=r"not separable.*soft margin with C=2 instead"):
         soft = GatedSVC(on_failure="soft", soft_C=2.0).fit(XOR.X, XOR.y)
     asked = GatedSVC(C=2.0).fit(XOR.X, XOR.y)
@@ -288,18 +290,48 @@ def test_soft_and_reduced_solutions_on_request() -> None:
     assert soft.failure_.status is Status.NOT_SEPARABLE
     assert soft.fitted_C_ == 2.0
 
-    y = MOONS.y.copy()
-    y[:2] *= -1  # two wrong labels among many right ones
-    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
+
+WRONG = np.where(np.arange(60) < 2, -MOONS.y, MOONS.y)  # two wrong labels among many right ones
+
+
+@cache
+def dropped(scale: float = 1.0) -> GatedSVC:
+    contexts = HyperplaneContexts.random(scale * MOONS.X, 3, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"not separable.*left out \d+ samples"):
-        reduced = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y)
-    kept = np.setdiff1d(np.arange(len(y)), reduced.dropped_)
-    assert 0 < len(reduced.dropped_) < len(y) // 4
-    assert (y * reduced.decision_function(MOONS.X))[kept].min() == pytest.approx(1.0)
-    assert not reduced.solution_.alpha[reduced.dropped_].any()
-    assert set(reduced.support_) <= set(kept)
-    again = GatedSVC(contexts).fit(MOONS.X[kept], y[kept])
-    np.testing.assert_allclose(reduced.coef_, again.coef_)
+        return GatedSVC(contexts, on_failure="drop").fit(scale * MOONS.X, WRONG)
+
+
+def test_samples_may_be_left_out() -> None:
+    """And all but those are separated by the hard margin; which they are has no scale."""
+    model = dropped()
+    kept = np.setdiff1d(np.arange(60), model.dropped_)
+    assert 0 < len(model.dropped_) < 15
+    assert (WRONG * model.decision_function(MOONS.X))[kept].min() == pytest.approx(1.0)
+    assert not model.solution_.alpha[model.dropped_].any()
+    assert set(model.support_) <= set(kept)
+    again = GatedSVC(model.gating).fit(MOONS.X[kept], WRONG[kept])
+    np.testing.assert_allclose(model.coef_, again.coef_)
+    for scale in (1e-3, 1e3):
+        np.testing.assert_array_equal(model.dropped_, dropped(scale).dropped_)
+
+
+def test_samples_are_left_out_of_the_own_problem_only() -> None:
+    """A model from a file has kept no samples, and knows its own by their number alone."""
+    view = dropped().margin_view()
+    assert view.solution is not None
+    own = view.problem(MOONS.X, WRONG)
+    assert own is view.solution.problem
+    assert own.n_samples == 60 - len(view.dropped)
+    others = view.problem(MOONS.X[::-1], WRONG[::-1])
+    assert others.n_samples == 60
+    assert view.alpha(others) is None
+    forgot = replace(view, solution=replace(view.solution, problem=None))
+    posed = forgot.problem(MOONS.X, WRONG)
+    np.testing.assert_array_equal(posed.X, own.X)
+    np.testing.assert_array_equal(forgot.alpha(posed), view.alpha(own))
+    fewer = forgot.problem(MOONS.X[:50], WRONG[:50])
+    assert fewer.n_samples == 50
+    assert forgot.alpha(fewer) is None
 
 
 def test_a_separable_problem_needs_no_relaxation() -> None:
@@ -315,46 +347,6 @@ def test_all_gates_off_names_the_sample() -> None:
     lowest = int(MOONS.X[:, 0].argmin())
     with pytest.raises(SolveError, match=f"sample {lowest} with all gates off"):
         GatedSVC(gates).fit(MOONS.X, MOONS.y)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"norm": "l1"}, "norm must be one of gln, l2"),
-        ({"n_units": 0}, "n_units must be at least 1"),
-        ({"n_hyperplanes": -1}, "n_hyperplanes must be at least 0"),
-        ({"threshold": "mean"}, "threshold must be"),
-        ({"solver": "simplex"}, "solver must be one of"),
-        ({"tol": 0.0}, "the gap tolerance must be in"),
-        ({"C": -1.0}, r"C must be in \(0, inf\]"),
-        ({"C": "inf"}, r"C must be in \(0, inf\], got 'inf': pass a number \(not text\)"),
-        ({"on_failure": "ignore"}, "on_failure must be one of"),
-    ],
-)
-def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
-    model = GLNSVC(**{"n_units": 3, "random_state": 0, **parameters})
-    with pytest.raises(ValueError, match=message):
-        model.fit(MOONS.X, MOONS.y)
-
-
-@pytest.mark.parametrize("network", [GLNClassifier, ReLUClassifier])
-def test_half_a_unit(network: type[GLNClassifier | ReLUClassifier]) -> None:
-    with pytest.raises(ValueError, match=r"n_units.* must be .*whole number.*2\.5"):
-        network(n_units=2.5).fit(MOONS.X, MOONS.y)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        (np.ones(60), "one class only, 1.0:"),
-        (np.full(60, "a"), "one class only, 'a':"),
-        (np.linspace(0, 1, 60), "continuous"),
-        (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),
-    ],
-)
-def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        GLNSVC(n_units=3, random_state=0).fit(MOONS.X, y)
 
 
 @pytest.mark.parametrize(
@@ -392,11 +384,6 @@ def test_cross_validation_on_a_networks_gates() -> None:
         clone(HiddenLayerSVC(network)).fit(MOONS.X, MOONS.y)
 
 
-def test_gates_of_single_samples_are_no_gating() -> None:
-    with pytest.raises(ValueError, match="gating must be a Gating.*MarginProblem"):
-        GatedSVC(np.ones((60, 3))).fit(MOONS.X, MOONS.y)
-
-
 def test_interrupted_training_says_so_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = iter(range(100))
 
@@ -415,59 +402,11 @@ def test_interrupted_training_says_so_and_is_kept(monkeypatch: pytest.MonkeyPatc
     assert model.predict(MOONS.X).shape == (60,)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_what_is_left_out_does_not_depend_on_the_scale(scale: float) -> None:
-    y = MOONS.y.copy()
-    y[:2] *= -1
-    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
-    scaled = HyperplaneContexts.random(scale * MOONS.X, 3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="left out"):
-        one = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y)
-    with pytest.warns(ConvergenceWarning, match="left out"):
-        other = GatedSVC(scaled, on_failure="drop").fit(scale * MOONS.X, y)
-    np.testing.assert_array_equal(one.dropped_, other.dropped_)
-
-
 def test_a_relaxation_that_fails_says_so() -> None:
     off = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([1e9]))
     with pytest.warns(ConvergenceWarning, match="classifies one class only"):
         model = GatedSVC(off, on_failure="drop").fit(MOONS.X, MOONS.y)
     assert model.solution_.status is Status.NOT_SEPARABLE
-    with pytest.raises(ValueError, match="soft_C must be positive and finite"):
-        GatedSVC(on_failure="soft", soft_C=np.inf).fit(XOR.X, XOR.y)
-
-
-def test_what_fitting_left_out_is_left_out_of_its_own_samples_only() -> None:
-    y = MOONS.y.copy()
-    y[:2] *= -1
-    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="left out"):
-        view = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y).margin_view()
-    assert view.solution is not None
-    own = view.problem(MOONS.X, y)
-    assert own is view.solution.problem
-    assert own.n_samples == 60 - len(view.dropped)
-    assert view.alpha(own) is not None
-    others = view.problem(MOONS.X[::-1], y[::-1])
-    assert others.n_samples == 60
-    assert view.alpha(others) is None
-
-
-def test_a_model_that_kept_no_samples_leaves_out_what_fitting_left_out() -> None:
-    """As one from a file does: its own samples are recognised by their number alone."""
-    y = MOONS.y.copy()
-    y[:2] *= -1
-    contexts = HyperplaneContexts.random(MOONS.X, 3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="left out"):
-        view = GatedSVC(contexts, on_failure="drop").fit(MOONS.X, y).margin_view()
-    assert view.solution is not None
-    forgot = replace(view, solution=replace(view.solution, problem=None))
-    posed, own = forgot.problem(MOONS.X, y), view.problem(MOONS.X, y)
-    np.testing.assert_array_equal(posed.X, own.X)
-    np.testing.assert_array_equal(forgot.alpha(posed), view.alpha(own))
-    fewer = forgot.problem(MOONS.X[:50], y[:50])
-    assert fewer.n_samples == 50
-    assert forgot.alpha(fewer) is None
 
 
 def test_dual_variables_prove_a_bound_on_any_samples() -> None:
@@ -480,33 +419,59 @@ def test_dual_variables_prove_a_bound_on_any_samples() -> None:
     assert 0 < bound <= solve(problem).certificate.upper * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("gates", [None, np.ones((60, 2)), "learned"])
-def test_gates_that_are_none(gates: Any) -> None:
-    with pytest.raises(ValueError, match="gates must be 'random', or a network"):
-        GatedReLUSVC(gates=gates).fit(MOONS.X, MOONS.y)
-
-
-def test_checkpoints_beyond_the_training() -> None:
-    with pytest.raises(ValueError, match="checkpoints must be steps from 0 to 5"):
-        ReLUClassifier(steps=5, checkpoints=(9,)).fit(MOONS.X, MOONS.y)
+def gln_svc(**parameters: Any) -> GLNSVC:
+    return GLNSVC(**{"n_units": 3, "random_state": 0, **parameters})
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (GLNSVC(3, soft_C="x"), "soft_C must be a number"),  # type: ignore[arg-type]
-        (GLNSVC(3, soft_C=True), "soft_C must be a number"),
-        (GLNSVC(contexts=3), "contexts must be HyperplaneContexts.*n_hyperplanes"),  # type: ignore[arg-type]
+        (gln_svc(norm="l1"), "norm must be one of gln, l2"),
+        (gln_svc(n_units=0), "n_units must be at least 1"),
+        (gln_svc(n_units=True), "n_units must be a whole number"),
+        (gln_svc(n_hyperplanes=-1), "n_hyperplanes must be at least 0"),
+        (gln_svc(threshold="mean"), "threshold must be"),
+        (gln_svc(solver="simplex"), "solver must be one of"),
+        (gln_svc(solver="osqp"), "OSQP solves quadratic programs only"),
+        (gln_svc(tol=0.0), "the gap tolerance must be in"),
+        (gln_svc(C=-1.0), r"C must be in \(0, inf\]"),
+        (gln_svc(C="inf"), r"C must be in \(0, inf\], got 'inf': pass a number \(not text\)"),
+        (gln_svc(on_failure="ignore"), "on_failure must be one of"),
+        (gln_svc(soft_C="x"), "soft_C must be a number"),
+        (gln_svc(soft_C=True), "soft_C must be a number"),
+        (gln_svc(on_failure="soft", soft_C=np.inf), "soft_C must be positive and finite"),
+        (gln_svc(contexts=3), "contexts must be HyperplaneContexts.*n_hyperplanes"),
         (GLNClassifier(contexts=3), "contexts must be HyperplaneContexts"),  # type: ignore[arg-type]
-        (GLNSVC(True), "n_units must be a whole number"),
         (GLNClassifier(True, steps=1), "n_units must be a whole number"),
+        (GLNClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
+        (ReLUClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
         (ReLUClassifier(True, steps=1), "n_units.* must be a whole number"),
+        (ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints must be steps from 0 to 5"),
         (GatedReLUSVC(True), "n_units must be a whole number"),
+        *(
+            (GatedReLUSVC(gates=gates), "gates must be 'random', or a network")  # type: ignore[arg-type]
+            for gates in (None, np.ones((60, 2)), "learned")
+        ),
+        (GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),
     ],
 )
-def test_parameters_of_a_wrong_type(model: BinaryClassifier, message: str) -> None:
+def test_bad_parameters(model: BinaryClassifier, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         model.fit(MOONS.X, MOONS.y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.ones(60), "one class only, 1.0:"),
+        (np.full(60, "a"), "one class only, 'a':"),
+        (np.linspace(0, 1, 60), "continuous"),
+        (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),
+    ],
+)
+def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gln_svc().fit(MOONS.X, y)
 
 
 def test_a_mask_is_not_dropped() -> None:

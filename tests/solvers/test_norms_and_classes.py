@@ -28,7 +28,7 @@ from implicit_bias.norms import (
     SumOverGroups,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import class_gates, equal_alpha, grouped_rows, worst_rows
+from implicit_bias.problem.rows import equal_alpha, grouped_rows, worst_rows
 from implicit_bias.solvers.base import Solution, Solver, Tolerances
 from implicit_bias.solvers.choice import choose_solver
 from implicit_bias.solvers.linear_program import LinearProgram
@@ -373,18 +373,6 @@ def test_equivalent_problems_have_one_optimum() -> None:
 
 
 # --- the parts -------------------------------------------------------------------------------
-
-
-def test_class_gates_against_loops() -> None:
-    import scipy.sparse as sp
-
-    Z = np.random.default_rng(3).normal(size=(4, 2))
-    owners, rivals = np.array([0, 1, 2, 1]), np.array([2, 0, 1, 2])
-    for blocks in (2, 3):
-        found = class_gates(sp.csr_array(Z), owners, rivals, blocks).toarray()
-        for p in range(4):
-            unit = np.eye(3)[owners[p]] - np.eye(3)[rivals[p]]
-            np.testing.assert_array_equal(found[p], np.outer(unit, Z[p])[:blocks].ravel())
 
 
 def test_the_class_mask_on_one_gram_matrix() -> None:

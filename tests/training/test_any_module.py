@@ -1,9 +1,6 @@
 """Training towards the limit of any module: maximum margins in each norm, classes, chunks, ends."""
 
 import math
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -307,36 +304,6 @@ def steepest(folder: Path, steps: int = 30) -> TwoLayers:
         resume=True,
     )
     return module
-
-
-KILLED = """
-import os, signal, sys
-sys.path.insert(0, {tests!r})
-import torch
-torch.set_num_threads(1)
-from pathlib import Path
-from training import test_any_module as own
-from implicit_bias.training.steepest import SteepestDescent
-step = SteepestDescent.advance
-
-def killing(self, state):
-    if state.step == 17:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return step(self, state)
-
-SteepestDescent.advance = killing
-own.steepest(Path({folder!r}))
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_training_resumes_to_the_bit(tmp_path: Path) -> None:
-    code = KILLED.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
-    killed = subprocess.run([sys.executable, "-c", code], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    resumed = steepest(tmp_path)
-    (whole := tmp_path / "whole").mkdir()
-    np.testing.assert_array_equal(weights_of(resumed), weights_of(steepest(whole)))
 
 
 def test_an_interrupted_training_resumes_to_the_bit(tmp_path: Path) -> None:
