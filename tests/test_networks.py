@@ -1,4 +1,7 @@
-"""Networks: against loops, autograd and the predictor of the margin problem."""
+"""Networks: against loops, autograd and the predictor of the margin problem.
+
+Of two classes, and of `K`, whose networks share their hidden units or have their own.
+"""
 
 import math
 from collections.abc import Callable
@@ -9,16 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias import LimitConfig, certify_run, solve, train_to_limit
+from implicit_bias import LimitConfig, certify, certify_run, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.stationarity import certify_network
+from implicit_bias.measure.stationarity import balance, certify_network, layer_norms, stationarity
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
 
-N_FEATURES = 5
+N_FEATURES, K = 5, 3
 X = np.random.default_rng(0).normal(size=(23, N_FEATURES))
+Y = np.arange(len(X)) % K
 
 
 def contexts(n_units: int, n_hyperplanes: int = 1, seed: int = 0) -> HyperplaneContexts:
@@ -29,14 +33,15 @@ def deep_gln(readout_bias: bool = False) -> GLN:
     return GLN([contexts(4, 2), contexts(3, 1, seed=1)], readout_bias=readout_bias, seed=2)
 
 
-def drifted(widths: list[int]) -> FrozenGateReLU:
+def drifted(widths: list[int], **options: Any) -> FrozenGateReLU:
     """Weights far from those that decide the gates."""
-    network = FrozenGateReLU(ReLUNetwork(N_FEATURES, widths, seed=3))
-    other = ReLUNetwork(N_FEATURES, widths, seed=4)
+    network = FrozenGateReLU(ReLUNetwork(N_FEATURES, widths, seed=3, **options))
+    other = ReLUNetwork(N_FEATURES, widths, seed=4, **options)
     network.load_state_dict(other.state_dict(), strict=False)
     return network
 
 
+SHARED: dict[str, Any] = {"classes": K, "shared": True}
 NETWORKS: dict[str, Callable[[], Network]] = {
     "gln": lambda: GLN([contexts(4, 2)]),
     "gln-bias": lambda: GLN([contexts(4, 2)], readout_bias=True),
@@ -49,23 +54,53 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "relu-deep": lambda: ReLUNetwork(N_FEATURES, [4, 3, 2]),
     "frozen": lambda: drifted([4]),
     "frozen-deep": lambda: drifted([4, 3, 2]),
+    "classes-gln": lambda: GLN([contexts(4, 2)], classes=K),
+    "classes-gln-bias": lambda: GLN([contexts(4, 2)], classes=K, readout_bias=True),
+    "classes-gln-shared": lambda: GLN([contexts(4, 2)], readout_bias=True, **SHARED),
+    "classes-gln-deep": lambda: GLN([contexts(4, 2), contexts(3, 1, seed=1)], classes=K),
+    "classes-gln-deep-shared": lambda: GLN([contexts(4), contexts(3, seed=1)], **SHARED),
+    "classes-relu": lambda: ReLUNetwork(N_FEATURES, [4], classes=K),
+    "classes-relu-shared": lambda: ReLUNetwork(N_FEATURES, [4], **SHARED),
+    "classes-relu-deep": lambda: ReLUNetwork(N_FEATURES, [4, 3], classes=K),
+    "classes-frozen": lambda: drifted([4], classes=K),
+    "classes-frozen-shared": lambda: drifted([4], **SHARED),
 }
-ONE_HIDDEN_LAYER = ["gln", "gln-bias", "gln-readout", "relu", "frozen"]
+
+
+def make(name: str) -> Network:
+    """Make a network of the table, with a bias of 0.3, -0.2, 0.1 where it has one."""
+    network = NETWORKS[name]()
+    if network.readout_bias is not None:
+        with torch.no_grad():
+            bias = torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64)
+            network.readout_bias.copy_(bias[: network.readout_bias.numel()].squeeze())
+    return network
+
+
+def bias_of(network: Network) -> Array:
+    """Bias of each output, (1,) or (K,)."""
+    if network.readout_bias is None:
+        return np.zeros(network.classes or 1)
+    return np.atleast_1d(network.readout_bias.detach().numpy())
+
+
+def samples(network: Network) -> tuple[Array, Any]:
+    return X, Y if network.classes else 2 * (Y % 2) - 1
 
 
 @pytest.fixture(params=NETWORKS)
 def network(request: pytest.FixtureRequest) -> Network:
-    return NETWORKS[request.param]()
+    return make(request.param)
 
 
-@pytest.fixture(params=ONE_HIDDEN_LAYER)
+@pytest.fixture(params=[name for name in NETWORKS if "deep" not in name])
 def shallow(request: pytest.FixtureRequest) -> Network:
-    return NETWORKS[request.param]()
+    return make(request.param)
 
 
-def set_bias(network: Network, value: float) -> None:
-    if network.readout_bias is not None:
-        torch.nn.init.constant_(network.readout_bias, value)
+@pytest.fixture(params=[name for name in NETWORKS if "classes" not in name])
+def binary(request: pytest.FixtureRequest) -> Network:
+    return make(request.param)
 
 
 def scale_weights(network: Network, factor: float) -> None:
@@ -77,29 +112,47 @@ def scale_weights(network: Network, factor: float) -> None:
 # --- outputs ---------------------------------------------------------------------------------
 
 
-def loop_gln(network: GLN, x: Array) -> float:
-    """One sample through a GLN, unit by unit, hyperplane by hyperplane."""
-    outputs = x
-    for gating, layer in zip(network.gatings, network.hidden_weights, strict=True):
-        units = []
-        for h in range(gating.n_units):
-            context = 0
-            for normal, threshold in zip(gating.weights[h], gating.thresholds[h], strict=True):
-                context = 2 * context + int(normal @ x > threshold)
-            row = layer.detach().numpy()[h * gating.n_contexts + context]
-            units.append(sum(weight * value for weight, value in zip(row, outputs, strict=True)))
-        outputs = np.array(units)
-    readout, of_readout = network.readout.detach().numpy(), network.readout_gating
-    row = readout[0 if of_readout is None else int(of_readout.contexts(x[None])[0, 0])]
-    return float(row @ outputs + network.readout_bias_value)
+def loop_unit(network: Network, layer: int, x: Array, products: Array, unit: int) -> float:
+    """Output of one unit from its products with the layer before it, (C,)."""
+    if isinstance(network, GLN):
+        gating = network.gatings[layer]
+        h, context = unit % gating.n_units, 0
+        for normal, threshold in zip(gating.weights[h], gating.thresholds[h], strict=True):
+            context = 2 * context + int(normal @ x > threshold)
+        return float(products[context])
+    if isinstance(network, FrozenGateReLU):  # of one hidden layer
+        return float(products[0] * (network.gate_weights[0][unit].numpy() @ x > 0))
+    return max(0.0, float(products[0]))
 
 
-@pytest.mark.parametrize("name", ["gln", "gln-bias", "gln-deep", "gln-readout", "gln-deep-readout"])
-def test_gln_equals_a_loop(name: str) -> None:
-    network = NETWORKS[name]()
-    assert isinstance(network, GLN)
-    set_bias(network, 0.7)
-    np.testing.assert_allclose(network.decision(X), [loop_gln(network, x) for x in X], rtol=1e-12)
+def loop(network: Network, x: Array) -> list[float]:
+    """One sample through the networks of all classes, unit by unit."""
+    outputs, readout = [], network.readout.detach().numpy()
+    for k in range(network.classes or 1):
+        previous = x
+        for layer, weights in enumerate(network.hidden_weights):
+            matrix = weights.detach().numpy()
+            rows = len(matrix) // network.n_networks
+            n_contexts = network.gatings[layer].n_contexts if isinstance(network, GLN) else 1
+            first = k * rows if network.n_networks > 1 else 0
+            units = []
+            for start in range(first, first + rows, n_contexts):
+                products = matrix[start : start + n_contexts] @ previous
+                units.append(loop_unit(network, layer, x, products, start // n_contexts))
+            previous = np.array(units)
+        of_readout = network.readout_gating if isinstance(network, GLN) else None
+        row = k if of_readout is None else int(of_readout.contexts(x[None])[0, 0])
+        outputs.append(float(readout[row] @ previous + bias_of(network)[k]))
+    return outputs
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "frozen-deep"])
+def test_outputs_equal_loops(name: str) -> None:
+    network = make(name)
+    expected = np.array([loop(network, x) for x in X])
+    if network.classes is None:
+        expected = expected[:, 0]
+    np.testing.assert_allclose(network.decision(X), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_relu_network_equals_its_formula() -> None:
@@ -112,20 +165,46 @@ def test_relu_network_equals_its_formula() -> None:
     )
 
 
-def test_outputs_are_those_of_the_margin_structure(shallow: Network) -> None:
-    set_bias(shallow, -0.3)
-    coef = shallow.coef()
-    assert coef.shape == (len(shallow.gating().groups), N_FEATURES)
-    predicted = gated_linear(X, shallow.gating().gates(X), coef) + shallow.readout_bias_value
-    np.testing.assert_allclose(shallow.decision(X), predicted, rtol=1e-12)
+def test_outputs_and_norm_are_those_of_the_margin_problem(shallow: Network) -> None:
+    architecture, coef = shallow.architecture(), shallow.coef()
+    assert coef.shape[-2:] == (len(shallow.gating().groups), N_FEATURES)
+    predicted = architecture.decision(X, coef) + bias_of(shallow)
+    np.testing.assert_allclose(shallow.decision(X), predicted, rtol=1e-12, atol=1e-14)
+    problem = architecture.problem(*samples(shallow), classes=shallow.classes)
+    assert problem.norm.value(coef) == pytest.approx(shallow.norm(), rel=1e-12)
+    norms = loop_norms(shallow)
+    assert shallow.norm() == pytest.approx(sum(norms), rel=1e-12)
+    if shallow.classes:
+        found = problem.group_norms(coef)[shallow.unit_groups()]
+        np.testing.assert_allclose(found, norms, rtol=1e-12)
+    inward, outward = next(layer_norms(shallow))
+    np.testing.assert_allclose(inward * outward, norms, rtol=1e-12)
+    active = inward * outward >= 0.01 * (inward * outward).max()
+    apart = (np.abs(inward - outward) / np.maximum(inward, outward))[active]
+    assert balance(shallow) == pytest.approx(apart.max())
 
 
-def test_hidden_activations_give_the_output(network: Network) -> None:
-    hidden = network.hidden_activations(X)
-    assert hidden.shape == (len(X), network.readout.shape[1])
-    if network.readout_contexts == 1:
-        outputs = hidden @ network.readout.detach().numpy()[0]
-        np.testing.assert_allclose(network.decision(X), outputs, rtol=1e-12)
+def loop_norms(network: Network) -> list[float]:
+    """Norm of each unit: |w_kh| ||W_kh|| of class k, or the nuclear norm of w_h (x) W_h."""
+    readout, first = network.readout.detach().numpy(), network.hidden_weights[0].detach().numpy()
+    n_units = readout.shape[1]
+    blocks = [first[rows] for rows in np.split(np.arange(len(first)), network.n_networks * n_units)]
+    if network.n_networks > 1:
+        return [
+            abs(readout[k, h]) * float(np.linalg.norm(blocks[k * n_units + h]))
+            for k in range(K)
+            for h in range(n_units)
+        ]
+    matrices = [np.outer(readout[:, h], blocks[h].ravel()) for h in range(n_units)]
+    return [float(np.linalg.norm(matrix, "nuc")) for matrix in matrices]
+
+
+def test_hidden_activations_give_the_output(binary: Network) -> None:
+    hidden = binary.hidden_activations(X)
+    assert hidden.shape == (len(X), binary.readout.shape[1])
+    if binary.readout_contexts == 1:
+        outputs = hidden @ binary.readout.detach().numpy()[0] + bias_of(binary)
+        np.testing.assert_allclose(binary.decision(X), outputs, rtol=1e-12)
 
 
 def test_a_batch_is_an_index_into_what_was_prepared(network: Network) -> None:
@@ -189,16 +268,15 @@ def test_what_is_handed_out_does_not_follow_the_training() -> None:
     np.testing.assert_array_equal(coef, before)
 
 
-def test_a_frozen_network_starts_as_the_live_one() -> None:
-    for dtype in (torch.float64, torch.float32):
-        live = ReLUNetwork(N_FEATURES, [6, 4, 3], dtype=dtype, seed=1)
-        frozen = FrozenGateReLU(live)
-        assert frozen.dtype == dtype
-        np.testing.assert_array_equal(frozen.decision(X), live.decision(X))
-        np.testing.assert_array_equal(frozen.hidden_activations(X), live.hidden_activations(X))
-        assert torch.equal(
-            frozen.gate_pattern(*frozen.prepare(X)), live.gate_pattern(*live.prepare(X))
-        )
+@pytest.mark.parametrize("options", [{}, {"classes": K}, SHARED, {"dtype": torch.float32}], ids=str)
+def test_a_frozen_network_starts_as_the_live_one(options: dict[str, Any]) -> None:
+    live = ReLUNetwork(N_FEATURES, [6, 4, 3], seed=1, **options)
+    frozen = FrozenGateReLU(live)
+    assert frozen.dtype == live.dtype
+    np.testing.assert_array_equal(frozen.decision(X), live.decision(X))
+    np.testing.assert_array_equal(
+        frozen.gate_pattern(*frozen.prepare(X)), live.gate_pattern(*live.prepare(X))
+    )
 
 
 def test_neither_copy_follows_the_other() -> None:
@@ -246,20 +324,13 @@ def test_deep_networks_have_no_margin_structure(name: str) -> None:
         network.gating()
 
 
-def test_homogeneity(network: Network) -> None:
-    assert network.homogeneous == (network.readout_bias is None)
-    set_bias(network, 1.0)
-    values, norm = network.decision(X), network.norm()
-    scale_weights(network, 3.0)
-    factor = 3.0**network.n_layers
-    assert np.allclose(network.decision(X), factor * values) == network.homogeneous
-    assert network.norm() == pytest.approx(factor * norm)
-
-
-def test_norm_of_one_hidden_layer_is_the_group_norm(shallow: Network) -> None:
-    coef, groups = shallow.coef(), shallow.gating().groups
-    expected = sum(np.linalg.norm(coef[groups == g]) for g in np.unique(groups))
-    assert shallow.norm() == pytest.approx(expected)
+def test_homogeneity(binary: Network) -> None:
+    assert binary.homogeneous == (binary.readout_bias is None)
+    values, norm = binary.decision(X), binary.norm()
+    scale_weights(binary, 3.0)
+    factor = 3.0**binary.n_layers
+    assert np.allclose(binary.decision(X), factor * values) == binary.homogeneous
+    assert binary.norm() == pytest.approx(factor * norm)
 
 
 def test_norm_of_deeper_networks() -> None:
@@ -311,9 +382,8 @@ def test_gradient_of_frozen_gates_is_that_of_the_gate_formula() -> None:
         torch.testing.assert_close(trained.grad, explicit.grad)
 
 
-def test_inner_products_of_gradients_are_those_of_autograd(network: Network) -> None:
-    set_bias(network, 0.3)
-    network.double()
+def test_inner_products_of_gradients_are_those_of_autograd(binary: Network) -> None:
+    network = binary.double()
     prepared, labels = network.prepare(X), np.where(np.arange(len(X)) % 3, 1, -1)
     matrices = [*network.hidden_weights, network.readout]
     names = [k for k, p in network.named_parameters() if any(p is weights for weights in matrices)]
@@ -328,7 +398,8 @@ def test_inner_products_of_gradients_are_those_of_autograd(network: Network) -> 
     np.testing.assert_allclose(found, rows @ rows.T, rtol=1e-9, atol=1e-12)
 
 
-def test_unit_outputs_depend_on_their_own_weights_only(network: Network) -> None:
+def test_unit_outputs_depend_on_their_own_weights_only(binary: Network) -> None:
+    network = binary
     prepared = network.prepare(X)
     outputs, layers = network.unit_outputs(*prepared), network.hidden_layers(*prepared)
     units = [(layer, h) for layer, values in enumerate(layers) for h in range(values.shape[1])]
@@ -427,6 +498,123 @@ def test_a_gated_readout_is_bounded_by_its_relaxation() -> None:
     assert found.certificate.lower <= optimum * (1 + 1e-6) <= found.certificate.upper * (1 + 2e-6)
 
 
+# --- many classes ------------------------------------------------------------------------------
+
+
+def test_groups_are_one_a_class_and_unit() -> None:
+    gln = NETWORKS["classes-gln"]()
+    assert gln.architecture().problem(X, Y, classes=K).n_groups == K * 4
+    np.testing.assert_array_equal(gln.unit_groups(), np.arange(K * 4))
+    assert NETWORKS["classes-gln-shared"]().architecture().problem(X, Y, classes=K).n_groups == 4
+    relu = NETWORKS["classes-relu"]()
+    assert relu.architecture().problem(X, Y, classes=K).n_groups == K * K * 4
+    expected = [k * K * 4 + k * 4 + h for k in range(K) for h in range(4)]
+    assert relu.unit_groups().tolist() == expected
+    relaxed = {name: make(name).relaxed for name in NETWORKS if "classes" in name}
+    exact = {name for name, value in relaxed.items() if not value}
+    assert exact == {"classes-gln", "classes-gln-bias", "classes-gln-deep"}
+
+
+def test_the_first_class_has_the_weights_of_a_network_of_two_classes() -> None:
+    many, one = GLN([contexts(4, 2)], classes=K, seed=5), GLN([contexts(4, 2)], seed=5)
+    first = len(one.hidden_weights[0])
+    assert torch.equal(many.hidden_weights[0][:first], one.hidden_weights[0])
+    assert torch.equal(many.readout[:1], one.readout)
+    blocks = many.hidden_weights[0].reshape(K, first, N_FEATURES)
+    assert not torch.equal(blocks[0], blocks[1])
+
+
+def test_two_classes_are_the_binary_network() -> None:
+    """F = f_1 - f_0: margins, norm and bounds agree, up to the factors of the two programs."""
+    y = Y % 2
+    two = GLN([contexts(4)], classes=2, seed=1)
+    with torch.no_grad():  # W_0 = W_1, w_0 = -w_1: then f_1 = -f_0
+        half = len(two.hidden_weights[0]) // 2
+        two.hidden_weights[0][:half] = two.hidden_weights[0][half:]
+        two.readout[0] = -two.readout[1]
+    one = GLN([contexts(4)])
+    one.load_state_dict(
+        {"hidden_weights.0": two.hidden_weights[0][half:], "readout": two.readout[1:]}
+    )
+    np.testing.assert_allclose(
+        two.decision(X), np.column_stack([-one.decision(X), one.decision(X)])
+    )
+    _, labels = two.prepare_samples(X, y)
+    _, signs = one.prepare_samples(X, 2 * y - 1)
+    margins = [n.smallest_margin(n(*n.prepare(X)), t) for n, t in ((two, labels), (one, signs))]
+    assert margins[0] == pytest.approx(2 * margins[1])
+    assert two.norm() == pytest.approx(2 * one.norm())
+    many, binary = (
+        solve(n.architecture().problem(X, t, classes=n.classes), tol=1e-9)
+        for n, t in ((two, y), (one, 2 * y - 1))
+    )
+    # Groups of each class: both classes pay for half of the binary coefficients.
+    assert many.certificate.upper == pytest.approx(binary.certificate.upper, rel=1e-7)
+
+
+@pytest.mark.parametrize("name", [n for n in NETWORKS if "classes" in n and "deep" not in n])
+def test_permuted_classes_permute_everything(name: str) -> None:
+    shallow, order = make(name), np.array([2, 0, 1])
+    problem = shallow.architecture().problem(X, Y, classes=K)
+    other = shallow.architecture().problem(X, np.argsort(order)[Y], classes=K)
+    coef = shallow.coef()
+    np.testing.assert_allclose(
+        problem.margins(problem.decision(coef)), other.margins(other.decision(coef[order]))
+    )
+    assert other.norm.value(coef[order]) == pytest.approx(shallow.norm())
+
+
+def test_smallest_margin_is_that_of_a_loop(network: Network) -> None:
+    inputs, labels = network.prepare_samples(*samples(network))
+    decision = network.decision(X) - bias_of(network)
+    expected = (
+        (decision * samples(network)[1]).min()
+        if network.classes is None
+        else min(f[y] - f[k] for f, y in zip(decision, Y, strict=True) for k in range(K) if k != y)
+    )
+    assert network.smallest_margin(network(*inputs), labels) == pytest.approx(expected)
+
+
+def test_a_unit_of_all_networks_predicts_by_itself() -> None:
+    network = NETWORKS["classes-gln-deep"]()
+    inputs = network.prepare(X)
+    outputs = network.unit_outputs(*inputs)
+    assert outputs.shape == (len(X), 4 + 3 + 1, K)
+    first, second = (layer.detach() for layer in network.hidden_layers(*inputs))
+    for k in range(K):
+        torch.testing.assert_close(outputs[:, :4, k], first[:, 4 * k : 4 * k + 4])
+        torch.testing.assert_close(outputs[:, 4:7, k], second[:, 3 * k : 3 * k + 3])
+    torch.testing.assert_close(outputs[:, 7], network(*inputs))
+    (gradient,) = torch.autograd.grad(outputs[:, 2, 1].sum(), network.hidden_weights[0])
+    moved = torch.nonzero(gradient.abs().sum(dim=1)).flatten().tolist()
+    assert set(moved) <= {(4 + 2) * 4 + c for c in range(4)}
+    with pytest.raises(ValueError, match="shared"):
+        NETWORKS["classes-gln-shared"]().unit_outputs(*inputs[:2])
+
+
+def test_bounds_of_a_network_hold() -> None:
+    rng = np.random.default_rng(1)
+    centres = 3.0 * rng.normal(size=(K, N_FEATURES))
+    points = centres[Y] + 0.3 * rng.normal(size=(len(Y), N_FEATURES))
+    network = GLN([HyperplaneContexts.random(points, 4, random_state=0)], classes=K)
+    with torch.no_grad():  # each class's network is that of its centre
+        network.readout.fill_(1.0)
+        network.hidden_weights[0].copy_(torch.tensor(centres).repeat_interleave(8, dim=0))
+    found = certify_network(network, points, Y)
+    optimum = solve(found.problem, tol=1e-9).certificate
+    assert found.stationarity is not None
+    assert found.by_multipliers is not None
+    assert 0 < found.by_multipliers.lower <= optimum.upper
+    assert found.certificate.upper >= optimum.lower
+    assert found.certificate.upper == pytest.approx(network.norm() / found.stationarity.min_margin)
+    assert 0 < found.stationarity.gap <= 1
+    assert found.unit_norms.shape == found.dual_norms.shape == (K * 4,)
+    again = certify(found.problem, network.coef())
+    assert again.upper == found.certificate.upper
+    with pytest.raises(ValueError, match="labels"):
+        stationarity(network, network.prepare(points), 2 * (Y % 2) - 1, classes=K)
+
+
 # --- refusals --------------------------------------------------------------------------------
 
 
@@ -442,6 +630,8 @@ def test_a_gated_readout_is_bounded_by_its_relaxation() -> None:
         (lambda: GLN([contexts(2)], readout_gating=contexts(2)), "one unit"),
         (lambda: GLN([contexts(2)], readout_gating=contexts(1), classes=3), "one output"),
         (lambda: ReLUNetwork(N_FEATURES, [3, 0]), "n_units.*at least 1"),
+        (lambda: ReLUNetwork(N_FEATURES, [4], shared=True), "classes"),
+        (lambda: ReLUNetwork(N_FEATURES, [4], classes=1), "classes"),
         (
             lambda: ReLUNetwork(N_FEATURES, [3], init="uniform"),  # type: ignore[arg-type]
             "init must be one of",
@@ -463,6 +653,8 @@ def test_gatings_of_another_kind_are_refused(gating: Any) -> None:
 
 
 def test_inputs_are_checked(network: Network) -> None:
+    with pytest.raises(ValueError, match="labels"):
+        network.prepare_samples(X, Y + 0.5)
     with pytest.raises(ValueError, match="features"):
         network.decision(X[:, :2])
     with pytest.raises(ValueError, match="NaN"):

@@ -34,7 +34,4 @@ def test_metadata_come_back() -> None:
     assert config.metadata()["C"] == "inf"
     assert config.metadata()["positive"] == [0, 1]
     assert RunConfig.from_metadata(config.metadata()) == config
-
-
-def test_a_batch_of_zero_samples_is_all_of_them() -> None:
-    assert RunConfig(batch_size=0) == RunConfig(batch_size=None)
+    assert RunConfig(batch_size=0) == RunConfig(batch_size=None)  # all samples

@@ -37,6 +37,10 @@ def outcome() -> Outcome:
     )
 
 
+def refuse(constant: str) -> None:
+    raise AssertionError(constant)
+
+
 def test_what_is_written_comes_back(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     assert store.read(KEY) is None
@@ -51,26 +55,13 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert found.outcome.warnings == ("some warning",)
     assert found.outcome.origin == written.outcome.origin
     assert found.outcome.origin.dependencies["numpy"] == np.__version__
-
-
-def test_files_are_strict_json(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.write(CONFIG, outcome())
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(constant)
-
-    content = json.loads(store.file(KEY).read_text(), parse_constant=refuse)
+    content = json.loads(store.file(KEY).read_text(), parse_constant=refuse)  # strict JSON
     assert content["record"]["outcome"]["models"][0]["program_C"] == "inf"
-
-
-def test_failures_are_kept_with_their_error(tmp_path: Path) -> None:
-    store = Store(tmp_path)
     store.write(CONFIG, replace(failure("ValueError: no", 0.5), traceback="Traceback ..."))
-    found = store.inventory([KEY])
-    assert found.failed[KEY].outcome.error == "ValueError: no"
-    assert found.failed[KEY].outcome.traceback == "Traceback ..."
-    assert not found.done
+    inventory = store.inventory([KEY])
+    assert inventory.failed[KEY].outcome.error == "ValueError: no"
+    assert inventory.failed[KEY].outcome.traceback == "Traceback ..."
+    assert not inventory.done
 
 
 @pytest.mark.parametrize(
@@ -157,13 +148,10 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "store.json").write_text("{")
     with pytest.raises(StoreError, match="does not say the format"):
         Store(tmp_path)
-
-
-def test_a_store_that_was_killed_at_its_birth_is_one(tmp_path: Path) -> None:
-    (tmp_path / ".store.json.k2j3").write_text("{")
-    store = Store(tmp_path)
-    store.prepare()
-    assert Store(tmp_path).inventory([KEY]).missing == (KEY,)
+    (tmp_path / "killed").mkdir()  # at its birth: one all the same
+    (tmp_path / "killed" / ".store.json.k2j3").write_text("{")
+    Store(tmp_path / "killed").prepare()
+    assert Store(tmp_path / "killed").inventory([KEY]).missing == (KEY,)
 
 
 def test_tables(tmp_path: Path) -> None:
