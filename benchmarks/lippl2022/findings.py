@@ -105,15 +105,16 @@ def costs(models: pd.DataFrame) -> pd.Series[float]:
 
 def origin(cells: pd.DataFrame) -> str:
     """Say what computed the cells, and when."""
-    found = {
-        name: ", ".join(
-            sorted(set(cells[name].dropna().str.replace(r"(?<=^.{10}).*", "", regex=True)))
-        )
-        for name in VERSIONS
-    }
+    found = {name: sorted({_version(each) for each in cells[name].dropna()}) for name in VERSIONS}
     first, last = cells["finished"].min()[:10], cells["finished"].max()[:10]
-    listed = "; ".join(f"{name} {versions}" for name, versions in found.items())
+    listed = "; ".join(f"{name} {', '.join(versions)}" for name, versions in found.items())
     return f"They were computed from {first} to {last} by: {listed}."
+
+
+def _version(name: str) -> str:
+    """Abbreviate a commit, and say whether files differed from it."""
+    name, dirty, _ = name.partition("-dirty")
+    return name[:12] + (" and changes" if dirty else "")
 
 
 # --- tables ------------------------------------------------------------------------------------

@@ -367,13 +367,14 @@ def _in_box(problem: MarginProblem, alpha: Array) -> Array:
     return rows.alpha(np.minimum(values * shrink, C))
 
 
-def _below_all_others(problem: MarginProblem, coef: Array, intercept: Array) -> float | Array:
+def _below_all_others(problem: MarginProblem, coef: Array, intercept: Array) -> Array:
     """Return an intercept with which classes without samples, if any, win nowhere.
 
     No solver determines their offsets: the lower, the better.
     """
-    scores = problem.decision(coef).reshape(problem.n_samples, -1)
+    rows = problem.constraints
+    if not problem.intercept or len(rows.absent) == 0:
+        return intercept
+    scores = problem.decision(coef)
     reach = float(np.abs(scores).max() + np.abs(intercept).max())
-    margin = 2.0 * float(np.fmin(reach, LARGEST / 8.0)) + 2.0
-    rows, offsets = problem.constraints, intercept.reshape(-1)
-    return problem.as_intercept(rows.with_absent_below(scores, offsets, margin))
+    return rows.with_absent_below(scores, intercept, 2.0 * np.fmin(reach, LARGEST / 8.0) + 2.0)

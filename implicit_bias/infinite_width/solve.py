@@ -84,9 +84,11 @@ from implicit_bias.solvers.base import BoundsAt
 
 # Arcs that the exact oracle may visit in one call, times outputs: seconds beyond rank 3.
 MAX_ARCS = 20_000_000
-# Most new directions of a round, and the angle in radians between them, at first and at least.
-# Directions nearer to each other make the program degenerate and slow.
-NEW_DIRECTIONS, APART, NEAREST = 60, 0.1, 1e-4
+# Most new directions of a round: of the linear program, and of that of classes, which takes longer.
+NEW_DIRECTIONS, NEW_OF_CLASSES = 60, 40
+# The angle in radians between them, at first and at least: directions nearer to each other make the
+# program degenerate and slow.
+APART, NEAREST = 0.1, 1e-4
 # Where ||h|| is this near to its bound, a neuron may be; most of those of which few are chosen.
 TOUCHES, MOST_NEURONS = 1e-4, 400
 # Largest ratio of input norms, and largest entry, that the linear program sees.
@@ -586,7 +588,8 @@ class _Generation:
     def _apart(self, peaks: Peaks, floor: float) -> Array:
         """Choose points above the floor, apart from each other, and nearer once that stalls."""
         apart = max(APART * 0.5**self.stalled, NEAREST)
-        return scattered(peaks.points[peaks.values > floor], apart, NEW_DIRECTIONS)
+        most = NEW_DIRECTIONS if self.problem.classes is None else NEW_OF_CLASSES
+        return scattered(peaks.points[peaks.values > floor], apart, most)
 
     def _improve_lower(self, alpha: Array, largest: float) -> bool:
         """Keep dual variables whose max ||h|| is at most ``largest`` if their bound is better."""

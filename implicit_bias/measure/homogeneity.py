@@ -165,7 +165,8 @@ def _deviation(found: Array, expected: Array) -> float:
 def _cause(gradients: MarginGradients) -> str:
     """Why a module is not homogeneous, and what to do."""
     broken = [name for name in gradients.shapes if np.isnan(_degrees(gradients, [name])).any()]
-    for name, places in functions_used(gradients.module, gradients.inputs, TRAPS).items():
+    seen = functions_used(gradients.module, gradients.inputs, TRAPS, trained=gradients.shapes)
+    for name, places in seen.items():
         of = f"; not homogeneous in {listed(broken)}" if broken else ""
         what, cure = TRAPS[name]
         return f"{what}: {name} in {listed(places)}{of}: {cure}"
@@ -280,16 +281,16 @@ def _mixed_degrees(gradients: MarginGradients, largest: int = 6) -> list[int]:
 class _Watch(TorchFunctionMode):
     """Writes down which functions a forward pass calls, and in which part of the module."""
 
-    def __init__(self, functions: Collection[str]) -> None:
+    def __init__(self, functions: Collection[str], *, trained: bool) -> None:
         super().__init__()
-        self.functions = functions
+        self.functions, self.trained = functions, trained
         self.tracker, self.seen = ModuleTracker(), dict[str, list[str]]()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name = getattr(func, "__name__", "").strip("_")
-        if name in self.functions:
+        if name in self.functions and (not self.trained or _is_trained(name, args, kwargs or {})):
             places = self.seen.setdefault(name, [])
             if self.place not in places:
                 places.append(self.place)
@@ -302,11 +303,27 @@ class _Watch(TorchFunctionMode):
         return max(self.tracker.parents, key=lambda name: name.count(".")).partition(".")[2]
 
 
+def _is_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether what a function is not homogeneous in depends on trained parameters."""
+    # Its input, or query and key; affine weights after a normalisation scale.
+    every = name == "multi_head_attention_forward"
+    given = (*args, *kwargs.values()) if every else args[:2] or tuple(kwargs.values())[:2]
+    return any(isinstance(value, Tensor) and value.requires_grad for value in given)
+
+
 def functions_used(
-    module: nn.Module, inputs: tuple[Tensor, ...], functions: Collection[str]
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    functions: Collection[str],
+    trained: Collection[str] = (),
 ) -> dict[str, list[str]]:
-    """Which of some functions of torch a forward pass calls, and in which parts of the module."""
-    watch = _Watch(functions)
-    with torch.no_grad(), watch.tracker, watch:
-        evaluate(module, values_of(module), tuple(tensor[:WATCHED] for tensor in inputs))
+    """Which of some functions of torch a forward pass calls, and in which parts of the module.
+
+    Where names of trained parameters are given, only calls whose input depends on these count.
+    """
+    watch, values = _Watch(functions, trained=bool(trained)), values_of(module)
+    for name in trained:
+        values[name].requires_grad_()
+    with torch.set_grad_enabled(bool(trained)), watch.tracker, watch:
+        evaluate(module, values, tuple(tensor[:WATCHED] for tensor in inputs))
     return watch.seen

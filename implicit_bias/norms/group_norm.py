@@ -72,7 +72,6 @@ class GroupNorm(SumNorm):
     6.0
     """
 
-    by_rows: ClassVar[bool] = True
     treats_classes_alike: ClassVar[bool] = True
 
     groups: NDArray[np.int64]

@@ -46,8 +46,6 @@ class Norm(ABC):
 
     Attributes
     ----------
-    by_rows : bool
-        Whether the dual norm depends on the norms of the rows of V alone, which cost less.
     treats_classes_alike : bool
         Whether exchanging two classes leaves the norm as it is.
 
@@ -62,7 +60,6 @@ class Norm(ABC):
     True
     """
 
-    by_rows: ClassVar[bool] = False
     treats_classes_alike: ClassVar[bool] = False
 
     @abstractmethod

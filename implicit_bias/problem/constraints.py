@@ -105,6 +105,11 @@ class Constraints:
         """Values (R,) of all constraints as (N, K - 1), those of a sample in a row."""
         return values.reshape(self.n_samples, self.n_classes - 1)
 
+    @property
+    def absent(self) -> Integers:
+        """Classes that have scores but no samples."""
+        return np.setdiff1d(np.arange(self.width), self.present)
+
     # --- between the rows, the samples and the problem
 
     def values(self, alpha: NDArray[Any]) -> NDArray[Any]:
@@ -125,9 +130,8 @@ class Constraints:
 
     def smallest(self, values: NDArray[Any]) -> NDArray[Any]:
         """Smallest of each sample's values, (N,); inf for a sample without rows."""
-        first = np.flatnonzero(np.diff(self.samples, prepend=-1))
         smallest = np.full(self.n_samples, np.inf, dtype=values.dtype)
-        smallest[self.samples[first]] = np.minimum.reduceat(values, first)
+        smallest[self.samples[self._first]] = np.minimum.reduceat(values, self._first)
         return smallest
 
     # --- between the rows and the classes
@@ -178,16 +182,13 @@ class Constraints:
         return intercept
 
     def with_absent_below(self, scores: NDArray[Any], offsets: NDArray[Any], by: Any) -> Any:
-        """Return offsets (K',) with which classes without samples, if any, lose by this margin.
+        """Return offsets (K',) with which the `absent` classes lose by this margin.
 
         Of scores (N, K') without offsets. Nothing else determines these offsets.
         """
-        absent = np.setdiff1d(np.arange(self.width), self.present)
-        if not self.intercept or len(absent) == 0:
-            return offsets
         won = (scores + offsets)[np.arange(self.n_samples), self.own]
         lowered = offsets.copy()
-        lowered[absent] = (won - scores[:, absent].max(axis=1)).min() - by
+        lowered[self.absent] = (won - scores[:, self.absent].max(axis=1)).min() - by
         return lowered
 
     # --- some of the rows
@@ -208,6 +209,11 @@ class Constraints:
         which it is the rival are 0, as none of its own samples balances them.
         """
         return self.subset(np.isin(self.rivals, self.present)) if self.intercept else self
+
+    @cached_property
+    def _first(self) -> Integers:
+        """First row of each sample."""
+        return np.flatnonzero(np.diff(self.samples, prepend=-1))
 
     @cached_property
     def _places(self) -> Integers:

@@ -257,7 +257,7 @@ class MarginProblem:
     @property
     def no_offset(self) -> float | Array:
         """The intercept 0: a number, or (K,) with many classes."""
-        return 0.0 if self.classes is None else np.zeros(self.classes)
+        return self.as_intercept(np.zeros(self.norm_shape[0]))
 
     def as_intercept(self, offsets: Array) -> float | Array:
         """Return the intercept, a number or (K,) with many classes, from offsets (K',)."""
@@ -293,11 +293,6 @@ class MarginProblem:
         """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
         rows = self.constraints
         return rows.smallest(rows.margins(self._by_class(decision + intercept)))
-
-    def pair_margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
-        """f_{y_n} - f_k of decision (N, K) with the offsets, shape (N, K); inf for k = y_n."""
-        rows = self.constraints
-        return rows.alpha(rows.margins(self._by_class(decision + intercept)), np.inf)
 
     def weights(self, alpha: Array) -> Array:
         """alpha_n y_n, shape (N,), or a_n = sum_k alpha_nk (e_{y_n} - e_k), shape (N, K)."""

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem.constraints import Constraints, Integers
-from implicit_bias.problem.features import feature_norms, zero_features
+from implicit_bias.problem.features import Features, feature_norms, zero_features
 from implicit_bias.problem.margin_problem import MarginProblem
 
 
@@ -239,24 +239,18 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
 
 def equal_alpha(problem: MarginProblem) -> Array:
     """Return equal dual variables, of sum 1 for each sample."""
-    if problem.classes is None:
-        return np.ones(problem.n_samples)
-    alpha = np.full(problem.alpha_shape, 1.0 / (problem.classes - 1))
-    alpha[np.arange(problem.n_samples), problem.owners] = 0.0
-    return alpha
+    rows = problem.constraints
+    return rows.alpha(np.full(len(rows), 1.0 / (rows.n_classes - 1)))
 
 
 def alpha_of_zero(problem: MarginProblem) -> Array:
     """Return dual variables of the value of zeta = 0 at C = 1, (N,) or (N, K)."""
     if not problem.intercept:
         return equal_alpha(problem)
-    present, own, counts = np.unique(problem.y, return_inverse=True, return_counts=True)
-    shares = (_even_flow(counts) / counts[:, None])[own]
-    if problem.classes is None:
-        return np.asarray(shares.sum(axis=1))
-    alpha = np.zeros(problem.alpha_shape)
-    alpha[:, present] = shares
-    return alpha
+    rows = problem.constraints
+    counts = np.bincount(problem.owners, minlength=rows.n_classes)
+    shares = _even_flow(counts) / np.maximum(counts, 1)[:, None]
+    return rows.alpha(shares[rows.owners, rows.rivals])
 
 
 def _even_flow(counts: NDArray[np.int64]) -> Array:
@@ -292,17 +286,42 @@ def grouped_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None
     """
     if problem.classes is None:
         return rows_of(group_form(problem))
+    X, gates, groups = gate_form(problem)
+    samples, rivals = row_index(problem) if pairs is None else pairs
+    rows = pair_rows(problem, samples, rivals, problem.classes, groups.ravel(), gates)
+    return replace(rows, X=X[samples])
+
+
+def gate_form(problem: MarginProblem) -> tuple[Array, sp.csr_array, Integers]:
+    """Return inputs, gates and groups under which a norm is a sum of Euclidean norms over groups.
+
+    Where the norm tells features apart, they take the place of gates, and the inputs are 1.
+
+    Returns
+    -------
+    X : ndarray of shape (N, D)
+        Inputs.
+    gates : csr_array of shape (N, M)
+        Gates without a metric.
+    groups : ndarray of int, shape (K, M)
+        Group of each gate of each class; K = 1 with two classes.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
+    """
+    if problem.classes is None:
+        posed = group_form(problem)
+        return posed.X, posed.plain_gates, posed.plain_groups[None]
     gates, norm = problem.plain_gates, problem.norm
     if problem.metric is not None:
         norm = GroupNorm(problem.plain_groups, apart=problem.gate_norm.apart)
     shape = (problem.classes, gates.shape[1], problem.X.shape[1])
     groups = _euclidean_groups(norm, shape)
-    samples, rivals = row_index(problem) if pairs is None else pairs
     if (groups == groups[..., :1]).all():
-        return pair_rows(problem, samples, rivals, problem.classes, groups[..., 0].ravel())
-    # Features take the place of gates, and the inputs are the constant 1.
-    rows = pair_rows(problem, samples, rivals, problem.classes, groups.ravel(), _features(problem))
-    return replace(rows, X=np.ones((len(rows), 1)))
+        return problem.X, gates, groups[..., 0]
+    return np.ones((problem.n_samples, 1)), _features(problem), groups.reshape(len(groups), -1)
 
 
 def all_rows(problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None) -> Rows:
@@ -370,28 +389,9 @@ def pair_rows(
     gates : csr_array of shape (N, M'), optional
         The plain gates by default.
     """
-    plain = problem.plain_gates if gates is None else gates
     owners = problem.owners[samples]
-    return Rows(
-        X=problem.X[samples],
-        y=np.ones(len(samples)),
-        gates=class_gates(plain[samples], owners, rivals, n_blocks),
-        groups=groups,
-        constraints=replace(problem.constraints, samples=samples, owners=owners, rivals=rivals),
-    )
-
-
-def class_gates(
-    gates: sp.csr_array, owners: Integers, rivals: Integers, n_blocks: int
-) -> sp.csr_array:
-    """(e_owner - e_rival) (x) gates, shape (P, n_blocks M), without the blocks of later classes."""
-    n_rows, width = gates.shape
-    place = np.repeat(np.arange(n_rows), np.diff(gates.indptr))
-    rows = np.concatenate([place, place])
-    columns = np.concatenate(
-        [gates.indices + width * owners[place], gates.indices + width * rivals[place]]
-    )
-    data = np.concatenate([gates.data, -gates.data])
-    kept = columns < n_blocks * width
-    shape = (n_rows, n_blocks * width)
-    return sp.csr_array((data[kept], (rows[kept], columns[kept])), shape=shape)
+    rows = replace(problem.constraints, samples=samples, owners=owners, rivals=rivals)
+    plain = problem.plain_gates if gates is None else gates
+    features = Features(problem.X, plain, np.zeros(plain.shape[1], dtype=np.int64))
+    of_rows = features.of_rows(replace(rows, width=n_blocks))
+    return Rows(of_rows.X, np.ones(len(rows)), of_rows.sparse_gates, groups, rows)

@@ -7,12 +7,11 @@ solve.py            `solve`, and the grade of an answer
 choice.py           which solver "auto" takes, and solvers by name
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
-interior_point.py   up to a few thousand samples
+interior_point.py   up to a few thousand samples or pairs; norms with balls in few features
+newton.py           its Newton systems, in the space of the rows or of the features
+balls.py            the balls of norms: of groups, of singular values, of entries
 feature_space.py    few features, or badly scaled ones
 working_set.py      more samples, or pairs of samples and rivals
-norm_path.py        nuclear, spectral, l1 and l_inf norms of many classes
-norm_balls.py       the dual balls of these norms
-class_pairs.py      pairs of samples and rivals, for these norms
 out_of_core.py      more samples than memory holds, in blocks that Dask reads
 rounds.py           rounds on some of the constraints, and the bounds for all of them
 active_set.py       from the solution of a similar problem; one group on one Gram matrix
@@ -21,7 +20,6 @@ multiprecision.py   small problems of two classes and groups that float64 cannot
 barrier.py          such problems of any norm and any number of classes
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
-scaled_pairs.py     these products for pairs of samples and rivals, class by class
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
 paths.py            paths over C, growing data, gates
 ==================  ========================================================================
@@ -48,10 +46,9 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
     from implicit_bias.solvers.feature_space import FeatureSpace
-    from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.interior_point import ClassFeatureSpace, InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
-    from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint
     from implicit_bias.solvers.out_of_core import OutOfCoreSolution, solve_out_of_core
     from implicit_bias.solvers.working_set import WorkingSet
 
@@ -64,9 +61,8 @@ HOMES = {
     "active_set": ("ActiveSet", "OneGroup"),
     "cvxpy_solver": ("CvxpySolver",),
     "feature_space": ("FeatureSpace",),
-    "interior_point": ("InteriorPoint",),
+    "interior_point": ("ClassFeatureSpace", "InteriorPoint"),
     "linear_program": ("LinearProgram",),
-    "norm_path": ("NormFeatureSpace", "NormInteriorPoint"),
     "multiprecision": ("MultiPrecision",),
     "barrier": ("Barrier",),
     "out_of_core": ("OutOfCoreSolution", "solve_out_of_core"),

@@ -70,8 +70,9 @@ from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import (
     TINY,
+    Layout,
     ScaledProblem,
-    ScaledSamples,
+    ScaledRows,
     peak_memory,
 )
 
@@ -432,9 +433,9 @@ class _FromStart(_OnSupport[ActiveSet]):
         """Newton's method; False where it makes no headway, or its system has no room."""
         if not self._has_room(0):
             return False
-        scaled = ScaledProblem(self.problem, torch.device(self.solver.device))
+        scaled = ScaledProblem(Layout.of_groups(self.problem), torch.device(self.solver.device))
         self.pose(scaled)
-        self.seen = _Seen(scaled.samples)
+        self.seen = _Seen(scaled.rows)
         alpha, d = scaled.start_alpha(start), scaled.scale * scaled.tensor(start.group_norms)
         V = scaled.rows.dual_vectors(alpha)
         point = _Point(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))
@@ -489,7 +490,7 @@ class _FromStart(_OnSupport[ActiveSet]):
 
     def step(self, point: _Point, view: _View) -> _Point | None:
         """Newton's step for the sets of an iterate; None where rounding forbids it."""
-        scaled, everything, active = self.scaled, self.scaled.samples, view.active
+        scaled, everything, active = self.scaled, self.scaled.rows, view.active
         # What leaves its set goes to its bound, and moves V (dV) and so the equations of the rest.
         alpha = torch.where(view.at_C, scaled.C - point.alpha, -point.alpha)
         alpha = torch.where(view.free, 0.0, alpha)
@@ -537,27 +538,27 @@ class _FromStart(_OnSupport[ActiveSet]):
 class _Seen:
     """The samples that were free so far, and the inner products of their inputs."""
 
-    def __init__(self, everything: ScaledSamples) -> None:
+    def __init__(self, everything: ScaledRows) -> None:
         self._everything = everything
-        yX = everything.yX
-        self._place = torch.full((len(yX),), -1, device=yX.device)  # (P,), where they stand here
-        self._yX = yX[:0]  # (S, D')
-        self._gram = _Gram(self._products, yX)
+        X = everything.X
+        self._place = torch.full((len(X),), -1, device=X.device)  # (P,), where they stand here
+        self._X = X[:0]  # (S, D')
+        self._gram = _Gram(self._products, X)
 
     def size_with(self, free: Tensor) -> int:
         """S, once these samples (P,) are in it."""
         return int((free | (self._place >= 0)).sum())
 
-    def curvature(self, index: Tensor, rows: ScaledSamples, d: Tensor) -> Tensor:
+    def curvature(self, index: Tensor, rows: ScaledRows, d: Tensor) -> Tensor:
         """Q(d) of some samples (indices) and their rows, shape (F, F), by columns."""
         new = index[self._place[index] < 0]
-        self._place[new] = len(self._yX) + torch.arange(len(new), device=new.device)
-        self._yX = torch.cat([self._yX, self._everything.yX[new]])
-        self._gram.extend(len(self._yX))
+        self._place[new] = len(self._X) + torch.arange(len(new), device=new.device)
+        self._X = torch.cat([self._X, self._everything.X[new]])
+        self._gram.extend(len(self._X))
         return rows.masked(self._gram.of(self._place[index]), d).T
 
     def _products(self, new: slice, until: slice, out: Tensor) -> None:
-        torch.mm(self._yX[new], self._yX[until].T, out=out)
+        torch.mm(self._X[new], self._X[until].T, out=out)
 
 
 # --- from fewer rows -----------------------------------------------------------------------------
@@ -587,7 +588,8 @@ class _ByLevels(_OnSupport[OneGroup]):
         if rows.n_groups > 1 or shared or not solver.fits(_memory(rows)):
             return False
         rows = rows.subset(np.random.default_rng(solver.seed).permutation(len(rows)))
-        scaled = ScaledProblem(problem, torch.device(solver.device), rows=rows)
+        pairs = None if rows.rivals is None else (rows.samples, rows.rivals)
+        scaled = ScaledProblem(Layout.of_groups(problem, pairs), torch.device(solver.device))
         self.pose(scaled)
         products = _row_products(rows, scaled.tensor(rows.y) / scaled.nu)
         self.gram = _Gram(products, scaled.b, len(rows))

@@ -297,6 +297,10 @@ class Start(Protocol):
     def intercept(self) -> float | Array:
         """The free offset; 0 where the problem has none."""
 
+    @property
+    def coef(self) -> Array:
+        """Coefficients, of margins of 1 where there are no losses."""
+
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
@@ -305,6 +309,7 @@ class WarmStart:
     alpha: Array
     group_norms: Array
     intercept: float | Array
+    coef: Array
 
 
 OnProgress: TypeAlias = Callable[[BoundsAt], None]

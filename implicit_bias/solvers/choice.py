@@ -324,17 +324,16 @@ def make_solver(
     from implicit_bias.solvers.active_set import ActiveSet, OneGroup
     from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.feature_space import FeatureSpace
-    from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.interior_point import ClassFeatureSpace, InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
-    from implicit_bias.solvers.norm_path import NormFeatureSpace, NormInteriorPoint, has_ball
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
         return method(**vars(options) | more)
 
     methods: dict[str, Callable[..., NativeSolver]] = {
-        "interior-point": NormInteriorPoint if has_ball(problem) else InteriorPoint,
-        "feature-space": FeatureSpace if problem.classes is None else NormFeatureSpace,
+        "interior-point": InteriorPoint,
+        "feature-space": FeatureSpace if problem.classes is None else ClassFeatureSpace,
         "working-set": WorkingSet,
     }
     if name in methods:

@@ -255,7 +255,7 @@ class _View:
         self.mu = products / (sum(len(a) for a, _ in p.pairs) + program.n_groups)
         # The gap that would be left if the equations held.
         self.gap = products / (tau * float(value))
-        self.lower, self.ratio = program.lower(p.alpha)
+        self.lower = program.lower(p.alpha)
         self.upper, self.violation = program.upper(p.v / tau, margins / tau)
 
 
@@ -293,16 +293,16 @@ class _Best:
         if view.gap < POLISHED_GAP:
             polish = _Polish(self.program, point, view)
             alpha = polish.dual(point.alpha, point.V)
-            self._take_alpha(alpha, self.program.lower(alpha)[0])
+            self._take_alpha(alpha, self.program.lower(alpha))
             for v in polish.primal(point.v / point.tau):
                 upper, violation = self.program.upper(v, self.program.B @ v)
                 self._take_coef(v, upper, violation)
                 if upper <= self.upper * (1.0 + SAFETY_SHARE * tolerances.gap):
                     self._safe = v, upper
-        elif not self.separable and view.ratio > POLISHED_RATIO:
+        elif self._seems_inseparable(point.alpha):
             alpha = _Polish(self.program, point, view).dual(point.alpha, 0.0 * point.V)
             for proof in (point.alpha, alpha):
-                ratio = self.program.lower(proof)[1]
+                ratio = self.program.gordan_ratio(proof)
                 if ratio > 1.0 / (AIM * tolerances.infeasibility):
                     self.alpha, self.separable = proof, False
         if self.lower > 0:
@@ -312,6 +312,12 @@ class _Best:
         self.closest = min(self.closest, view.gap)
         moved = risen or closer or self.gap < (1.0 - LEAST_PROGRESS) * gap
         self.waited = 0 if moved else self.waited + 1
+
+    def _seems_inseparable(self, alpha: Tensor) -> bool:
+        """Whether alpha may be near a proof that there is no separator."""
+        if self.separable or self.program.soft:
+            return False
+        return self.program.gordan_ratio(alpha) > POLISHED_RATIO
 
     def _take_alpha(self, alpha: Tensor, lower: float) -> None:
         if lower > self.lower:
@@ -738,21 +744,32 @@ class _Program:
         least = torch.minimum(positive, negative)
         return alpha * torch.where(self._y > 0, least / positive, least / negative)
 
-    def lower(self, alpha: Tensor) -> tuple[float, float]:
-        """Return the lower bound from alpha; and sum(alpha) over what is left of B' alpha."""
+    def lower(self, alpha: Tensor) -> float:
+        """Return the lower bound from alpha; 0 where its dual vectors vanish."""
         alpha = self.balanced(alpha)
+        value, largest = float(self.c @ alpha), self._largest(self._pull(alpha))
+        growth = 1.0 / largest if largest > 0 else np.inf
+        if self.soft and value > 0:
+            growth = min(growth, float((self.C / alpha).min()))
+        return value * growth if value > 0 and np.isfinite(growth) else 0.0
+
+    def gordan_ratio(self, alpha: Tensor) -> float:
+        """Return sum(alpha) over what is left of B' alpha, in the larger of both coordinates."""
+        alpha = self.balanced(alpha)
+        pull = self._pull(alpha)
+        left = max(self._largest(pull), float(pull.norm()))
+        return float(alpha.sum()) / left if left > 0 else np.inf
+
+    def _pull(self, alpha: Tensor) -> Tensor:
+        """B' alpha of balanced alpha, whose entry of the intercept is 0."""
         pull = self.B.T @ alpha
         if self._intercept:
             pull[-1] = 0.0
-        largest = float(self.group_norms(self.dual_vectors(pull)).max())
-        growth = 1.0 / largest if largest > 0 else np.inf
-        value = float(self.c @ alpha)
-        if self.soft:
-            return value * min(growth, float((self.C / alpha).min())) if value > 0 else 0.0, 0.0
-        # Neither coordinates may tell the data separable.
-        left = max(largest, float(pull.norm()))
-        ratio = float(alpha.sum()) / left if left > 0 else np.inf
-        return value * growth if np.isfinite(growth) else 0.0, ratio
+        return pull
+
+    def _largest(self, pull: Tensor) -> float:
+        """Return the largest norm of a group of the dual vectors."""
+        return float(self.group_norms(self.dual_vectors(pull)).max())
 
     def upper(self, v: Tensor, margins: Tensor) -> tuple[float, float]:
         """Return the upper bound from v; and by how much a margin falls short."""

@@ -157,10 +157,7 @@ class RowRounds(Rounds):
 
     def __init__(self, problem: MarginProblem, tolerance: float) -> None:
         super().__init__(nothing_yet(problem), tolerance)
-        self.problem, rows = problem, problem.constraints
-        if problem.intercept and problem.classes is not None:
-            rows = rows.subset(np.isin(rows.rivals, rows.present))
-        self.constraints = rows
+        self.problem, self.constraints = problem, problem.constraints.undecided()
 
     @property
     def pairs(self) -> tuple[Integers, Integers]:
@@ -169,8 +166,8 @@ class RowRounds(Rounds):
 
     def margins_of(self, coef: Array, intercept: float | Array) -> Array:
         """Margins of all rows, (P,)."""
-        of_problem = self.problem.pair_margins(self.problem.decision(coef), intercept)
-        return np.asarray(self.constraints.values(of_problem))
+        scores = self.problem.decision(coef) + intercept
+        return self.constraints.margins(scores.reshape(self.problem.n_samples, -1))
 
     def price(self, coef: Array, intercept: float | Array) -> None:
         """Compute the margins of coefficients on all rows, and the upper bound that they make."""

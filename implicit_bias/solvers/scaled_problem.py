@@ -1,34 +1,42 @@
-r"""The scaled problem on a device, and the products that the interior point needs.
+r"""The scaled problem on a device, and the products that the interior points need.
 
-Scale     Each sample's features to norm 1, by nu_n, and the norm of zeta by the root mean square
-          sigma of nu. Then b_n = sigma / nu_n, the dual maximises sum_n b_n alpha_n, and the box
-          is alpha_n <= C nu_n.
+Rows      One a sample of two classes, one a pair (n, k), k != y_n, of a sample and a rival. Row p
+          has the label vector b_p in R^K': y_n with K' = 1, or e_{y_n} - e_k with K' = K, and the
+          features b_p (x) z(x_n) (x) x_n.
+Scale     Each row's features to norm 1, by nu_p, and the norm of zeta by the root mean square
+          sigma of nu. Then b_p = sigma / nu_p, the dual maximises sum_p b_p alpha_p, and the box
+          is alpha_p <= C nu_p.
 Features  Inputs enter by their inner products alone. Those that are constant over the samples
           (the appended 1, pixels that are always black) are one feature, of the norm of all.
 Gates     So do the gates of a group. Where their sum is a constant S_g, as it is 1 for one-hot
           contexts, a rotation of the group's C_g columns makes one of them constant, and the
           constant columns of all such groups are one: M = H C gates become H (C - 1) + 1.
+Classes   A pair touches two of the K classes. So products are formed class by class, of the rows
+          that touch it, and each sample has one row of X and Z, however many rivals it has.
 Q(d)      Symmetric, so one triangle is computed, in place of the last one.
 
-======  ==========  ==========================================================================
-e       (N, J)      y_n b_n offsets_n: with an intercept beta, margins are (U d + e beta)_n, and
-                    e' alpha = 0; J = 1 with two classes, K - 1 with many, 0 without an intercept
-yX      (N, D')     y_n x_n / nu_n, constant features merged
-Z       (N, M' + 1) rotated gates; the last column is the shared constant, 1
-share   (G,)        S_g^2 / C_g: weight of the shared column in group g; 0 where it has no part
-V       (M' + 1, D')  V_m = sum_n alpha_n y_n z_mn x_n
-U       (N, G)      U_g = Q_g alpha, through feature space
-K       (N, N)      (y y') o (X X')
-======  ==========  ==========================================================================
+=======  ================  =======================================================================
+X        (n, D')           inputs x_n / nu_n of the samples that have rows, constant ones merged;
+                           y_n x_n / nu_n with two classes
+Z        (n, M' + 1)       rotated gates; the last column is the shared constant, 1
+groups   (M',)             group g' of each rotated gate, one numbering for all classes
+share    (G',)             S^2 / C: weight of the shared column in group g'; 0 where it has no part
+columns  (K', G')          group of the norm that a class's group of gates is in
+V        (K', M' + 1, D')  V_c = sum_p alpha_p (b_p)_c z_n (x) x_n
+U        (P, G)            U_g = Q_g alpha, through feature space: <V_g, features of the row in g>
+K        (n, n)            X X'
+e        (P, J)            of the equation e' alpha = 0 and the intercept beta: margins are
+                           (U d + e beta)_p; J = 1 with two classes, K - 1 with many, 0 without one
+=======  ================  =======================================================================
 
-With many classes N counts the pairs of samples and rivals (`rows`), whose products are formed class
-by class where the groups of gates allow it (`scaled_pairs`), and the box is one a sample,
-sum_k alpha_nk <= C nu_n: its slack w_n and its multiplier r_n, the hinge loss, are of all pairs of
-a sample (`Boxes`).
+With many classes the box is one a sample, sum_k alpha_nk <= C nu_n: its slack w_n and its
+multiplier, the hinge loss xi_n, are of all pairs of a sample (`Boxes`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -42,11 +50,12 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import repaired
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.constraints import Integers
+from implicit_bias.problem.features import feature_norms
 from implicit_bias.problem.masked_gram import mask_into
-from implicit_bias.problem.rows import Rows, grouped_rows
+from implicit_bias.problem.rows import gate_form, merged_classes, merged_pairs, row_index
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer
-from implicit_bias.solvers.scaled_pairs import ClassGroups, ScaledPairs
 
 # Wider groups gain little from a rotation, which fills sparse gates.
 WIDEST_ROTATION = 8
@@ -54,80 +63,296 @@ WIDEST_ROTATION = 8
 LEAST_SHARE = 1e-6
 # Rows of Q(d) computed at once: small enough for a cache, large enough for a matrix product.
 BLOCK = 512
+# Samples whose weighted squares are formed at once.
+SAMPLES = 2048
 TINY = float(np.finfo(np.float64).tiny)
 
 
-class ScaledSamples:
-    """Some samples of a problem on the device, and the products with them that cost time."""
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Rows of many classes on the device: row of X, class of the sample, and rival, each (P,)."""
 
-    def __init__(self, yX: Tensor, Z: Tensor, groups: Tensor, share: Tensor) -> None:
-        self.yX, self.Z, self.groups, self.share = yX, Z, groups, share
+    place: Tensor
+    owners: Tensor
+    rivals: Tensor
 
-    def subset(self, index: Tensor) -> ScaledSamples:
+
+class _Touching(NamedTuple):
+    """The rows that touch a class, with their signs, and the samples of these rows."""
+
+    rows: Tensor
+    sign: Tensor
+    samples: Tensor
+    at: Tensor  # place of each row's sample among these
+
+
+@dataclass(frozen=True, eq=False)
+class GateGroups:
+    """Groups of the rotated gates, (M',), and which groups of the norm they are, (K', G')."""
+
+    groups: Tensor
+    share: Tensor
+    columns: Tensor
+    n_groups: int
+
+
+class ScaledRows:
+    """Some rows of a problem on the device, and the products with them that cost time.
+
+    Parameters
+    ----------
+    X, Z : Tensor of shape (n, D'), (n, M' + 1)
+        Scaled inputs and rotated gates of samples; see the module's head.
+    layout : GateGroups
+        How gates are grouped.
+    pairs : Pairs or None
+        The rows; None with two classes, where row p is that of X and Z.
+    """
+
+    def __init__(self, X: Tensor, Z: Tensor, layout: GateGroups, pairs: Pairs | None) -> None:
+        self.X, self.Z, self.layout, self.pairs = X, Z, layout, pairs
+        self.n_classes = len(layout.columns)
+
+    def __len__(self) -> int:
+        """P."""
+        return len(self.X if self.pairs is None else self.pairs.place)
+
+    def subset(self, index: Tensor) -> ScaledRows:
         """Return some of them (indices)."""
-        return ScaledSamples(self.yX[index], self.Z[index], self.groups, self.share)
+        if self.pairs is None:
+            return ScaledRows(self.X[index], self.Z[index], self.layout, None)
+        used, place = torch.unique(self.pairs.place[index], return_inverse=True)
+        pairs = Pairs(place, self.pairs.owners[index], self.pairs.rivals[index])
+        return ScaledRows(self.X[used], self.Z[used], self.layout, pairs)
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
-        """V (M' + 1, D') of alpha (N,)."""
-        return self.Z.T @ (self.yX * alpha[:, None])
+        """V (K', M' + 1, D') of alpha (P,)."""
+        if self.pairs is None:
+            return (self.Z.T @ (self.X * alpha[:, None]))[None]
+        if self.Z.shape[1] == 1:  # of the constant gate alone
+            return (self._by_class(alpha).T @ self.X)[:, None]
+        V = self.X.new_empty(self.n_classes, self.Z.shape[1], self.X.shape[1])
+        for of_class, (rows, sign, samples, at) in zip(V, self._touching, strict=True):
+            weights = alpha.new_zeros(len(samples)).index_add_(0, at, sign * alpha[rows])
+            torch.mm(self.Z[samples].T, self.X[samples] * weights[:, None], out=of_class)
+        return V
 
     def inner(self, V: Tensor, W: Tensor) -> Tensor:
         """<V_g, W_g> of each group (G,)."""
-        products = (V * W).sum(1)
-        return (self.share * products[-1]).index_add_(0, self.groups, products[:-1])
+        layout = self.layout
+        found = V.new_zeros(layout.n_groups)
+        for own, columns in zip((V * W).sum(2), layout.columns, strict=True):
+            of_gates = (layout.share * own[-1]).index_add_(0, layout.groups, own[:-1])
+            found.index_add_(0, columns, of_gates)
+        return found
 
     def group_products(self, V: Tensor) -> Tensor:
-        """U (N, G): y_n <V_g, features of n in group g>."""
-        products = (self.yX @ V.T).mul_(self.Z)  # (N, M' + 1)
-        constant = torch.outer(products[:, -1], self.share)
-        return constant.index_add_(1, self.groups, products[:, :-1])
+        """U (P, G): <V_g, features of the row in group g>."""
+        layout = self.layout
+
+        def of_gates(samples: Tensor | slice, of_class: Tensor) -> Tensor:
+            products = (self.X[samples] @ of_class.T).mul_(self.Z[samples])
+            found = torch.outer(products[:, -1], layout.share)
+            return found.index_add_(1, layout.groups, products[:, :-1])
+
+        if self.pairs is None:
+            return of_gates(slice(None), V[0])
+        U = V.new_zeros(len(self), layout.n_groups)
+        for of_class, columns, touching in zip(V, layout.columns, self._touching, strict=True):
+            rows, sign, samples, at = touching
+            values = of_gates(samples, of_class)[at].mul_(sign[:, None])
+            U.index_put_((rows[:, None], columns), values, accumulate=True)
+        return U
 
     def curvature(self, d: Tensor) -> Tensor:
-        """Q(d) = K o (Z diag(d) Z'), shape (N, N): its lower triangle, by columns.
+        """Q(d), shape (P, P): at least its lower triangle, by columns; the next call overwrites."""
+        weights = self._weights(d)
+        if self.pairs is None:
+            weighted = self.Z * weights
+            for rows, right in self._blocks():
+                mask_into(self._Q[rows, right], self._K[rows, right], weighted[rows], self.Z[right])
+            return self._Q.T
 
-        The next call overwrites it.
-        """
-        weighted = self.Z * self._weights(d)
-        for rows, right in self._blocks():
-            mask_into(self._Q[rows, right], self._K[rows, right], weighted[rows], self.Z[right])
-        return self._Q.T
+        def of_class(c: int, samples: Tensor) -> Tensor:
+            Z = self.Z[samples]
+            return (Z * weights[c] @ Z.T).mul_(self._K[samples[:, None], samples])
+
+        return self.over_classes(of_class, self._Q.zero_()).T
 
     def masked(self, K: Tensor, d: Tensor) -> Tensor:
-        """Q(d) of these samples from their K, shape (N, N)."""
+        """Q(d) of these rows of two classes from their K, shape (P, P)."""
         Q = torch.empty_like(K)
         mask_into(Q, K, self.Z * self._weights(d), self.Z)
         return Q
 
     def curvature_diagonal(self, d: Tensor) -> Tensor:
-        """Diagonal of Q(d), shape (N,)."""
-        return self._input_squares * (self.Z.square() @ self._weights(d))
+        """Diagonal of Q(d), shape (P,)."""
+        squares = self.Z.square() @ self._weights(d).T * self._input_squares[:, None]  # (n, K')
+        if self.pairs is None:
+            return squares[:, 0]
+        place, owners, rivals = vars(self.pairs).values()
+        return squares[place, owners] + squares[place, rivals]
+
+    def over_classes(self, of_class: Callable[[int, Tensor], Tensor], room: Tensor) -> Tensor:
+        """Sum over classes of (b_p)_c (b_q)_c times what a matrix of samples has for p and q.
+
+        Parameters
+        ----------
+        of_class : callable
+            Returns the matrix, (m, m), of a class and some samples (indices).
+        room : Tensor of shape (P, P)
+            What the sum is added to, in place.
+        """
+        for c, (rows, sign, samples, at) in enumerate(self._touching):
+            part = of_class(c, samples)[at[:, None], at]
+            room[rows[:, None], rows] += part.mul_(sign[:, None]).mul_(sign)
+        return room
+
+    # What norms that are no sums over groups ask for: their features are the inputs, of one gate.
+
+    def margins(self, zeta: Tensor) -> Tensor:
+        """<features of the row, zeta>, (P,), of zeta (K', D')."""
+        scores = self.X @ zeta.T
+        if self.pairs is None:
+            return scores[:, 0]
+        own, rival = self._entries
+        flat = scores.reshape(-1)
+        return flat[own] - flat[rival]
+
+    def products(self, V: Tensor) -> Tensor:
+        """<v, x> of each row's sample and each row v of V, (P, r)."""
+        return self.of_rows(self.X @ V.T)
+
+    def of_rows(self, values: Tensor) -> Tensor:
+        """Return values of samples (n, ...) as those of rows (P, ...)."""
+        return values if self.pairs is None else values[self.pairs.place]
+
+    def gram(self, columns: Tensor | None = None) -> Tensor:
+        """Inner products of the rows' inputs, (P, P), of all columns or of some."""
+        if columns is None:
+            K = self._gram
+        else:
+            part = self.X[:, columns]
+            K = part @ part.T
+        return K if self.pairs is None else K[self.pairs.place[:, None], self.pairs.place]
+
+    def normal_matrix(self, h: Tensor, shares: Tensor | None) -> Tensor:
+        """Phi' D^-1 Phi, (K', K', D', D'), of the rows' features Phi.
+
+        D^-1 = diag(h) less h h' times a share for each sample.
+        """
+        dense, K, F = self._by_rival(h), self.n_classes, self.X.shape[1]
+        whole = self.X.new_zeros(K, K, F, F)
+        for c, members in enumerate(self._members):
+            for start in range(0, len(members), SAMPLES):
+                index = members[start : start + SAMPLES]
+                X, weights = self.X[index], dense[index]
+                each = _weighted_squares(X, weights)  # (K, F, F), one a rival
+                total = each.sum(0)
+                whole[c, c] += total
+                whole.diagonal().add_(each.permute(1, 2, 0))
+                whole[c] -= each
+                whole[:, c] -= each
+                if shares is not None:
+                    q = -weights
+                    q[:, c] += weights.sum(1)
+                    weighted = q[:, :, None] * q[:, None, :] * shares[index, None, None]
+                    each = _weighted_squares(X, weighted.reshape(len(index), -1))
+                    whole -= each.reshape(K, K, F, F)
+        return whole
+
+    @property
+    def labels(self) -> Tensor:
+        """b_p, (P, K')."""
+        if self.pairs is None:
+            return self.X.new_ones(len(self), 1)
+        eye = torch.eye(self.n_classes).to(self.X)
+        return eye[self.pairs.owners] - eye[self.pairs.rivals]
+
+    def _by_rival(self, values: Tensor) -> Tensor:
+        """Values of rows (P,) at their sample and rival, (n, K'); 0 elsewhere."""
+        assert self.pairs is not None
+        dense = values.new_zeros(len(self.X) * self.n_classes)
+        dense[self._entries[1]] = values
+        return dense.view(-1, self.n_classes)
+
+    def _by_class(self, alpha: Tensor) -> Tensor:
+        """Sum over a sample's rows of alpha_p b_p, (n, K')."""
+        weights = self._by_rival(alpha)
+        total = weights.sum(1, keepdim=True)
+        return (-weights).scatter_add_(1, self._owners[:, None], total)
+
+    def _weights(self, d: Tensor) -> Tensor:
+        """Return d of each class and column of Z, shape (K', M' + 1)."""
+        of_gates = d[self.layout.columns]  # (K', G')
+        constant = of_gates @ self.layout.share
+        return torch.hstack([of_gates[:, self.layout.groups], constant[:, None]])
 
     @cached_property
     def _input_squares(self) -> Tensor:
-        """||x_n||^2 / nu_n^2, shape (N,)."""
-        return self.yX.square().sum(1)
+        """||x_n||^2 / nu_n^2, shape (n,)."""
+        return self.X.square().sum(1)
+
+    @cached_property
+    def _gram(self) -> Tensor:
+        return self.X @ self.X.T
 
     @cached_property
     def _K(self) -> Tensor:
-        """K, shape (N, N): its upper triangle, by rows."""
+        """K, shape (n, n): with two classes its upper triangle, by rows."""
+        if self.pairs is not None:
+            return self._gram
         K = torch.empty_like(self._Q)
         for rows, right in self._blocks():
-            torch.mm(self.yX[rows], self.yX[right].T, out=K[rows, right])
+            torch.mm(self.X[rows], self.X[right].T, out=K[rows, right])
         return K
 
     @cached_property
     def _Q(self) -> Tensor:
-        """Room for the upper triangle of Q(d), by rows."""
-        return self.yX.new_empty((len(self.yX), len(self.yX)))
-
-    def _weights(self, d: Tensor) -> Tensor:
-        """Return d of each column of Z, shape (M' + 1,)."""
-        return torch.cat([d[self.groups], torch.dot(self.share, d)[None]])
+        """Room for Q(d), or its upper triangle by rows."""
+        return self.X.new_empty((len(self), len(self)))
 
     def _blocks(self) -> list[tuple[slice, slice]]:
         """Rows, and the columns from their first one on, that cover the upper triangle."""
-        starts = range(0, len(self.yX), BLOCK)
-        return [(slice(a, a + BLOCK), slice(a, None)) for a in starts]
+        return [(slice(a, a + BLOCK), slice(a, None)) for a in range(0, len(self), BLOCK)]
+
+    @cached_property
+    def _touching(self) -> list[_Touching]:
+        """What touches each class."""
+        assert self.pairs is not None
+        found = []
+        for c in range(self.n_classes):
+            own = self.pairs.owners == c
+            rows = torch.nonzero(own | (self.pairs.rivals == c))[:, 0]
+            samples, at = torch.unique(self.pairs.place[rows], return_inverse=True)
+            sign = torch.where(own[rows], 1.0, -1.0).to(self.X)
+            found.append(_Touching(rows, sign, samples, at))
+        return found
+
+    @cached_property
+    def _owners(self) -> Tensor:
+        """Class of each sample, (n,)."""
+        assert self.pairs is not None
+        owners = self.pairs.owners.new_zeros(len(self.X))
+        return owners.scatter_(0, self.pairs.place, self.pairs.owners)
+
+    @cached_property
+    def _members(self) -> list[Tensor]:
+        """Samples of each class."""
+        return [torch.nonzero(self._owners == c)[:, 0] for c in range(self.n_classes)]
+
+    @cached_property
+    def _entries(self) -> tuple[Tensor, Tensor]:
+        """Places of a row's class and of its rival in a flat array (n, K')."""
+        assert self.pairs is not None
+        first = self.pairs.place * self.n_classes
+        return first + self.pairs.owners, first + self.pairs.rivals
+
+
+def _weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
+    """X' diag(w) X for each column w of weights (n, k): (k, F, F)."""
+    n, F = X.shape
+    return ((weights[:, :, None] * X[:, None, :]).reshape(n, -1).T @ X).reshape(-1, F, F)
 
 
 class Boxes:
@@ -156,7 +381,7 @@ class Boxes:
         room = values.new_full((self.n_boxes,), -torch.inf)
         return room.scatter_reduce_(0, self.index, values, "amax")
 
-    def lift(self, values: Tensor) -> Tensor | float:
+    def of_rows(self, values: Tensor) -> Tensor | float:
         """Return values of boxes (B,) as those of rows (N,): 0 where there are none."""
         if not len(values):
             return 0.0
@@ -185,58 +410,51 @@ class Boxes:
 
 
 class ScaledProblem:
-    """The scaled problem: what the interior point knows of the data.
+    """The scaled problem: what an interior point knows of the data.
 
-    ``layout`` is that of the same problem in another precision, which saves finding it again.
+    ``layout`` is that of `Layout.of_groups` or `Layout.of_features`.
     """
 
     def __init__(
-        self,
-        problem: MarginProblem,
-        device: torch.device,
-        dtype: torch.dtype = torch.float64,
-        rows: Rows | None = None,
-        layout: Layout | None = None,
+        self, layout: Layout, device: torch.device, dtype: torch.dtype = torch.float64
     ) -> None:
-        self.dtype, self.device, self._given_layout = dtype, device, layout
-        if layout is not None:
-            rows = layout.rows
-        elif rows is None:
-            rows = grouped_rows(problem)
-        norms = rows.feature_norms
+        self.layout, self.device, self.dtype = layout, device, dtype
+        problem, norms = layout.problem, layout.norms
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0
-        self.nu = self.tensor(np.where(norms > 0, norms, self.scale))  # (N,)
+        self.nu = self.tensor(np.where(norms > 0, norms, self.scale))  # (P,)
         self.b = self.scale / self.nu
         self.C = problem.C * self.nu
-        # Of the equation e' alpha = 0 and the intercept: (N, J), J = 0 where there is none.
-        self.e = (self.tensor(rows.y) * self.b)[:, None] * self.tensor(rows.offsets)
+        # Of the equation e' alpha = 0 and the intercept: (P, J), J = 0 where there is none.
+        self.e = self.b[:, None] * self.tensor(layout.offsets)
         self.n_offsets = self.e.shape[1]
         self.soft = not problem.hard_margin
         self.boxes, self.box_C = Boxes(), self.C
-        if rows.rivals is not None and self.soft:
-            first, index = np.unique(rows.samples, return_index=True, return_inverse=True)[1:]
-            self.boxes = Boxes(torch.tensor(index, device=device))
-            self.box_C = self.C[torch.tensor(first, device=device)]
-        self.n_samples, self.n_groups = len(rows), rows.n_groups
+        place, first = layout.place, layout.first
+        if self.soft and layout.rivals is not None:
+            self.boxes, self.box_C = Boxes(self._index(place)), self.C[self._index(first)]
         self.n_boxes = len(self.box_C) * self.soft
-        self.n_pairs = self.n_samples + self.n_boxes + self.n_groups
-        self._problem, self._source = problem, rows
+        self.n_rows, self.n_groups = len(self.b), layout.n_groups
 
     @cached_property
-    def layout(self) -> Layout:
-        """The rows, their merged inputs and their rotated gates: none where only Q is needed."""
-        return self._given_layout or Layout.of(self._source)
-
-    @cached_property
-    def rows(self) -> ScaledSamples | ScaledPairs:
-        """The rows on the device, and the products with them."""
-        return self.layout.gates.scaled(self._source, self.layout.inputs, self)
-
-    @property
-    def samples(self) -> ScaledSamples:
-        """The rows, where they are samples of two classes."""
-        assert isinstance(self.rows, ScaledSamples)
-        return self.rows
+    def rows(self) -> ScaledRows:
+        """The rows on the device: not formed where Q alone is needed."""
+        layout = self.layout
+        X = self.tensor(layout.inputs.of(layout.X))
+        if layout.rivals is None:
+            X, pairs = X * self.tensor(layout.problem.y)[:, None], None
+        else:
+            owners = layout.kinds[layout.problem.owners[layout.samples]]
+            of_pairs = layout.place, owners, layout.kinds[layout.rivals]
+            pairs = Pairs(*(self._index(x) for x in of_pairs))
+        gates = layout.gates
+        groups = GateGroups(
+            self._index(gates.own),
+            self.tensor(gates.share),
+            self._index(gates.columns),
+            self.n_groups,
+        )
+        first = self.nu if pairs is None else self.nu[self._index(layout.first)]
+        return ScaledRows(X / first[:, None], self.tensor(gates.rotated), groups, pairs)
 
     @property
     def balance_tolerance(self) -> float:
@@ -248,37 +466,65 @@ class ScaledProblem:
         if start is None or not self.n_offsets:
             return self.full(self.n_offsets, 0.0)
         given = np.atleast_1d(start.intercept)
-        if self._source.rivals is not None:
-            owners = self._source.offset_classes
-            given = given[owners] - given[self._problem.owners.max()]
+        if self.layout.rivals is not None:
+            given = given[self.layout.offset_classes] - given[self.layout.problem.owners.max()]
         return self.tensor(given)
 
     def intercept(self, beta: Tensor) -> float | Array:
         """Return the offsets (J,) as those of the problem, in its units."""
-        return self._source.intercept(beta.cpu().double().numpy())
+        found = beta.cpu().double().numpy()
+        if self.layout.rivals is None:
+            return float(found.sum())
+        whole = np.asarray(self.layout.problem.no_offset)
+        whole[self.layout.offset_classes] = found
+        return whole
 
     def alpha(self, values: Tensor) -> Array:
         """Return dual variables of the rows as those of the problem, in its units."""
-        return self._source.alpha((values / self.nu).cpu().double().numpy())
+        layout = self.layout
+        alpha = np.zeros(layout.problem.alpha_shape)
+        alpha[layout.index] = (values / self.nu).cpu().double().numpy()
+        if (empty := layout.merged).any():
+            alpha[:, empty] = alpha[:, empty].mean(axis=1, keepdims=True)
+        return alpha
 
     def start_alpha(self, start: Start) -> Tensor:
-        """Return the dual variables of a start, (N,): samples that it lacks have 0."""
-        whole = np.zeros(self._source.alpha_shape)
+        """Return the dual variables of a start, (P,): samples that it lacks have 0."""
+        layout = self.layout
+        whole = np.zeros(layout.problem.alpha_shape)
         whole[: len(start.alpha)] = start.alpha
-        return self.tensor(self._source.values(whole)) * self.nu
+        if (empty := layout.merged).any():
+            whole[:, empty] = whole[:, empty].sum(axis=1, keepdims=True)
+        return self.tensor(whole[layout.index]) * self.nu
+
+    def start_coef(self, start: Start) -> Tensor:
+        """Return the coefficients of a start in the features, (K', D')."""
+        layout = self.layout
+        n_classes = len(layout.kinds)
+        plain = layout.problem.plain_coef(start.coef).reshape(n_classes, -1) * self.scale
+        if (empty := layout.merged).any():
+            plain[empty] = plain[empty].mean(axis=0)
+        firsts = np.unique(layout.kinds, return_index=True)[1]
+        return self.tensor(layout.inputs.inside(plain[firsts]))
 
     def balanced(self, alpha: Tensor) -> Tensor:
-        """Scale the classes of alpha (N,), so that e' alpha = 0 where there is an intercept."""
+        """Scale the classes of alpha (P,), so that e' alpha = 0 where there is an intercept."""
         if not self.n_offsets:
             return alpha
-        if self._source.rivals is not None:
-            whole = repaired(self._problem, self.alpha(alpha))
-            found = self.tensor(self._source.values(whole)) * self.nu
-            return torch.maximum(found, LEAST_SHARE * found.mean())
+        if self.layout.rivals is not None:
+            whole = repaired(self.layout.problem, self.alpha(alpha))
+            return self.tensor(whole[self.layout.index]) * self.nu
         positive = self.e[:, 0] > 0
         sums = [float((self.e[:, 0] * alpha)[side].abs().sum()) for side in (positive, ~positive)]
         target = min(sums)
         return alpha * torch.where(positive, target / sums[0], target / sums[1])
+
+    def balanced_inside(self, alpha: Tensor) -> Tensor:
+        """Return `balanced` alpha (P,) with rows that it leaves out raised to a little."""
+        if not self.n_offsets or self.layout.rivals is None:
+            return self.balanced(alpha)
+        found = self.balanced(alpha)
+        return torch.maximum(found, LEAST_SHARE * found.mean())
 
     @property
     def in_range(self) -> bool:
@@ -288,7 +534,7 @@ class ScaledProblem:
         return all(bool(((x >= tiny) & (x <= largest)).all()) for x in scales)
 
     def upper(self, norm: float, margins: Tensor) -> tuple[float, float]:
-        """Upper bound of coefficients with these margins (N,); and by how much one falls short."""
+        """Upper bound of coefficients with these margins (P,); and by how much one falls short."""
         if self.soft:
             losses = self.boxes.largest(self.b - margins).clamp(min=0.0)
             return norm + float(self.box_C @ losses), 0.0
@@ -297,12 +543,13 @@ class ScaledProblem:
 
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
-        plain = self.layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
-        expanded = self.layout.inputs.expand(plain)
-        if self._source.rivals is not None:
-            K, D = self._problem.classes or 1, self._problem.X.shape[1]
-            expanded = expanded.reshape(K, -1, D)  # one class after another
-        return self._problem.of_plain(expanded)
+        layout = self.layout
+        plain = layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
+        expanded = layout.inputs.expand(plain.reshape(-1, plain.shape[-1]))
+        if layout.rivals is not None:
+            by_kind = expanded.reshape(len(plain), -1, layout.problem.X.shape[1])
+            expanded = by_kind[layout.kinds]
+        return layout.problem.of_plain(expanded)
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
         """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""
@@ -316,6 +563,9 @@ class ScaledProblem:
         """Return a vector of equal entries; the largest number for what exceeds it."""
         value = min(value, torch.finfo(self.dtype).max)
         return torch.full((size,), value, dtype=self.dtype, device=self.device)
+
+    def _index(self, values: Integers) -> Tensor:
+        return torch.tensor(values, device=self.device)
 
 
 def lift(values: Tensor) -> Tensor | float:
@@ -340,65 +590,215 @@ def peak_memory(
 
 
 class MergedInputs:
-    """Inputs (N, D) with all constant features merged into one, and the way back."""
+    """Inputs (N, D) with all constant features merged into one, and the way back.
 
-    def __init__(self, X: Array) -> None:
+    If those are all 0, and not ``always``, none is left of them.
+    """
+
+    def __init__(self, X: Array, *, always: bool = True) -> None:
         constant = (X == X[0]).all(axis=0)
         self.varying, self._constant = np.flatnonzero(~constant), np.flatnonzero(constant)
         self._values = X[0, constant]
         top = float(np.abs(self._values).max(initial=TINY))  # so that no square overflows
         self.norm = top * float(np.linalg.norm(self._values / top))
+        self._shares = (self._values / (self.norm or 1.0))[:, None][
+            :, : int(always or self.norm > 0)
+        ]
 
     def of(self, X: Array, offsets: Array | float = 0.0) -> Array:
         """Return inputs (N, D'), the varying ones less their offsets, the constant one last."""
-        merged = np.full((len(X), len(self.varying) + 1), self.norm)
-        np.subtract(X[:, self.varying], offsets, out=merged[:, :-1])
+        count = len(self.varying)
+        merged = np.full((len(X), count + self._shares.shape[1]), self.norm)
+        np.subtract(X[:, self.varying], offsets, out=merged[:, :count])
         return merged
 
     def expand(self, V: Array) -> Array:
         """Rows (M, D') in the span of the merged inputs, as rows (M, D)."""
-        full = np.zeros((len(V), len(self.varying) + len(self._constant)))
-        full[:, self.varying] = V[:, :-1]
-        if self.norm > 0:
-            full[:, self._constant] = V[:, -1:] * (self._values / self.norm)
+        count = len(self.varying)
+        full = np.zeros((len(V), count + len(self._constant)))
+        full[:, self.varying] = V[:, :count]
+        full[:, self._constant] = V[:, count:] @ self._shares.T
         return full
 
+    def inside(self, rows: Array) -> Array:
+        """Rows (M, D), projected on the span of the merged inputs, as rows (M, D')."""
+        return np.hstack([rows[:, self.varying], rows[:, self._constant] @ self._shares])
 
-class Layout(NamedTuple):
-    """The rows of a problem, their merged inputs and their rotated gates, in no precision yet."""
 
-    rows: Rows
-    inputs: MergedInputs
-    gates: _Gates | _ClassGates
+class KeptInputs:
+    """Inputs as they are, for norms that tell them apart: those of `MergedInputs`, unchanged."""
+
+    def of(self, X: Array) -> Array:
+        """Return the inputs."""
+        return X
+
+    expand = inside = of
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The rows of a problem, their merged inputs and their rotated gates, in no precision yet.
+
+    Attributes
+    ----------
+    samples, rivals : ndarray of int, shape (P,)
+        Of the rows; ``rivals`` is None with two classes.
+    kinds : ndarray of int, shape (K,)
+        Class of the rows that stands for each class of the problem.
+    X : ndarray of shape (n, D)
+        Inputs of the samples that have rows.
+    first, place : ndarray of int, shapes (n,) and (P,)
+        A row of each of these samples, and the place of each row's sample among them.
+    norms : ndarray of shape (P,)
+        Norms of the rows' features.
+    plain_gates, groups : csr_array of shape (n, M), ndarray of int, shape (K', M)
+        Gates of these samples, and group of each gate of each class.
+    merge : bool
+        Whether constant inputs may be one.
+    """
+
+    problem: MarginProblem
+    samples: Integers
+    rivals: Integers | None
+    kinds: Integers
+    X: Array
+    first: Integers
+    place: Integers
+    norms: Array
+    plain_gates: sp.csr_array
+    groups: Integers
+    merge: bool = True
+
+    @cached_property
+    def inputs(self) -> MergedInputs | KeptInputs:
+        """The inputs, merged or not."""
+        return MergedInputs(self.X, always=False) if self.merge else KeptInputs()
+
+    @cached_property
+    def gates(self) -> RotatedGates:
+        """The rotated gates."""
+        return RotatedGates(self.plain_gates, self.groups)
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return int(self.groups.max()) + 1
 
     @classmethod
-    def of(cls, rows: Rows) -> Layout:
-        """Find those of rows; of pairs class by class, where all classes group gates alike."""
-        gates = _ClassGates.of(rows) if rows.rivals is not None else None
-        return cls(rows, MergedInputs(rows.X), gates or _Gates(rows.gates, rows.groups))
+    def of_groups(
+        cls, problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None
+    ) -> Layout:
+        """Return that of a norm that is a sum of Euclidean norms over groups.
+
+        Parameters
+        ----------
+        problem : MarginProblem
+            The problem.
+        pairs : tuple of two ndarrays of int, optional
+            With many classes, the samples and rivals to take; all of `row_index` by default.
+        """
+        X, gates, groups = gate_form(problem)
+        if problem.classes is not None and pairs is None:
+            pairs = row_index(problem)
+        return cls._of(problem, pairs, X, gates, groups, np.arange(problem.classes or 1))
+
+    @classmethod
+    def of_features(
+        cls, problem: MarginProblem, pairs: tuple[Integers, Integers], *, merge: bool
+    ) -> Layout:
+        """Return that of other norms of many classes: features are inputs of one constant gate.
+
+        Classes without samples are one, and so are constant features if ``merge``.
+        """
+        kinds = merged_classes(problem)
+        groups = np.zeros((kinds.max() + 1, 1), dtype=np.int64)
+        pairs = merged_pairs(problem, pairs)
+        gates = problem.plain_gates
+        return cls._of(problem, pairs, problem.X, gates, groups, kinds, written=True, merge=merge)
+
+    @classmethod
+    def _of(
+        cls,
+        problem: MarginProblem,
+        pairs: tuple[Integers, Integers] | None,
+        X: Array,
+        gates: sp.csr_array,
+        groups: Integers,
+        kinds: Integers,
+        *,
+        written: bool = False,
+        merge: bool = True,
+    ) -> Layout:
+        samples, rivals = pairs or (np.arange(problem.n_samples), None)
+        first = place = samples
+        label_norm = 1.0
+        if rivals is not None:
+            used, first, place = np.unique(samples, return_index=True, return_inverse=True)
+            X, gates, label_norm = X[used], gates[used], 2.0**0.5
+        norms = label_norm * feature_norms(gates, X)[place]
+        if written:  # the features as inputs, of one gate
+            Z = gates.toarray()
+            if Z.shape[1] > 1 or (Z != 1).any():
+                X = (Z[:, :, None] * X[:, None]).reshape(len(X), -1)
+            gates = sp.csr_array(np.ones((len(X), 1)))
+        return cls(problem, samples, rivals, kinds, X, first, place, norms, gates, groups, merge)
+
+    @property
+    def pairs(self) -> tuple[Integers, Integers] | None:
+        """Samples and rivals, with many classes."""
+        return None if self.rivals is None else (self.samples, self.rivals)
+
+    @property
+    def index(self) -> tuple[Integers, ...]:
+        """Places of the rows in the dual variables of the problem."""
+        return (self.samples,) if self.rivals is None else (self.samples, self.rivals)
+
+    @property
+    def merged(self) -> NDArray[np.bool_]:
+        """Classes that are one with others, (K,)."""
+        return np.bincount(self.kinds)[self.kinds] > 1
+
+    @cached_property
+    def offset_classes(self) -> Integers:
+        """Those whose offsets are free, (J,): not the last, as only differences count."""
+        if not self.problem.intercept:
+            return np.zeros(0, dtype=np.int64)
+        return np.unique(self.problem.owners)[:-1]
+
+    @property
+    def offsets(self) -> Array:
+        """Label vectors in the offsets, (P, J)."""
+        problem = self.problem
+        if self.rivals is None:
+            return problem.y[:, None] * np.ones(int(problem.intercept))
+        own = problem.owners[self.samples][:, None] == self.offset_classes
+        return own.astype(np.float64) - (self.rivals[:, None] == self.offset_classes)
 
 
-class _Gates:
-    """Gates (N, M) as rotated columns and one shared constant, and the way back."""
+class RotatedGates:
+    """Gates (n, M) in groups (K', M) as rotated columns and one shared constant, and the way back.
 
-    def __init__(self, gates: sp.csr_array, groups: NDArray[np.int64]) -> None:
-        n_groups = int(groups.max()) + 1
+    Gates that all classes have in the same groups are one group here: rotated once for all classes.
+    """
+
+    def __init__(self, gates: sp.csr_array, groups: Integers) -> None:
+        self.columns, own = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
+        self._owner, n_own = own.reshape(-1), self.columns.shape[1]
         size = np.bincount(gates.indices, np.abs(gates.data), minlength=gates.shape[1])
         used = np.flatnonzero(size)  # a gate that is always off has V_m = 0
         samples = np.repeat(np.arange(gates.shape[0]), np.diff(gates.indptr))  # of each entry
-        places = samples * n_groups + groups[gates.indices]
-        sums = np.bincount(places, gates.data, minlength=gates.shape[0] * n_groups)
-        sums = sums.reshape(-1, n_groups)  # (N, G)
-        widths = np.bincount(groups[used], minlength=n_groups)
+        places = samples * n_own + self._owner[gates.indices]
+        sums = np.bincount(places, gates.data, minlength=gates.shape[0] * n_own)
+        sums = sums.reshape(-1, n_own)  # (n, G')
+        widths = np.bincount(self._owner[used], minlength=n_own)
         rotate = (sums == sums[0]).all(axis=0) & (widths > 0) & (widths <= WIDEST_ROTATION)
         total = np.where(rotate, sums[0], 0.0)  # S_g
         self.share = total**2 / np.maximum(widths, 1)
         # zeta's part along the constant column, for each gate: S_g / C_g.
-        self.constant = np.zeros(gates.shape[1])
-        self.constant[used] = (total / np.maximum(widths, 1))[groups[used]]
-        self.owner = groups
+        self._constant = np.zeros(gates.shape[1])
+        self._constant[used] = (total / np.maximum(widths, 1))[self._owner[used]]
         # The rotation, one block a group: Helmert's rows are orthonormal and orthogonal to 1.
-        order = used[np.argsort(groups[used], kind="stable")]
+        order = used[np.argsort(self._owner[used], kind="stable")]
         left = widths - rotate
         first_row, first_column = np.cumsum(widths) - widths, np.cumsum(left) - left
         rows, columns, values = [], [], []
@@ -411,72 +811,16 @@ class _Gates:
             values.append(np.tile(entries.data, len(alike)))
         index = np.concatenate(rows), np.concatenate(columns)
         shape = (gates.shape[1], int(left.sum()))
-        self.rotation = sp.csc_array((np.concatenate(values), index), shape)  # (M, M')
-        self.groups = np.repeat(np.arange(n_groups), left)
-        self.rotated = np.hstack([(gates @ self.rotation).toarray(), np.ones((gates.shape[0], 1))])
-
-    def scaled(self, rows: Rows, inputs: MergedInputs, to: ScaledProblem) -> ScaledSamples:
-        """Return the rows on the device of a problem, over its nu."""
-        yX = to.tensor(inputs.of(rows.X)) * to.tensor(rows.y)[:, None]
-        groups = torch.tensor(self.groups, device=to.device)
-        return ScaledSamples(
-            yX / to.nu[:, None], to.tensor(self.rotated), groups, to.tensor(self.share)
-        )
+        self._rotation = sp.csc_array((np.concatenate(values), index), shape)  # (M, M')
+        self.own = np.repeat(np.arange(n_own), left)
+        constant = np.ones((gates.shape[0], 1))
+        self.rotated = np.hstack([(gates @ self._rotation).toarray(), constant])
 
     def expand(self, V: Array, d: Array) -> Array:
-        """d_g V_g in the gates as they were, (M, D'), of rotated V (M' + 1, D')."""
-        own = self.rotation @ (V[:-1] * d[self.groups][:, None])
-        return np.asarray(own + np.outer(self.constant * d[self.owner], V[-1]))
-
-
-class _ClassGates:
-    """The gates of samples (N, M), which all classes group alike: rotated once for all classes."""
-
-    def __init__(self, gates: _Gates, columns: NDArray[np.int64], first: NDArray[np.int64]) -> None:
-        self.gates, self.columns = gates, columns  # (K, G'): the groups of each class
-        self._first = first  # a pair of each sample
-
-    @classmethod
-    def of(cls, rows: Rows) -> _ClassGates | None:
-        """Find them in the columns of all classes; None where these are missing or not alike."""
-        n_classes = rows.alpha_shape[1]
-        width = rows.gates.shape[1] // n_classes
-        if rows.owners is None or rows.gates.shape[1] != n_classes * width:
-            return None
-        by_class = rows.groups.reshape(n_classes, width)  # C order: class, gate
-        _, first_of, groups = np.unique(by_class[0], return_index=True, return_inverse=True)
-        columns = by_class[:, first_of]
-        distinct = all(len(np.unique(own)) == len(own) for own in columns)
-        if not distinct or (columns[:, groups] != by_class).any():
-            return None
-        first = np.unique(rows.samples, return_index=True)[1]
-        lifted = rows.gates[first].tocoo()  # e_{y_n} - e_k times z_n: the part of class y_n is z_n
-        own = lifted.col // width == rows.owners[first][lifted.row]
-        entries = lifted.data[own], (lifted.row[own], lifted.col[own] % width)
-        Z = sp.csr_array(entries, shape=(len(first), width))
-        return cls(_Gates(Z, groups), columns, first)
-
-    def scaled(self, rows: Rows, inputs: MergedInputs, to: ScaledProblem) -> ScaledPairs:
-        """Return the pairs on the device of a problem, over its nu, which is that of samples."""
-
-        def index(values: NDArray[np.int64]) -> Tensor:
-            return torch.tensor(values, device=to.device)
-
-        assert rows.owners is not None
-        assert rows.rivals is not None
-        gates, first = self.gates, self._first
-        place = np.searchsorted(rows.samples[first], rows.samples)
-        share, columns = to.tensor(gates.share), index(self.columns)
-        return ScaledPairs(
-            to.tensor(inputs.of(rows.X[first])) / to.nu[index(first)][:, None],
-            to.tensor(gates.rotated),
-            index(place),
-            index(rows.owners),
-            index(rows.rivals),
-            ClassGroups(index(gates.groups), share, columns, to.n_groups),
-        )
-
-    def expand(self, V: Array, d: Array) -> Array:
-        """d_g V_g in the gates as they were, class after class, (K M, D')."""
-        parts = zip(V, self.columns, strict=True)
-        return np.vstack([self.gates.expand(own, d[columns]) for own, columns in parts])
+        """d_g V_g in the gates as they were, (K', M, D'), of rotated V (K', M' + 1, D')."""
+        found = []
+        for own, weights in zip(V, d[self.columns], strict=True):
+            turned = self._rotation @ (own[:-1] * weights[self.own][:, None])
+            constant = self._constant * weights[self._owner]
+            found.append(turned + np.outer(constant, own[-1]))
+        return np.asarray(found)

@@ -6,7 +6,7 @@ from where the last one ended; of pairs each sample's worst rival joins first.
 
 S begins with samples spread over the classes, or with each sample's worst rival for the
 coefficients V of equal alpha; with a start, with what its margins or its V say. Under a norm of
-`norm_path` it begins with the pairs near the margin of the Euclidean norm.
+`balls` it begins with the pairs near the margin of the Euclidean norm.
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 
@@ -30,7 +30,7 @@ from implicit_bias.bounds.certificate import Status, certify, repaired
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import Rows, equal_alpha, grouped_rows
+from implicit_bias.problem.rows import equal_alpha, grouped_rows
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
@@ -41,15 +41,15 @@ from implicit_bias.solvers.base import (
     are_few_features,
 )
 from implicit_bias.solvers.feature_space import FeatureSpace
-from implicit_bias.solvers.interior_point import COARSE_GAP, InteriorPoint
-from implicit_bias.solvers.iteration import GIB, Answer, NativeSolver, Run
-from implicit_bias.solvers.norm_path import (
-    NormFeatureSpace,
-    NormInteriorPoint,
+from implicit_bias.solvers.interior_point import (
+    COARSE_GAP,
+    ClassFeatureSpace,
+    InteriorPoint,
     class_features,
     has_ball,
     has_features,
 )
+from implicit_bias.solvers.iteration import GIB, NativeSolver, Run
 from implicit_bias.solvers.rounds import Exchange, Integers, RowRounds
 from implicit_bias.solvers.scaled_problem import peak_memory
 
@@ -127,7 +127,6 @@ class _WorkingRows(RowRounds):
         self.final_gap = solver.inner_share * solver.tolerances.gap
         self.inner_gap = max(COARSE_GAP, self.final_gap)
         self.warm = start
-        self.near: Answer | None = None  # the last round's, its margins scaled to 1
         self.found: Candidate  # what the last solve on the working set said
         # Whether one Gram matrix may solve, and whether it did so in the last round.
         self.one_group = problem.hard_margin and problem.n_groups == 1
@@ -150,12 +149,17 @@ class _WorkingRows(RowRounds):
     def lacking(self, rows: Integers) -> Integers:
         """Return what rows lack for a problem that can be solved."""
 
-    def method(self, tolerances: Tolerances, rows: Rows | None = None) -> NativeSolver:
+    def method(
+        self, tolerances: Tolerances, pairs: tuple[Integers, Integers] | None = None
+    ) -> NativeSolver:
         """Return what solves on the working set under sums of Euclidean norms."""
-        options: dict[str, Any] = self.options(tolerances) | {"rows": rows}
-        inner = InteriorPoint(**options)
+        options = self.options(tolerances)
+        inner = InteriorPoint(**options, pairs=pairs)
         self.by_one_group = self.one_group and len(self.rows) >= self.solver.many_rows
-        return OneGroup(**options, fallback=inner) if self.by_one_group else inner
+        if not self.by_one_group:
+            return inner
+        rows = None if pairs is None else grouped_rows(self.problem, pairs)
+        return OneGroup(**options, rows=rows, fallback=inner)
 
     def options(self, tolerances: Tolerances) -> dict[str, Any]:
         """Return those of a solve on the working set, which has the time that is left."""
@@ -181,8 +185,8 @@ class _WorkingRows(RowRounds):
         scale = inside if problem.hard_margin and inside > 0 else 1.0
         self.margins = self.margins / scale
         intercept = np.asarray(found.intercept) / scale
-        self.warm = WarmStart(found.alpha, problem.group_norms(found.coef) / scale, intercept)
-        self.near = Answer(found.alpha, found.coef / scale, intercept)
+        norms, coef = problem.group_norms(found.coef) / scale, found.coef / scale
+        self.warm = WarmStart(found.alpha, norms, intercept, coef)
         return None
 
     def advance(self) -> Status | None:
@@ -241,7 +245,7 @@ class _Samples(_WorkingRows):
             intercept = start.intercept if problem.intercept else 0.0
             self.margins = self.margins_of(coef, intercept)
             self.choose(alpha)
-            self.warm = WarmStart(alpha, start.group_norms, intercept)
+            self.warm = WarmStart(alpha, start.group_norms, intercept, coef)
         if len(self.rows) == 0:  # also where the start separates everything with room to spare
             self.rows, self.warm = _spread(problem, self.policy.first_size), None
 
@@ -259,7 +263,8 @@ class _Samples(_WorkingRows):
             return FeatureSpace(**self.options(tolerances)).run(subset)
         start = self.warm
         if start is not None:
-            start = WarmStart(start.alpha[self.rows], start.group_norms, start.intercept)
+            alpha, norms = start.alpha[self.rows], start.group_norms
+            start = WarmStart(alpha, norms, start.intercept, start.coef)
         return self.method(tolerances).run(subset, start=start)
 
     def lower_bound(self, alpha: Array) -> float:
@@ -317,11 +322,9 @@ class _Pairs(_WorkingRows):
             many = len(self.rows) >= MANY_SAMPLES
             few = many and are_few_features(class_features(problem), len(self.rows))
         if has_ball(problem) or (few and problem.norm == L2()):
-            method: Callable[..., NativeSolver] = NormFeatureSpace if few else NormInteriorPoint
-            inside = method(**self.options(tolerances), pairs=pairs, near=self.near)
-            return inside.run(problem)
-        rows = grouped_rows(problem, pairs)
-        return self.method(tolerances, rows).run(problem, start=self.warm)
+            method: Callable[..., NativeSolver] = ClassFeatureSpace if few else InteriorPoint
+            return method(**self.options(tolerances), pairs=pairs).run(problem, start=self.warm)
+        return self.method(tolerances, pairs).run(problem, start=self.warm)
 
     def lower_bound(self, alpha: Array) -> float:
         """Return that of the problem of the samples that have pairs."""

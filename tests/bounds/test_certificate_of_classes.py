@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cases import ROUNDING, dense, mostly_slow, random_metric
+from exact_bounds import exact_bounds, hold
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import (
     Status,
@@ -40,7 +41,6 @@ from implicit_bias.norms import (
     as_norm,
 )
 from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.problem.rows import rows_of
 
 GROUPS = np.array([0, 1, 0])
 FEATURES = np.array([1, 0, 0, 2])
@@ -125,51 +125,6 @@ def cvxpy_solution(problem: MarginProblem) -> tuple[float, Array, Array, Array]:
     alpha = np.zeros(problem.alpha_shape)
     alpha[tuple(np.array(pairs).T)] = np.maximum(constraints[0].dual_value, 0.0)
     return float(program.value), zeta.value.reshape(problem.coef_shape), b.value, alpha
-
-
-# --- definitions, in loops -------------------------------------------------------------------
-
-
-def test_products_against_loops() -> None:
-    problem = posed("l2")
-    rng = np.random.default_rng(2)
-    coef = rng.normal(size=problem.coef_shape)
-    alpha = rng.exponential(size=problem.alpha_shape)
-    alpha[np.arange(24), problem.owners] = 0.0
-    Z = dense(problem.gates)
-    V = np.zeros(problem.coef_shape)
-    for n, k in itertools.product(range(24), range(3)):
-        f = [sum(Z[n, m] * coef[c, m] @ problem.X[n] for m in range(3)) for c in range(3)]
-        assert problem.decision(coef)[n, k] == pytest.approx(f[k])
-        own = int(problem.owners[n])
-        margin = problem.pair_margins(problem.decision(coef))[n, k]
-        assert margin == (math.inf if k == own else pytest.approx(f[own] - f[k]))
-        for m in range(3):
-            V[own, m] += alpha[n, k] * Z[n, m] * problem.X[n]
-            V[k, m] -= alpha[n, k] * Z[n, m] * problem.X[n]
-    np.testing.assert_allclose(problem.dual_vectors(alpha), V, atol=1e-12)
-    np.testing.assert_allclose(V.sum(axis=0), 0, atol=1e-12)
-
-
-def test_rows_are_pairs_with_the_class_mask() -> None:
-    """<row p, row q> = <e_yn - e_k, e_ym - e_l> <z_n, z_m> <x_n, x_m>, with all K columns."""
-    problem = posed("l2", intercept=True)
-    rows = rows_of(problem)
-    assert len(rows) == 24 * 2
-    Phi = (rows.gates.toarray()[:, :, None] * rows.X[:, None, :]).reshape(len(rows), -1)
-    coef = np.random.default_rng(3).normal(size=problem.coef_shape)
-    coef -= coef[-1]  # the last class's columns are left out
-    margins = problem.pair_margins(problem.decision(coef))
-    b = np.array([0.3, -0.2])
-    offsets = problem.pair_margins(np.zeros((24, 3)), np.append(b, 0.0))
-    for p, (n, k) in enumerate(zip(rows.samples, rows.rivals, strict=True)):  # type: ignore[arg-type]
-        assert Phi[p] @ coef[:2].ravel() == pytest.approx(margins[n, k])
-        assert rows.offsets[p] @ b == pytest.approx(offsets[n, k])
-    alpha = rows.alpha(np.arange(1.0, len(rows) + 1))
-    np.testing.assert_array_equal(rows.values(alpha), np.arange(1.0, len(rows) + 1))
-    assert (alpha[np.arange(24), problem.owners] == 0).all()
-    some = rows.subset(np.array([3, 7]))
-    assert some.samples.tolist() == rows.samples[[3, 7]].tolist()
 
 
 # --- every norm, both margins ----------------------------------------------------------------
@@ -285,16 +240,6 @@ def test_permuted_classes_and_duplicated_samples_change_nothing(name: str) -> No
 # --- with more digits, and exactly -----------------------------------------------------------
 
 
-def exact_dual(problem: MarginProblem, alpha: Array) -> list[list[Fraction]]:
-    """V of a linear model, (K, D), as real numbers."""
-    V = [[Fraction(0)] * problem.X.shape[1] for _ in range(problem.classes or 1)]
-    for n, k in itertools.product(range(problem.n_samples), range(problem.classes or 1)):
-        for d, x in enumerate(problem.X[n].tolist()):
-            V[int(problem.owners[n])][d] += Fraction(alpha[n, k].item()) * Fraction(x)
-            V[k][d] -= Fraction(alpha[n, k].item()) * Fraction(x)
-    return V
-
-
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1), offset=st.sampled_from([0.0, 1.0, 1e6, 1e12]))
 def test_bounds_hold_in_exact_arithmetic(seed: int, offset: float) -> None:
@@ -308,30 +253,10 @@ def test_bounds_hold_in_exact_arithmetic(seed: int, offset: float) -> None:
     coef -= coef.mean(axis=2, keepdims=True)
     for name in ("l1", "linf"):
         problem = max_margin(X, y, name)
-        found = certify(problem, coef, alpha)
-        V = [abs(v) for row in exact_dual(problem, alpha) for v in row]
-        dual = max(V) if name == "l1" else sum(V, Fraction(0))
-        total = sum((Fraction(a) for a in alpha.ravel().tolist()), Fraction(0))
-        assert Fraction(found.lower) * dual <= total
+        hold(problem, certify(problem, coef, alpha), coef, alpha)
         alone = certify(problem, alpha=alpha)  # digits that no gap to an upper bound hides
-        assert Fraction(alone.lower) * dual <= total
-        assert Fraction(alone.lower) * dual >= total * Fraction(1 - 1e-9)
-        scores = [
-            [
-                sum((Fraction(a) * Fraction(b) for a, b in zip(x, w, strict=True)), Fraction(0))
-                for w in coef[:, 0].tolist()
-            ]
-            for x in X.tolist()
-        ]
-        margin = min(
-            scores[n][y[n]] - scores[n][k] for n in range(5) for k in range(3) if k != y[n]
-        )
-        sizes = [abs(Fraction(c)) for c in coef.ravel().tolist()]
-        norm = sum(sizes, Fraction(0)) if name == "l1" else max(sizes)
-        if margin > 0:
-            assert norm <= Fraction(found.upper) * margin
-        else:
-            assert math.isinf(found.upper)
+        hold(problem, alone, 0.0 * coef, alpha)
+        assert alone.lower >= exact_bounds(problem, coef, alpha)[0] * Fraction(1 - 1e-9)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

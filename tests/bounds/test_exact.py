@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from cases import GAP_LIMIT, SEPARABLE, SOLVE_TOL, cloud, separable
+from exact_bounds import fractions
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact
@@ -19,12 +19,6 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve
 
 ONE_GROUP = np.zeros(1, dtype=np.int64)
-
-
-def fractions(values: Array) -> NDArray[np.object_]:
-    return np.array([Fraction(v) for v in values.ravel().tolist()], dtype=object).reshape(
-        values.shape
-    )
 
 
 def answer(plain_coef: Array, alpha: Array, intercept: float = 0.0) -> ExactAnswer:

@@ -1,8 +1,6 @@
 """Training runs and networks that certify themselves: the optimum, CVXPY's, rational numbers."""
 
-import math
 import warnings
-from fractions import Fraction
 from typing import Any
 
 import cvxpy as cp
@@ -10,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias import Certificate, certify_network, certify_run, max_margin, solve
+from exact_bounds import hold
+from implicit_bias import certify_network, certify_run, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import repaired
 from implicit_bias.bounds.run_certificate import loss_weights
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.norms import L1, L2, GroupNorm, LInf, Norm, Spectral
+from implicit_bias.norms import L1, L2, LInf, Norm, Spectral
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
 
@@ -142,54 +141,6 @@ def test_bounds_of_a_run_bracket_the_optimum_of_cvxpy(name: str, intercept: bool
         assert found.upper >= program.value * (1 - 1e-5)
 
 
-def rationals(values: Any) -> Any:
-    return np.vectorize(Fraction, otypes=[object])(np.asarray(values, dtype=np.float64))
-
-
-def root(square: Fraction) -> Fraction:
-    """To 40 digits, from below."""
-    digits = 10**40
-    return Fraction(math.isqrt(int(square * digits**2)), digits)
-
-
-def exact_norms(problem: MarginProblem, values: Any, *, dual: bool = False) -> list[Fraction]:
-    """Norms of the groups of rational numbers (K, M, D); of others than groups, the one norm."""
-    entrywise = {L1: "linf" if dual else "l1", LInf: "l1" if dual else "linf"}
-    kind = next((k for norm, k in entrywise.items() if isinstance(problem.norm, norm)), "groups")
-    if kind != "groups":
-        return [np.abs(values).sum() if kind == "l1" else np.abs(values).max()]
-    squares = (values**2).sum(axis=2)  # (K, M)
-    if not (isinstance(problem.norm, GroupNorm) and problem.norm.apart):
-        squares = squares.sum(axis=0)[None]
-    groups = [problem.groups == g for g in np.unique(problem.groups)]
-    return [root(row[group].sum()) for row in squares for group in groups]
-
-
-def check_exactly(
-    problem: MarginProblem, found: Certificate, coef: Array, offset: Any, alpha: Array
-) -> None:
-    """Both bounds as real numbers, of the very coefficients and dual variables."""
-    pairs = problem.constraints
-    combinations = rationals(pairs.labels.toarray().reshape(problem.n_samples, -1, pairs.width))
-    a = rationals(pairs.values(alpha))
-    gates, X = rationals(problem.plain_gates.toarray()), rationals(problem.X)
-    features = (gates[:, :, None] * X[:, None])[:, None]  # (N, 1, M, D)
-    pull = (a.reshape(combinations.shape[:2])[:, :, None] * combinations).sum(axis=1)
-    V = (pull[:, :, None, None] * features).sum(axis=0)  # (K, M, D)
-    zeta = rationals(coef).reshape(V.shape)
-    scores = (zeta * features).sum(axis=(2, 3)) + rationals(offset).reshape(1, -1)
-    margin = (combinations * scores[:, None]).sum(axis=2).min()
-    dual = max(exact_norms(problem, V, dual=True))
-    if problem.intercept:
-        assert not found.lower or not any(pull.sum(axis=0))
-    assert Fraction(found.lower) * dual <= a.sum()
-    size = sum(exact_norms(problem, zeta), Fraction(0))
-    if margin > 0:
-        assert Fraction(found.upper) * margin >= size
-    else:
-        assert math.isinf(found.upper)
-
-
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("intercept", [False, True])
@@ -210,7 +161,7 @@ def test_bounds_of_a_run_in_exact_arithmetic(
         b = rng.normal(size=np.shape(problem.no_offset)) if intercept else problem.no_offset
         found = certify_run(problem, coef, b if intercept else None)
         alpha = loss_weights(problem, coef, b if classes > 2 else float(b))
-        check_exactly(problem, found, coef, b, repaired(problem, alpha) if intercept else alpha)
+        hold(problem, found, coef, repaired(problem, alpha), b)
 
 
 def own_networks(X: Array, classes: int | None) -> list[Network]:
@@ -233,7 +184,7 @@ def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: fl
             continue
         separating += 1
         alpha = problem.constraints.alpha(found.stationarity.multipliers)
-        check_exactly(problem, best, network.coef(), problem.no_offset, alpha)
+        hold(problem, best, network.coef(), alpha)
         optimum = solve(problem, solver="clarabel").certificate
         assert best.lower <= optimum.upper
         assert optimum.lower <= best.upper

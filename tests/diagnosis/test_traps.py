@@ -137,6 +137,24 @@ def computed(compute: Callable[[Any, Tensor], Any], outputs: int = 1) -> nn.Modu
     return seeded(Computed(compute, outputs))
 
 
+def frozen_attention_and_skip() -> nn.Module:
+    """Its attention is homogeneous, as query and key are not trained."""
+    attention = seeded(Attention())
+    for name in ("query", "key"):
+        attention.get_parameter(name).requires_grad_(False)
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention, self.shortcut = attention, linear()
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.attention(x) + self.shortcut(x)
+            return outputs
+
+    return Both().eval()
+
+
 def layered(extra: nn.Module) -> nn.Module:
     return seeded(
         nn.Sequential(nn.Linear(D, 6, bias=False), extra, nn.ReLU(), nn.Linear(6, 1, bias=False))
@@ -283,13 +301,14 @@ def test_what_an_optimizer_says_of_the_training() -> None:
             r"skip.*degrees 1 and 2.*'0\.first\.weight'",
         ),
         (lambda: seeded(Attention()), r"attention.*'query', 'key'.*[Ff]reeze"),
+        (frozen_attention_and_skip, r"skip.*degrees 1 and 2.*'shortcut\.weight'"),
         (lambda: layered(nn.Tanh()), r"does not scale.*tanh.*ReLU"),
         (lambda: seeded(Depths()), r"different degrees.*1 at.*2 at"),
         (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"Euler.*detach\(\)"),
     ],
     ids=[
         *("bias", "last-bias", "two-biases", "layer-norm", "batch-norm", "skip", "residual"),
-        *("attention", "tanh", "degrees", "detached"),
+        *("attention", "frozen attention and skip", "tanh", "degrees", "detached"),
     ],
 )
 def test_what_breaks_homogeneity_is_named(build: Callable[[], nn.Module], match: str) -> None:

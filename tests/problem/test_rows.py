@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicit_bias.base.validation import Array
-from implicit_bias.problem import max_margin
-from implicit_bias.problem.rows import rows_of, worst_rows
+from implicit_bias.problem.rows import worst_rows
 
 
 def loop_worst_rows(margins: Array, samples: list[int], below: float, count: int) -> list[int]:
@@ -32,22 +31,3 @@ def test_worst_rows_are_those_of_a_loop(
     margins = np.array([np.inf if row[1] == 4 else float(row[1]) for row in rows])
     found = worst_rows(margins, np.array(samples), below, count)
     assert found.tolist() == loop_worst_rows(margins, samples, below, count)
-
-
-def test_some_rows_are_those_of_all() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(7, 3))
-    for y in (np.array([-1.0, 1, 1, -1, 1, -1, 1]), np.array([0, 1, 2, 3, 0, 1, 2])):
-        problem = max_margin(X, y, intercept=True)
-        where = rng.random(problem.alpha_shape) < 0.6
-        alpha = np.where(where, rng.random(problem.alpha_shape), 0.0)
-        if problem.classes is not None:
-            alpha[np.arange(7), problem.owners] = 0.0
-        some, everything = rows_of(problem, where), rows_of(problem)
-        assert len(some) == np.count_nonzero(alpha)
-        np.testing.assert_array_equal(some.alpha(some.values(alpha)), alpha)
-        kept = np.flatnonzero(everything.values(alpha))
-        np.testing.assert_array_equal(
-            some.features().toarray(), everything.features().toarray()[kept]
-        )
-        np.testing.assert_array_equal(some.offsets, everything.offsets[kept])

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -29,12 +28,10 @@ from implicit_bias.norms import (
     SumOverGroups,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import class_gates, equal_alpha, grouped_rows, row_index, worst_rows
+from implicit_bias.problem.rows import equal_alpha, grouped_rows, worst_rows
 from implicit_bias.solvers.base import Solution, Solver, Tolerances
 from implicit_bias.solvers.choice import choose_solver
-from implicit_bias.solvers.class_pairs import ClassPairs
 from implicit_bias.solvers.linear_program import LinearProgram
-from implicit_bias.solvers.scaled_problem import Boxes
 
 DATA = Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"
 FEATURES = np.array([0, 0, 1, 2, 1])
@@ -302,35 +299,6 @@ def test_groups_of_random_problems(
     assert found.certificate.upper >= known.certificate.lower * (1 - 1e-12)
 
 
-def test_parts_of_the_normal_matrix_against_loops() -> None:
-    """Phi' D^-1 Phi and Phi diag(k) Phi', of Phi formed row by row."""
-    for problem in (BALLS["spectral-soft"], BALLS["l1-soft"]):
-        pairs = tuple(part[::3] for part in row_index(problem))
-        data = ClassPairs(problem, pairs, torch.device("cpu"))  # type: ignore[arg-type]
-        X, basis = problem.X / data.scale, data.basis.numpy()
-        rows = [
-            np.outer(basis[problem.owners[n]] - basis[k], X[n]).ravel()
-            for n, k in zip(*pairs, strict=True)
-        ]
-        Phi, rng = np.stack(rows), np.random.default_rng(4)
-        h, shares = rng.random(len(Phi)), rng.random(data.n_boxes)
-        inverse = np.diag(h)
-        places = data.place.numpy()
-        for p, n in enumerate(places):
-            for q, m in enumerate(places):
-                inverse[p, q] -= (n == m) * shares[n] * h[p] * h[q]
-        found = data.normal_matrix(torch.tensor(h), torch.tensor(shares)).numpy()
-        np.testing.assert_allclose(found, Phi.T @ inverse @ Phi, atol=1e-12)
-        if data.entries:
-            k = rng.random(data.shape)
-            found = data.masked(torch.tensor(k)).numpy()
-            np.testing.assert_allclose(found, (Phi * k.ravel()) @ Phi.T, atol=1e-12)
-        alpha, zeta = rng.random(len(Phi)), rng.random(data.shape)
-        V = data.dual_vectors(torch.tensor(alpha)).numpy()
-        np.testing.assert_allclose(V.ravel(), Phi.T @ alpha, atol=1e-12)
-        np.testing.assert_allclose(data.margins(torch.tensor(zeta)), Phi @ zeta.ravel(), atol=1e-12)
-
-
 def test_choices() -> None:
     assert choose_solver(LINEAR["l1"]) == "highs"
     assert choose_solver(CONIC["l3"]) == "clarabel"
@@ -405,32 +373,6 @@ def test_equivalent_problems_have_one_optimum() -> None:
 
 
 # --- the parts -------------------------------------------------------------------------------
-
-
-def test_boxes_against_loops() -> None:
-    index = [0, 0, 1, 2, 2, 2]
-    boxes = Boxes(torch.tensor(index))
-    values = torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0, 5.0])
-    weights = torch.tensor([1.0, 10.0, 100.0])
-    assert boxes.pool(values).tolist() == [3, 3, 15]
-    assert boxes.largest(values).tolist() == [2, 3, 6]
-    assert torch.as_tensor(boxes.lift(weights)).tolist() == [1, 1, 10, 100, 100, 100]
-    A = boxes.added_to(torch.zeros(6, 6), weights)
-    for i in range(6):
-        for j in range(6):
-            assert A[i, j] == (weights[index[i]] if index[i] == index[j] else 0)
-
-
-def test_class_gates_against_loops() -> None:
-    import scipy.sparse as sp
-
-    Z = np.random.default_rng(3).normal(size=(4, 2))
-    owners, rivals = np.array([0, 1, 2, 1]), np.array([2, 0, 1, 2])
-    for blocks in (2, 3):
-        found = class_gates(sp.csr_array(Z), owners, rivals, blocks).toarray()
-        for p in range(4):
-            unit = np.eye(3)[owners[p]] - np.eye(3)[rivals[p]]
-            np.testing.assert_array_equal(found[p], np.outer(unit, Z[p])[:blocks].ravel())
 
 
 def test_the_class_mask_on_one_gram_matrix() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from cases import (
     GAP_LIMIT,
@@ -25,14 +26,21 @@ from cases import (
     twin,
     units,
 )
-from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, gordan_ratio
 from implicit_bias.problem import MarginProblem
 from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.solvers import BoundsAt, Solution, interior_point, solve
+from implicit_bias.solvers import (
+    BoundsAt,
+    Solution,
+    Tolerances,
+    interior_point,
+    solve,
+)
+from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers.newton import Newton
 from implicit_bias.solvers.relaxation import relax
-from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
+from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory
 
 GIB = 2**30
 
@@ -291,7 +299,7 @@ def test_ctrl_c_while_reporting(solver: str) -> None:
 @pytest.mark.parametrize("solver", NATIVE)
 def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
-    direction = interior_point._Newton.direction
+    direction = Newton.direction
 
     def press(self: object, *arguments: object) -> object:
         steps.append(1)
@@ -299,7 +307,7 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
             raise KeyboardInterrupt
         return direction(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(interior_point._Newton, "direction", press)
+    monkeypatch.setattr(Newton, "direction", press)
     lines: list[BoundsAt] = []
     check_interrupted(solver, lines.append, lines)
 
@@ -307,10 +315,10 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found in float32 is kept."""
 
-    def press(problem: MarginProblem, *arguments: Any, **named: Any) -> ScaledProblem:
+    def press(layout: Layout, *arguments: Any) -> ScaledProblem:
         if len(arguments) == 1:  # no dtype: float64
             raise KeyboardInterrupt
-        return ScaledProblem(problem, *arguments, **named)
+        return ScaledProblem(layout, *arguments)
 
     monkeypatch.setattr(interior_point, "ScaledProblem", press)
     problem, lines = separable("gln-circles"), list[BoundsAt]()
@@ -361,7 +369,7 @@ def test_an_interrupted_cell_has_no_outcome(monkeypatch: pytest.MonkeyPatch) -> 
 
     setting = RunConfig(train_size=40, models=("svm-linear",), solver="interior-point")
     assert compute(setting).status == "done"
-    monkeypatch.setattr(interior_point._Newton, "direction", press)
+    monkeypatch.setattr(Newton, "direction", press)
     with pytest.raises(KeyboardInterrupt):
         compute(setting)
 
@@ -392,32 +400,29 @@ def test_idle_samples_change_nothing(
 ) -> None:
     problem = make()
     orders: list[int] = []
-    factor = interior_point._factor
+    subset = ScaledRows.subset
 
-    def spy(matrix: Callable[[], object], diagonal: Array) -> object:
-        orders.append(len(diagonal))
-        return factor(matrix, diagonal)  # type: ignore[arg-type]
+    def spy(self: ScaledRows, index: torch.Tensor) -> ScaledRows:
+        orders.append(len(index))
+        return subset(self, index)
 
-    monkeypatch.setattr(interior_point, "_factor", spy)
-    split = solve(problem, tol=SOLVE_TOL)
-    assert min(n for n in orders if n > problem.n_groups) < 0.7 * problem.n_samples
-    monkeypatch.setattr(interior_point, "IDLE_GAP", 0.0)
+    monkeypatch.setattr(ScaledRows, "subset", spy)
+    tolerances = Tolerances(gap=SOLVE_TOL)
+    split = solve(problem, InteriorPoint(tolerances=tolerances))
+    assert min(orders) < 0.7 * problem.n_samples
     orders.clear()
-    whole = solve(problem, tol=SOLVE_TOL)
-    assert {n for n in orders if n > problem.n_groups} == {problem.n_samples}
+    whole = solve(problem, InteriorPoint(tolerances=tolerances, idle_gap=0.0))
+    assert not orders
     same(split, whole)
 
 
 @pytest.mark.parametrize("coarse", [0.9, 1e-6], ids=["hardly", "for-long"])
 @pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "small-margin", "soft-large-c"])
-def test_the_float32_phase_changes_nothing(
-    name: str, coarse: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     """Nor does where it ends: at the first iterates, or beyond what float32 can do."""
-    problem = separable(name)
-    expected = solve(problem, tol=GAP_LIMIT)
-    monkeypatch.setattr(interior_point, "COARSE_GAP", coarse)
-    same(solve(problem, tol=GAP_LIMIT), expected)
+    problem, tolerances = separable(name), Tolerances(gap=GAP_LIMIT)
+    found = solve(problem, InteriorPoint(tolerances=tolerances, coarse_gap=coarse))
+    same(found, solve(problem, tol=GAP_LIMIT))
 
 
 @pytest.mark.parametrize("name", HARD)

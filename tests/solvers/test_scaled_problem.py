@@ -1,7 +1,8 @@
-"""The products of the native solvers against the definitions in loops."""
+"""The products of the interior points, by their definitions."""
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +25,17 @@ from cases import (
     units,
 )
 from implicit_bias.base.validation import Array
+from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import scaled_problem as kernels
-from implicit_bias.solvers.scaled_problem import ScaledProblem, peak_memory
+from implicit_bias.problem.rows import row_index
+from implicit_bias.solvers.base import WarmStart
+from implicit_bias.solvers.scaled_problem import (
+    BLOCK,
+    Boxes,
+    Layout,
+    ScaledProblem,
+    peak_memory,
+)
 
 RTOL = 1e-9
 
@@ -80,52 +89,22 @@ CASES: dict[str, Callable[[], MarginProblem]] = {
 }
 
 
+Posed = tuple[MarginProblem, ScaledProblem]
+
+
 @cache
-def case(name: str) -> tuple[MarginProblem, ScaledProblem]:
+def case(name: str) -> Posed:
     problem = CASES[name]()
-    return problem, ScaledProblem(problem, torch.device("cpu"))
+    return problem, scaled_of(problem)
 
 
-def dual_vectors(problem: MarginProblem, kernel: ScaledProblem, alpha: Array) -> torch.Tensor:
-    return kernel.rows.dual_vectors(kernel.tensor(alpha) * kernel.nu)
-
-
-def some_alpha(problem: MarginProblem) -> Array:
-    return np.random.default_rng(5).random(problem.n_samples)
-
-
-def some_scales(problem: MarginProblem) -> Array:
-    return np.random.default_rng(6).random(problem.n_groups)
+def scaled_of(problem: MarginProblem, pairs: Any = None) -> ScaledProblem:
+    return ScaledProblem(Layout.of_groups(problem, pairs), torch.device("cpu"))
 
 
 def agree(found: torch.Tensor | Array, expected: Array) -> None:
     scale = max(float(np.abs(expected).max()), np.finfo(float).tiny)
     np.testing.assert_allclose(np.asarray(found) / scale, expected / scale, rtol=0, atol=RTOL)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_samples_are_scaled_to_norm_1(name: str) -> None:
-    problem, kernel = case(name)
-    norms = loop_feature_norms(problem)
-    scale = np.sqrt(np.mean(norms**2)) or 1.0
-    agree(kernel.nu, np.where(norms > 0, norms, scale))
-    agree(kernel.b, scale / np.where(norms > 0, norms, scale))
-    assert kernel.soft == (not np.isinf(problem.C))
-    if kernel.soft:
-        agree(kernel.C, problem.C * np.where(norms > 0, norms, scale))
-    pairs = problem.n_samples + problem.n_groups + kernel.soft * problem.n_samples
-    assert kernel.n_pairs == pairs
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_dual_norms_and_inner_products(name: str) -> None:
-    problem, kernel = case(name)
-    alpha, other = some_alpha(problem), some_alpha(problem)[::-1].copy()
-    V, W = dual_vectors(problem, kernel, alpha), dual_vectors(problem, kernel, other)
-    agree(kernel.rows.inner(V, V), loop_dual_norms(problem, alpha) ** 2)
-    polarised = loop_dual_norms(problem, alpha + other) ** 2
-    polarised -= loop_dual_norms(problem, alpha) ** 2 + loop_dual_norms(problem, other) ** 2
-    agree(kernel.rows.inner(V, W), polarised / 2)
 
 
 def gram(problem: MarginProblem, group: int) -> Array:
@@ -137,74 +116,62 @@ def gram(problem: MarginProblem, group: int) -> Array:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_group_products_are_gram_times_alpha(name: str) -> None:
-    problem, kernel = case(name)
-    alpha = some_alpha(problem)
-    U = kernel.rows.group_products(dual_vectors(problem, kernel, alpha))
-    by_hand = [gram(problem, g) @ alpha for g in range(problem.n_groups)]
-    agree(U, np.array(by_hand).T / kernel.nu.numpy()[:, None])
-
-
-@pytest.mark.parametrize("block", [7, 512])
-@pytest.mark.parametrize("name", CASES)
-def test_curvature_is_the_weighted_gram(
-    name: str, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernels, "BLOCK", block)
-    problem, kernel = case(name)
-    d = some_scales(problem)
-    expected = sum(d[g] * gram(problem, g) for g in range(problem.n_groups))
-    expected = expected / np.outer(kernel.nu, kernel.nu)
-    rows = kernel.samples.subset(torch.arange(problem.n_samples))  # with no K of another block size
-    for _ in range(2):  # the second call overwrites the first
-        Q = rows.curvature(kernel.tensor(d))
-        agree(np.tril(Q), np.tril(expected))
-    assert Q.T.is_contiguous()  # by columns: what LAPACK factors in place
-    agree(rows.curvature_diagonal(kernel.tensor(d)), np.diag(expected))
-    some = torch.tensor([0, problem.n_samples - 1])
-    part = rows.subset(some)
-    agree(
-        np.tril(part.curvature(kernel.tensor(d))),
-        np.tril(expected[np.ix_(some.numpy(), some.numpy())]),
-    )
-    yX = rows.yX
-    agree(rows.masked(yX @ yX.T, kernel.tensor(d)), expected)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_coefficients_come_back_as_posed(name: str) -> None:
-    """zeta_g = d_g P_g V_g, through the merged inputs, the rotated gates and the metric's root."""
-    problem, kernel = case(name)
-    alpha, d = some_alpha(problem), some_scales(problem)
+def test_products_of_two_classes_by_definition(name: str) -> None:
+    problem, scaled = case(name)
+    norms = loop_feature_norms(problem)
+    nu = np.where(norms > 0, norms, np.sqrt(np.mean(norms**2)) or 1.0)
+    agree(scaled.nu, nu)
+    agree(scaled.b, (np.sqrt(np.mean(norms**2)) or 1.0) / nu)
+    if scaled.soft:
+        agree(scaled.C, problem.C * nu)
+    rng = np.random.default_rng(5)
+    alpha, other, d = *rng.random((2, problem.n_samples)), rng.random(problem.n_groups)
+    rows, scales = scaled.rows, scaled.tensor(d)
+    V, W = (rows.dual_vectors(scaled.tensor(x) * scaled.nu) for x in (alpha, other))
+    grams = [gram(problem, g) for g in range(problem.n_groups)]
+    agree(rows.inner(V, W), np.array([alpha @ Q @ other for Q in grams]))
+    agree(rows.group_products(V), np.array([Q @ alpha for Q in grams]).T / nu[:, None])
+    # zeta_g = d_g P_g V_g, through the merged inputs, the rotated gates and the metric's root.
     expected = loop_dual_vectors(problem, np.where(problem.zero_features, 0.0, alpha))
     for g, (columns, P) in enumerate(loop_groups(problem)):
         expected[columns] = d[g] * P @ expected[columns]
-    agree(kernel.coef(dual_vectors(problem, kernel, alpha), kernel.tensor(d)), expected)
+    agree(scaled.coef(V, scales), expected)
+    whole = sum(scale * Q for scale, Q in zip(d, grams, strict=True)) / np.outer(nu, nu)
+    for index in (np.arange(problem.n_samples), np.array([0, problem.n_samples - 1])):
+        part, expected = rows.subset(torch.tensor(index)), whole[np.ix_(index, index)]
+        for _ in range(2):  # the second call overwrites the first
+            Q = part.curvature(scales)
+            agree(np.tril(Q), np.tril(expected))
+        assert Q.T.is_contiguous()  # by columns: what LAPACK factors in place
+        agree(part.curvature_diagonal(scales), np.diag(expected))
+        agree(part.masked(part.X @ part.X.T, scales), expected)
+
+
+def test_curvature_in_several_blocks() -> None:
+    rng = np.random.default_rng(0)
+    n = 2 * BLOCK + 3
+    problem = MarginProblem(
+        rng.normal(size=(n, 3)), np.sign(rng.normal(size=n)), rng.normal(size=(n, 2)), np.arange(2)
+    )
+    scaled, nu = scaled_of(problem), problem.feature_norms
+    expected = (gram(problem, 0) + 2 * gram(problem, 1)) / np.outer(nu, nu)
+    agree(np.tril(scaled.rows.curvature(scaled.tensor(np.array([1.0, 2.0])))), np.tril(expected))
 
 
 def shape(problem: MarginProblem) -> tuple[int, int]:
-    """Count the inputs and gates that the kernel keeps, the shared ones included."""
-    rows = ScaledProblem(problem, torch.device("cpu")).samples
-    return rows.yX.shape[1], rows.Z.shape[1]
+    """Count the inputs and gates that are kept, the shared ones included."""
+    rows = scaled_of(problem).rows
+    return rows.X.shape[1], rows.Z.shape[1]
 
 
-def test_constant_inputs_are_one_feature() -> None:
+def test_constant_columns_are_one() -> None:
     problem = constant_inputs()
     assert shape(problem)[0] == problem.X.shape[1] - 3 + 1
-
-
-@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(4, 1), (3, 2), (5, 2)])
-def test_one_hot_gates_lose_a_column_a_group(n_units: int, n_hyperplanes: int) -> None:
-    """H C gates become H (C - 1) + 1."""
-    problem = build(cloud(200, 4), gln(n_units, n_hyperplanes))
-    assert shape(problem)[1] == n_units * (2**n_hyperplanes - 1) + 1
-
-
-def test_gates_without_a_constant_sum_stay() -> None:
-    problem = free(cloud(), [0, 1, 1, 2])
-    np.testing.assert_allclose(
-        ScaledProblem(problem, torch.device("cpu")).rows.Z[:, :-1], np.asarray(problem.gates)
-    )
+    for n_units, n_hyperplanes in ((4, 1), (3, 2), (5, 2)):  # H C gates become H (C - 1) + 1
+        contexts = build(cloud(200, 4), gln(n_units, n_hyperplanes))
+        assert shape(contexts)[1] == n_units * (2**n_hyperplanes - 1) + 1
+    varying = free(cloud(), [0, 1, 1, 2])  # gates without a constant sum stay
+    np.testing.assert_allclose(scaled_of(varying).rows.Z[:, :-1], np.asarray(varying.gates))
     always_on = build(cloud(), units(5))  # its constant gate is the shared column
     assert shape(always_on)[1] == always_on.n_gates
 
@@ -226,12 +193,130 @@ def test_any_groups_in_any_order(widths: list[int], seed: int, hot: list[bool]) 
     groups = np.repeat(np.arange(len(widths)), widths)
     order = rng.permutation(len(groups))
     problem = MarginProblem(X, y, np.hstack(blocks)[:, order], groups[order])
-    kernel = ScaledProblem(problem, torch.device("cpu"))
+    scaled = scaled_of(problem)
     alpha, d = rng.random(12), rng.random(problem.n_groups)
-    V = dual_vectors(problem, kernel, alpha)
-    agree(kernel.rows.inner(V, V), loop_dual_norms(problem, alpha) ** 2)
+    V = scaled.rows.dual_vectors(scaled.tensor(alpha) * scaled.nu)
+    agree(scaled.rows.inner(V, V), loop_dual_norms(problem, alpha) ** 2)
     expected = loop_dual_vectors(problem, alpha) * d[problem.groups][:, None]
-    agree(kernel.coef(V, kernel.tensor(d)), expected)
+    agree(scaled.coef(V, scaled.tensor(d)), expected)
+
+
+# --- many classes ----------------------------------------------------------------------------
+
+
+def four_classes(gates: str, groups: Any, norm: Norm, C: float) -> tuple[MarginProblem, Any]:
+    """Return a problem of four classes and two contexts of three, and some of its pairs."""
+    rng = np.random.default_rng(0)
+    n, D, width = 14, 4, 3
+    X = rng.normal(size=(n, D))
+    X[:, -1] = 1.0
+    Z = np.hstack([np.eye(width)[rng.integers(0, width, n)] for _ in range(2)])
+    if gates == "dense":
+        Z = rng.normal(size=Z.shape) * (rng.random(Z.shape) < 0.7) + 1e-3
+    problem = MarginProblem(X, (np.arange(n) % 4).astype(np.float64), Z, groups, norm=norm, C=C)
+    samples, rivals = row_index(problem)
+    kept = np.sort(rng.permutation(len(samples))[:23])
+    return problem, (samples[kept], rivals[kept])
+
+
+def features_of(problem: MarginProblem, pairs: Any) -> Array:
+    """Features of the pairs, (P, K, M, D)."""
+    Z, unit = problem.plain_gates.toarray(), np.eye(4)
+    rows = [
+        np.einsum("k,m,d->kmd", unit[problem.owners[n]] - unit[k], Z[n], problem.X[n])
+        for n, k in zip(*pairs, strict=True)
+    ]
+    return np.array(rows)
+
+
+CONTEXTS = np.repeat([0, 1], 3)
+# Groups of each class and gate, (K, M), as numbers of the norm's groups.
+TOGETHER, APART = np.tile(CONTEXTS, (4, 1)), CONTEXTS + 2 * np.arange(4)[:, None]
+OF_INPUTS = np.array([0, 1, 0, 2])
+NORMS: dict[str, tuple[Norm, Array]] = {
+    "together": (GroupNorm(CONTEXTS), np.repeat(TOGETHER[..., None], 4, axis=2)),
+    "apart": (GroupNorm(CONTEXTS, apart=True), np.repeat(APART[..., None], 4, axis=2)),
+    "features": (GroupL2(OF_INPUTS), np.broadcast_to(OF_INPUTS, (4, 6, 4))),
+}
+
+
+@pytest.mark.parametrize("gates", ["contexts", "dense"])
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("some", [False, True])
+def test_products_of_many_classes_by_definition(gates: str, name: str, some: bool) -> None:
+    norm, groups = NORMS[name]
+    problem, pairs = four_classes(gates, CONTEXTS, norm, np.inf if gates == "dense" else 0.5)
+    scaled = scaled_of(problem, pairs)
+    rows, Phi = scaled.rows, features_of(problem, pairs)
+    Phi /= np.linalg.norm(Phi.reshape(len(Phi), -1), axis=1)[:, None, None, None]
+    rng = np.random.default_rng(1)
+    alpha, d = rng.random(len(Phi)), rng.random(problem.n_groups)
+    V = rows.dual_vectors(torch.tensor(alpha))
+    expected = np.einsum("p,pkmd->kmd", alpha, Phi)
+    agree(scaled.coef(V, torch.tensor(d)), expected * d[groups])
+    if some:
+        index = np.array([1, 4, 5, 9, 20])
+        rows, Phi, alpha = rows.subset(torch.tensor(index)), Phi[index], alpha[index]
+        V = rows.dual_vectors(torch.tensor(alpha))
+    parts = [Phi[:, groups == g] for g in range(problem.n_groups)]
+    own = [alpha @ part for part in parts]
+    agree(rows.inner(V, V), np.array([v @ v for v in own]))
+    agree(
+        rows.group_products(V), np.array([part @ v for part, v in zip(parts, own, strict=True)]).T
+    )
+    Q = np.einsum("g,gpq->pq", d, np.array([part @ part.T for part in parts]))
+    for _ in range(2):  # the second overwrites the first
+        agree(np.tril(rows.curvature(torch.tensor(d))), np.tril(Q))
+    agree(rows.curvature_diagonal(torch.tensor(d)), np.diag(Q))
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.5])
+@pytest.mark.parametrize("merge", [False, True])
+def test_products_of_features_by_definition(C: float, merge: bool) -> None:
+    """Phi' alpha, Phi zeta, Phi Phi', Phi' D^-1 Phi and the way back, of Phi row by row."""
+    problem, pairs = four_classes("dense", CONTEXTS, Nuclear(), C)
+    scaled = ScaledProblem(Layout.of_features(problem, pairs, merge=merge), torch.device("cpu"))
+    rows, Phi = scaled.rows, features_of(problem, pairs)
+    P = len(Phi)
+    Phi = Phi.reshape(P, 4, -1)
+    Phi /= np.linalg.norm(Phi.reshape(P, -1), axis=1)[:, None, None]
+    rng = np.random.default_rng(4)
+    alpha, h = rng.random((2, P))
+    inside = scaled.layout.inputs.inside
+    agree(rows.dual_vectors(torch.tensor(alpha))[:, 0], inside(np.einsum("p,pkf->kf", alpha, Phi)))
+    zeta = inside(np.einsum("p,pkf->kf", h, Phi))
+    agree(
+        rows.margins(torch.tensor(zeta)),
+        np.einsum("pkf,kf->p", Phi, scaled.layout.inputs.expand(zeta)),
+    )
+    inputs = Phi[np.arange(P), problem.owners[pairs[0]]]
+    agree(rows.gram(), inputs @ inputs.T)
+    samples, place = np.unique(pairs[0], return_inverse=True)
+    shares = rng.random(len(samples))
+    inverse = np.diag(h) - np.outer(h, h) * shares[place] * (place[:, None] == place)
+    by_class = np.stack([inside(Phi[:, k]) for k in range(4)], axis=1).reshape(P, -1)
+    found = rows.normal_matrix(torch.tensor(h), torch.tensor(shares))
+    agree(found.permute(0, 2, 1, 3).reshape(by_class.shape[1], -1), by_class.T @ inverse @ by_class)
+    answer = scaled.answer(
+        torch.tensor(alpha), torch.tensor(zeta)[:, None], torch.ones(1), scaled.offset()
+    )
+    start = WarmStart(answer.alpha, np.ones(1), answer.intercept, answer.coef)
+    agree(scaled.start_alpha(start), alpha)
+    agree(scaled.start_coef(start), zeta)
+
+
+def test_boxes_against_loops() -> None:
+    index = [0, 0, 1, 2, 2, 2]
+    boxes = Boxes(torch.tensor(index))
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0, 5.0])
+    weights = torch.tensor([1.0, 10.0, 100.0])
+    assert boxes.pool(values).tolist() == [3, 3, 15]
+    assert boxes.largest(values).tolist() == [2, 3, 6]
+    assert torch.as_tensor(boxes.of_rows(weights)).tolist() == [1, 1, 10, 100, 100, 100]
+    A = boxes.added_to(torch.zeros(6, 6), weights)
+    for i in range(6):
+        for j in range(6):
+            assert A[i, j] == (weights[index[i]] if index[i] == index[j] else 0)
 
 
 def test_memory_grows_with_the_system() -> None:

@@ -1,0 +1,730 @@
+r"""The balls of norms along the central path: slack, multiplier, and how they change together.
+
+Two norms have balls of one kind: that of the nuclear norm's V, V V' <= I, is that of the spectral
+norm's zeta, zeta zeta' <= t^2 I with the smallest t. Call the matrix in the ball W; the ball's
+multiplier R makes the other matrix of it. So with l1 and l_inf, entry by entry. l2 is the nuclear
+norm of zeta written in one row, and a sum of l2 over groups one of balls of order 1: its R and T
+are numbers, one a group.
+
+        nuclear, l1, l2, groups    W = V,     t = 1
+        spectral, l_inf            W = zeta,  t free
+
+==============  ==================================  ==============================================
+balls           slack T                             the other matrix, and what t asks of R
+==============  ==================================  ==============================================
+of groups       1/2 - ||V_g||^2 / 2, (G,)           R_g V_g
+of singular     t I - W W' / t, order r             R W / t;  tr R (I + W W' / t^2) = 2
+values
+of entries      t - W and t + W, entry by entry     R_0 - R_1;  sum of R_0 + R_1 = 1
+==============  ==================================  ==============================================
+
+======  ========  ==========================================================================
+W, V    (r, F)    in the balls' coordinates: r = K - 1 orthonormal ones of the sum-free vectors,
+                  or the K classes themselves for entries; (1, r F) for l2
+R, T    (r, r)    multiplier and slack, positive definite; (2, r, F) for entries: of W <= t and of
+                  W >= -t
+S       (r, r)    Nesterov and Todd's scaling, S T S = R
+Y       (r, F)    W / t
+======  ========  ==========================================================================
+
+A sum of nuclear norms over G groups of gates has a ball for each group. Their W are put below each
+other, (G r, F), each with 0 in the columns of the others: W W', R, T and S are block diagonal then,
+(G r, G r), and all below holds as it stands.
+
+With U = dW - Y dt the other matrix changes by
+
+        K U - S (I - Y Y') S Y dt,      K U = R U / t + S (U Y' + Y U') S Y
+
+Classes without samples are merged into one (`merged_classes`), of weight m if there are m of them.
+The norm of coefficients that are the same for all m is that of their row times sqrt(m); for l1
+times m, and for l_inf times 1. So the coordinates have that factor in them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from implicit_bias.base.validation import Array
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
+from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.constraints import Integers
+from implicit_bias.solvers.base import Start
+from implicit_bias.solvers.iteration import Point
+from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows
+
+NormOf: TypeAlias = Callable[[Tensor], float]
+
+# What a diagonal may be raised by, as a share, where rounding made a matrix indefinite.
+RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11)
+# A point moved into the interior has norms of at most this share of the radius.
+WARM_SHARE = 0.98
+
+
+class Breakdown(ArithmeticError):
+    """Rounding has made a matrix indefinite."""
+
+
+@dataclass(frozen=True, eq=False)
+class BallPoint(Point):
+    """What a point of the central path has of the balls; W and t have length 0 for groups."""
+
+    W: Tensor
+    t: Tensor
+    R: Tensor
+    T: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CentralPoint(BallPoint):
+    """An iterate, or a direction; see `interior_point`.
+
+    w and xi have length 0 with the hard margin, and beta without an intercept.
+    """
+
+    alpha: Tensor
+    s: Tensor
+    w: Tensor
+    xi: Tensor
+    beta: Tensor
+
+    @property
+    def order(self) -> int:
+        """Count the complementary products of the balls."""
+        return len(self.R) if self.R.ndim == 2 else self.R.numel()
+
+    def complementarity(self) -> float:
+        """Mean of the eigenvalues of the complementary products, mu."""
+        total = self.alpha @ self.s + self.w @ self.xi + (self.R * self.T).sum()
+        return float(total) / (len(self.alpha) + len(self.w) + self.order)
+
+    def reach(self, step: CentralPoint) -> float:
+        """Longest step, at most 1, that keeps all variables positive (definite).
+
+        One step for all variables: the other matrix is bilinear, and unequal steps would undo the
+        progress of its residual.
+        """
+        rates = []
+        for name in ("alpha", "s", "w", "xi", "t", "R", "T"):
+            X, dX = getattr(self, name), getattr(step, name)
+            if X.ndim == 2:
+                L = cholesky(X)
+                half = torch.linalg.solve_triangular(L, dX, upper=False)
+                whole = torch.linalg.solve_triangular(L, half.T, upper=False)
+                rates.append(-float(torch.linalg.eigvalsh(symmetric(whole))[0]))
+            elif X.numel():
+                rates.append(-float((dX / X).min()))
+        if not np.isfinite(rates).all():
+            raise Breakdown
+        return 1.0 / max(1.0, *rates)
+
+    def to(self, dtype: torch.dtype) -> CentralPoint:
+        """Return it in another precision."""
+        return CentralPoint(**{name: x.to(dtype) for name, x in vars(self).items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A direction; ``U`` is what V changes by for groups, or W beside the change of t."""
+
+    change: CentralPoint
+    U: Tensor
+
+
+class Balls(ABC):
+    """The balls of a norm in the units of a scaled problem.
+
+    Attributes
+    ----------
+    data : ScaledProblem
+        The problem.
+    free_t : bool
+        Whether W is zeta.
+    """
+
+    data: ScaledProblem
+    free_t: bool = False
+
+    @staticmethod
+    @abstractmethod
+    def layout(problem: MarginProblem, pairs: tuple[Integers, Integers] | None) -> Layout:
+        """Return the layout of a problem's rows that these balls take."""
+
+    @abstractmethod
+    def dual_vectors(self, alpha: Tensor) -> Tensor:
+        """Phi' alpha, in the shape of the balls."""
+
+    @abstractmethod
+    def norm(self, primal: Tensor) -> float:
+        """Omega of zeta, or of the R of groups."""
+
+    @abstractmethod
+    def dual_norm(self, V: Tensor) -> float:
+        """Omega_* of V."""
+
+    @abstractmethod
+    def at(self, point: CentralPoint, V: Tensor) -> Ball:
+        """Return the balls at an iterate, of which V is Phi' alpha."""
+
+    @abstractmethod
+    def cold(self, V: Tensor, total: float) -> BallPoint:
+        """Return a first point of this V, inside the balls, with a norm of about this total."""
+
+    @abstractmethod
+    def of_start(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
+        """Return zeta, or the R of groups, of a start, and its margins without the offset."""
+
+    @abstractmethod
+    def warm(self, V: Tensor, primal: Tensor, mu: float) -> BallPoint:
+        """Return a point near what a start has, of complementary products mu at least."""
+
+    @abstractmethod
+    def order(self, primal: Tensor) -> int:
+        """Count the complementary products."""
+
+
+class Ball(ABC):
+    """The balls at one iterate.
+
+    Attributes
+    ----------
+    margins : Tensor of shape (P,)
+        Those of zeta, without the offset.
+    norm : float
+        Omega(zeta).
+    primal : tuple of Tensor
+        V and d of `ScaledProblem.coef`.
+    """
+
+    margins: Tensor
+    norm: float
+    primal: tuple[Tensor, Tensor]
+
+
+class EuclideanGroups(Balls):
+    """A sum of Euclidean norms over groups: balls of order 1."""
+
+    def __init__(self, data: ScaledProblem) -> None:
+        self.data = data
+
+    @staticmethod
+    def layout(problem: MarginProblem, pairs: tuple[Integers, Integers] | None) -> Layout:
+        """Return that of the groups."""
+        return Layout.of_groups(problem, pairs)
+
+    def dual_vectors(self, alpha: Tensor) -> Tensor:
+        """V of all groups, (K', M' + 1, D')."""
+        return self.data.rows.dual_vectors(alpha)
+
+    def norm(self, primal: Tensor) -> float:
+        """Omega at the optimum, where ||V_g|| is 1 or R_g is 0."""
+        return float(primal.sum())
+
+    def dual_norm(self, V: Tensor) -> float:
+        """Largest ||V_g||."""
+        return float(self.data.rows.inner(V, V).max().sqrt())
+
+    def at(self, point: CentralPoint, V: Tensor) -> GroupBalls:
+        """Return the balls at an iterate."""
+        return GroupBalls(self.data.rows, point, V)
+
+    def cold(self, V: Tensor, total: float) -> BallPoint:
+        """Equal group scales."""
+        n_groups, none = self.data.n_groups, self.data.full(0, 0.0)
+        slack = 0.5 * (1.0 - self.data.rows.inner(V, V))
+        return BallPoint(none, none, self.data.full(n_groups, total / n_groups), slack)
+
+    def of_start(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
+        """d, and margins of d_g V_g for the V of a start, its largest ||V_g|| 1."""
+        d = self.data.scale * self.data.tensor(start.group_norms)
+        return d, self.data.rows.group_products(V) @ (d / self.dual_norm(V))
+
+    def warm(self, V: Tensor, primal: Tensor, mu: float) -> BallPoint:
+        """Return a point near group scales d."""
+        slack, none = 0.5 * (1.0 - self.data.rows.inner(V, V)), self.data.full(0, 0.0)
+        return BallPoint(none, none, torch.maximum(primal, mu / slack), slack)
+
+    def order(self, primal: Tensor) -> int:
+        """G."""
+        return len(primal)
+
+
+class GroupBalls(Ball):
+    """T_g = 1/2 - ||V_g||^2 / 2 and the group scales R = d."""
+
+    def __init__(self, rows: ScaledRows, point: CentralPoint, V: Tensor) -> None:
+        self.V, self.d = V, point.R
+        self.U = rows.group_products(V)
+        self.squares = rows.inner(V, V)  # (G,)
+        self.margins = self.U @ self.d
+        self.norm = float(torch.dot(self.d, self.squares.sqrt()))
+        self.residual = 0.5 - point.T - 0.5 * self.squares
+        self.primal = V, self.d
+
+
+class ClassMatrices(Balls):
+    """The norms of `BALLS`, l2 and sums of nuclear norms over gates, of many classes."""
+
+    def __init__(self, data: ScaledProblem) -> None:
+        layout = data.layout
+        problem, kinds = layout.problem, layout.kinds
+        self.data, norm = data, problem.norm
+        self.entries, self.free_t = _is_of_entries(problem), norm in (Spectral(), LInf())
+        sizes = np.ones(int(kinds.max()) + 1)
+        if layout.merged.any():
+            powers: dict[Norm, float] = {L1(): 1.0, LInf(): 0.0}
+            sizes[-1] = layout.merged.sum() ** powers.get(norm, 0.5)
+        # Columns orthonormal and orthogonal to the sizes: coordinates of what sums to 0 over all.
+        basis = np.eye(len(sizes)) if self.entries else _sum_free(sizes)
+        self.basis = data.tensor(basis / sizes[:, None])  # (K', r), from coordinates to classes
+        self._into = data.tensor((basis * sizes[:, None]).T)  # (r, K'), and back
+        r, F = basis.shape[1], data.rows.X.shape[1]
+        self.shape = (r, F)
+        groups = nuclear_groups(norm)
+        self.columns = [] if groups is None else _columns(groups, problem.X.shape[1], data.device)
+        self.n_balls = max(len(self.columns), 1)
+        self.ball_shape = (1, r * F) if norm == L2() else (self.n_balls * r, F)
+        self._norm, self._dual_norm = NORMS.get(norm, NORMS[Nuclear()])
+
+    @staticmethod
+    def layout(problem: MarginProblem, pairs: tuple[Integers, Integers] | None) -> Layout:
+        """Return that of features; rotations that merge constant ones leave these norms alone."""
+        assert pairs is not None
+        alone = nuclear_groups(problem.norm) is None and not _is_of_entries(problem)
+        return Layout.of_features(problem, pairs, merge=alone)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """The label vectors in coordinates, (P, r)."""
+        return self.data.rows.labels @ self.basis
+
+    def dual_vectors(self, alpha: Tensor) -> Tensor:
+        """Phi' alpha, in the shape of the balls."""
+        return self.inside(self.basis.T @ self.data.rows.dual_vectors(alpha)[:, 0])
+
+    def margins(self, zeta: Tensor) -> Tensor:
+        """Phi zeta, (P,)."""
+        return self.data.rows.margins(self.basis @ self.whole(zeta))
+
+    def norm(self, primal: Tensor) -> float:
+        """Omega of zeta."""
+        return sum(self._norm(part) for part in self._parts(primal))
+
+    def dual_norm(self, V: Tensor) -> float:
+        """Omega_* of V."""
+        return max(self._dual_norm(part) for part in self._parts(V))
+
+    def inside(self, V: Tensor) -> Tensor:
+        """Matrices (r, F) in the shape of the balls; of several one below the other.
+
+        Then each has its own columns, and 0 in those of the others: singular values of all are
+        those of the whole matrix, and its products with itself are block diagonal.
+        """
+        if not self.columns:
+            return V.reshape(self.ball_shape)
+        r, found = len(V), V.new_zeros(self.ball_shape)
+        for ball, columns in enumerate(self.columns):
+            found[ball * r : (ball + 1) * r, columns] = V[:, columns]
+        return found
+
+    def whole(self, zeta: Tensor) -> Tensor:
+        """Matrices (r, F) of those in the shape of the balls."""
+        if not self.columns:
+            return zeta.reshape(self.shape)
+        return zeta.reshape(self.n_balls, *self.shape).sum(0)
+
+    def grams(self) -> list[Tensor]:
+        """Inner products of the rows' inputs in each ball, (P, P)."""
+        rows = self.data.rows
+        return [rows.gram(columns) for columns in self.columns] or [rows.gram()]
+
+    def at(self, point: CentralPoint, V: Tensor) -> BallOfClasses:
+        """Return the ball at an iterate."""
+        return (EntryBall if self.entries else MatrixBall)(self, point, V)
+
+    def cold(self, V: Tensor, total: float) -> BallPoint:
+        """Return V half way to the boundary, or zeta along it, and equal multipliers."""
+        W, t = V, self.data.full(1, 1.0)
+        if self.free_t:
+            largest = self.norm(V)
+            W, t = V * (0.5 * total / largest if largest > 0 else 0.0), total * t
+        if self.entries:
+            T = torch.stack([t - W, t + W])
+            R = torch.full_like(T, total / W.numel())
+            if self.free_t:  # V = R_0 - R_1 and sum of R = 1
+                share = 0.5 * (1.0 - self.dual_norm(V)) / W.numel()
+                R = torch.stack([V.clamp(min=0.0), (-V).clamp(min=0.0)]) + share
+        else:
+            eye = torch.eye(len(V)).to(V)
+            T = t * eye - W @ W.T / t
+            R = total / len(eye) * eye
+            if self.free_t:
+                R = 2.0 * eye / (len(eye) + float((W * W).sum() / t**2))
+        return BallPoint(W, t, R, T)
+
+    def of_start(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
+        """Zeta of a start, and its margins."""
+        zeta = self.inside(self._into @ self.data.start_coef(start))
+        return zeta, self.margins(zeta)
+
+    def warm(self, V: Tensor, primal: Tensor, mu: float) -> BallPoint:
+        """Return a point near zeta."""
+        t = self.data.full(1, self.norm(primal) / WARM_SHARE if self.free_t else 1.0)
+        W, other = (primal, V) if self.free_t else (V, primal)
+        if self.entries:
+            T = torch.stack([t - W, t + W])
+            parts = torch.stack([other.clamp(min=0.0), (-other).clamp(min=0.0)])
+            return BallPoint(W, t, parts + mu / T, T)
+        T = symmetric(t * torch.eye(len(W)).to(W) - W @ W.T / t)
+        size, turned = torch.linalg.eigh(other @ other.T)
+        root = size.clamp(min=0.0).sqrt()
+        root = root / root.sum() if self.free_t else root
+        return BallPoint(W, t, symmetric((turned * root) @ turned.T + mu * torch.linalg.inv(T)), T)
+
+    def order(self, primal: Tensor) -> int:
+        """Eigenvalues of the slack, or its entries."""
+        return 2 * primal.numel() if self.entries else len(primal)
+
+    def _parts(self, A: Tensor) -> list[Tensor]:
+        if not self.columns:
+            return [A]
+        whole = self.whole(A)
+        return [whole[:, columns] for columns in self.columns]
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Right-hand sides of a ball: what the other matrix and t's equation change by without U, t."""
+
+    other: Tensor
+    of_t: float
+    slack: Tensor
+    fixed: Tensor
+
+
+class BallOfClasses(Ball):
+    """The ball around W of radius t at one iterate, with its multiplier R.
+
+    Attributes
+    ----------
+    Y : Tensor of shape (r, F)
+        Of dW = U + Y dt.
+    pull : Tensor of shape (r, F)
+        The other matrix changes by K U - pull dt.
+    other : Tensor of shape (r, F)
+        The other matrix.
+    missing : Tensor of shape (r, F)
+        What V lacks to be W, or the other matrix.
+    tau : float
+        The curvature in t.
+    """
+
+    Y: Tensor
+    pull: Tensor
+    other: Tensor
+    tau: float
+
+    def __init__(self, balls: ClassMatrices, point: CentralPoint, V: Tensor) -> None:
+        self.balls, self.point = balls, point
+        self.W, self.t, self.R, self.T = point.W, float(point.t), point.R, point.T
+        self.V = V
+        self.prepare()
+        zeta = self.W if balls.free_t else self.other
+        self.missing = V - (self.other if balls.free_t else self.W)
+        self.margins, self.norm = balls.margins(zeta), balls.norm(zeta)
+        of_classes = (balls.basis @ balls.whole(zeta))[:, None]
+        self.primal = of_classes, of_classes.new_ones(1)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Set the attributes."""
+
+    @abstractmethod
+    def along(self, U: Tensor) -> Tensor:
+        """K U."""
+
+    @abstractmethod
+    def matrix(self) -> Tensor:
+        """K, for U in C order: (r F, r F)."""
+
+    @abstractmethod
+    def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return K, or K^-1 with a free t, as rows see it: a matrix, a border and its slack.
+
+        Phi K Phi' is the matrix (P, P) plus border (P, q) diag(1 / slack) border'. With a free t
+        the slack is that of t, and the border is left to the caller.
+        """
+
+    @abstractmethod
+    def compliance(self, pull: Tensor) -> Tensor:
+        """K^-1 of (r, F), after `in_rows`."""
+
+    @abstractmethod
+    def terms(self, mu: float, predictor: Direction | None, weight: float) -> Terms:
+        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
+
+    @abstractmethod
+    def change(self, terms: Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+        """Return the changes of R and T."""
+
+
+class MatrixBall(BallOfClasses):
+    """T = t I - W W' / t and R of order r; see the module's head."""
+
+    def prepare(self) -> None:
+        """Set the other matrix."""
+        self.Y = self.W / self.t
+        self.other = self.R @ self.Y
+
+    @cached_property
+    def S(self) -> Tensor:
+        """Nesterov and Todd's scaling, S T S = R."""
+        left, right = cholesky(self.R), cholesky(self.T)
+        _, size, turn = torch.linalg.svd(right.T @ left)
+        half = left @ turn.T / size.sqrt()
+        return half @ half.T
+
+    @cached_property
+    def SY(self) -> Tensor:
+        """S Y."""
+        return self.S @ self.Y
+
+    @cached_property
+    def rest(self) -> Tensor:
+        """I - Y Y'."""
+        return symmetric(torch.eye(len(self.R)).to(self.R) - self.Y @ self.Y.T)
+
+    @cached_property
+    def with_t(self) -> Tensor:
+        """S (I - Y Y') S."""
+        return symmetric(self.S @ self.rest @ self.S)
+
+    @cached_property
+    def pull(self) -> Tensor:  # type: ignore[override]
+        """What a change of t takes from the other matrix."""
+        return self.with_t @ self.Y
+
+    @cached_property
+    def tau(self) -> float:  # type: ignore[override]
+        """The curvature in t."""
+        return 0.5 * float((self.with_t * self.rest).sum())
+
+    def sides(self, U: Tensor) -> Tensor:
+        """U Y' + Y U'."""
+        product = U @ self.Y.T
+        return product + product.T
+
+    def along(self, U: Tensor) -> Tensor:
+        """K U."""
+        return self.R @ U / self.t + self.S @ self.sides(U) @ self.SY
+
+    def matrix(self) -> Tensor:
+        """K, for U in C order: (r F, r F)."""
+        return self._matrix(self.Y)
+
+    def _matrix(self, Y: Tensor) -> Tensor:
+        """K of U (r, q), for a Y in as many columns: (r q, r q)."""
+        (r, q), SY = Y.shape, self.S @ Y
+        whole = torch.einsum("ij,fg->ifjg", self.S, Y.T @ SY)
+        whole = whole + torch.einsum("ig,jf->ifjg", SY, SY)
+        whole = whole.reshape(r * q, r * q)
+        torch.einsum("ifjf->ijf", whole.view(r, q, r, q)).add_((self.R / self.t)[:, :, None])
+        return symmetric(whole)
+
+    def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what rows see of K, or of K^-1."""
+        balls, rows = self.balls, self.balls.data.rows
+        a = balls.labels
+        if not balls.free_t:
+            parts = [self._block(ball, gram) for ball, gram in enumerate(balls.grams())]
+            curvatures, borders, slacks = zip(*parts, strict=True)
+            return sum(curvatures[1:], curvatures[0]), torch.hstack(borders), torch.cat(slacks)
+        # K differs from R / t only in the row space of Y: Q, (F, q).
+        self.Q = torch.linalg.svd(self.Y, full_matrices=False)[2].T
+        self.inner = cholesky(self._matrix(self.Y @ self.Q))
+        self.outer = self.t * torch.cholesky_inverse(cholesky(self.R))
+        x = rows.products(self.Q.T)
+        features = (a[:, :, None] * x[:, None, :]).reshape(len(a), -1)
+        half = torch.linalg.solve_triangular(self.inner, features.T, upper=False)
+        A = (rows.gram() - x @ x.T) * (a @ self.outer @ a.T) + half.T @ half
+        eps = self.tau - float((self.pull * self.compliance(self.pull)).sum())
+        return A, a[:, :0], A.new_full((1,), max(eps, 0.0))
+
+    def _block(self, ball: int, gram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what rows see of one ball, whose rows R, S and Y have below each other."""
+        a, r = self.balls.labels, len(self.R) // self.balls.n_balls
+        own = slice(ball * r, (ball + 1) * r)
+        size, turned = torch.linalg.eigh(self.S[own, own])
+        i, j = torch.triu_indices(len(size), len(size)).to(size.device)
+        twice = torch.where(i == j, 1.0, 2.0**0.5).to(size)
+        b, v = a @ turned, self.balls.data.rows.products(self.Y[own]) @ turned
+        border = (b[:, i] * v[:, j] + b[:, j] * v[:, i]) * twice  # (P, r (r + 1) / 2)
+        return gram * (a @ self.R[own, own] @ a.T), border, 2.0 / (size[i] * size[j])
+
+    def compliance(self, pull: Tensor) -> Tensor:
+        """K^-1 of (r, F), after `in_rows`."""
+        inner = pull @ self.Q
+        solved = torch.cholesky_solve(inner.reshape(-1, 1), self.inner).reshape(inner.shape)
+        return self.outer @ (pull - inner @ self.Q.T) + solved @ self.Q.T
+
+    def terms(self, mu: float, predictor: Direction | None, weight: float) -> Terms:
+        """Right-hand sides of a step to mu."""
+        t, R, eye = self.t, self.R, torch.eye(len(self.R)).to(self.R)
+        slack = t * self.rest - self.T
+        second, along = torch.zeros_like(self.Y), 0.0
+        if predictor is not None:
+            change, U = predictor.change, predictor.U
+            slack = slack - weight * (U @ U.T) / t
+            second = weight * (change.R @ U - R @ U * (change.t / t)) / t
+            along = -0.5 * weight * float((R * (U @ U.T)).sum()) / t**2
+        inverse = torch.cholesky_inverse(cholesky(self.T))
+        # Both halves of the step, `along` and `change`, must see the same matrix: S grows like
+        # mu^(-1/2), and S of an asymmetry in the last digit would be lost on one side only.
+        fixed = symmetric(mu * inverse - R - self.S @ slack @ self.S)
+        of_t = 0.5 * float((R * (2.0 * eye - self.rest)).sum()) - 1.0
+        of_t += 0.5 * float((fixed * self.rest).sum()) - along
+        return Terms(fixed @ self.Y + second, of_t, slack, fixed)
+
+    def change(self, terms: Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+        """Return the changes of R and T."""
+        sides = self.sides(U)
+        R = terms.fixed - dt * self.with_t + self.S @ sides @ self.S
+        return symmetric(R), symmetric(terms.slack + dt * self.rest - sides)
+
+
+class EntryBall(BallOfClasses):
+    """T = (t - W, t + W) and R entry by entry: the other matrix is R_0 - R_1, and K diagonal."""
+
+    def prepare(self) -> None:
+        """Set the other matrix and K."""
+        self.exact = torch.stack([self.t - self.W, self.t + self.W])
+        self.other = self.R[0] - self.R[1]
+        self.Y = torch.zeros_like(self.other)
+        ratio = self.R / self.T
+        self.k, self.pull = ratio[0] + ratio[1], ratio[0] - ratio[1]
+        self.tau = float(self.k.sum())
+        # Of t, once U is eliminated.
+        self.eps = float((4.0 * ratio[0] * ratio[1] / self.k).sum())
+
+    def along(self, U: Tensor) -> Tensor:
+        """K U."""
+        return self.k * U
+
+    def matrix(self) -> Tensor:
+        """K, for U in C order: (r F, r F)."""
+        return torch.diag(self.k.reshape(-1))
+
+    def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what rows see of K, or of K^-1."""
+        rows, free_t = self.balls.data.rows, self.balls.free_t
+        k = (1.0 / self.k if free_t else self.k) * self.balls.basis.diagonal()[:, None] ** 2
+
+        def of_class(c: int, samples: Tensor) -> Tensor:
+            X = rows.X[samples] * k[c].sqrt()
+            return X @ X.T
+
+        A = rows.over_classes(of_class, k.new_zeros(len(rows), len(rows)))
+        return A, A[:, :0], k.new_full((int(free_t),), self.eps)
+
+    def compliance(self, pull: Tensor) -> Tensor:
+        """K^-1 of (r, F)."""
+        return pull / self.k
+
+    def terms(self, mu: float, predictor: Direction | None, weight: float) -> Terms:
+        """Right-hand sides of a step to mu."""
+        at = mu - self.R * self.T
+        if predictor is not None:
+            at = at - weight * predictor.change.R * predictor.change.T
+        slack = self.exact - self.T
+        fixed = (at - self.R * slack) / self.T
+        of_t = float(fixed.sum() + self.R.sum()) - 1.0
+        return Terms(fixed[0] - fixed[1], of_t, slack, fixed)
+
+    def change(self, terms: Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+        """Return the changes of R and T."""
+        moved = torch.stack([dt - U, dt + U])
+        return terms.fixed - self.R / self.T * moved, terms.slack + moved
+
+
+def _is_of_entries(problem: MarginProblem) -> bool:
+    return problem.norm in (L1(), LInf())
+
+
+def _sum_free(sizes: Array) -> Array:
+    """Columns orthonormal and orthogonal to the sizes of the classes, (K, K - 1)."""
+    if (sizes == 1).all():
+        return np.asarray(scipy.linalg.helmert(len(sizes)).T)
+    return scipy.linalg.null_space(sizes[None, :])
+
+
+def _columns(groups: Integers, n_features: int, device: torch.device) -> list[Tensor]:
+    """Columns of the features z(x) (x) x that belong to each group of gates."""
+    own = torch.tensor(np.repeat(groups, n_features), device=device)
+    return [torch.nonzero(own == g)[:, 0] for g in range(int(groups.max()) + 1)]
+
+
+def _total(A: Tensor) -> float:
+    return float(A.abs().sum())
+
+
+def _largest(A: Tensor) -> float:
+    return float(A.abs().max())
+
+
+def _euclidean(A: Tensor) -> float:
+    return float(A.norm())
+
+
+def _nuclear(A: Tensor) -> float:
+    return float(torch.linalg.matrix_norm(A, "nuc"))
+
+
+def _spectral(A: Tensor) -> float:
+    return float(torch.linalg.matrix_norm(A, 2))
+
+
+# Omega and Omega_* of matrices in the shape of the ball.
+NORMS: dict[Norm, tuple[NormOf, NormOf]] = {
+    L1(): (_total, _largest),
+    LInf(): (_largest, _total),
+    L2(): (_euclidean, _euclidean),
+    Nuclear(): (_nuclear, _spectral),
+    Spectral(): (_spectral, _nuclear),
+}
+
+
+def symmetric(A: Tensor) -> Tensor:
+    """Return the symmetric part."""
+    return 0.5 * (A + A.T)
+
+
+def cholesky(A: Tensor) -> Tensor:
+    """Lower factor of a symmetric matrix that is kept; see `factor`."""
+    return factor(lambda: A.clone().T)
+
+
+def factor(matrix: Callable[[], Tensor]) -> Tensor:
+    """Return the lower factor of a matrix by columns, made anew for each trial, in its place.
+
+    Raises
+    ------
+    Breakdown
+        Not positive definite even with a little more on the diagonal.
+    """
+    for size in RIDGES:
+        A = matrix()
+        if size:
+            A.diagonal().mul_(1.0 + size)
+        info = torch.empty((), dtype=torch.int32, device=A.device)
+        torch.linalg.cholesky_ex(A, out=(A, info))
+        if not info:
+            return A
+    raise Breakdown

@@ -1,0 +1,414 @@
+r"""The Newton systems of the interior point: in the space of the rows, or of the features.
+
+The balls (`balls`) take a change U of V or zeta to K U of the other matrix, and the diagonal
+D = diag(s / alpha), plus blocks xi / w of the samples with a soft margin, takes dalpha to changes
+of the margins. So a step solves one of
+
+        W = V       D dalpha + Phi (K U + ...) + e dbeta = ...,   U = Phi' dalpha + ...
+        W = zeta    D dalpha + Phi (U + Y dt) + e dbeta = ...,    K U - pull dt = Phi' dalpha + ...
+
+in the rows, with D + Phi K Phi' or D + Phi K^-1 Phi', or in the features, with K^-1 + Phi' D^-1 Phi
+or K + Phi' D^-1 Phi: whichever is smaller. In the rows Phi (A (x) I) Phi' is the mask
+(b A b') o (x x'); what K adds to it has the rank r (r + 1) / 2 (a border of the system, because it
+grows like 1 / mu) or, inverted, r^2. With entries K is diagonal. For groups the system is
+
+        [ A   U       e ] [dalpha]   [right]        A = Q(R) + diag(s / alpha) + blocks xi / w
+        [ U'  -T / R  0 ] [dR    ] = [c]
+        [ e'  0       0 ] [dbeta ]   [-e' alpha]
+
+solved by one Cholesky factorisation of A and one of its Schur complement. (Adding U diag(R / T) U'
+to A instead costs as much and loses eight digits: R / T grows like 1 / mu.)
+
+Mehrotra's predictor sets the centring; its second-order terms enter the corrector, which uses the
+same factors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from implicit_bias.solvers.balls import (
+    Ball,
+    BallOfClasses,
+    BallPoint,
+    CentralPoint,
+    Direction,
+    GroupBalls,
+    cholesky,
+    factor,
+)
+from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
+
+# Times that a solution is computed again from what it lacks.
+REFINEMENTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """What a Newton system is made of, at one iterate: rows in it, and residuals.
+
+    Attributes
+    ----------
+    rows : ScaledRows
+        The F rows in the system.
+    boxes : Boxes
+        Of these rows.
+    free : Tensor of int, shape (F,), or None
+        Which of all rows they are; None for all.
+    e : Tensor of shape (F, J)
+        The equation of the intercept.
+    residual : Tensor of shape (F,)
+        What s less xi lacks to be what margins exceed b by.
+    imbalance : Tensor of shape (J,)
+        e' alpha of all rows.
+    drifts : list of tuple of Tensor
+        V and e' alpha of what rows outside of the system do on their own, at mu = 0 and mu = 1.
+    """
+
+    rows: ScaledRows
+    boxes: Boxes
+    free: Tensor | None
+    e: Tensor
+    residual: Tensor
+    imbalance: Tensor
+    drifts: list[tuple[Tensor, Tensor]]
+
+
+class _Step(NamedTuple):
+    """dalpha, dbeta, and the changes of the balls, with U."""
+
+    alpha: Tensor
+    beta: Tensor
+    of_balls: BallPoint
+    U: Tensor
+
+
+class Newton(ABC):
+    """The factorised Newton system at one iterate."""
+
+    def __init__(self, system: System, point: CentralPoint, ball: Ball) -> None:
+        self.system, self.point, self.rows, self.boxes = system, point, system.rows, system.boxes
+        self.take(ball)
+        self.prepare()
+
+    @abstractmethod
+    def take(self, ball: Ball) -> None:
+        """Keep the balls."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Factorise the system."""
+
+    @abstractmethod
+    def step(
+        self,
+        right: Tensor,
+        imbalance: Tensor,
+        mu: float,
+        predictor: Direction | None,
+        weight: float,
+    ) -> _Step:
+        """Solve for a step to mu, with the right-hand sides of the rows and of the intercept."""
+
+    def direction(
+        self, mu: float, predictor: Direction | None = None, weight: float = 1.0
+    ) -> Direction:
+        """Step towards the central path at mu, with the predictor's second-order terms.
+
+        ``weight`` scales those terms, which hold for a full step of the predictor.
+        """
+        p, boxes = self.point, self.boxes
+        at_alpha, at_w = mu - p.s * p.alpha, mu - p.xi * p.w
+        if predictor is not None:
+            change = predictor.change
+            at_alpha = at_alpha - weight * change.s * change.alpha
+            at_w = at_w - weight * change.xi * change.w
+        imbalance = self.system.imbalance + sum(at * e for at, (_, e) in self._drifts(mu))
+        right = self.system.residual + at_alpha / p.alpha - boxes.of_rows(at_w / p.w)
+        alpha, beta, of_balls, U = self.step(right, imbalance, mu, predictor, weight)
+        pooled = boxes.pool(alpha)[: len(p.w)]
+        change = CentralPoint(
+            **vars(of_balls),
+            alpha=alpha,
+            s=(at_alpha - p.s * alpha) / p.alpha,
+            w=-pooled,
+            xi=(at_w + p.xi * pooled) / p.w,
+            beta=beta,
+        )
+        return Direction(change, U)
+
+    def drift(self, mu: float) -> Tensor | float:
+        """Change of V by rows outside of the system."""
+        return sum(at * V for at, (V, _) in self._drifts(mu))
+
+    def _drifts(self, mu: float) -> list[tuple[float, tuple[Tensor, Tensor]]]:
+        return list(zip((1.0, mu), self.system.drifts, strict=False))
+
+
+class _InRows(Newton):
+    """By a Cholesky factorisation in the space of the rows, and one of a Schur complement."""
+
+    def factorise(self, Q: Tensor | None, border: Tensor, slack: Tensor) -> None:
+        """Factorise A and the Schur complement of a border and e, of this slack."""
+        p = self.point
+        barrier, box = p.s / p.alpha, p.xi / p.w
+        if self.boxes.index is None:
+            barrier = barrier + self.boxes.of_rows(box)
+
+        def matrix() -> Tensor:
+            A = self.curvature() if Q is None else Q.clone().T
+            A.diagonal().add_(barrier)
+            return A if self.boxes.index is None else self.boxes.added_to(A, box)
+
+        self.L = factor(matrix)
+        border = torch.hstack([border, self.system.e])
+        self.H = torch.linalg.solve_triangular(self.L, border, upper=False)
+        schur = self.H.T @ self.H
+        schur.diagonal()[: len(slack)] += slack
+        self.schur = cholesky(schur) if len(schur) else schur
+
+    def curvature(self) -> Tensor:
+        """Return what rows see of K, made anew."""
+        raise NotImplementedError
+
+    def solve(self, right: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve A dalpha + border y = right, border' dalpha - slack y = c."""
+        h = torch.linalg.solve_triangular(self.L, right[:, None], upper=False)
+        y = torch.cholesky_solve(self.H.T @ h - c[:, None], self.schur) if len(c) else c[:, None]
+        alpha = torch.linalg.solve_triangular(self.L.T, h - self.H @ y, upper=True)
+        return alpha[:, 0], y[:, 0]
+
+
+class GroupNewton(_InRows):
+    """In the space of the rows, for sums of Euclidean norms over groups."""
+
+    def take(self, ball: Ball) -> None:
+        """Keep the balls."""
+        assert isinstance(ball, GroupBalls)
+        self.ball = ball
+
+    def prepare(self) -> None:
+        """Factorise the system."""
+        U, free = self.ball.U, self.system.free
+        self.factorise(None, U if free is None else U[free], self.point.T / self.point.R)
+
+    def curvature(self) -> Tensor:
+        """Q(R), made anew."""
+        return self.rows.curvature(self.point.R)
+
+    def step(
+        self,
+        right: Tensor,
+        imbalance: Tensor,
+        mu: float,
+        predictor: Direction | None,
+        weight: float,
+    ) -> _Step:
+        """Solve for a step to mu."""
+        p, rows, ball = self.point, self.rows, self.ball
+        at, residual = mu - p.R * p.T, ball.residual
+        if self.system.drifts:
+            drift = self.drift(mu)
+            assert isinstance(drift, Tensor)
+            right = right - rows.group_products(drift) @ p.R
+            residual = residual - rows.inner(ball.V, drift)
+        if predictor is not None:
+            change = predictor.change
+            dV = rows.dual_vectors(change.alpha) + self.drift(0.0)
+            at = at - weight * change.R * change.T
+            residual = residual - 0.5 * weight * rows.inner(dV, dV)
+            right = right - weight * (rows.group_products(dV) @ change.R)
+        alpha, y = self.solve(right, torch.cat([residual - at / p.R, -imbalance]))
+        R, beta = y[: len(p.R)], y[len(p.R) :]
+        return _Step(alpha, beta, BallPoint(p.W, p.t, R, (at - p.T * R) / p.R), p.W)
+
+
+class _OfClasses(Newton):
+    """Systems of the balls of many classes."""
+
+    ball: BallOfClasses
+
+    def take(self, ball: Ball) -> None:
+        """Keep the balls."""
+        assert isinstance(ball, BallOfClasses)
+        self.ball, self.balls = ball, ball.balls
+
+    @abstractmethod
+    def of_V(
+        self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Solve for dalpha, U and dbeta.
+
+        D dalpha + Phi (K U + fixed) + e dbeta = right and U = Phi' dalpha + missing.
+        """
+
+    @abstractmethod
+    def of_zeta(
+        self, right: Tensor, first: Tensor, of_t: float, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, float, Tensor]:
+        """Solve for dalpha, U, dt and dbeta.
+
+        D dalpha + Phi (U + Y dt) + e dbeta = right, K U - pull dt - Phi' dalpha = first, and
+        tau dt - <pull, U> - <Y, Phi' dalpha> = of_t.
+        """
+
+    def step(
+        self,
+        right: Tensor,
+        imbalance: Tensor,
+        mu: float,
+        predictor: Direction | None,
+        weight: float,
+    ) -> _Step:
+        """Solve for a step to mu."""
+        ball = self.ball
+        terms = ball.terms(mu, predictor, weight)
+        missing = ball.missing + self.drift(mu)
+        if self.balls.free_t:
+            of_t = terms.of_t + float((missing * ball.Y).sum())
+            alpha, U, dt, beta = self.of_zeta(right, missing - terms.other, of_t, imbalance)
+        else:
+            alpha, U, beta = self.of_V(right, terms.other, missing, imbalance)
+            dt = 0.0
+        R, T = ball.change(terms, U, dt)
+        t = torch.full_like(self.point.t, dt)
+        return _Step(alpha, beta, BallPoint(U + ball.Y * dt, t, R, T), U)
+
+
+class RowNewton(_InRows, _OfClasses):
+    """In the space of the rows, for balls of many classes; refined by products with Phi."""
+
+    def prepare(self) -> None:
+        """Factorise the system."""
+        ball = self.ball
+        Q, border, slack = ball.in_rows()
+        if self.balls.free_t:
+            border = self.balls.margins(ball.compliance(ball.pull) + ball.Y)[:, None]
+        self.n_border = border.shape[1]
+        self.factorise(Q, border, slack)
+
+    def of_V(
+        self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Solve for dalpha, U and dbeta."""
+        balls, e, n = self.balls, self.system.e, self.n_border
+        alpha, beta, U = torch.zeros_like(right), torch.zeros_like(imbalance), missing
+        for _ in range(REFINEMENTS):
+            lacking = right - balls.margins(fixed + self.ball.along(U)) - self._over(alpha, beta)
+            change, y = self.solve(lacking, torch.cat([e.new_zeros(n), -imbalance - e.T @ alpha]))
+            alpha, beta = alpha + change, beta + y[n:]
+            U = balls.dual_vectors(alpha) + missing
+        return alpha, U, beta
+
+    def of_zeta(
+        self, right: Tensor, first: Tensor, of_t: float, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, float, Tensor]:
+        """Solve for dalpha, U, dt and dbeta."""
+        balls, ball, e = self.balls, self.ball, self.system.e
+        alpha, beta = torch.zeros_like(right), torch.zeros_like(imbalance)
+        U, dt, V = torch.zeros_like(first), 0.0, torch.zeros_like(first)
+        for _ in range(REFINEMENTS):
+            of_alpha = right - balls.margins(U + ball.Y * dt) - self._over(alpha, beta)
+            of_U = first + V + dt * ball.pull - ball.along(U)
+            along = of_t - ball.tau * dt + float((ball.pull * U + ball.Y * V).sum())
+            moved = ball.compliance(of_U)
+            along += float((ball.pull * moved).sum())
+            c = torch.cat([right.new_full((1,), -along), -imbalance - e.T @ alpha])
+            change, y = self.solve(of_alpha - balls.margins(moved), c)
+            pull = balls.dual_vectors(change) + float(y[0]) * ball.pull + of_U
+            U, dt = U + ball.compliance(pull), dt + float(y[0])
+            alpha, beta = alpha + change, beta + y[1:]
+            V = balls.dual_vectors(alpha)
+        return alpha, U, dt, beta
+
+    def _over(self, alpha: Tensor, beta: Tensor) -> Tensor:
+        """D alpha + e beta."""
+        p, boxes = self.point, self.boxes
+        of_samples = boxes.of_rows(boxes.pool(alpha)[: len(p.w)] * p.xi / p.w)
+        return p.s / p.alpha * alpha + of_samples + self.system.e @ beta
+
+
+class FeatureNewton(_OfClasses):
+    """In the space of the features, for balls of many classes.
+
+    Time is linear in the samples: O(N K F^2), and O((K F)^3).
+    """
+
+    def prepare(self) -> None:
+        """Factorise the system."""
+        p, ball, balls, e = self.point, self.ball, self.balls, self.system.e
+        self.h = p.alpha / p.s
+        self.shares: Tensor | None = None
+        if len(p.w):
+            self.shares = 1.0 / (p.w / p.xi + self.boxes.pool(self.h))
+        self.extra = e
+        if balls.free_t:
+            self.extra = torch.hstack([balls.margins(ball.Y)[:, None], e])
+            inner = ball.matrix()
+        else:
+            self.K = cholesky(ball.matrix())
+            inner = torch.cholesky_inverse(self.K)
+        n, q = len(inner), self.extra.shape[1]
+        self.stiffness = inner.new_zeros(n + q, n + q)  # of (U, t, beta) or (zeta, beta)
+        self.stiffness[:n, :n] = inner
+        if balls.free_t:
+            self.stiffness[:n, n] = self.stiffness[n, :n] = -ball.pull.reshape(-1)
+            self.stiffness[n, n] = ball.tau
+        H = self.stiffness.clone()
+        whole = self.rows.normal_matrix(self.h, self.shares)
+        B = balls.basis
+        H[:n, :n] += torch.einsum("ki,klfg,lj->ifjg", B, whole, B).reshape(n, n)
+        for k, column in enumerate(self.extra.T):
+            weighted = self._over(column)
+            across = balls.dual_vectors(weighted).reshape(-1)
+            H[:n, n + k] += across
+            H[n + k, :n] += across
+            H[n:, n + k] += self.extra.T @ weighted
+        self.L = cholesky(H)
+
+    def of_V(
+        self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Solve for dalpha, U and dbeta."""
+        first = missing.reshape(-1) + self._over_K(fixed)
+        alpha, zeta, beta = self._solve(right, first, imbalance)
+        return alpha, self._over_K(zeta.reshape(fixed.shape) - fixed).reshape(fixed.shape), beta
+
+    def of_zeta(
+        self, right: Tensor, first: Tensor, of_t: float, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, float, Tensor]:
+        """Solve for dalpha, U, dt and dbeta."""
+        more = torch.cat([right.new_full((1,), of_t), imbalance])
+        alpha, U, y = self._solve(right, first.reshape(-1), more)
+        return alpha, U.reshape(first.shape), float(y[0]), y[1:]
+
+    def _over_K(self, values: Tensor) -> Tensor:
+        return torch.cholesky_solve(values.reshape(-1, 1), self.K)[:, 0]
+
+    def _over(self, values: Tensor) -> Tensor:
+        """D^-1 of a vector (P,)."""
+        weighted = self.h * values
+        if self.shares is None:
+            return weighted
+        return weighted - self.h * self.boxes.of_rows(self.shares * self.boxes.pool(weighted))
+
+    def _solve(self, right: Tensor, first: Tensor, more: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return dalpha, coefficients, and t and beta, of the right-hand sides.
+
+        D^-1 multiplies the rounding of the margins, so the equations are refined with dalpha.
+        """
+        balls, n = self.balls, len(first)
+        whole = torch.cat([first, more])
+        x = torch.zeros_like(whole)
+        alpha = self._over(right)
+        for _ in range(REFINEMENTS):
+            pull = torch.cat([balls.dual_vectors(alpha).reshape(-1), self.extra.T @ alpha])
+            residual = whole + pull - self.stiffness @ x
+            x = x + torch.cholesky_solve(residual[:, None], self.L)[:, 0]
+            alpha = self._over(right - balls.margins(x[:n]) - self.extra @ x[n:])
+        return alpha, x[:n], x[n:]
