@@ -94,8 +94,9 @@ TOUCHES, MOST_NEURONS = 1e-4, 400
 # Largest ratio of input norms, and largest entry, that the linear program sees.
 WIDEST, LARGEST_ENTRY = 1e9, 1e14
 # Without a network that separates, data are nearly inseparable where separators must be this much
-# larger, relative to the inputs, than a single sample needs.
-NEARLY = 1e7
+# larger, relative to the inputs, than a single sample needs: the linear program finds larger ones
+# than the interior point of classes, which has fewer digits.
+NEARLY, NEARLY_OF_CLASSES = 1e9, 1e7
 # Cutting planes that raise the lower bound where the oracle is not exact.
 RAISING_ROUNDS = 20
 # Rounds without progress, a tenth of the gap, that end a solve whose gap is one of rounding.
@@ -406,7 +407,8 @@ class _Generation:
                 self._raise_lower(RAISING_ROUNDS)
         except KeyboardInterrupt:
             return Status.INTERRUPTED
-        if np.isinf(self.upper) and gordan_ratio(self.problem, self.alpha) > NEARLY:
+        most = NEARLY if self.problem.classes is None else NEARLY_OF_CLASSES
+        if np.isinf(self.upper) and gordan_ratio(self.problem, self.alpha) > most:
             return Status.NEARLY_INSEPARABLE
         return Status.OPTIMAL if self.upper - self.lower <= tol * self.lower else status
 

@@ -128,10 +128,11 @@ def root(error: BaseException) -> BaseException:
 )
 def test_every_solver_gives_the_same_classifier(solver: str, norm: Literal["l2", "gln"]) -> None:
     native = GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)
-    other = clone(native).set_params(tol=1e-6 if solver != "osqp" else 1e-5, solver=solver)
+    tol, rel = (1e-5, 1e-5) if solver == "osqp" else (1e-6, 2e-6)
+    other = clone(native).set_params(tol=tol, solver=solver)
     other.fit(MOONS.X, MOONS.y)
     assert other.solution_.status is Status.OPTIMAL
-    assert other.group_norms_.sum() == pytest.approx(native.group_norms_.sum(), rel=1e-5)
+    assert other.group_norms_.sum() == pytest.approx(native.group_norms_.sum(), rel=rel)
     # One group: strictly convex, so the decision function is unique. Several groups need not be.
     if norm == "l2":
         decision = native.decision_function(MOONS.X)

@@ -77,7 +77,8 @@ def over_a_grid(problem: InfiniteWidthProblem, count: int) -> float:
         for n, own in enumerate(problem.y.astype(int)):
             rivals = [k for k in range(problem.classes) if k != own]
             constraints.append(outputs[n, own] - outputs[n, rivals] >= 1 - losses[n])
-    cost = cp.sum(cp.norm(coef, axis=1)) + min(problem.C, 1e6) * cp.sum(losses)
+    norms = cp.abs(coef) if problem.classes is None else cp.norm(coef, axis=1)
+    cost = cp.sum(norms) + min(problem.C, 1e6) * cp.sum(losses)
     return float(cp.Problem(cp.Minimize(cost), constraints).solve("CLARABEL"))
 
 
@@ -92,10 +93,11 @@ def test_rank_two_against_a_grid_of_directions(
     if classes:
         y = np.array([0, 1, 2, 1, 0, 2, 2])
     solution = max_margin(X, y, C, activation=activation)
-    value = over_a_grid(solution.problem, 240)
+    count, tolerance = (240, 3e-4) if classes else (4000, 1e-4)
+    value = over_a_grid(solution.problem, count)
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.lower <= value * (1 + 1e-7)
-    assert solution.certificate.upper == pytest.approx(value, rel=3e-4)
+    assert solution.certificate.upper == pytest.approx(value, rel=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,9 @@ def test_rank_two_against_a_grid_of_directions(
 )
 @pytest.mark.parametrize("C", [np.inf, 1.0])
 def test_solution_is_what_it_says(activation: Activation, classes: int, C: float) -> None:
-    X, y = planar(15, 1, classes)
+    X, y = planar(30 if classes == 2 else 15, 1, classes)
+    # Two classes have a linear program, whose vertices are exact; more have an interior point.
+    height, slack = (1e-4, 1e-5) if classes == 2 else (1e-2, 1e-4)
     solution = max_margin(X, y, C, activation=activation)
     certificate, problem = solution.certificate, solution.problem
     assert solution.status is Status.OPTIMAL
@@ -117,7 +121,7 @@ def test_solution_is_what_it_says(activation: Activation, classes: int, C: float
     margins = np.min(pair_margins(problem, solution.decision(X)), axis=0)
     weights = np.linalg.norm(solution.coef.reshape(len(solution.coef), -1), axis=1)
     losses = np.maximum(0.0, 1.0 - margins)
-    assert weights.sum() + min(C, 1.0) * losses.sum() == pytest.approx(certificate.upper, rel=1e-8)
+    assert weights.sum() + min(C, 1.0) * losses.sum() == pytest.approx(certificate.upper, rel=1e-9)
     assert margins.min() == pytest.approx(certificate.min_margin, abs=1e-9)
     # The dual value, and h by its definition, at each of the optimum's own directions.
     totals = solution.alpha.reshape(len(y), -1).sum(axis=1)
@@ -132,12 +136,12 @@ def test_solution_is_what_it_says(activation: Activation, classes: int, C: float
     if classes == 2:
         a = solution.alpha * y
     h = np.where(products > 0, high * products, low * products) @ a
-    np.testing.assert_allclose(h.T, solution.coef.T / weights, atol=1e-2)
+    np.testing.assert_allclose(h.T, solution.coef.T / weights, atol=height)
     np.testing.assert_allclose(problem.dual_values(solution.alpha, solution.directions), h)
     inside = problem.dual_function(solution.alpha).values(solution.directions @ problem.basis)
     np.testing.assert_allclose(inside.ravel(), h.ravel(), atol=1e-12)
     assert maximise(problem.dual_function(solution.alpha)).upper <= 1 + 1e-9
-    assert (totals * (margins - 1 + losses)).max() < 1e-4 * totals.sum()
+    assert (totals * (margins - 1 + losses)).max() < slack * totals.sum()
     lower = [point.lower for point in solution.history]
     assert lower == sorted(lower)
 
