@@ -447,7 +447,9 @@ class _Generation:
         """
         problem, rows = self.problem, self.problem.labelled.constraints
         directions, coef = self.primal
-        readouts = (coef.T / np.maximum(unit_weights(coef), TINY)).T.reshape(len(coef), -1)
+        readouts = (coef.T / np.maximum(unit_weights(coef), TINY)).T.reshape(
+            -1, problem.classes or 1
+        )
         units = problem.activations(directions).T
         cuts = [rows.margins(np.outer(*unit)) for unit in zip(units, readouts, strict=True)]
         cuts += [-cut for cut in cuts]

@@ -259,6 +259,20 @@ def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
     assert certificate.lower > next(value for value in lower if value > 0)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("C", [1e-6, 0.01])
+def test_errors_so_cheap_that_no_network_is_best(classes: int, C: float) -> None:
+    """Beyond rank 5 too, where the lower bound is raised without a unit to start from."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 6)), np.where(np.arange(12) % 2, 1.0, -1.0)
+    if classes > 2:
+        y = rng.integers(0, classes, 12)
+    solution = max_margin(X, y, C, max_rounds=3)
+    assert solution.status is Status.OPTIMAL
+    assert solution.certificate.upper == pytest.approx(12 * C)
+    assert len(solution.coef) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("C", [np.inf, 0.5])
 def test_bounds_beyond_rank_five_contain_the_optimum_of_rank_three(C: float) -> None:
