@@ -588,8 +588,8 @@ class _ByLevels(_OnSupport[OneGroup]):
         if rows.n_groups > 1 or shared or not solver.fits(_memory(rows)):
             return False
         rows = rows.subset(np.random.default_rng(solver.seed).permutation(len(rows)))
-        pairs = None if rows.rivals is None else (rows.samples, rows.rivals)
-        scaled = ScaledProblem(Layout.of_groups(problem, pairs), torch.device(solver.device))
+        layout = Layout.of_groups(problem, (rows.samples, rows.rivals))
+        scaled = ScaledProblem(layout, torch.device(solver.device))
         self.pose(scaled)
         products = _row_products(rows, scaled.tensor(rows.y) / scaled.nu)
         self.gram = _Gram(products, scaled.b, len(rows))

@@ -441,7 +441,7 @@ class ScaledProblem:
         layout = self.layout
         X = self.tensor(layout.inputs.of(layout.X))
         if layout.rivals is None:
-            X, pairs = X * self.tensor(layout.problem.y)[:, None], None
+            X, pairs = X * self.tensor(layout.problem.y[layout.samples])[:, None], None
         else:
             owners = layout.kinds[layout.problem.owners[layout.samples]]
             of_pairs = layout.place, owners, layout.kinds[layout.rivals]
@@ -686,7 +686,7 @@ class Layout:
 
     @classmethod
     def of_groups(
-        cls, problem: MarginProblem, pairs: tuple[Integers, Integers] | None = None
+        cls, problem: MarginProblem, pairs: tuple[Integers, Integers | None] | None = None
     ) -> Layout:
         """Return that of a norm that is a sum of Euclidean norms over groups.
 
@@ -695,7 +695,8 @@ class Layout:
         problem : MarginProblem
             The problem.
         pairs : tuple of two ndarrays of int, optional
-            With many classes, the samples and rivals to take; all of `row_index` by default.
+            The samples and rivals of the rows, in this order, the rivals None with two classes;
+            all of `row_index` by default.
         """
         X, gates, groups = gate_form(problem)
         if problem.classes is not None and pairs is None:
@@ -720,7 +721,7 @@ class Layout:
     def _of(
         cls,
         problem: MarginProblem,
-        pairs: tuple[Integers, Integers] | None,
+        pairs: tuple[Integers, Integers | None] | None,
         X: Array,
         gates: sp.csr_array,
         groups: Integers,
@@ -730,8 +731,10 @@ class Layout:
         merge: bool = True,
     ) -> Layout:
         samples, rivals = pairs or (np.arange(problem.n_samples), None)
-        first = place = samples
+        first = place = np.arange(len(samples))
         label_norm = 1.0
+        if pairs is not None and rivals is None:
+            X, gates = X[samples], gates[samples]
         if rivals is not None:
             used, first, place = np.unique(samples, return_index=True, return_inverse=True)
             X, gates, label_norm = X[used], gates[used], 2.0**0.5
@@ -770,7 +773,7 @@ class Layout:
         """Label vectors in the offsets, (P, J)."""
         problem = self.problem
         if self.rivals is None:
-            return problem.y[:, None] * np.ones(int(problem.intercept))
+            return problem.y[self.samples, None] * np.ones(int(problem.intercept))
         own = problem.owners[self.samples][:, None] == self.offset_classes
         return own.astype(np.float64) - (self.rivals[:, None] == self.offset_classes)
 
