@@ -4,7 +4,7 @@ Certify somebody else's solution
 
 A certificate needs coefficients and non-negative weights of the samples, whoever found them: here
 scikit-learn's SVC, at several tolerances of its own. SVC has an offset, so the weights of the two
-classes must sum to the same number, exactly: `balanced` repairs what rounding left.
+classes must sum to the same number, exactly: `repaired` mends what rounding left.
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.svm import SVC
 
 from implicit_bias import MarginProblem, certify, solve
-from implicit_bias.bounds.certificate import balanced
+from implicit_bias.bounds.balance import repaired
 from implicit_bias.datasets import load_digits
 
 digits = load_digits()
@@ -25,7 +25,7 @@ for tolerance in tolerances:
     svc = SVC(kernel="linear", C=1e9, tol=tolerance).fit(X, y)
     alpha = np.zeros(len(X))
     alpha[svc.support_] = np.abs(svc.dual_coef_[0])
-    bounds = certify(problem, svc.coef_, balanced(alpha, y))
+    bounds = certify(problem, svc.coef_, repaired(problem, alpha))
     gaps.append(bounds.gap)
     print(f"SVC, tol {tolerance:g}: optimum in [{bounds.lower:.6f}, {bounds.upper:.6f}]")
 print(solve(problem))

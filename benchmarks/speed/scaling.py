@@ -385,6 +385,7 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
             fitted = _fitted(points, quantity)
             ax.plot(fitted[axis], fitted[quantity], label=f"{solver}, {device}", **look)
             left = points.drop(fitted.index)
+            left = left[left[quantity] > 0]  # no more memory than before, on a logarithmic axis
             if len(left):
                 words = f"below {LEAST_GIB:g} GiB: in no fit"
                 ax.plot(left[axis], left[quantity], markerfacecolor="none", label=words, **look)

@@ -421,13 +421,14 @@ def keys(number: int) -> list[Key]:
 
 def _answered(left: list[Key], workers: int, deadline: float) -> Iterator[dict[str, Any]]:
     """Yield the rows, in the order in which they are answered."""
-    mine = local()
+    mine, begun = local(), list[Worker]()
 
     def one(key: Key) -> dict[str, Any] | None:
         if time.monotonic() > deadline:
             return None
         if not hasattr(mine, "worker"):
             mine.worker = Worker()
+            begun.append(mine.worker)
         found: dict[str, Any] = mine.worker.row(key)
         return found
 
@@ -438,6 +439,8 @@ def _answered(left: list[Key], workers: int, deadline: float) -> Iterator[dict[s
                     yield row
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in begun:
+                worker.stop()
 
 
 class Worker:
@@ -461,9 +464,14 @@ class Worker:
         except ProcessEnded as ended:
             status = HANG if ended.reason is Reason.TIME_LIMIT else DIED
             row = {"status": status, "detail": str(ended), "lies": ""} | row
-            self._process.stop()
-            self._process = None
+            self.stop()
         return row
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.stop()
+        self._process = None
 
 
 def _work(pipe: Pipe) -> None:
