@@ -59,7 +59,7 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Point
-from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows
+from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, Touching
 
 NormOf: TypeAlias = Callable[[Tensor], float]
 
@@ -627,9 +627,10 @@ class EntryBall(BallOfClasses):
         rows, free_t = self.balls.data.rows, self.balls.free_t
         k = (1.0 / self.k if free_t else self.k) * self.balls.basis.diagonal()[:, None] ** 2
 
-        def of_class(c: int, samples: Tensor) -> Tensor:
-            X = rows.X[samples] * k[c].sqrt()
-            return X @ X.T
+        def of_class(c: int, touching: Touching) -> Tensor:
+            at, sign = touching.at, touching.sign
+            X = rows.X[touching.samples] * k[c].sqrt()
+            return (X @ X.T)[at[:, None], at] * (sign[:, None] * sign)
 
         A = rows.over_classes(of_class, k.new_zeros(len(rows), len(rows)))
         return A, A[:, :0], k.new_full((int(free_t),), self.eps)

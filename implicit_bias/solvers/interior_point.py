@@ -441,15 +441,15 @@ def _warm(balls: Balls, start: Start) -> CentralPoint:
     """
     scaled = balls.data
 
-    def inside(alpha: Tensor) -> Tensor | None:
-        """Return alpha just inside the boxes and the balls; None where it is 0."""
+    def inside(alpha: Tensor, most: float = math.inf) -> Tensor | None:
+        """Return alpha just inside the boxes and the balls, times this at most; None if it is 0."""
         if scaled.soft:
             share = WARM_SHARE * scaled.box_C / scaled.boxes.pool(alpha).clamp(min=TINY)
             alpha = alpha * scaled.boxes.of_rows(share.clamp(max=1.0))
         largest = balls.dual_norm(balls.dual_vectors(alpha))
         if largest > 0.0 and scaled.soft:
             largest = max(largest, float((scaled.boxes.pool(alpha) / scaled.box_C).max()))
-        return alpha * (WARM_SHARE / largest) if largest > 0.0 else None
+        return alpha * min(most, WARM_SHARE / largest) if largest > 0.0 else None
 
     alpha = inside(scaled.start_alpha(start))
     if alpha is None:
@@ -467,7 +467,7 @@ def _warm(balls: Balls, start: Start) -> CentralPoint:
     mu = gap * lower / (scaled.n_rows + scaled.n_boxes + balls.order(primal))
     floor = float(alpha.mean()) * gap
     raised = torch.maximum(alpha, mu / excess.clamp(min=mu / floor))
-    alpha = inside(scaled.balanced_inside(raised))
+    alpha = inside(scaled.balanced_inside(raised), 1.0)
     if alpha is None:
         return _cold(balls)
     w = (scaled.box_C - scaled.boxes.pool(alpha))[: scaled.n_boxes]

@@ -77,7 +77,7 @@ class Pairs:
     rivals: Tensor
 
 
-class _Touching(NamedTuple):
+class Touching(NamedTuple):
     """The rows that touch a class, with their signs, and the samples of these rows."""
 
     rows: Tensor
@@ -94,6 +94,11 @@ class GateGroups:
     share: Tensor
     columns: Tensor
     n_groups: int
+
+    @cached_property
+    def distinct(self) -> bool:
+        """Whether no two groups of gates of a class are in one group of the norm."""
+        return all(len(torch.unique(own)) == len(own) for own in self.columns)
 
 
 class ScaledRows:
@@ -161,7 +166,10 @@ class ScaledRows:
         for of_class, columns, touching in zip(V, layout.columns, self._touching, strict=True):
             rows, sign, samples, at = touching
             values = of_gates(samples, of_class)[at].mul_(sign[:, None])
-            U.index_put_((rows[:, None], columns), values, accumulate=True)
+            if layout.distinct:
+                U[rows[:, None], columns] += values
+            else:
+                U.index_put_((rows[:, None], columns), values, accumulate=True)
         return U
 
     def curvature(self, d: Tensor) -> Tensor:
@@ -173,9 +181,10 @@ class ScaledRows:
                 mask_into(self._Q[rows, right], self._K[rows, right], weighted[rows], self.Z[right])
             return self._Q.T
 
-        def of_class(c: int, samples: Tensor) -> Tensor:
-            Z = self.Z[samples]
-            return (Z * weights[c] @ Z.T).mul_(self._K[samples[:, None], samples])
+        def of_class(c: int, touching: Touching) -> Tensor:
+            at = touching.samples[touching.at]
+            Z = self.Z[at] * touching.sign[:, None]
+            return (Z * weights[c] @ Z.T).mul_(self._K[at[:, None], at])
 
         return self.over_classes(of_class, self._Q.zero_()).T
 
@@ -193,19 +202,19 @@ class ScaledRows:
         place, owners, rivals = vars(self.pairs).values()
         return squares[place, owners] + squares[place, rivals]
 
-    def over_classes(self, of_class: Callable[[int, Tensor], Tensor], room: Tensor) -> Tensor:
-        """Sum over classes of (b_p)_c (b_q)_c times what a matrix of samples has for p and q.
+    def over_classes(self, of_class: Callable[[int, Touching], Tensor], room: Tensor) -> Tensor:
+        """Sum over classes of matrices of the rows that touch them, with their signs.
 
         Parameters
         ----------
         of_class : callable
-            Returns the matrix, (m, m), of a class and some samples (indices).
+            Returns the matrix, (m, m), of a class and the m rows that touch it.
         room : Tensor of shape (P, P)
             What the sum is added to, in place.
         """
-        for c, (rows, sign, samples, at) in enumerate(self._touching):
-            part = of_class(c, samples)[at[:, None], at]
-            room[rows[:, None], rows] += part.mul_(sign[:, None]).mul_(sign)
+        for c, touching in enumerate(self._touching):
+            rows = touching.rows
+            room[rows[:, None], rows] += of_class(c, touching)
         return room
 
     # What norms that are no sums over groups ask for: their features are the inputs, of one gate.
@@ -317,7 +326,7 @@ class ScaledRows:
         return [(slice(a, a + BLOCK), slice(a, None)) for a in range(0, len(self), BLOCK)]
 
     @cached_property
-    def _touching(self) -> list[_Touching]:
+    def _touching(self) -> list[Touching]:
         """What touches each class."""
         assert self.pairs is not None
         found = []
@@ -326,7 +335,7 @@ class ScaledRows:
             rows = torch.nonzero(own | (self.pairs.rivals == c))[:, 0]
             samples, at = torch.unique(self.pairs.place[rows], return_inverse=True)
             sign = torch.where(own[rows], 1.0, -1.0).to(self.X)
-            found.append(_Touching(rows, sign, samples, at))
+            found.append(Touching(rows, sign, samples, at))
         return found
 
     @cached_property
