@@ -344,7 +344,13 @@ class ClassMatrices(Balls):
     def grams(self) -> list[Tensor]:
         """Inner products of the rows' inputs in each ball, (P, P)."""
         rows = self.data.rows
-        return [rows.gram(columns) for columns in self.columns] or [rows.gram()]
+        return [rows.gram(K) for K in self._sample_grams] or [rows.gram()]
+
+    @cached_property
+    def _sample_grams(self) -> list[Tensor]:
+        """Inner products of the samples' inputs in each of several balls, (n, n)."""
+        parts = [self.data.rows.X[:, columns] for columns in self.columns]
+        return [part @ part.T for part in parts]
 
     def at(self, point: CentralPoint, V: Tensor) -> BallOfClasses:
         """Return the ball at an iterate."""

@@ -236,13 +236,9 @@ class ScaledRows:
         """Return values of samples (n, ...) as those of rows (P, ...)."""
         return values if self.pairs is None else values[self.pairs.place]
 
-    def gram(self, columns: Tensor | None = None) -> Tensor:
-        """Inner products of the rows' inputs, (P, P), of all columns or of some."""
-        if columns is None:
-            K = self._gram
-        else:
-            part = self.X[:, columns]
-            K = part @ part.T
+    def gram(self, K: Tensor | None = None) -> Tensor:
+        """Inner products of the rows' inputs, (P, P), or what a matrix of samples has for them."""
+        K = self._gram if K is None else K
         return K if self.pairs is None else K[self.pairs.place[:, None], self.pairs.place]
 
     def normal_matrix(self, h: Tensor, shares: Tensor | None) -> Tensor:
