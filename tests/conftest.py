@@ -1,11 +1,25 @@
-"""What holds for all tests: one torch thread, and no time limit inside a test.
+"""What holds for all tests: one torch thread, no time limit inside a test, no hidden defect.
 
 Two threads on busy cores wait for each other, and small tests need no more than one.
 """
 
+import logging
+from collections.abc import Iterator
+
+import pytest
 import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
+
+
+@pytest.fixture(autouse=True)
+def no_solver_hides_a_defect(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail where a method ended by an IndexError or the like, and another one answered."""
+    yield
+    for when in ("setup", "call"):
+        for record in caplog.get_records(when):
+            hidden = record.name == "implicit_bias.solvers.base" and record.levelno > logging.INFO
+            assert not hidden, record.exc_text

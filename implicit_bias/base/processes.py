@@ -9,7 +9,7 @@ process exceeded its time or its memory, or died. `call_within` is a call that h
 A process is a new interpreter, on every system. Those of `multiprocessing` would import the user's
 script again, and so run it again where it has no ``if __name__ == "__main__"``; a worker of a pool
 could not start them; and a fork would copy the caller in the middle of torch's threads. A process
-ends when its caller does, even if that was killed and could not stop it.
+ends when its caller does, even if that was killed and could not stop it, and when it is forgotten.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -79,6 +80,15 @@ class ProcessEnded(Exception):
         return f"{self.reason.value}: {self.detail}"
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(OSError):  # what was not sent is for nobody
+                stream.close()
+
+
 class Process:
     """A function in a process of its own, and this end of the pipe to it; a context manager.
 
@@ -107,6 +117,8 @@ class Process:
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", BOOT], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
         )
+        # Also if what follows raises. A finaliser runs before those of a cycle with the process.
+        self._end_it = weakref.finalize(self, _end, self._process)
         self.allow(seconds)
         self._write(pickle.dumps(sys.path) + pickle.dumps((function, tuple(arguments), memory)))
 
@@ -139,12 +151,7 @@ class Process:
 
     def stop(self) -> None:
         """End the process now."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(OSError):  # what was not sent is for nobody
-                    stream.close()
+        self._end_it()
 
     def __enter__(self) -> Process:
         return self

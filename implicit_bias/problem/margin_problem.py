@@ -65,6 +65,7 @@ from implicit_bias.norms import (
     GroupNorm,
     HasValueAndDual,
     Norm,
+    Partition,
     as_groups,
     as_norm,
 )
@@ -330,8 +331,15 @@ class MarginProblem:
         return self.gate_norm.of_plain(coef)
 
     def coef_of(self, alpha: Array, group_norms: Array) -> Array:
-        """zeta_g = d_g P_g V_g(alpha): KKT's coefficients of alpha and d (G,) in a group norm."""
-        return self.gate_norm.aligned(self.dual_vectors(alpha), group_norms)
+        """zeta_g = d_g P_g V_g(alpha): KKT's coefficients of alpha and d (G,).
+
+        Of a norm that is a sum of Euclidean norms over groups, which need not be those of columns.
+        """
+        V = self.dual_vectors(alpha)
+        if self.norm is self.gate_norm:
+            return self.gate_norm.aligned(V, group_norms)
+        partition = cast(Partition, self.norm.partition(self.norm_shape))
+        return V * group_norms[partition.groups].reshape(V.shape)
 
     def dual_norms(self, alpha: Array) -> Array:
         """||V_g(alpha)|| of each group, shape (G,)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,10 +60,14 @@ RAISED_ON = (
     ImportError,
     UnsuitableError,
 )
+# What no arithmetic raises: where this package's own code does, it is wrong.
+DEFECTS = (LookupError, TypeError, AttributeError, NameError, AssertionError)
 
 
 def in_words(error: BaseException) -> str:
     """Describe what a method raised, a Rust panic included; raise again what is no trouble of it.
+
+    A defect of this package is logged as one: another method may still find the answer, but slowly.
 
     Raises
     ------
@@ -71,8 +76,15 @@ def in_words(error: BaseException) -> str:
     """
     if isinstance(error, RAISED_ON):
         raise error
-    logging.getLogger(__name__).debug("a solver failed", exc_info=error)
+    level = logging.WARNING if _is_our_defect(error) else logging.DEBUG
+    logging.getLogger(__name__).log(level, "a solver failed", exc_info=error)
     return f"{type(error).__name__}: {error}"
+
+
+def _is_our_defect(error: BaseException) -> bool:
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    raised_in = frames[-1].f_globals.get("__name__", "") if frames else ""
+    return isinstance(error, DEFECTS) and raised_in.startswith(__package__.split(".")[0])
 
 
 def are_few_features(n_features: int, n_samples: int) -> bool:

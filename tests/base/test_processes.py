@@ -1,5 +1,6 @@
 """Functions in processes of their own: their messages, and each way in which they end."""
 
+import gc
 import os
 import signal
 import time
@@ -65,6 +66,21 @@ def test_messages_go_both_ways_until_it_has_returned() -> None:
         with pytest.raises(ProcessEnded) as ended:
             process.receive()
     assert (ended.value.reason, ended.value.exit_code) == (Reason.RETURNED, 0)
+
+
+def test_a_process_that_is_forgotten_ends() -> None:
+    """Also one that is part of a cycle, as with a traceback, or that could not be begun."""
+    forgotten = Process(answer_squares)
+    number = forgotten.receive() and forgotten._process.pid
+    cycle: list[object] = [forgotten]
+    cycle.append(cycle)
+    del forgotten, cycle
+    gc.collect()  # a ResourceWarning would be an error
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+    with pytest.raises(Exception, match="pickle"):
+        Process(lambda pipe: None)
+    gc.collect()
 
 
 def test_a_limit_of_time_counts_from_where_it_is_given() -> None:

@@ -32,6 +32,17 @@ def sparse_contexts() -> MarginProblem:
     return MarginProblem(plain.X, plain.y, gates, np.zeros(40, dtype=int))
 
 
+def of_many_groups(n_classes: int) -> MarginProblem:
+    """Pose the Euclidean norm, which is one group, beside gates of three."""
+    plain = wide(90, 40, n_classes)
+    gates = np.random.default_rng(1).integers(2, size=(90, 6)) * 1.0
+    gates[:, 0] = 1.0
+    groups = np.array([0, 0, 1, 1, 2, 2])
+    return MarginProblem(
+        plain.X, plain.y, gates, groups, norm="l2", classes=n_classes if n_classes > 2 else None
+    )
+
+
 CASES = {
     "hard": wide(230, 300),
     "intercept": wide(230, 300, intercept=True),
@@ -41,6 +52,8 @@ CASES = {
     "metric": separable("svm-l2"),
     "sparse contexts": sparse_contexts(),
     "three classes": wide(90, 200, 3),
+    "three classes, gates of three groups": of_many_groups(3),
+    "gates of three groups": of_many_groups(2),
     "three classes, intercept": wide(90, 200, 3, intercept=True),
 }
 
