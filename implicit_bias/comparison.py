@@ -89,14 +89,14 @@ class MarginResult:
         smallest f_{y_n}(x_n) - f_k(x_n), offsets included, over the norm.
     """
 
-    fitted: FittedMargin
-    gates: int
-    program: int
+    fitted: FittedMargin = field(repr=False)
+    gates: int = field(repr=False)
+    program: int = field(repr=False)
     inseparable: bool
     certificate: Certificate
     optimum: float
-    unit_norms: Array
-    margins: Array
+    unit_norms: Array = field(repr=False)
+    margins: Array = field(repr=False)
 
     @property
     def min_margin(self) -> float:
@@ -215,13 +215,13 @@ class ModelResult:
     name: str
     error: float
     train_error: float
-    fitted: FittedMargin | None
+    fitted: FittedMargin | None = field(repr=False)
     margin: MarginResult | None
-    history: tuple[HistoryPoint, ...]
+    history: tuple[HistoryPoint, ...] = field(repr=False)
     unseen: int = 0
     planned_steps: int = 0
     interrupted: bool = False
-    confusion: NDArray[np.int64] | None = None
+    confusion: NDArray[np.int64] | None = field(default=None, repr=False)
     wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
     train_wrong: Count | None = None
     transformed: bool = False

@@ -388,6 +388,10 @@ def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:
         assert compared().report(tmp_path / "mine").is_file()
 
 
+def test_the_text_of_a_model_is_short() -> None:
+    assert all(len(repr(model)) < 600 for model in compared().models)
+
+
 def test_a_report_takes_many_classes(tmp_path: Path) -> None:
     labels = np.arange(len(TEST.y)) % 3
     many = KNeighborsClassifier(1).fit(TEST.X, labels)

@@ -270,7 +270,11 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
             " above the smallest possible. A dead unit gets no gradient: start from other weights.",
         )
     if verdict is Verdict.INSEPARABLE:
-        yield ("Give it more units or contexts, or the SVM a finite C.",)
+        yield (
+            "Data with errors in them need a finite C: ",
+            Command("--C 1"),
+            " (in Python C=1). Else give the network more units or contexts.",
+        )
     if verdict is Verdict.LOCAL and math.isfinite(s.excess):
         yield ("Its norm is ", Term(percent(s.excess), "excess"), f" above the optimum of {s.svm}.")
     if s.agreement is not None and s.agreement.total:
