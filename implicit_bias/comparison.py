@@ -385,7 +385,7 @@ class Comparison:
         Parameters
         ----------
         folder : str or Path
-            Where to write; made if need be.
+            Where to write; made if need be. An earlier report there is replaced.
         title : str, optional
             Heading of the page; by default the data and the models.
         data_name : str
@@ -401,6 +401,8 @@ class Comparison:
         ValueError
             The models and samples were not kept, or the inputs are not numbers: where a pipeline
             encodes text, compare its last step on encoded inputs.
+        FileExistsError
+            The folder has files of these names that belong to no report.
         """
         from implicit_bias import report
 

@@ -154,6 +154,9 @@ def train(
         print_values(file.name, f"Towards the limit on {len(samples)} samples", values)
         for picture in pictures:
             show(f"Picture: {picture}")
+        from implicit_bias.runs.command import next_command
+
+        show(f"Next: {next_command(file)}")
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
 

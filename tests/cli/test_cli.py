@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -94,6 +95,29 @@ def test_compare_writes_everything_and_report_writes_it_again(
     again = run_json("report", "implicit-bias-report", folder=folder)
     assert again["models"] == result["models"]
     assert page.read_bytes() == before
+
+
+def test_a_comparison_overwrites_nothing(tmp_path: Path) -> None:
+    """Neither files of another origin nor an earlier report; what it names as next runs."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "todo.txt").write_text("mine")
+    compare = ["compare", *SMALL, "--models", "gd-gln", "--out", "notes"]
+    first = run_json(*compare, folder=tmp_path)
+    assert Path(first["report"]) == Path("notes/report.html")
+    written = {file: file.read_bytes() for file in notes.rglob("*") if file.is_file()}
+    second = run_here(*compare, folder=tmp_path)
+    assert second.status == 0
+    assert "notes is kept" in second.err
+    assert f"Report: {Path('notes-2/report.html')}" in second.out
+    assert all(file.read_bytes() == before for file, before in written.items())
+    train = ["train", "gd-gln", *SMALL[:4], "--limit-steps", "5"]
+    trained = run_here(*train, "--out", "notes/limit/later.safetensors", folder=tmp_path)
+    (line,) = (line for line in trained.out.splitlines() if line.startswith("Next: "))
+    again = run_here(*shlex.split(line)[2:], folder=tmp_path)
+    assert again.status == 0
+    assert "later" in again.out
+    assert {file.name for file in tmp_path.iterdir()} == {"notes", "notes-2"}
 
 
 def test_certify_a_saved_network_and_svm(finished: tuple[Path, dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -49,7 +50,7 @@ from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, concl
 from implicit_bias.report.figures.plane import distinct_rows
 from implicit_bias.report.figures.training import log_ticks
 from implicit_bias.report.page import write_report
-from implicit_bias.report.words import conclusions
+from implicit_bias.report.words import TRAIN_ON, conclusions
 
 ATTACK = "<script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -457,6 +458,13 @@ def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
     (conclusion,) = conclusions(compare({"net": dead, "svm": svm}, X, y, train=(X, y)))
     assert conclusion.verdict is Verdict.HELD_BACK
     assert f"unit {unit} of net is dead" in str(conclusion)
+
+
+def test_advice_in_python_has_its_imports() -> None:
+    trainers: list[Any] = []
+    network = SimpleNamespace(fit_by=lambda X, y, trainer: trainers.append(trainer))
+    exec(TRAIN_ON, {"network": network, "X": [], "y": []})
+    assert trainers[0].func is train_to_limit
 
 
 STANDING = Standing(network="net", svm="svm", excess=0.5, train_on="more")
