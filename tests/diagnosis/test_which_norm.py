@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from diagnosis.test_gap import classes, linear, network, trained_to_limit
@@ -167,3 +168,49 @@ def test_the_module_is_left_as_it_is() -> None:
     for name, value in module.state_dict().items():
         assert value.dtype == torch.float32
         assert torch.equal(value, before[name])
+
+
+# --- what the page "Reading gaps across norms" states -------------------------------------------
+
+
+def gaps_of(w: NDArray[np.float64]) -> tuple[float, float]:
+    """Gaps in l2 and linf, as the page states them, of w >= 0 on the one sample (1, ..., 1)."""
+    P, total = len(w), w.sum()
+    return 1 - total**2 / (P * (w @ w)), 1 - (total / (P * w.max())) ** 2
+
+
+def outlier(P: int, size: float) -> NDArray[np.float64]:
+    return np.append(np.ones(P - 1), size)
+
+
+@pytest.mark.parametrize("w", [outlier(300, 10.0), outlier(300, 1.0), np.arange(300.0)])
+def test_the_same_limit_has_these_gaps(w: NDArray[np.float64]) -> None:
+    found = which_norm(linear(w[None]), torch.ones(1, len(w)), [1], norms=("l2", "linf"))
+    for row, gap in zip(found.rows, gaps_of(w), strict=True):
+        assert row.gap.lower - 1e-9 <= gap <= row.gap.upper + 1e-9
+        assert row.gap.upper == pytest.approx(gap, abs=1e-5)
+
+
+def test_one_outlier_is_a_large_gap_at_a_small_angle() -> None:
+    P = 10_000
+    large, halved = outlier(P, 10.0), outlier(P, 5.0)
+    in_l2, in_linf = gaps_of(large)
+    assert in_l2 < 0.01 < 0.98 < in_linf
+    assert gaps_of(halved)[1] < 0.97
+    cosine = halved @ large / (np.linalg.norm(halved) * np.linalg.norm(large))
+    assert np.degrees(np.arccos(cosine)) < 3
+
+
+def test_gaps_of_solved_limits_in_the_norms_of_others() -> None:
+    """0 in the own norm alone; elsewhere within 1 - 1 / P, and a gap in l2 bounds the angle."""
+    gaps = {}
+    for own in ("l2", "linf"):
+        rows = which_norm(solved(own), torch.tensor(X), Y, norms=("l2", "linf")).rows
+        gaps[own] = {row.norm: row.gap for row in rows}
+    P = X.shape[1] * len(set(Y))
+    for own, other in (("l2", "linf"), ("linf", "l2")):
+        assert gaps[own][own].upper < 1e-4 < gaps[own][other].lower
+        assert gaps[own][other].upper <= 1 - 1 / P
+    (a,), (b,) = ([p.detach() for p in solved(norm).parameters()] for norm in ("l2", "linf"))
+    cosine = float((a * b).sum() / (a.norm() * b.norm()))
+    assert cosine >= gaps["linf"]["l2"].share[0] - 1e-9
