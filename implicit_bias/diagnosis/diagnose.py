@@ -118,6 +118,10 @@ def diagnose(
     with a lower one beside it (``gap_lower``). At a kink (a ReLU at exactly 0) torch's derivative
     stands for all subgradients.
 
+    Gaps of different norms do not compare, except near 0: .9 in linf may be nearer than .6 in l2.
+    The page "Reading gaps across norms" (``docs/howto/reading_gaps.md``) says why, and `which_norm`
+    puts in a table what does.
+
     Examples
     --------
     >>> import torch

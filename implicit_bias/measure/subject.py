@@ -21,6 +21,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import degree_of
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -254,9 +255,11 @@ class Subject:
         *,
         seconds: float = SECONDS,
         starts: Sequence[Array] | None = None,
+        deadline: Deadline = NEVER,
     ) -> Multipliers:
         """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
-        return best_multipliers(self.at_margin_1(norm), seconds=seconds, starts=starts)
+        program = self.at_margin_1(norm)
+        return best_multipliers(program, seconds=seconds, starts=starts, deadline=deadline)
 
     def gap(self, norm: ParameterNorm, *, seconds: float = SECONDS) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""
