@@ -31,7 +31,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
-from implicit_bias.diagnosis.recipe import limit_of, loss_warning
+from implicit_bias.diagnosis.recipe import HasGaps, gap_rose, limit_of, loss_obstacle, standstill
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_module, evaluating
@@ -64,6 +64,7 @@ def diagnose(
     norm: ParameterNorm | HasParameterNorm | Norm | str | None = None,
     loss: object = None,
     optimizer: object = None,
+    recorder: HasGaps | None = None,
 ) -> Diagnosis:
     """Measure how far a module is from where its training can end.
 
@@ -87,7 +88,10 @@ def diagnose(
         What minimised it. Of an optimizer object norm and weights of each tensor are read from the
         parameter groups (`implicit_bias.measure.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
-        parameters, and no weight decay.
+        parameters, no weight decay, and no epsilon above the gradients.
+    recorder : Recorder, optional
+        What recorded the training, with gaps in this norm: a gap that rose is not said to fall if
+        only the training goes on.
 
     Returns
     -------
@@ -135,19 +139,31 @@ def diagnose(
     started = time.monotonic()
     module = as_module(module)
     given = None if norm is None else as_parameter_norm(norm)
-    geometry, trained_by, unfit = limit_of(module, given, optimizer)
+    geometry, trained_by, obstacles = limit_of(module, given, optimizer)
     with evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
         subject, excluded, said = checked(gradients, modes, optimizer)
-        said += filter(None, [loss_warning(loss, gradients.classes)])
-        said += unfit
+        unfit = loss_obstacle(loss, gradients.classes)
         measured = _measured(subject, geometry)
+        if unfit is not None:
+            obstacles.insert(0, unfit)
+        elif trained_by or optimizer is None:
+            obstacles += standstill(subject, optimizer)
+    rose = recorder and gap_rose(recorder, geometry.name, measured["gap_lower"])
+    if rose:
+        obstacles.append(rose)
+    said += [obstacle.warning for obstacle in obstacles if obstacle.warns]
     for text in said:
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     return Diagnosis(
         **measured,
         trained_by=trained_by,
         warnings=tuple(said),
+        cures=tuple(
+            obstacle.cure if obstacle.warns else obstacle.warning
+            for obstacle in obstacles
+            if obstacle.advises
+        ),
         excluded=excluded,
         seconds=time.monotonic() - started,
     )

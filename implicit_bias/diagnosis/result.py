@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.base.wording import html_table, number, percent
+from implicit_bias.base.wording import html_table, number, percent, percent_bounds
 from implicit_bias.diagnosis.escape import FAR, Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
@@ -60,10 +60,10 @@ class Diagnosis:
     gap : float
         Relative KKT gap in [0, 1] of the multipliers: 1 - (L sum lambda)^2 / (||theta||^2
         ||J' lambda||_*^2). 0 exactly at the KKT points of min 1/2 ||theta||^2 s.t. margins >= 1.
-        Where ``method`` is "level method" it is an upper bound on the gap of the best multipliers.
+        Where ``method`` is not "exact" it is an upper bound on the gap of the best multipliers.
     gap_lower : float
         A lower bound on that of the best multipliers; the same as ``gap`` where these are exact.
-    method : {"exact", "level method"}
+    method : {"exact", "level method", "stopped"}
         How the multipliers were found.
     gap_of_loss : float
         The gap of the loss's own weights, which training has for free.
@@ -89,6 +89,9 @@ class Diagnosis:
     trained_by : str
         The optimizers whose geometry this is, with what their limit depends on; empty where they
         are not known, or go elsewhere.
+    cures : tuple of str
+        What to do instead of training on as before, and why where no warning says it; empty where
+        nothing is known to be in the way.
 
     Examples
     --------
@@ -120,6 +123,7 @@ class Diagnosis:
     excluded: tuple[str, ...]
     seconds: float
     trained_by: str = ""
+    cures: tuple[str, ...] = ()
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -169,18 +173,20 @@ def _verdict(d: Diagnosis) -> str:
     descent = d.trained_by or DESCENTS.get(d.norm, f"steepest descent in {d.norm}")
     others = {name: gap for name, gap in d.gaps.items() if name != d.norm}
     nearest = min(others, key=lambda name: others[name], default="")
-    amount = f"gap {'at most ' if d.method != 'exact' else ''}{percent(d.gap, space=' ')}"
-    if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap):
+    amount = f"gap {percent_bounds(d.gap_lower, d.gap)}"
+    if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap_lower):
         other = DESCENTS.get(nearest, nearest)
         return (
             f"this is the geometry of {other}, not of {descent}: the gap is at most "
-            f"{percent(others[nearest], space=' ')} in {nearest}, {percent(d.gap, space=' ')} in "
-            f"{d.norm}"
+            f"{percent(others[nearest], space=' ')} in {nearest}, "
+            f"{percent_bounds(d.gap_lower, d.gap)} in {d.norm}"
         )
-    if d.gap > FAR:
-        return f"far from its limit in {d.norm} ({amount}): train longer{_room(d)}"
     if d.gap > AT:
-        return f"near a KKT point in {d.norm} ({amount}): train longer to get there{_room(d)}"
+        where = "far from its limit" if d.gap > FAR else "near a KKT point"
+        advice = ": train longer to get there"
+        if d.cures:
+            advice = f"; training on as before does not lead there: {'; '.join(d.cures)}"
+        return f"{where} in {d.norm} ({amount}){advice}{_room(d)}"
     if d.escape is not None and d.escape.claimed:
         saving = percent(d.escape.saving, space=" ")
         return (
@@ -216,8 +222,7 @@ def _page(d: Diagnosis) -> str:
         ("degree", number(d.degree)),
         ("smallest margin", number(d.min_margin)),
         ("normalised margin", number(d.normalised_margin)),
-        (f"gap in {d.norm}", ("" if d.method == "exact" else "≤ ") + percent(d.gap)),
-        ("from below", percent(d.gap_lower)),
+        (f"KKT gap in {d.norm}", percent_bounds(d.gap_lower, d.gap)),
         ("gap of the loss's weights", percent(d.gap_of_loss)),
         *(
             (f"gap in {name}", "≤ " + percent(gap))

@@ -47,7 +47,7 @@ from implicit_bias.base.validation import Array, check_number
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import close, in_function_space
-from implicit_bias.diagnosis.recipe import limit_of
+from implicit_bias.diagnosis.recipe import Obstacle, limit_of
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -264,10 +264,9 @@ def which_norm(
     geometries = {norm.name: norm for norm in map(as_parameter_norm, norms)}
     if not norms or len(geometries) < len(norms):
         raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
-    own = ""
-    said = list[str]()
+    own, obstacles = "", list[Obstacle]()
     if optimizer is not None:
-        geometry, _, said = limit_of(module, None, optimizer)
+        geometry, _, obstacles = limit_of(module, None, optimizer)
         own = geometry.name
         geometries.setdefault(own, geometry)
     with evaluating(module) as modes:
@@ -278,7 +277,7 @@ def which_norm(
             subjects.append(_reference(reference, module, inputs, labels, subject))
         rows = _rows(subjects, geometries, linear, deadline)
         twins = _twins(subject.gradients, geometries)
-    for text in (*found, *said):
+    for text in (*found, *(obstacle.warning for obstacle in obstacles)):
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     best, conclusion = _conclude(rows, twins, linear, own)
     stopped = [row.norm for row in rows if row.stopped]
