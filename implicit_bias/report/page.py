@@ -70,6 +70,7 @@ def write_report(
     command: str = "",
     train_on: Mapping[str, str] | None = None,
     columns: Sequence[str] = (),
+    meanings: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the page, the tables and the figures of a comparison.
 
@@ -99,6 +100,8 @@ def write_report(
         How to train each network towards its limit; by default as in Python.
     columns : sequence of str
         Names of the inputs where the models were fitted to a frame.
+    meanings : mapping from name to text, optional
+        What the names of the models mean.
 
     Returns
     -------
@@ -134,6 +137,7 @@ def write_report(
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,
+            meanings=meanings or {},
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
             command=command,
             conclusions=conclusions(comparison, held_out=held_out, train_on=train_on),

@@ -31,7 +31,7 @@ def program() -> list[str]:
     """
     typed = Path(sys.argv[0])
     if typed.parts[-2:] == ("implicit_bias", "__main__.py"):
-        return [sys.executable, "-m", "implicit_bias"]
+        return [sys.orig_argv[0], "-m", "implicit_bias"]
     if typed.stem != PROGRAM or not typed.is_file():
         return [PROGRAM]
     found = shutil.which(PROGRAM)

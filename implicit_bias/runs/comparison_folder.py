@@ -24,7 +24,7 @@ from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of
 from implicit_bias.runs.command import CONFIG_FILE, command_line, train_on, written
-from implicit_bias.runs.configuration import RunConfig, group
+from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, group
 from implicit_bias.runs.models import Data, fit_models
 
 # Fields of a configuration that `implicit-bias compare` takes.
@@ -33,6 +33,10 @@ MODELS = "models"
 # Folders of one name, with numbers behind it.
 MOST_FOLDERS = 10_000
 MODEL_SUFFIX = ".safetensors"
+
+
+# What a network is that was trained on.
+TRAINED_ON = "a saved network with the same gates, on the same data"
 
 
 class FolderError(ValueError):
@@ -184,6 +188,7 @@ def write_comparison(
         made=_made(folder, models),
         command=command or command_line("compare", config, *COMPARE_GROUPS),
         train_on=train_on(config, folder),
+        meanings={name: MODEL_MEANINGS.get(name, TRAINED_ON) for name in models},
     )
     return comparison, page
 

@@ -430,7 +430,7 @@ def test_headlines_of_other_comparisons() -> None:
 def test_headline_where_nothing_separates(spoilt: Report) -> None:
     (conclusion,) = conclusions(spoilt.comparison)
     assert conclusion.verdict is Verdict.INSEPARABLE
-    assert "no weights of net’s program separate" in str(conclusion)
+    assert "no weights with the gates of net separate" in str(conclusion)
 
 
 @pytest.mark.slow
@@ -458,6 +458,18 @@ def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
     (conclusion,) = conclusions(compare({"net": dead, "svm": svm}, X, y, train=(X, y)))
     assert conclusion.verdict is Verdict.HELD_BACK
     assert f"unit {unit} of net is dead" in str(conclusion)
+
+
+def test_names_are_explained_below_the_title(tmp_path: Path) -> None:
+    moons = make_toy("moons", 40, noise=0.05)
+    svm = GLNSVC(4, random_state=0).fit(moons.X, moons.y)
+    result = compare({"svm-gln": svm}, moons.X, moons.y, train=(moons.X, moons.y))
+    meanings = {"svm-gln": "SVM <of> a network"}
+    file = write_report(
+        tmp_path, result, {"svm-gln": svm}, train=moons, evaluation=moons, meanings=meanings
+    )
+    page = file.read_text("utf-8")
+    assert "<li><b>svm-gln</b>: SVM &lt;of&gt; a network</li>" in page
 
 
 def test_advice_in_python_has_its_imports() -> None:
@@ -560,7 +572,10 @@ onload = () => {{
   const broken = [...page.images].filter(image => !image.naturalWidth).length;
   const cut = [...page.querySelectorAll("p, figure, img, dl, nav, .scroll")]
     .filter(element => element.getBoundingClientRect().right > {width}).length;
-  document.body.textContent = `width=${{width}} broken=${{broken}} cut=${{cut}}`;
+  const hidden = [...page.querySelectorAll(".scroll")]
+    .filter(element => element.scrollWidth > element.clientWidth).length;
+  document.body.textContent = 
+    `width=${{width}} broken=${{broken}} cut=${{cut}} hidden=${{hidden}}`;
 }};
 </script>
 """
@@ -578,6 +593,8 @@ def test_nothing_is_cut_off_in_a_browser(
     harness.write_text(MEASURE.format(url=report.path.as_uri(), width=width), encoding="utf-8")
     dom = opened(harness, tmp_path)
     assert f"width={width} broken=0 cut=0" in dom
+    if width == max(WIDTHS):
+        assert "hidden=0" in dom  # all columns are seen without scrolling
 
 
 def opened(page: Path, folder: Path, *flags: str) -> str:

@@ -64,7 +64,7 @@ def test_the_program_is_called_as_it_was_typed(
     if os.name == "posix":
         assert program() == ["implicit-bias"]
     monkeypatch.setattr(sys, "argv", ["/somewhere/implicit_bias/__main__.py"])
-    assert program() == [sys.executable, "-m", "implicit_bias"]
+    assert program() == [sys.orig_argv[0], "-m", "implicit_bias"]
 
 
 def test_a_network_that_was_trained_on_is_compared_next(tmp_path: Path) -> None:
