@@ -8,7 +8,7 @@ package.
    number mean less (`traps`, `recipe`).
 2. The gap: the module at smallest margin 1 beside the best multipliers in the norm. What follows is
    measured at these.
-3. Layers: which has most room, and the direction that uses it (`layers`).
+3. Layers: the KKT gap of each alone, and the direction that lowers its norm (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
    (`function_space`).
 

@@ -220,8 +220,8 @@ def standstill(subject: Subject, optimizer: object) -> Iterator[Obstacle]:
     eps, size = _epsilon(subject, trained, optimizer)
     if eps > size:
         yield Obstacle(
-            f"the optimizer's eps of {eps:.3g} is above its gradients (at most {size:.2g} in root "
-            "mean square), so its steps shrink as those of gradient descent do",
+            f"the optimizer's eps of {eps:.3g} is above its gradients (at most {size:.2g}), "
+            "so its steps shrink as those of gradient descent do",
             "train with an eps far below them, or by `train_to_limit`",
         )
 

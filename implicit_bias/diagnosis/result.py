@@ -131,15 +131,15 @@ class Diagnosis:
         return {layer.name: (layer.lower, layer.norm) for layer in self.layers}
 
     @property
-    def most_room(self) -> Layer | None:
-        """The layer whose norm is farthest above its lower bound; None without bounds."""
-        bounded = [layer for layer in self.layers if not math.isnan(layer.room)]
-        return max(bounded, key=lambda layer: layer.room, default=None)
+    def farthest_layer(self) -> Layer | None:
+        """The layer of the largest KKT gap of its own; None without bounds."""
+        bounded = [layer for layer in self.layers if not math.isnan(layer.gap)]
+        return max(bounded, key=lambda layer: layer.gap, default=None)
 
     @property
     def direction(self) -> Tensor | None:
-        """A change of the layer of most room that lowers its norm and no margin below 1."""
-        return None if self.most_room is None else self.most_room.direction
+        """A change of the farthest layer that lowers its norm and no margin below 1."""
+        return None if self.farthest_layer is None else self.farthest_layer.direction
 
     @property
     def support(self) -> NDArray[np.int64]:
@@ -173,11 +173,11 @@ def _verdict(d: Diagnosis) -> str:
     descent = d.trained_by or DESCENTS.get(d.norm, f"steepest descent in {d.norm}")
     others = {name: gap for name, gap in d.gaps.items() if name != d.norm}
     nearest = min(others, key=lambda name: others[name], default="")
-    amount = f"gap {percent_bounds(d.gap_lower, d.gap)}"
+    amount = f"KKT gap {percent_bounds(d.gap_lower, d.gap)}"
     if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap_lower):
         other = DESCENTS.get(nearest, nearest)
         return (
-            f"this is the geometry of {other}, not of {descent}: the gap is at most "
+            f"this is the geometry of {other}, not of {descent}: the KKT gap is at most "
             f"{percent(others[nearest], space=' ')} in {nearest}, "
             f"{percent_bounds(d.gap_lower, d.gap)} in {d.norm}"
         )
@@ -186,7 +186,7 @@ def _verdict(d: Diagnosis) -> str:
         advice = ": train longer to get there"
         if d.cures:
             advice = f"; training on as before does not lead there: {'; '.join(d.cures)}"
-        return f"{where} in {d.norm} ({amount}){advice}{_room(d)}"
+        return f"{where} in {d.norm} ({amount}){advice}{_layer(d)}"
     if d.escape is not None and d.escape.claimed:
         saving = percent(d.escape.saving, space=" ")
         return (
@@ -196,11 +196,12 @@ def _verdict(d: Diagnosis) -> str:
     return f"at a KKT point in {d.norm} ({amount}){_in_function_space(d)}"
 
 
-def _room(d: Diagnosis) -> str:
-    layer = d.most_room
-    if layer is None or not layer.room > WORTH_NAMING:
+def _layer(d: Diagnosis) -> str:
+    layer = d.farthest_layer
+    if layer is None or not layer.gap > WORTH_NAMING:
         return ""
-    return f"; most room is in {layer.name} (up to {percent(layer.room, space=' ')})"
+    most = "" if layer.method == "exact" else "at most "
+    return f"; the farthest layer is {layer.name} (KKT gap {most}{percent(layer.gap, space=' ')})"
 
 
 def _in_function_space(d: Diagnosis) -> str:
@@ -223,9 +224,9 @@ def _page(d: Diagnosis) -> str:
         ("smallest margin", number(d.min_margin)),
         ("normalised margin", number(d.normalised_margin)),
         (f"KKT gap in {d.norm}", percent_bounds(d.gap_lower, d.gap)),
-        ("gap of the loss's weights", percent(d.gap_of_loss)),
+        ("KKT gap of the loss's weights", percent(d.gap_of_loss)),
         *(
-            (f"gap in {name}", "≤ " + percent(gap))
+            (f"KKT gap in {name}", "≤ " + percent(gap))
             for name, gap in d.gaps.items()
             if name != d.norm
         ),
@@ -233,15 +234,15 @@ def _page(d: Diagnosis) -> str:
     if d.function_space is not None:
         found = d.function_space
         rows.append((f"{found.family}: {found.norm}", number(found.value)))
-        rows.append(("above its optimum", found.obstacle or percent(found.excess)))
+        rows.append(("excess", found.obstacle or percent(found.excess)))
     layers = [
-        (layer.name, number(layer.lower), number(layer.norm), percent(layer.room))
+        (layer.name, number(layer.lower), number(layer.norm), percent(layer.gap))
         for layer in d.layers
     ]
     warned = "".join(f"<li>{html.escape(text)}</li>" for text in d.warnings)
     return (
         f"<div><p><b>{html.escape(d.verdict)}</b></p>"
         + html_table(("measure", "value"), rows)
-        + html_table(("layer", "lower bound", "norm", "room"), layers)
+        + html_table(("layer", "lower bound", "norm", "KKT gap"), layers)
         + (f"<ul>{warned}</ul></div>" if warned else "</div>")
     )
