@@ -33,7 +33,7 @@ from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
 from implicit_bias.diagnosis.recipe import limit_of, loss_warning
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
+from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
 from implicit_bias.measure.modules import as_module, evaluating
 from implicit_bias.measure.multipliers import (
     TangentProgram,
@@ -64,6 +64,7 @@ def diagnose(
     norm: ParameterNorm | HasParameterNorm | Norm | str | None = None,
     loss: object = None,
     optimizer: object = None,
+    leading: bool = False,
 ) -> Diagnosis:
     """Measure how far a module is from where its training can end.
 
@@ -71,7 +72,8 @@ def diagnose(
     ----------
     module : nn.Module
         Any module that treats its samples one by one and is homogeneous in those of its parameters
-        that require a gradient (the others count as constants). It is left as it is: mode,
+        that require a gradient (the others count as constants), or, with ``leading``, in the limit
+        in which these are large. It is left as it is: mode,
         gradients, precision and device.
     inputs : tuple of Tensor or ndarray, or a single one
         The module's arguments, each with the samples as first axis.
@@ -88,6 +90,12 @@ def diagnose(
         parameter groups (`implicit_bias.measure.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
         parameters, and no weight decay.
+    leading : bool
+        Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
+        residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
+        softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
+        points gradient descent goes in l2; ``rest`` says how large the rest still is. Of a
+        homogeneous module it is the module.
 
     Returns
     -------
@@ -97,9 +105,12 @@ def diagnose(
     ------
     HomogeneityError
         The module is not homogeneous: biases, normalisation layers, softmax attention, skip
-        connections or contexts of different degrees. The message names the part, and a cure.
+        connections or contexts of different degrees. The message names the part, and a cure. With
+        ``leading``: there is no such limit, it jumps (softmax of trained scores, a sigmoid), or
+        parameters are of degree 0 in it (in front of a layer norm).
     SeparationError
-        Samples are misclassified, so no scaling has smallest margin 1.
+        Samples are misclassified, so no scaling has smallest margin 1; with ``leading``, by the
+        leading part.
     ValueError, TypeError
         Inputs, outputs or labels that do not fit; outputs that are random or not finite; no such
         norm; no module; no norm given, and none known for the optimizer (Adagrad, gradient descent
@@ -134,15 +145,18 @@ def diagnose(
     geometry, trained_by, unfit = limit_of(module, given, optimizer)
     with evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
-        subject, excluded, said = checked(gradients, modes, optimizer)
+        subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
         said += filter(None, [loss_warning(loss, gradients.classes)])
         said += unfit
         measured = _measured(subject, geometry)
+        notes = notes_on(subject)
     for text in said:
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     return Diagnosis(
         **measured,
         trained_by=trained_by,
+        notes=tuple(notes),
+        rest=subject.rest if leading else None,
         warnings=tuple(said),
         excluded=excluded,
         seconds=time.monotonic() - started,

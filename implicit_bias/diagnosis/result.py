@@ -28,6 +28,8 @@ AT = 1e-3
 ANOTHER = 0.5
 # An excess in function space that is worth a word.
 WORTH_NAMING = 1e-3
+# Norms in which gradient descent is known to go to KKT points of the leading part.
+WITH_THEOREM = ("l2", "weighted l2")
 # What goes to the KKT points of a norm.
 DESCENTS = {
     "l2": "gradient descent",
@@ -89,6 +91,11 @@ class Diagnosis:
     trained_by : str
         The optimizers whose geometry this is, with what their limit depends on; empty where they
         are not known, or go elsewhere.
+    notes : tuple of str
+        What these numbers are about: a leading part, parameters of degree 0, coarse precision.
+    rest : float or None
+        Of a leading part f_L of the module f: largest |f - f_L| on the samples over the largest
+        |f_L|. None where the module itself was measured.
 
     Examples
     --------
@@ -120,6 +127,8 @@ class Diagnosis:
     excluded: tuple[str, ...]
     seconds: float
     trained_by: str = ""
+    notes: tuple[str, ...] = ()
+    rest: float | None = None
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -146,7 +155,7 @@ class Diagnosis:
     @property
     def verdict(self) -> str:
         """All of it in a sentence or two."""
-        return _verdict(self)
+        return _verdict(self) + _of_leading_part(self)
 
     def __repr__(self) -> str:
         bound = "<=" if self.method != "exact" and self.gap > AT else "="
@@ -190,6 +199,14 @@ def _verdict(d: Diagnosis) -> str:
     return f"at a KKT point in {d.norm} ({amount}){_in_function_space(d)}"
 
 
+def _of_leading_part(d: Diagnosis) -> str:
+    if d.rest is None:
+        return ""
+    rest = f"; this is about the leading part, the rest is {percent(d.rest, space=' ')} of it"
+    known = d.norm in WITH_THEOREM
+    return rest if known else f"{rest}; no theorem is known for leading parts in {d.norm}"
+
+
 def _room(d: Diagnosis) -> str:
     layer = d.most_room
     if layer is None or not layer.room > WORTH_NAMING:
@@ -214,6 +231,7 @@ def _page(d: Diagnosis) -> str:
     rows = [
         *([("trained by", d.trained_by)] if d.trained_by else []),
         ("degree", number(d.degree)),
+        *([] if d.rest is None else [("rest beside the leading part", percent(d.rest))]),
         ("smallest margin", number(d.min_margin)),
         ("normalised margin", number(d.normalised_margin)),
         (f"gap in {d.norm}", ("" if d.method == "exact" else "≤ ") + percent(d.gap)),
@@ -233,7 +251,7 @@ def _page(d: Diagnosis) -> str:
         (layer.name, number(layer.lower), number(layer.norm), percent(layer.room))
         for layer in d.layers
     ]
-    warned = "".join(f"<li>{html.escape(text)}</li>" for text in d.warnings)
+    warned = "".join(f"<li>{html.escape(text)}</li>" for text in (*d.notes, *d.warnings))
     return (
         f"<div><p><b>{html.escape(d.verdict)}</b></p>"
         + html_table(("measure", "value"), rows)
