@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from implicit_bias.bounds.certificate import Certificate, Status, certify
     from implicit_bias.bounds.run_certificate import certify_run
     from implicit_bias.comparison import Comparison, compare
-    from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, diagnose
+    from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, WhichNorm, diagnose, which_norm
     from implicit_bias.diagnosis.recorder import Recorder
     from implicit_bias.estimators import (
         GLNSVC,
@@ -62,7 +62,7 @@ lazy.add_former_names(__name__, FORMER_NAMES)
 HOMES = {
     "bounds.certificate": ("Certificate", "Status", "certify"),
     "comparison": ("Comparison", "compare"),
-    "diagnosis": ("Diagnosis", "DiagnosisWarning", "diagnose"),
+    "diagnosis": ("Diagnosis", "DiagnosisWarning", "WhichNorm", "diagnose", "which_norm"),
     "estimators": ESTIMATORS,
     "problem": ("MarginProblem", "max_margin"),
     "diagnosis.recorder": ("Recorder",),

@@ -89,14 +89,14 @@ class MarginResult:
         smallest f_{y_n}(x_n) - f_k(x_n), offsets included, over the norm.
     """
 
-    fitted: FittedMargin
-    gates: int
-    program: int
+    fitted: FittedMargin = field(repr=False)
+    gates: int = field(repr=False)
+    program: int = field(repr=False)
     inseparable: bool
     certificate: Certificate
     optimum: float
-    unit_norms: Array
-    margins: Array
+    unit_norms: Array = field(repr=False)
+    margins: Array = field(repr=False)
 
     @property
     def min_margin(self) -> float:
@@ -215,13 +215,13 @@ class ModelResult:
     name: str
     error: float
     train_error: float
-    fitted: FittedMargin | None
+    fitted: FittedMargin | None = field(repr=False)
     margin: MarginResult | None
-    history: tuple[HistoryPoint, ...]
+    history: tuple[HistoryPoint, ...] = field(repr=False)
     unseen: int = 0
     planned_steps: int = 0
     interrupted: bool = False
-    confusion: NDArray[np.int64] | None = None
+    confusion: NDArray[np.int64] | None = field(default=None, repr=False)
     wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
     train_wrong: Count | None = None
     transformed: bool = False
@@ -385,7 +385,7 @@ class Comparison:
         Parameters
         ----------
         folder : str or Path
-            Where to write; made if need be.
+            Where to write; made if need be. An earlier report there is replaced.
         title : str, optional
             Heading of the page; by default the data and the models.
         data_name : str
@@ -401,6 +401,8 @@ class Comparison:
         ValueError
             The models and samples were not kept, or the inputs are not numbers: where a pipeline
             encodes text, compare its last step on encoded inputs.
+        FileExistsError
+            The folder has files of these names that belong to no report.
         """
         from implicit_bias import report
 

@@ -377,6 +377,21 @@ def test_a_report_needs_what_was_compared_and_a_folder(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "kept"
 
 
+def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    holiday = tmp_path / "figures" / "holiday.png"
+    holiday.write_bytes(b"mine")
+    with pytest.raises(FileExistsError, match="figures"):
+        compared().report(tmp_path)
+    assert holiday.read_bytes() == b"mine"
+    for _ in range(2):
+        assert compared().report(tmp_path / "mine").is_file()
+
+
+def test_the_text_of_a_model_is_short() -> None:
+    assert all(len(repr(model)) < 600 for model in compared().models)
+
+
 def test_a_report_takes_many_classes(tmp_path: Path) -> None:
     labels = np.arange(len(TEST.y)) % 3
     many = KNeighborsClassifier(1).fit(TEST.X, labels)

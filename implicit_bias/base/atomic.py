@@ -36,9 +36,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
         file, such as a device; then ``path`` is as it was.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise OSError(f"{path} is there, and no regular file: write to another path")
-    make_folder(path.parent)
+    _make_place(path)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(descriptor)
@@ -53,6 +51,24 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
             draft.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise OSError where `write_atomically` could not write: before the work, not after it."""
+    path = Path(path)
+    _make_place(path)
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _make_place(path: Path) -> None:
+    """Make the folder of a file, unless something else has the file's name."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is there, and no regular file: write to another path")
+    make_folder(path.parent)
 
 
 def make_folder(path: str | Path) -> Path:

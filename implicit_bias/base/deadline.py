@@ -30,6 +30,10 @@ class Deadline:
         """Whether that was before."""
         return time.perf_counter() >= self.end
 
+    def sooner(self, share: float) -> Self:
+        """Stop after this share of the time that is left."""
+        return type(self)() if self.left is None else self.after(share * self.left)
+
     def check(self) -> None:
         """End a long loop where the time is up.
 

@@ -186,4 +186,10 @@ class _Tensor(Protocol):
 
 def _as_array(values: Any) -> Array:
     given = values.detach().cpu().double().numpy() if isinstance(values, _Tensor) else values
-    return np.array(given, dtype=np.float64)
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"a {type(given).__name__} holds no coefficients: pass a linear layer (an object with "
+            "weight and bias) or an array; of any other torch module ask diagnose"
+        ) from error

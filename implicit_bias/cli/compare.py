@@ -9,7 +9,16 @@ import typer
 
 from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.options import JsonOption, takes_config
-from implicit_bias.cli.output import INTERRUPTED, cell, err, percent, print_json, print_table, show
+from implicit_bias.cli.output import (
+    INTERRUPTED,
+    cell,
+    err,
+    percent,
+    print_json,
+    print_table,
+    show,
+    usage_errors,
+)
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
@@ -27,9 +36,22 @@ def compare(
     ] = Path("implicit-bias-report"),
     as_json: JsonOption = False,
 ) -> None:
-    """Train networks, solve the SVMs they should become, compare, and write a report."""
+    """Train networks, solve the SVMs they should become, compare, and write a report.
+
+    Nothing is overwritten: where the folder holds another report, the next number is added.
+    """
     data = load_data(config)
-    from implicit_bias.runs.comparison_folder import fit_comparison, write_comparison
+    from implicit_bias.runs.comparison_folder import (
+        FolderError,
+        fit_comparison,
+        free_folder,
+        write_comparison,
+    )
+
+    with usage_errors(FolderError):
+        taken, folder = folder, free_folder(folder)
+    if folder != taken:
+        err.print(f"{taken} is kept: this report goes to {folder}", highlight=False, markup=False)
 
     def done(name: str) -> None:
         err.print(f"[bold]{name}[/] done", highlight=False)
@@ -59,7 +81,7 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
 
     if comparison.pairs:
         print_table(*PAIR_HEADINGS, rows=map(_pair_cells, comparison.pairs))
-    for conclusion in conclusions(comparison, train_on=train_on(config)):
+    for conclusion in conclusions(comparison, train_on=train_on(config, page.parent)):
         show(str(conclusion))
     show(f"Report: {page}")
 

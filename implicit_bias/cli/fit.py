@@ -28,6 +28,7 @@ def fit(
 def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     """Fit the one model of a configuration, save it, and print its bounds."""
     data = load_data(config)
+    from implicit_bias.base.atomic import check_writable
     from implicit_bias.bounds.certificate import Status
     from implicit_bias.comparison import is_interrupted
     from implicit_bias.estimators.saved_models import save_model
@@ -35,8 +36,9 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     from implicit_bias.runs.grading import grade
     from implicit_bias.runs.models import fit_models
 
-    [(name, model)] = fit_models(config, data, progress=True)
-    file = file or Path(f"{name}{MODEL_SUFFIX}")
+    file = file or Path(f"{config.models[0]}{MODEL_SUFFIX}")
+    check_writable(file)
+    [(_, model)] = fit_models(config, data, progress=True)
     save_model(file, model, config.metadata())
     print_grade(file, grade(model, data.parts.train, solving=None), as_json)
     if is_interrupted(model):

@@ -26,7 +26,20 @@ from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, group
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output.")
 ]
-ModelFileOption = Annotated[Path | None, typer.Option("--out", help="File (MODEL.safetensors).")]
+
+
+def _model_file(file: Path | None) -> Path | None:
+    """Refuse a name that promises another format."""
+    if file is not None and file.suffix != ".safetensors":
+        raise typer.BadParameter(
+            f"models are saved as safetensors: name the file {file.stem}.safetensors"
+        )
+    return file
+
+
+ModelFileOption = Annotated[
+    Path | None, typer.Option("--out", help="File (MODEL.safetensors).", callback=_model_file)
+]
 GridArgument = Annotated[
     Path,
     typer.Argument(help="A .toml or .yaml file: fields of a configuration, a list for each axis."),

@@ -1,6 +1,5 @@
 """`implicit-bias report`: the report of a comparison again, from its saved models."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -29,14 +28,13 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write the report of a comparison again from its saved models."""
+    from implicit_bias.runs.command import report_again
     from implicit_bias.runs.comparison_folder import FolderError, read_comparison, write_comparison
 
     with usage_errors(FolderError):
         config, models = read_comparison(folder, networks or ())
     if missing := [name for name in config.models if name not in models]:
         warn(f"left out, not finished or not of this comparison: {', '.join(missing)}")
-    again = ["implicit-bias", "report", str(folder)]
-    again += [word for file in networks or () for word in ("--network", str(file))]
-    command = shlex.join(again) if networks else ""
+    command = report_again(folder, networks) if networks else ""
     comparison, page = write_comparison(folder, config, load_data(config), models, command)
     print_comparison(comparison, page, config, as_json)

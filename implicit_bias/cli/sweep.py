@@ -43,6 +43,7 @@ def sweep(
     """Compute the cells of a grid; run it again to go on where it was interrupted."""
     grid, store = open_grid(grid_file, store_folder)
     backend = _backend(processes, scheduler)
+    from implicit_bias.runs.command import written
     from implicit_bias.runs.runner import inventory, run_grid
 
     before, computed = inventory(grid, store), 0
@@ -75,8 +76,9 @@ def sweep(
         show(", ".join(f"{name} {value}" for name, value in facts.items()))
     if found.failed:
         raise RuntimeError(
-            f"{len(found.failed)} cells failed: `implicit-bias status {grid_file} --store "
-            f"{store.folder}` says why, and `sweep --retry` computes them again"
+            f"{len(found.failed)} cells failed: "
+            f"`{written('status', grid_file, '--store', store.folder)}` says why, and "
+            "`sweep --retry` computes them again"
         )
     if left := len(found.missing) + len(found.damaged):
         raise RuntimeError(

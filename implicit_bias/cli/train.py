@@ -105,6 +105,7 @@ def train(
         return
     config = replace(config, steps=limit.steps, batch_size=None)
     data = load_data(config)
+    from implicit_bias.base.atomic import check_writable
     from implicit_bias.bounds.certificate import norm_at_margin_1
     from implicit_bias.estimators.saved_models import save_model
     from implicit_bias.report.page import write_limit
@@ -113,6 +114,9 @@ def train(
     from implicit_bias.runs.models import ModelFactory
     from implicit_bias.training.limit import LimitResult
 
+    # Not the name of the file that a training of this many steps writes.
+    file = file or Path(f"{model}{LIMIT_SUFFIX}{MODEL_SUFFIX}")
+    check_writable(file)
     samples = data.parts.train
     descend = partial(
         train_beside_svm,
@@ -130,8 +134,6 @@ def train(
         classifier.fit_by(samples.X, samples.y, lambda *given: descend(*given).limit)
     result = classifier.training_
     assert isinstance(result, LimitResult)
-    # Not the name of the file that a training of this many steps writes.
-    file = file or Path(f"{model}{LIMIT_SUFFIX}{MODEL_SUFFIX}")
     save_model(file, classifier, config.metadata())
     name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(LIMIT_SUFFIX)
     pictures = write_limit(file.parent, name, result)
@@ -154,6 +156,9 @@ def train(
         print_values(file.name, f"Towards the limit on {len(samples)} samples", values)
         for picture in pictures:
             show(f"Picture: {picture}")
+        from implicit_bias.runs.command import next_command
+
+        show(f"Next: {next_command(file)}")
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
 

@@ -385,34 +385,40 @@ def _from_table(table: pd.DataFrame, target: str | None) -> tuple[Array, NDArray
         )
     if not len(table):
         raise ValueError("there are no inputs: the table has no rows")
+    wrong = []  # all of it is said at once
     if target is None:
-        raise ValueError(f"name the column of the labels by --target: {_listed(names)}")
-    if names.count(target) != 1:
+        wrong.append(f"name the column of the labels by --target: {_listed(names)}")
+    elif names.count(target) != 1:
         what = "several columns are" if target in names else "no column is"
         one = " (are they separated by commas?)" if len(names) == 1 else ""
-        raise ValueError(f"{what} called {target!r}: there are {_listed(names, target)}{one}")
-    place = names.index(target)
-    labels = table.iloc[:, place]
-    inputs = table.loc[:, np.arange(len(names)) != place]
+        wrong.append(f"{what} called {target!r}: there are {_listed(names, target)}{one}")
+    place = len(names) if wrong else names.index(str(target))
     gaps = table.isna().to_numpy()
     if missing := [
         f"{name} ({gap.sum()}, the first in row {gap.argmax() + 1} below the names)"
         for name, gap in zip(names, gaps.T, strict=True)
         if gap.any()
     ]:
-        raise ValueError(
+        wrong.append(
             f"values are missing in {_listed(missing)}: fill them in, or leave these rows or "
             "columns out (an empty field, NA, None or null is a missing value)"
         )
     # Durations count as numbers, but of a unit that is not seen.
-    kinds = [getattr(kind, "kind", "O") for kind in inputs.dtypes]
-    if text := [
-        str(name) for name, kind in zip(inputs.columns, kinds, strict=True) if kind not in "biuf"
-    ]:
-        raise ValueError(
-            f"not numbers, but text or dates: {_listed(text)}. Encode these columns as numbers "
-            "(pandas.get_dummies), or leave them out"
+    kinds = [getattr(kind, "kind", "O") for kind in table.dtypes]
+    text = [name for name, kind in zip(names, kinds, strict=True) if kind not in "biuf"]
+    if place == len(names):
+        text = text[1:] and text  # the only one is that of the labels, most likely
+    else:
+        text = [name for name in text if name != target]
+    if text:
+        but = " (but for the labels)" if place == len(names) else ""
+        wrong.append(
+            f"not numbers, but text or dates: {_listed(text)}. Encode these columns{but} as "
+            "numbers (pandas.get_dummies), or leave them out"
         )
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    inputs, labels = table.loc[:, np.arange(len(names)) != place], table.iloc[:, place]
     return _checked(inputs.to_numpy(np.float64), labels.to_numpy())
 
 

@@ -6,3 +6,4 @@ from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning
+from implicit_bias.diagnosis.which_norm import GapBounds, NormRow, WhichNorm, which_norm

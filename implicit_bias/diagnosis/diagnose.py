@@ -8,7 +8,7 @@ package.
    number mean less (`traps`, `recipe`).
 2. The gap: the module at smallest margin 1 beside the best multipliers in the norm. What follows is
    measured at these.
-3. Layers: which has most room, and the direction that uses it (`layers`).
+3. Layers: the KKT gap of each alone, and the direction that lowers its norm (`layers`).
 4. Beyond KKT points: one more ReLU unit (`escape`), the optimum in function space
    (`function_space`).
 
@@ -31,7 +31,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
-from implicit_bias.diagnosis.recipe import limit_of, loss_warning
+from implicit_bias.diagnosis.recipe import HasGaps, gap_rose, limit_of, loss_obstacle, standstill
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
 from implicit_bias.measure.modules import as_module, evaluating
@@ -64,6 +64,7 @@ def diagnose(
     norm: ParameterNorm | HasParameterNorm | Norm | str | None = None,
     loss: object = None,
     optimizer: object = None,
+    recorder: HasGaps | None = None,
     leading: bool = False,
 ) -> Diagnosis:
     """Measure how far a module is from where its training can end.
@@ -89,7 +90,10 @@ def diagnose(
         What minimised it. Of an optimizer object norm and weights of each tensor are read from the
         parameter groups (`implicit_bias.measure.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
-        parameters, and no weight decay.
+        parameters, no weight decay, and no epsilon above the gradients.
+    recorder : Recorder, optional
+        What recorded the training, with gaps in this norm: a gap that rose is not said to fall if
+        only the training goes on.
     leading : bool
         Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
         residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
@@ -129,6 +133,10 @@ def diagnose(
     with a lower one beside it (``gap_lower``). At a kink (a ReLU at exactly 0) torch's derivative
     stands for all subgradients.
 
+    Gaps of different norms do not compare, except near 0: .9 in linf may be nearer than .6 in l2.
+    The page "Reading gaps across norms" (``docs/howto/reading_gaps.md``) says why, and `which_norm`
+    puts in a table what does.
+
     Examples
     --------
     >>> import torch
@@ -142,14 +150,21 @@ def diagnose(
     started = time.monotonic()
     module = as_module(module)
     given = None if norm is None else as_parameter_norm(norm)
-    geometry, trained_by, unfit = limit_of(module, given, optimizer)
+    geometry, trained_by, obstacles = limit_of(module, given, optimizer)
     with evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
         subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
-        said += filter(None, [loss_warning(loss, gradients.classes)])
-        said += unfit
+        unfit = loss_obstacle(loss, gradients.classes)
         measured = _measured(subject, geometry)
         notes = notes_on(subject)
+        if unfit is not None:
+            obstacles.insert(0, unfit)
+        elif trained_by or optimizer is None:
+            obstacles += standstill(subject.itself, optimizer)
+    rose = recorder and gap_rose(recorder, geometry.name, measured["gap_lower"])
+    if rose:
+        obstacles.append(rose)
+    said += [obstacle.warning for obstacle in obstacles if obstacle.warns]
     for text in said:
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     return Diagnosis(
@@ -158,6 +173,11 @@ def diagnose(
         notes=tuple(notes),
         rest=subject.rest if leading else None,
         warnings=tuple(said),
+        cures=tuple(
+            obstacle.cure if obstacle.warns else obstacle.warning
+            for obstacle in obstacles
+            if obstacle.advises
+        ),
         excluded=excluded,
         seconds=time.monotonic() - started,
     )

@@ -236,17 +236,21 @@ FAMILIES: tuple[_Family, ...] = (
 )
 
 
-def in_function_space(program: TangentProgram) -> FunctionSpace | None:
+def in_function_space(
+    program: TangentProgram, max_seconds: float | None = None
+) -> FunctionSpace | None:
     """Compare the predictor with the optimum of its norm, where the module is recognised.
 
     Parameters
     ----------
     program : TangentProgram
         The module at smallest margin 1, and the geometry of its parameters.
+    max_seconds : float, optional
+        Limit on the time of the solver, whose bounds are farther apart then.
     """
     gradients, in_l2 = program.gradients, program.norm == PARAMETER_NORMS["l2"]
     if is_gated(gradients.module):
-        return _gated(program) if in_l2 else None
+        return _gated(program, max_seconds) if in_l2 else None
     if not _of_one_argument(gradients):
         return None
     at = _Module(gradients, program.theta)
@@ -259,7 +263,7 @@ def in_function_space(program: TangentProgram) -> FunctionSpace | None:
             kind, name = "linear", program.norm.name
         if not in_l2 and (kind != "linear" or name not in OF_TWO_CLASSES):
             return None
-        return _linear_predictor(at, kind, name, beta.cpu().numpy())
+        return _linear_predictor(at, kind, name, beta.cpu().numpy(), max_seconds)
     return None
 
 
@@ -291,7 +295,9 @@ def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
     return layers(at) if at.computes(predictor) else None
 
 
-def _linear_predictor(at: _Module, family: str, name: str, beta: Array) -> FunctionSpace:
+def _linear_predictor(
+    at: _Module, family: str, name: str, beta: Array, max_seconds: float | None
+) -> FunctionSpace:
     """Beside the optimum of its norm, where that is convex."""
     if name not in CONVEX:
         return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
@@ -302,7 +308,8 @@ def _linear_predictor(at: _Module, family: str, name: str, beta: Array) -> Funct
         labels, factor = 2.0 * labels - 1.0, OF_TWO_CLASSES[name]
         norm = CONVEX["l2"] if name in ("nuclear", "spectral") else norm
     found = FunctionSpace(family, name, CONVEX[name].value(beta), None, "")
-    found = _solved(found, at.gradients, lambda: max_margin(at.X.cpu().numpy(), labels, norm))
+    pose = partial(max_margin, at.X.cpu().numpy(), labels, norm)
+    found = _solved(found, at.gradients, pose, max_seconds)
     bounds = found.certificate
     if bounds is None:
         return found
@@ -315,7 +322,7 @@ def _linear_predictor(at: _Module, family: str, name: str, beta: Array) -> Funct
     )
 
 
-def _gated(program: TangentProgram) -> FunctionSpace:
+def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
     """One of this package's networks, beside the margin problem of its gates."""
     network, gradients = program.gradients.module, program.gradients
     assert isinstance(network, Network)
@@ -326,13 +333,14 @@ def _gated(program: TangentProgram) -> FunctionSpace:
     problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
-    return _solved(found, gradients, lambda: problem, unit_norms)
+    return _solved(found, gradients, lambda: problem, max_seconds, unit_norms)
 
 
 def _solved(
     found: FunctionSpace,
     gradients: MarginGradients,
     pose: Callable[[], MarginProblem],
+    max_seconds: float | None,
     unit_norms: Array | None = None,
 ) -> FunctionSpace:
     """Put the certified optimum beside a predictor, or why there is none."""
@@ -340,7 +348,7 @@ def _solved(
         large = "the problem is too large to be solved in passing: use implicit_bias.max_margin"
         return replace(found, obstacle=f"{large} and solve")
     try:
-        solution = solve(pose())
+        solution = solve(pose(), max_seconds=max_seconds)
     except (SolveError, ValueError) as error:
         return replace(found, obstacle=str(error))
     if not solution.certificate.lower > 0:

@@ -1,4 +1,4 @@
-r"""Bounds layer by layer: which layer has most room, and the direction that uses it.
+r"""The KKT gap layer by layer, and the direction that lowers a layer's norm.
 
 With all other layers and the gates held, f is linear in one layer W: q_n = <W, G_n>, G_n the
 gradient of q_n in W. So W is feasible in a margin problem of its own, whose dual is bounded by any
@@ -6,8 +6,8 @@ multipliers lambda >= 0:
 
     sum(lambda) / ||G' lambda||_*  <=  min ||W|| s.t. <W, G_n> >= 1  <=  ||W||.
 
-The room of a layer is the share by which its norm exceeds the lower bound. At a KKT point in l2 no
-layer has any, for the layers' own multipliers are then the common ones.
+The KKT gap of a layer is 1 - (lower bound / ||W||)^2. At a KKT point in l2 it is 0 in all layers,
+for the layers' own multipliers are then the common ones.
 
 Here a layer is one parameter in which the margins are of degree 1 and have no curvature. A
 parameter that enters twice (u * u), or the gates of which it sets as it changes, has no such bound.
@@ -29,6 +29,7 @@ from implicit_bias.measure.multipliers import (
     Multipliers,
     TangentProgram,
     best_multipliers,
+    kkt_gap,
 )
 
 # <W, G_n> may differ from q_n by this share where the degree in W is 1.
@@ -69,9 +70,14 @@ class Layer:
     method: Method | None
 
     @property
-    def room(self) -> float:
-        """1 - lower / norm, in [0, 1]; nan without a bound."""
-        return 1.0 - self.lower / self.norm if self.norm > 0 else math.nan
+    def gap(self) -> float:
+        """KKT gap 1 - (lower / norm)^2 of this layer alone, in [0, 1]; nan without a bound.
+
+        Where ``method`` is not "exact" it is an upper bound, as ``lower`` may be too low.
+        """
+        if math.isnan(self.lower) or not self.norm > 0:
+            return math.nan
+        return kkt_gap(self.lower, self.norm)
 
 
 def layer_bounds(found: Multipliers, seconds: float) -> tuple[Layer, ...]:

@@ -59,12 +59,10 @@ def draw(diagnosis: Diagnosis) -> Figure:
                 color="white" if inside else "black",
             )
 
-        bounded = [layer for layer in diagnosis.layers if not math.isnan(layer.room)]
-        shown = sorted(bounded, key=lambda layer: -layer.room)[:MOST_LAYERS][::-1]
-        layers.barh([layer.name for layer in shown], [layer.room for layer in shown], color=BLUE)
-        layers.set(
-            xlim=(0, 1), xlabel="room: 1 - lower bound / norm", title="Which layer can shrink"
-        )
+        bounded = [layer for layer in diagnosis.layers if not math.isnan(layer.gap)]
+        shown = sorted(bounded, key=lambda layer: -layer.gap)[:MOST_LAYERS][::-1]
+        layers.barh([layer.name for layer in shown], [layer.gap for layer in shown], color=BLUE)
+        layers.set(xlim=(0, 1), xlabel="KKT gap of the layer alone", title="Which layer can shrink")
         if not shown:
             layers.text(
                 0.5, 0.5, "no layer is linear alone", ha="center", transform=layers.transAxes

@@ -1,17 +1,28 @@
-"""How a module was trained: which losses and optimizers have the limit that is measured."""
+"""How a module was trained, and whether training on leads to the limit that is measured.
+
+Each `Obstacle` is a warning of `diagnose`, and the advice of its verdict, so that the two agree.
+Some set another limit: the loss, the optimizer, weight decay, an epsilon above the gradients. Some
+only stop the way to it: margins at which the loss's gradient is 0 in the module's precision, a gap
+that rises while training.
+"""
 
 from __future__ import annotations
 
 import inspect
 import math
 import warnings as python_warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from implicit_bias.base.wording import number, percent
+from implicit_bias.measure.multipliers import loss_weights
 from implicit_bias.measure.optimizers import OptimizerError, geometry_of, groups_of
+from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
@@ -19,9 +30,39 @@ from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_
 # fourfold for an exponential tail, twofold for exp(-sqrt q), 1.14-fold for (1 + q)^-p.
 TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
 
+# A gap has risen if it is above an earlier one by this share.
+ROSE = 1e-2
 
-def loss_warning(loss: object, classes: int | None) -> str:
-    """Say what is wrong with a loss; empty if nothing is.
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why training on as before does not lead to the limit that is measured.
+
+    Attributes
+    ----------
+    reason : str
+        What is in the way.
+    cure : str
+        What to do instead.
+    warns : bool
+        Whether the limit is another, so that the numbers mean less.
+    advises : bool
+        False where it could not be checked whether anything is in the way.
+    """
+
+    reason: str
+    cure: str
+    warns: bool = True
+    advises: bool = True
+
+    @property
+    def warning(self) -> str:
+        """Both in a sentence."""
+        return f"{self.reason}: {self.cure}"
+
+
+def loss_obstacle(loss: object, classes: int | None) -> Obstacle | None:
+    """Say what is wrong with a loss; None if nothing is.
 
     Parameters
     ----------
@@ -32,39 +73,44 @@ def loss_warning(loss: object, classes: int | None) -> str:
         K.
     """
     if loss is None:
-        return ""
+        return None
     cure = "train with cross-entropy, the logistic or the exponential loss"
     if isinstance(loss, (str, MarginLoss)):
         if loss in ("cross-entropy", "cross_entropy"):
-            return ""
+            return None
         margin_loss = as_loss(loss)  # type: ignore[arg-type]
         try:
             check_exponential_like(margin_loss)
         except LossError as error:
-            return f"the loss {margin_loss.name!r} is not exponential-like ({error}): {cure}"
-        return ""
+            reason = f"the loss {margin_loss.name!r} is not exponential-like ({error})"
+            return Obstacle(reason, cure)
+        return None
     name = _name_of(loss)
     if not callable(loss):
         raise TypeError(
             f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
         )
     if getattr(loss, "label_smoothing", 0.0):
-        return (
+        return Obstacle(
             f"the loss {name} smooths its labels, so it has a finite minimiser and no limit in "
-            "direction: train with label_smoothing=0"
+            "direction",
+            "train with label_smoothing=0",
         )
     growth = _tail_growth(loss, classes)
     if growth is None:
-        return (
+        return Obstacle(
             f"the loss {name} could not be evaluated as a function of outputs and targets, so it "
-            "was not checked: pass a function of both"
+            "was not checked",
+            "pass a function of both",
+            advises=False,
         )
     if growth < TAIL_GROWTH:
-        return (
-            f"the loss {name} is not exponential-like: its tail does not fall exponentially, so "
-            f"training need not go to a maximum margin at all: {cure}"
+        return Obstacle(
+            f"the loss {name} is not exponential-like, as its tail does not fall exponentially, so "
+            "training need not go to a maximum margin at all",
+            cure,
         )
-    return ""
+    return None
 
 
 def _tail_growth(loss: Callable[..., Any], classes: int | None) -> float | None:
@@ -104,7 +150,7 @@ def _targets(width: int) -> Iterator[Tensor]:
 
 def limit_of(
     module: nn.Module, norm: ParameterNorm | None, optimizer: object
-) -> tuple[ParameterNorm, str, list[str]]:
+) -> tuple[ParameterNorm, str, list[Obstacle]]:
     """Return the norm to measure in, who goes there, and what is wrong with that.
 
     Parameters
@@ -123,24 +169,138 @@ def limit_of(
     """
     if optimizer is None:
         return norm or PARAMETER_NORMS["l2"], "", []
-    warnings = list[str]()
+    obstacles = list[Obstacle]()
     if any(float(group.get("weight_decay", 0.0)) for group in groups_of(optimizer)):
-        warnings.append(
-            "the optimizer has weight decay, which stops the weights from growing: the limit is "
-            "that of a penalised loss, not of the margin; train with weight_decay=0"
+        obstacles.append(
+            Obstacle(
+                "the optimizer has weight decay, which stops the weights from growing, so the "
+                "limit is that of a penalised loss, not of the margin",
+                "train with weight_decay=0",
+            )
         )
     try:
         own = geometry_of(optimizer, module)
     except OptimizerError as error:
         if norm is None:
             raise
-        return norm, "", [f"a gap in {norm.name} says nothing of this training: {error}", *warnings]
+        unknown = Obstacle(
+            f"a gap in {norm.name} says nothing of this training ({error})",
+            "train with an optimizer whose limit is known",
+        )
+        return norm, "", [unknown, *obstacles]
     if norm is None or norm == own.norm:
-        return own.norm, own.words, warnings
+        return own.norm, own.words, obstacles
     plain = PARAMETER_NORMS.get(own.norm.name) == own.norm
     cure = f"pass norm={own.norm.name!r}" if plain else "leave norm= out"
     other = f"{own.words} goes to KKT points in the {own.norm.name} norm, not in {norm.name}"
-    return norm, "", [f"{other}: {cure}", *warnings]
+    return norm, "", [Obstacle(other, cure), *obstacles]
+
+
+def standstill(subject: Subject, optimizer: object) -> Iterator[Obstacle]:
+    """Say what brings the training to a halt at the parameters as they are.
+
+    Parameters
+    ----------
+    subject : Subject
+        The module.
+    optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
+        What trained the module. The epsilon is known of objects alone.
+    """
+    smallest, names = subject.min_margin, subject.gradients.shapes
+    trained = {k: p for k, p in subject.gradients.module.named_parameters() if k in names}
+    dtype = next(iter(trained.values())).dtype
+    if smallest > 0 and not torch.exp(torch.tensor(-smallest, dtype=dtype)):
+        double = "" if dtype == torch.float64 else "in float64, or "
+        yield Obstacle(
+            f"at a smallest margin of {number(smallest, 3)} the loss's gradient is 0 in "
+            f"{str(dtype).removeprefix('torch.')}, so training stands still",
+            f"train on {double}by `train_to_limit`, which takes the loss's logarithm",
+            warns=False,
+        )
+    eps, size = _epsilon(subject, trained, optimizer)
+    if eps > size:
+        yield Obstacle(
+            f"the optimizer's eps of {eps:.3g} is above its gradients (at most {size:.2g}), "
+            "so its steps shrink as those of gradient descent do",
+            "train with an eps far below them, or by `train_to_limit`",
+        )
+
+
+def _epsilon(
+    subject: Subject, trained: dict[str, nn.Parameter], optimizer: object
+) -> tuple[float, float]:
+    """Return the first epsilon that is above all gradients of its group, and their largest size.
+
+    Sizes are root mean squares of the entries where steps are divided by those of each entry, and
+    Euclidean norms where they are divided by that of the matrix (Muon).
+    """
+    groups = [group for group in groups_of(optimizer) if group.get("eps", 0.0) > 0.0]
+    if not groups:
+        return 0.0, 0.0
+    gradients, q = subject.gradients, subject.margins.reshape(len(subject.gradients.labels), -1)
+    # The loss's weights are known up to a factor: the largest of exp(-q_nk) / (1 + sum exp(-q_n)).
+    log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
+    largest = math.exp((-q.min(axis=1) - log_total).max()) / len(q)
+    v = gradients.combine(gradients.theta, loss_weights(subject.margins, gradients.rivals))
+    by_name = gradients.parameters(v)
+    tensors = {id(p): by_name[name] for name, p in trained.items()}
+    for group in groups:
+        held = [tensors[id(p)] for p in group["params"] if id(p) in tensors]
+        sizes = [
+            largest * float(g.norm()) / (1.0 if "ns_steps" in group else math.sqrt(g.numel()))
+            for g in held
+        ]
+        if sizes and group["eps"] > max(sizes):
+            return float(group["eps"]), max(sizes)
+    return 0.0, 0.0
+
+
+class HasGaps(Protocol):
+    """What is asked of a `Recorder`: its rows, and by what they are measured."""
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, float]]:
+        """What was recorded, by column."""
+
+    @property
+    def measurements(self) -> Mapping[str, object]:
+        """Columns."""
+
+
+def gap_rose(recorder: HasGaps, norm: str, gap_lower: float) -> Obstacle | None:
+    """Say that a gap is above an earlier one for certain, by its lower bound.
+
+    Parameters
+    ----------
+    recorder : HasGaps
+        Of the training.
+    norm : str
+        Name of the norm.
+    gap_lower : float
+        Lower bound on the gap of today.
+
+    Raises
+    ------
+    ValueError
+        The recorder has no gaps in this norm.
+    """
+    column = f"gap_{norm}"
+    if column not in recorder.measurements:
+        raise ValueError(
+            f"the recorder has no gaps in {norm}: pass one of Recorder(..., norms=[{norm!r}]), or "
+            "leave recorder out"
+        )
+    known = [(row[column], row["step"]) for row in recorder.rows if math.isfinite(row[column])]
+    least, step = min(known, default=(math.inf, 0))
+    if gap_lower <= (1.0 + ROSE) * least:
+        return None
+    before, now = (percent(gap, space=" ") for gap in (least, gap_lower))
+    return Obstacle(
+        f"the gap in {norm} rose while training, from at most {before} at step {step:.0f} to at "
+        f"least {now}",
+        "lower the rate, or train by `train_to_limit`",
+        warns=False,
+    )
 
 
 def _name_of(thing: object) -> str:

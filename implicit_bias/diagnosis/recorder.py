@@ -116,6 +116,9 @@ class Recorder:
             warnings.warn(text, DiagnosisWarning, stacklevel=2)
         self.rows: list[dict[str, float]] = []
 
+    def __repr__(self) -> str:
+        return f"Recorder({len(self.rows)} points, norms {', '.join(self.norms)})"
+
     def _measurements(self) -> Iterator[tuple[str, Callable[[Subject], float]]]:
         """Columns of the table, and what is measured of the module for each."""
         yield "min_margin", lambda subject: subject.min_margin

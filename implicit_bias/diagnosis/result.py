@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.base.wording import html_table, number, percent
+from implicit_bias.base.wording import html_table, number, percent, percent_bounds
 from implicit_bias.diagnosis.escape import FAR, Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
@@ -62,10 +62,10 @@ class Diagnosis:
     gap : float
         Relative KKT gap in [0, 1] of the multipliers: 1 - (L sum lambda)^2 / (||theta||^2
         ||J' lambda||_*^2). 0 exactly at the KKT points of min 1/2 ||theta||^2 s.t. margins >= 1.
-        Where ``method`` is "level method" it is an upper bound on the gap of the best multipliers.
+        Where ``method`` is not "exact" it is an upper bound on the gap of the best multipliers.
     gap_lower : float
         A lower bound on that of the best multipliers; the same as ``gap`` where these are exact.
-    method : {"exact", "level method"}
+    method : {"exact", "level method", "stopped"}
         How the multipliers were found.
     gap_of_loss : float
         The gap of the loss's own weights, which training has for free.
@@ -91,6 +91,9 @@ class Diagnosis:
     trained_by : str
         The optimizers whose geometry this is, with what their limit depends on; empty where they
         are not known, or go elsewhere.
+    cures : tuple of str
+        What to do instead of training on as before, and why where no warning says it; empty where
+        nothing is known to be in the way.
     notes : tuple of str
         What these numbers are about: a leading part, parameters of degree 0, coarse precision.
     rest : float or None
@@ -127,6 +130,7 @@ class Diagnosis:
     excluded: tuple[str, ...]
     seconds: float
     trained_by: str = ""
+    cures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rest: float | None = None
 
@@ -136,15 +140,15 @@ class Diagnosis:
         return {layer.name: (layer.lower, layer.norm) for layer in self.layers}
 
     @property
-    def most_room(self) -> Layer | None:
-        """The layer whose norm is farthest above its lower bound; None without bounds."""
-        bounded = [layer for layer in self.layers if not math.isnan(layer.room)]
-        return max(bounded, key=lambda layer: layer.room, default=None)
+    def farthest_layer(self) -> Layer | None:
+        """The layer of the largest KKT gap of its own; None without bounds."""
+        bounded = [layer for layer in self.layers if not math.isnan(layer.gap)]
+        return max(bounded, key=lambda layer: layer.gap, default=None)
 
     @property
     def direction(self) -> Tensor | None:
-        """A change of the layer of most room that lowers its norm and no margin below 1."""
-        return None if self.most_room is None else self.most_room.direction
+        """A change of the farthest layer that lowers its norm and no margin below 1."""
+        return None if self.farthest_layer is None else self.farthest_layer.direction
 
     @property
     def support(self) -> NDArray[np.int64]:
@@ -178,18 +182,20 @@ def _verdict(d: Diagnosis) -> str:
     descent = d.trained_by or DESCENTS.get(d.norm, f"steepest descent in {d.norm}")
     others = {name: gap for name, gap in d.gaps.items() if name != d.norm}
     nearest = min(others, key=lambda name: others[name], default="")
-    amount = f"gap {'at most ' if d.method != 'exact' else ''}{percent(d.gap, space=' ')}"
-    if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap):
+    amount = f"KKT gap {percent_bounds(d.gap_lower, d.gap)}"
+    if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap_lower):
         other = DESCENTS.get(nearest, nearest)
         return (
-            f"this is the geometry of {other}, not of {descent}: the gap is at most "
-            f"{percent(others[nearest], space=' ')} in {nearest}, {percent(d.gap, space=' ')} in "
-            f"{d.norm}"
+            f"this is the geometry of {other}, not of {descent}: the KKT gap is at most "
+            f"{percent(others[nearest], space=' ')} in {nearest}, "
+            f"{percent_bounds(d.gap_lower, d.gap)} in {d.norm}"
         )
-    if d.gap > FAR:
-        return f"far from its limit in {d.norm} ({amount}): train longer{_room(d)}"
     if d.gap > AT:
-        return f"near a KKT point in {d.norm} ({amount}): train longer to get there{_room(d)}"
+        where = "far from its limit" if d.gap > FAR else "near a KKT point"
+        advice = ": train longer to get there"
+        if d.cures:
+            advice = f"; training on as before does not lead there: {'; '.join(d.cures)}"
+        return f"{where} in {d.norm} ({amount}){advice}{_layer(d)}"
     if d.escape is not None and d.escape.claimed:
         saving = percent(d.escape.saving, space=" ")
         return (
@@ -207,11 +213,12 @@ def _of_leading_part(d: Diagnosis) -> str:
     return rest if known else f"{rest}; no theorem is known for leading parts in {d.norm}"
 
 
-def _room(d: Diagnosis) -> str:
-    layer = d.most_room
-    if layer is None or not layer.room > WORTH_NAMING:
+def _layer(d: Diagnosis) -> str:
+    layer = d.farthest_layer
+    if layer is None or not layer.gap > WORTH_NAMING:
         return ""
-    return f"; most room is in {layer.name} (up to {percent(layer.room, space=' ')})"
+    most = "" if layer.method == "exact" else "at most "
+    return f"; the farthest layer is {layer.name} (KKT gap {most}{percent(layer.gap, space=' ')})"
 
 
 def _in_function_space(d: Diagnosis) -> str:
@@ -234,11 +241,10 @@ def _page(d: Diagnosis) -> str:
         *([] if d.rest is None else [("rest beside the leading part", percent(d.rest))]),
         ("smallest margin", number(d.min_margin)),
         ("normalised margin", number(d.normalised_margin)),
-        (f"gap in {d.norm}", ("" if d.method == "exact" else "≤ ") + percent(d.gap)),
-        ("from below", percent(d.gap_lower)),
-        ("gap of the loss's weights", percent(d.gap_of_loss)),
+        (f"KKT gap in {d.norm}", percent_bounds(d.gap_lower, d.gap)),
+        ("KKT gap of the loss's weights", percent(d.gap_of_loss)),
         *(
-            (f"gap in {name}", "≤ " + percent(gap))
+            (f"KKT gap in {name}", "≤ " + percent(gap))
             for name, gap in d.gaps.items()
             if name != d.norm
         ),
@@ -246,15 +252,15 @@ def _page(d: Diagnosis) -> str:
     if d.function_space is not None:
         found = d.function_space
         rows.append((f"{found.family}: {found.norm}", number(found.value)))
-        rows.append(("above its optimum", found.obstacle or percent(found.excess)))
+        rows.append(("excess", found.obstacle or percent(found.excess)))
     layers = [
-        (layer.name, number(layer.lower), number(layer.norm), percent(layer.room))
+        (layer.name, number(layer.lower), number(layer.norm), percent(layer.gap))
         for layer in d.layers
     ]
     warned = "".join(f"<li>{html.escape(text)}</li>" for text in (*d.notes, *d.warnings))
     return (
         f"<div><p><b>{html.escape(d.verdict)}</b></p>"
         + html_table(("measure", "value"), rows)
-        + html_table(("layer", "lower bound", "norm", "room"), layers)
+        + html_table(("layer", "lower bound", "norm", "KKT gap"), layers)
         + (f"<ul>{warned}</ul></div>" if warned else "</div>")
     )

@@ -124,10 +124,10 @@ def notes_on(subject: Subject) -> list[str]:
             "tends as its trained parameters grow; on these samples the rest still is "
             f"{percent(subject.rest, space=' ')} of it"
         )
-        if len(subject.wrong_in_whole):
+        wrong = subject.itself.wrong
+        if len(wrong):
             notes.append(
-                f"the module misclassifies {len(subject.wrong_in_whole)} samples (samples "
-                f"{named(subject.wrong_in_whole)}), which its leading part does not: train until "
+                f"the module misclassifies {len(wrong)} samples (samples {named(wrong)}), which its leading part does not: train until "
                 "all are right"
             )
     vanishing = without_gradient(gradients)

@@ -99,7 +99,8 @@ def save_model(
     NotFittedError
         The model is not fitted.
     TypeError
-        The model holds something that is not data (a gating class of the user's own, say).
+        Not such a classifier; or it holds something that is not data (a gating class of the
+        user's own, say).
 
     Examples
     --------
@@ -107,6 +108,11 @@ def save_model(
     >>> model = MaxMarginSVC().fit([[1.0], [-1.0]], ["up", "down"])
     >>> save_model("svm.safetensors", model)  # doctest: +SKIP
     """
+    if not isinstance(model, BinaryClassifier):
+        raise TypeError(
+            f"save_model saves a fitted classifier of this package, not a {type(model).__name__}: "
+            "call it as save_model('svm.safetensors', model)"
+        )
     check_is_fitted(model, msg="this %(name)s is not fitted, so there is nothing to save: fit it")
     arrays: dict[str, NDArray[Any]] = {}
     header = {

@@ -190,6 +190,18 @@ class MarginSVC(BinaryClassifier, ABC):
         return self.solution_.support
 
     @property
+    def support_vectors_(self) -> Array:
+        """Inputs of the support vectors, shape (n_support, D); of a hidden layer its activations.
+
+        A model from a file has not kept them: there, take those of ``support_`` from the data.
+        """
+        problem = self.solution_.problem
+        if problem is None:
+            raise AttributeError("a saved model has not kept its samples: take X[model.support_]")
+        kept = np.delete(np.arange(len(self.solution_.alpha)), self.dropped_)
+        return problem.X[np.searchsorted(kept, self.support_)]
+
+    @property
     def group_norms_(self) -> Array:
         """||zeta_g|| of each group, shape (G,): which hidden units the norm keeps."""
         return self.solution_.group_norms

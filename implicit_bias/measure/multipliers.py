@@ -44,7 +44,6 @@ Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms; Ben-Tal and N
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -58,6 +57,7 @@ from scipy.optimize import linprog, minimize, nnls
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.run_certificate import weights_of_margins
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -94,7 +94,10 @@ SPREAD, SPREAD_TEMPERATURE = 0.1, 10.0
 # Pairs of a smaller share of the largest weight are left out of a step; mu / level is at most this.
 SMALLEST_WEIGHT, LARGEST_MU, PROJECTION_STEPS = 1e-9, 1e6, 200
 
-Method = Literal["exact", "level method"]
+# Share of the time left that an exact program may take where the level method is to follow.
+EXACT_SHARE = 0.5
+
+Method = Literal["exact", "level method", "stopped"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,8 +181,9 @@ class Multipliers:
         Norm of a feasible w: an upper bound; that of theta where nothing better is known.
     direction : Tensor of shape (P,)
         That w, with J w >= L.
-    method : {"exact", "level method"}
-        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10.
+    method : {"exact", "level method", "stopped"}
+        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10;
+        "stopped" is whatever was known when the time was up.
     """
 
     program: TangentProgram
@@ -221,6 +225,7 @@ def best_multipliers(
     *,
     seconds: float = SECONDS,
     starts: Sequence[Array] | None = None,
+    deadline: Deadline = NEVER,
 ) -> Multipliers:
     """Find the multipliers of least KKT gap.
 
@@ -233,20 +238,28 @@ def best_multipliers(
     starts : sequence of ndarray of shape (n,)
         Weights from the best of which the level method goes on, so that what it finds is no worse
         than any; by default those of the loss, of all temperatures, and the best ones in l2.
+    deadline : Deadline
+        When to end in any case, with the bounds so far. The time is looked at between programs, of
+        `WORKING_SET` pairs each at first, so that one of them may pass it by a second or so.
     """
     kind, _ = up_to_scales(tangent.norm)
     if kind == "l2":
-        return _on_working_sets(tangent, _least_squares)
+        return _on_working_sets(tangent, _least_squares, deadline)
+    known = list[Array]()
     most = (LINEAR_ENTRIES if kind in LINEAR else CONIC_ENTRIES) // len(tangent.theta)
     if most >= min(len(tangent.margins), LEAST_PAIRS):
         try:
-            return _on_working_sets(tangent, _program, most)
-        except (SolveError, ValueError):  # no solver takes the norm, or none succeeds
+            found = _on_working_sets(tangent, _program, deadline.sooner(EXACT_SHARE), most)
+            if found.method == "exact":
+                return found
+            known.append(found.weights)
+        except (SolveError, ValueError):  # no solver takes the norm, or none succeeds in time
             pass
     if starts is None:
-        near = _on_working_sets(replace(tangent, norm=PARAMETER_NORMS["l2"]), _least_squares)
+        in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
+        near = _on_working_sets(in_l2, _least_squares, deadline.sooner(EXACT_SHARE))
         starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
-    return _by_levels(tangent, starts, seconds)
+    return _by_levels(tangent, [*starts, *known], seconds, deadline)
 
 
 def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array:
@@ -272,11 +285,13 @@ def tempered_weights(margins: Array, rivals: int) -> list[Array]:
 # --- exactly, on working sets --------------------------------------------------------------------
 
 # Solves the tangent program of some pairs: their multipliers, and w where it is not J' lambda.
-_SolveOn: TypeAlias = Callable[[TangentProgram, NDArray[np.int64]], tuple[Array, Tensor | None]]
+_SolveOn: TypeAlias = Callable[
+    [TangentProgram, NDArray[np.int64], Deadline], tuple[Array, Tensor | None]
+]
 
 
 def _on_working_sets(
-    tangent: TangentProgram, solve_on: _SolveOn, most: int | None = None
+    tangent: TangentProgram, solve_on: _SolveOn, deadline: Deadline, most: int | None = None
 ) -> Multipliers:
     """Solve on the pairs of the smallest margins, to which those join whose constraint w breaks.
 
@@ -285,7 +300,7 @@ def _on_working_sets(
 
     def solved(chosen: NDArray[np.int64]) -> tuple[Multipliers, Tensor, Array]:
         weights = np.zeros(len(tangent.margins))
-        weights[chosen], direction = solve_on(tangent, chosen)
+        weights[chosen], direction = solve_on(tangent, chosen, deadline)
         found = tangent.judge(weights)
         w = tangent.units**2 * found.combination if direction is None else direction
         return found, w, tangent.slopes(w)
@@ -296,17 +311,23 @@ def _on_working_sets(
         tangent.margins,
         below=tangent.degree * (1.0 - CONSTRAINT_TOLERANCE),
         count=min(WORKING_SET, most or WORKING_SET),
+        fits=lambda size: not deadline.passed,
     )
+    if deadline.passed:
+        found = replace(found, method="stopped")
     return tangent.with_direction(found, w, slopes)
 
 
-def _least_squares(tangent: TangentProgram, chosen: NDArray[np.int64]) -> tuple[Array, None]:
+def _least_squares(
+    tangent: TangentProgram, chosen: NDArray[np.int64], deadline: Deadline
+) -> tuple[Array, None]:
     """Best multipliers in l2, where w = S^2 J' lambda."""
     _, scale = up_to_scales(tangent.norm)
-    return _dual(tangent.gradients.gram(tangent.theta, chosen, scale), tangent.degree), None
+    gram = tangent.gradients.gram(tangent.theta, chosen, scale)
+    return _dual(gram, tangent.degree, deadline), None
 
 
-def _dual(gram: Array, degree: float) -> Array:
+def _dual(gram: Array, degree: float, deadline: Deadline) -> Array:
     """Minimise 1/2 lambda' G lambda - L sum(lambda) over lambda >= 0, for G = J J' (n, n).
 
     Up to scale that is  min ||R' a||^2 + s^2 (sum(a) - 1)^2  over a >= 0, G = R R', s > 0:  a
@@ -316,8 +337,11 @@ def _dual(gram: Array, degree: float) -> Array:
     kept = values > np.finfo(np.float64).eps * len(gram) * values[-1]
     root = vectors[:, kept] * np.sqrt(values[kept])
     if len(gram) > FEW_PAIRS:
-        solution = solve(max_margin(root, np.ones(len(root))), tol=PROGRAM_TOLERANCE)
+        problem = max_margin(root, np.ones(len(root)))
+        solution = solve(problem, tol=PROGRAM_TOLERANCE, max_seconds=deadline.left)
         a = np.asarray(solution.alpha)
+        if not a.any():  # of a search that was stopped before its first bound
+            a = np.full(len(root), 1.0)
     else:
         s = math.sqrt(np.trace(gram) / len(gram))
         target = np.append(np.zeros(root.shape[1]), s)
@@ -328,14 +352,17 @@ def _dual(gram: Array, degree: float) -> Array:
     return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))
 
 
-def _program(tangent: TangentProgram, chosen: NDArray[np.int64]) -> tuple[Array, Tensor]:
+def _program(
+    tangent: TangentProgram, chosen: NDArray[np.int64], deadline: Deadline
+) -> tuple[Array, Tensor]:
     """Best multipliers in any norm that a solver takes, and w."""
     kind, _ = up_to_scales(tangent.norm)
     rows = tangent.gradients.rows(tangent.theta, chosen)
     norm: Any = FlatNorm(tangent.norm, tangent.gradients)
     if kind in LINEAR:  # of theta over its scales, a norm that linear programs take
         norm, rows = kind, rows * tangent.units.cpu().numpy()
-    solution = solve(max_margin(rows, np.ones(len(rows)), norm), tol=PROGRAM_TOLERANCE)
+    problem = max_margin(rows, np.ones(len(rows)), norm)
+    solution = solve(problem, tol=PROGRAM_TOLERANCE, max_seconds=deadline.left)
     if not solution.certificate.gap <= LARGEST_GAP:
         raise SolveError(solution)
     w = tangent.degree * torch.tensor(solution.coef.reshape(-1)).to(tangent.theta)
@@ -372,9 +399,11 @@ class FlatNorm:
 # --- the level method ----------------------------------------------------------------------------
 
 
-def _by_levels(tangent: TangentProgram, starts: Sequence[Array], seconds: float) -> Multipliers:
+def _by_levels(
+    tangent: TangentProgram, starts: Sequence[Array], seconds: float, deadline: Deadline
+) -> Multipliers:
     """Improve the best of some weights as far as the time goes; results are bounds at any time."""
-    ends, size = time.monotonic() + seconds, tangent.size
+    own, size = Deadline.after(seconds), tangent.size
     best = min((_evaluated(tangent, weights) for weights in starts), key=lambda point: point.value)
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
     spread = loss_weights(tangent.margins, tangent.gradients.rivals, SPREAD_TEMPERATURE)
@@ -385,7 +414,7 @@ def _by_levels(tangent: TangentProgram, starts: Sequence[Array], seconds: float)
     cuts = cuts.with_(tangent.slopes(best.maximiser), best.maximiser)
     centre = best.weights + spread
     for _ in range(MOST_STEPS):
-        if best.value - lower <= LEVEL_TOLERANCE * best.value or time.monotonic() > ends:
+        if best.value - lower <= LEVEL_TOLERANCE * best.value or own.passed or deadline.passed:
             break
         least, shares = cuts.least(centre)
         bound = float((shares @ cuts.slopes).min())
@@ -399,9 +428,8 @@ def _by_levels(tangent: TangentProgram, starts: Sequence[Array], seconds: float)
             spread = spread / 2.0
             best, centre = point, point.weights + spread
     found = tangent.judge(best.weights)
-    return replace(
-        tangent.with_direction(found, along, tangent.slopes(along)), method="level method"
-    )
+    method: Method = "stopped" if deadline.passed else "level method"
+    return replace(tangent.with_direction(found, along, tangent.slopes(along)), method=method)
 
 
 @dataclass(frozen=True, eq=False)

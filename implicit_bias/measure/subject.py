@@ -21,6 +21,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import degree_of
 from implicit_bias.measure.leading import leading_part
@@ -239,16 +240,17 @@ class Subject:
         """Share of the samples on the wrong side; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
             return math.nan
-        return len(self._wrong(self.margins)) / len(self.gradients.labels)
+        return len(self.wrong) / len(self.gradients.labels)
 
     @property
-    def wrong_in_whole(self) -> NDArray[np.int64]:
-        """Samples that the module misclassifies, where its leading part is measured."""
-        whole = self.whole or self.gradients
-        return self._wrong(whole.margins(whole.theta))
+    def itself(self) -> Subject:
+        """The module itself, where its leading part is measured."""
+        return self if self.whole is None else Subject(self.whole, self.degree)
 
-    def _wrong(self, margins: Array) -> NDArray[np.int64]:
-        return np.unique(self.gradients.pairs.samples[~(margins > 0)])
+    @property
+    def wrong(self) -> NDArray[np.int64]:
+        """Samples that have a margin that is not positive."""
+        return np.unique(self.gradients.pairs.samples[~(self.margins > 0)])
 
     def normalised_margin(self, norm: ParameterNorm) -> float:
         """Smallest margin over ||theta||^L; nan where that is not known."""
@@ -271,8 +273,8 @@ class Subject:
                 "dead, or its last weights 0? Start from other weights"
             )
         if not (smallest > 0 and np.isfinite(self.margins).all()):
-            wrong = self._wrong(self.margins)
-            only = np.setdiff1d(wrong, self.wrong_in_whole)
+            wrong = self.wrong
+            only = np.setdiff1d(wrong, self.itself.wrong)
             if len(only):
                 raise SeparationError(
                     f"the leading part of the module misclassifies {len(only)} of "
@@ -297,9 +299,11 @@ class Subject:
         *,
         seconds: float = SECONDS,
         starts: Sequence[Array] | None = None,
+        deadline: Deadline = NEVER,
     ) -> Multipliers:
         """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
-        return best_multipliers(self.at_margin_1(norm), seconds=seconds, starts=starts)
+        program = self.at_margin_1(norm)
+        return best_multipliers(program, seconds=seconds, starts=starts, deadline=deadline)
 
     def gap(self, norm: ParameterNorm, *, seconds: float = SECONDS) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""

@@ -308,8 +308,13 @@ def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
     """Convert to groups (M,) and refuse all but 0 .. G - 1, none left out."""
     check_not_masked(groups, "groups")
     array = np.asarray(groups)
+    if array.dtype.kind == "f" and (array == np.floor(array)).all():  # as np.loadtxt reads them
+        array = array.astype(np.int64)
     if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"groups must be a 1-D array of integers, got {array.dtype} {array.shape}")
+        raise ValueError(
+            f"groups must be a 1-D array of whole numbers, got {array.dtype} {array.shape}: number "
+            "them, as np.unique(groups, return_inverse=True)[1] does"
+        )
     found = np.unique(array)
     if not np.array_equal(found, np.arange(len(found))):
         raise ValueError(

@@ -95,9 +95,10 @@ class MarginProblem:
         Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
     gates : array_like or scipy sparse array of shape (N, M)
         Gate of each column at each sample, any real numbers.
+        `max_margin` poses the problem of a linear model, which has none.
     groups, metric
         Those of the group norm, see `GroupNorm`; bounds hold for the metric after its directions
-        at rounding level are cut off.
+        at rounding level are cut off. Neither is needed with another norm.
     C : float
         Weight of the hinge loss in (0, inf]; inf is the hard margin.
     norm : Norm or str, optional
@@ -136,24 +137,45 @@ class MarginProblem:
     [ 1. -1.]
     """
 
-    X: Array = field(repr=False)
-    y: Array = field(repr=False)
-    gates: GateMatrix = field(repr=False)
-    groups: NDArray[np.int64] = field(repr=False)
-    metric: Mapping[int, Array] | None = field(default=None, repr=False)
+    X: Array
+    y: Array
+    gates: GateMatrix = cast(GateMatrix, None)
+    groups: NDArray[np.int64] = cast("NDArray[np.int64]", None)
+    metric: Mapping[int, Array] | None = None
     C: float = np.inf
-    norm: Norm = field(default=cast(Norm, None), repr=False)  # the group norm
+    norm: Norm = cast(Norm, None)  # the group norm
     intercept: bool = False
     _: KW_ONLY
     classes: int | None = None
-    gate_norm: GroupNorm = field(init=False, repr=False)
+    gate_norm: GroupNorm = field(init=False)
+
+    def __repr__(self) -> str:
+        """Say how large it is, and what is maximised.
+
+        Examples
+        --------
+        >>> max_margin(np.eye(3), [0, 1, 2], "linf")
+        MarginProblem(N=3 samples, D=3 features, M=1 gates, 3 classes, norm LInf, C=inf)
+        """
+        groups = f" in {self.n_groups} groups" if self.norm is self.gate_norm else ""
+        norm = "of groups" if groups else type(self.norm).__name__
+        return (
+            f"MarginProblem(N={self.n_samples} samples, D={self.X.shape[1]} features, "
+            f"M={self.n_gates} gates{groups}, {self.classes or 2} classes, norm {norm}, "
+            f"C={self.C:g}{', intercept' if self.intercept else ''})"
+        )
 
     def __post_init__(self) -> None:
+        if self.gates is None:
+            raise ValueError(
+                "MarginProblem(X, y) lacks gates: pass those of each sample, (N, M), and the "
+                "groups of their columns, or pose a problem without gates by max_margin(X, y)"
+            )
         X = owned(as_finite(self.X, "X", 2), self.X)
         labels, classes = as_class_labels(self.y, len(X), self.classes)
         y = owned(labels, self.y)
         gates = _as_gates(self.gates)
-        group_norm, norm = _as_problem_norm(self.norm, self.groups, self.metric)
+        group_norm, norm = _as_problem_norm(self.norm, self.groups, self.metric, gates.shape[1])
         n = len(X)
         if X.shape[1] == 0:
             raise ValueError(f"X has no features: shape {X.shape}")
@@ -541,14 +563,22 @@ def check_problem(problem: object, function: str) -> None:
 
 def _as_problem_norm(
     norm: Norm | HasValueAndDual | str | None,
-    groups: NDArray[np.int64],
+    groups: NDArray[np.int64] | None,
     metric: Mapping[int, Array] | None,
+    n_gates: int,
 ) -> tuple[GroupNorm, Norm]:
     """Return the group norm of gate columns, and the norm of the problem: often the same."""
     if norm is None:
+        if groups is None:
+            raise ValueError(
+                f"groups are missing: number the group of each of the {n_gates} gate columns "
+                "(np.arange(M) for a unit a column), or pass another norm, such as norm='l2'"
+            )
         group_norm = GroupNorm(groups, metric)
         return group_norm, group_norm
     chosen = as_norm(norm)
+    if groups is None:
+        groups = chosen.groups if isinstance(chosen, GroupNorm) else np.zeros(n_gates, np.int64)
     if isinstance(chosen, GroupNorm):
         same_metric = metric is None or metric is chosen.metric
         if not (same_metric and np.array_equal(chosen.groups, as_groups(groups))):

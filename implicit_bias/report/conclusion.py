@@ -223,16 +223,16 @@ def _headline(verdict: Verdict, s: Standing) -> Sentence:
         case Verdict.INSEPARABLE:
             gates = "With the gates it has now there" if s.gates_moved else "There"
             return (
-                f"{gates} is no limit to go to: no weights of {s.network}’s program separate the "
-                f"training samples (proven by {s.svm}).",
+                f"{gates} is no limit to go to: no weights with the gates of {s.network} separate "
+                f"the training samples (proven by {s.svm}).",
             )
         case Verdict.NOT_SEPARATED:
             wrong = "some" if s.train_wrong is None else str(s.train_wrong)
             return (
                 "Not separated yet: ",
                 Term(wrong, "train_error"),
-                f" training samples are on the wrong side of {s.network}, so {now}it has no norm "
-                "at margin 1.",
+                f" training samples are on the wrong side of {s.network}, so {now}no scaling of "
+                "its weights gives all a margin of 1, where norms are compared.",
                 *onward,
             )
         case Verdict.AT_LIMIT:
@@ -270,7 +270,11 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
             " above the smallest possible. A dead unit gets no gradient: start from other weights.",
         )
     if verdict is Verdict.INSEPARABLE:
-        yield ("Give it more units or contexts, or the SVM a finite C.",)
+        yield (
+            "Data with errors in them need a finite C: ",
+            Command("--C 1"),
+            " (in Python C=1). Else give the network more units or contexts.",
+        )
     if verdict is Verdict.LOCAL and math.isfinite(s.excess):
         yield ("Its norm is ", Term(percent(s.excess), "excess"), f" above the optimum of {s.svm}.")
     if s.agreement is not None and s.agreement.total:

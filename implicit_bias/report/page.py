@@ -46,6 +46,12 @@ __all__ = ["write_limit", "write_report", "write_trajectory"]
 
 # The question that every report answers, below its own title.
 QUESTION = "Where does gradient descent go?"
+# What a report writes into its folder.
+TABLES = ("models", "pairs", "confusion", "history")
+WRITTEN = (
+    *("report.html", "figures"),
+    *(f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")),
+)
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 # Characters that neither HTML nor SVG can hold, and what is shown for them.
 CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if chr(code) not in "\t\n\r"}
@@ -64,6 +70,7 @@ def write_report(
     command: str = "",
     train_on: Mapping[str, str] | None = None,
     columns: Sequence[str] = (),
+    meanings: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the page, the tables and the figures of a comparison.
 
@@ -93,6 +100,8 @@ def write_report(
         How to train each network towards its limit; by default as in Python.
     columns : sequence of str
         Names of the inputs where the models were fitted to a frame.
+    meanings : mapping from name to text, optional
+        What the names of the models mean.
 
     Returns
     -------
@@ -128,6 +137,7 @@ def write_report(
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,
+            meanings=meanings or {},
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
             command=command,
             conclusions=conclusions(comparison, held_out=held_out, train_on=train_on),
@@ -157,6 +167,7 @@ def report_on(
     of = comparison.of
     if of is None:
         raise ValueError("the comparison has not kept its models and samples: compare again")
+    _check_own(Path(folder))
     classes = comparison.classes
     columns = [str(name) for name in of.X.columns] if isinstance(of.X, pd.DataFrame) else []
 
@@ -180,6 +191,18 @@ def report_on(
         title=title,
         columns=columns,
     )
+
+
+def _check_own(folder: Path) -> None:
+    """Refuse to overwrite files that belong to no report."""
+    page = folder / "report.html"
+    if page.is_file() and QUESTION in page.read_text("utf-8", errors="replace"):
+        return
+    if theirs := [name for name in WRITTEN if (folder / name).exists()]:
+        raise FileExistsError(
+            f"{folder} has {', '.join(theirs)} of another origin, which a report would overwrite: "
+            "name another folder"
+        )
 
 
 def write_trajectory(folder: str | Path, frame: pd.DataFrame) -> Path:
@@ -273,12 +296,9 @@ PRINT = {"png": _print_png, "svg": _print_svg}
 
 
 def _write_tables(folder: Path, comparison: Comparison) -> None:
-    frames = {
-        "models": comparison.model_frame(),
-        "pairs": comparison.pair_frame(),
-        "confusion": comparison.confusion_frame() if comparison.many_classes else pd.DataFrame(),
-        "history": comparison.history_frame(),
-    }
+    confusion = comparison.confusion_frame() if comparison.many_classes else pd.DataFrame()
+    found = (comparison.model_frame(), comparison.pair_frame(), confusion)
+    frames = dict(zip(TABLES, (*found, comparison.history_frame()), strict=True))
     write_tables(folder, {name: frame for name, frame in frames.items() if not frame.empty})
     for name in (name for name, frame in frames.items() if frame.empty):
         for kind in ("csv", "parquet"):  # nor must one remain of an earlier report

@@ -90,7 +90,7 @@ def _text(value: Any) -> str:
 
 
 MODEL_COLUMNS = (
-    Column("model", "As it was named.", _text, numeric=False),
+    Column("model", "Name of the model in this comparison.", _text, numeric=False),
     Column(
         "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
     ),
@@ -124,7 +124,8 @@ MODEL_COLUMNS = (
     ),
     Column(
         "optimum",
-        "No weights of this program have a smaller norm at margin 1: a proven lower bound.",
+        "No weights with the same gates, under the same norm, have a smaller norm at margin 1: a "
+        "proven lower bound.",
         _known,
         "certified optimum",
     ),
@@ -140,8 +141,8 @@ MODEL_COLUMNS = (
     Column("status", "How the solve ended, or how long it was trained.", _text, numeric=False),
 )
 PAIR_COLUMNS = (
-    Column("first", "The first of the two.", _text, "model", numeric=False),
-    Column("second", "The second of the two.", _text, "and model", numeric=False),
+    Column("first", "One model of the pair.", _text, "first model", numeric=False),
+    Column("second", "The other model of the pair.", _text, "second model", numeric=False),
     Column(
         "disagreement",
         "Share of the evaluation samples on which their predictions differ.",
@@ -161,8 +162,8 @@ PAIR_COLUMNS = (
     Column("kappa", "Cohen's kappa: 1 is full agreement, 0 is none beyond chance.", number),
 )
 DIFFERENCE_COLUMNS = (
-    Column("first", "The first of the two.", _text, "model", numeric=False),
-    Column("second", "The second of the two.", _text, "and model", numeric=False),
+    Column("first", "One model of the pair.", _text, "first model", numeric=False),
+    Column("second", "The other model of the pair.", _text, "second model", numeric=False),
     Column(
         "difference",
         "Error of the first less error of the second, on the same evaluation samples.",
@@ -189,6 +190,8 @@ DIFFERENCE_COLUMNS = (
 # Words of the headline that are defined beside the columns.
 WORDS = {
     "agreement": "Share of the evaluation samples on which two models say the same.",
+    "program": "What an SVM solves: the smallest norm that gives each training sample a margin of "
+    "1, for given gates, groups and C. Norms of models of one program may be compared.",
     "dead": "The norm of a dead unit is 0. Where its weights are all 0 it gets no gradient, so "
     "training does not revive it. A unit that is only small is not dead: it may grow.",
 }

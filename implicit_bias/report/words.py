@@ -20,7 +20,10 @@ from implicit_bias.report.conclusion import (
 )
 
 # How to train on from Python; a command line has its own.
-TRAIN_ON = "network.fit_by(X, y, partial(train_to_limit, config=LimitConfig()))"
+TRAIN_ON = (
+    "from functools import partial; from implicit_bias import train_to_limit; "
+    "network.fit_by(X, y, partial(train_to_limit, progress=True))"
+)
 
 
 def signed(label: float) -> str:

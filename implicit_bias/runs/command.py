@@ -1,7 +1,11 @@
 """The command line that makes a run, as a user would type it."""
 
 import shlex
+import shutil
+import sys
+from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, group
@@ -10,6 +14,33 @@ from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, group
 WANTED_EXCESS = 0.01
 # Steps towards the limit of a network whose limit no program gives beforehand.
 WANTED_STEPS = 100_000
+PROGRAM = "implicit-bias"
+# What holds the configuration in the folder of a comparison, and the networks trained on.
+CONFIG_FILE, LIMITS = "setting.json", "limit"
+
+
+def program() -> list[str]:
+    """Return the words that start this program again, from the same folder and the same shell.
+
+    Its path as it was typed, where the shell would not find it by its name alone.
+
+    Examples
+    --------
+    >>> program()  # where another program, such as a notebook, has imported the package
+    ['implicit-bias']
+    """
+    typed = Path(sys.argv[0])
+    if typed.parts[-2:] == ("implicit_bias", "__main__.py"):
+        return [sys.orig_argv[0], "-m", "implicit_bias"]
+    if typed.stem != PROGRAM or not typed.is_file():
+        return [PROGRAM]
+    found = shutil.which(PROGRAM)
+    return [PROGRAM] if found and typed.samefile(found) else [str(typed)]
+
+
+def written(*words: str | Path) -> str:
+    """Write a command of this program, given its arguments, for a shell."""
+    return shlex.join([*program(), *map(str, words)])
 
 
 def command_line(command: str, config: RunConfig, *groups: str) -> str:
@@ -32,27 +63,55 @@ def command_line(command: str, config: RunConfig, *groups: str) -> str:
     """
     defaults = {field.name: field.default for field in fields(RunConfig)}
     defaults |= PROTOCOL_DEFAULTS.get(config.protocol, {})
-    words = ["implicit-bias", *command.split()]
+    words: list[str] = command.split()
     for name in group(*groups):
         value = getattr(config, name)
         if value != defaults[name]:
             flag = f"--{name.replace('_', '-')}"
             words += [flag] if value is True else [flag, _text(value)]
-    return shlex.join(words)
+    return written(*words)
 
 
-def train_on(config: RunConfig) -> dict[str, str]:
-    """Write the command that trains each network of a run towards its limit, if it has one."""
+def train_on(config: RunConfig, folder: Path) -> dict[str, str]:
+    """Write the command that trains each network of a run towards its limit, if it has one.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Of the run.
+    folder : Path
+        Of its report, which takes the trained network and the pictures of its training.
+    """
     takes = ("Data", "Architecture", "device")
     ways = {
         "gd-gln": f"--until-excess {WANTED_EXCESS:g}",
         "gd-relu": f"--limit-steps {WANTED_STEPS}",
     }
     return {
-        name: f"{command_line(f'train {name}', config, *takes)} {ways[name]}"
+        name: f"{command_line(f'train {name}', config, *takes)} {ways[name]} "
+        + shlex.join(["--out", str(limit_file(folder, name))])
         for name in config.models
         if name in ways
     }
+
+
+def limit_file(folder: Path, name: str) -> Path:
+    """Return where the folder of a report keeps a network that was trained on."""
+    return folder / LIMITS / f"{name}-limit.safetensors"
+
+
+def report_again(folder: Path, networks: Sequence[Path] = ()) -> str:
+    """Write the command that makes the report of a folder again, with further networks."""
+    options = [word for file in networks for word in ("--network", file)]
+    return written("report", folder, *options)
+
+
+def next_command(file: Path) -> str:
+    """Write the command that compares, or certifies, a network that was trained on."""
+    folder = file.parent.parent
+    if file.parent.name == LIMITS and (folder / CONFIG_FILE).is_file():
+        return report_again(folder, [file])
+    return written("certify", file)
 
 
 def _text(value: Any) -> str:

@@ -4,6 +4,7 @@
 
     FOLDER/setting.json                  the configuration
     FOLDER/models/NAME.safetensors       each fitted model
+    FOLDER/limit/NAME-limit.safetensors  networks that were trained on, with pictures of that
     FOLDER/report.html, models.csv, ...  see `implicit_bias.report.page`
 """
 
@@ -20,20 +21,43 @@ from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.saved_models import load_model, save_model
-from implicit_bias.report.page import write_report
+from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of
-from implicit_bias.runs.command import command_line, train_on
-from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig, group
+from implicit_bias.runs.command import CONFIG_FILE, command_line, train_on, written
+from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, group
 from implicit_bias.runs.models import Data, fit_models
 
 # Fields of a configuration that `implicit-bias compare` takes.
 COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
-CONFIG_FILE = "setting.json"
+MODELS = "models"
+# Folders of one name, with numbers behind it.
+MOST_FOLDERS = 10_000
 MODEL_SUFFIX = ".safetensors"
+
+
+# What a network is that was trained on.
+TRAINED_ON = "a saved network with the same gates, on the same data"
 
 
 class FolderError(ValueError):
     """A folder that holds no comparison; the message has the cure."""
+
+
+def free_folder(folder: Path) -> Path:
+    """Return a folder where a comparison overwrites nothing: this one, or the next of its name.
+
+    Parameters
+    ----------
+    folder : Path
+        Where files of other names are no obstacle. If it holds an earlier comparison, or any
+        other file of a name that a comparison writes, FOLDER-2, FOLDER-3, ... are tried.
+    """
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    candidates = (folder, *(named.with_name(f"{named.name}-{n}") for n in range(2, MOST_FOLDERS)))
+    for candidate in candidates:
+        if not any((candidate / name).exists() for name in (CONFIG_FILE, MODELS, *WRITTEN)):
+            return candidate
+    raise FolderError(f"there are {folder} to {candidates[-1]}: name another folder by --out")
 
 
 def fit_comparison(
@@ -49,7 +73,7 @@ def fit_comparison(
     Parameters
     ----------
     folder : Path
-        Made if need be. Models that an earlier comparison left there are deleted.
+        Made if need be.
     config : RunConfig
         What to compare.
     data : Data
@@ -71,8 +95,6 @@ def fit_comparison(
         save_model(model_file(folder, name), model, config.metadata())
         if on_model is not None:
             on_model(name)
-    for name in set(MODEL_NAMES) - set(fitted):
-        model_file(folder, name).unlink(missing_ok=True)
     return {name: fitted[name] for name in config.models}
 
 
@@ -97,7 +119,9 @@ def read_comparison(
     """
     file = folder / CONFIG_FILE
     if not file.is_file():
-        raise FolderError(f"{folder} holds no {CONFIG_FILE}: give a folder of `compare`")
+        raise FolderError(
+            f"{folder} holds no {CONFIG_FILE}: give a folder that `{written('compare')}` wrote"
+        )
     try:
         config = RunConfig.from_metadata(strict_json.loads(file.read_text("utf-8")))
     except (ValueError, TypeError) as error:
@@ -163,7 +187,8 @@ def write_comparison(
         facts=facts,
         made=_made(folder, models),
         command=command or command_line("compare", config, *COMPARE_GROUPS),
-        train_on=train_on(config),
+        train_on=train_on(config, folder),
+        meanings={name: MODEL_MEANINGS.get(name, TRAINED_ON) for name in models},
     )
     return comparison, page
 
@@ -176,4 +201,4 @@ def _made(folder: Path, models: Mapping[str, BinaryClassifier]) -> datetime | No
 
 def model_file(folder: Path, name: str) -> Path:
     """Return where a folder keeps a model."""
-    return folder / "models" / f"{name}{MODEL_SUFFIX}"
+    return folder / MODELS / f"{name}{MODEL_SUFFIX}"

@@ -1,20 +1,5 @@
 """A run's configuration: everything that one comparison depends on.
 
-=============  ==========================================================================
-model          what it is
-=============  ==========================================================================
-gd-gln         gated linear network trained by gradient descent
-local-gln      the same network trained locally: each unit predicts the label itself
-svm-gln        its limit: sum of the units' norms
-svm-l2         the exact ||beta||_2 over all joint contexts
-svm-shallow    one layer: one weight vector for each joint context that occurs
-svm-linear     no gates
-gd-relu        ReLU network trained by gradient descent
-svm-rc         random 0/1 gates, one unit always on
-svm-lc         the gates that gd-relu has learned
-svm-hl         linear SVM on the hidden layer of gd-relu
-=============  ==========================================================================
-
 The protocol "lippl2022" is that of Lippl, Abbott, Chung (2022): their split, their random
 draws, thresholds at the median over all 60,000 images (validation images included), their
 training (mini-batch SGD in float32, a readout bias), repeated to the digit with their draws while
@@ -51,10 +36,20 @@ from implicit_bias.base.options import (
 T = TypeVar("T")
 Protocol: TypeAlias = Literal["default", "lippl2022"]
 
-MODEL_NAMES = (
-    *("gd-gln", "local-gln", "svm-gln", "svm-l2", "svm-shallow", "svm-linear"),
-    *("gd-relu", "svm-rc", "svm-lc", "svm-hl"),
-)
+# Each model, and what it is: a report says so below its title.
+MODEL_MEANINGS = {
+    "gd-gln": "gated linear network (GLN), trained by gradient descent",
+    "local-gln": "the same network, trained locally: each unit predicts the label itself",
+    "svm-gln": "SVM on the network’s gates under the sum of its units’ norms, which is its limit",
+    "svm-l2": "SVM on the same gates under one Euclidean (l2) norm over all joint contexts",
+    "svm-shallow": "SVM of one layer, with a weight vector for each joint context that occurs",
+    "svm-linear": "linear SVM, without gates",
+    "gd-relu": "ReLU network, trained by gradient descent",
+    "svm-rc": "SVM on random contexts: random 0/1 gates, and one unit that is always on",
+    "svm-lc": "SVM on learned contexts: the gates that gd-relu has learned",
+    "svm-hl": "linear SVM on the hidden layer of gd-relu",
+}
+MODEL_NAMES = tuple(MODEL_MEANINGS)
 
 # Defaults of a protocol where they are not those of the fields.
 PROTOCOL_DEFAULTS: Mapping[str, Mapping[str, float]] = {"lippl2022": {"momentum": 0.0}}

@@ -183,6 +183,8 @@ class Grid:
             A file that cannot be read.
         """
         file = Path(file)
+        if not file.is_file():
+            raise FileNotFoundError(f"no such file: {file} (a grid is a .toml or .yaml file)")
         try:
             return cls.from_mapping(_parse(file.suffix, file.read_text(encoding="utf-8")))
         except RecursionError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from implicit_bias.base.atomic import make_folder, write_tables, write_text
+from implicit_bias.base.atomic import check_writable, make_folder, write_tables, write_text
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
@@ -59,3 +59,12 @@ def test_a_folder_where_a_file_is_cannot_be_made(below: str, tmp_path: Path) -> 
 def test_the_system_says_why_a_folder_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="too long"):
         make_folder(tmp_path / ("x" * 300))
+
+
+def test_a_place_is_tried_before_the_work(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new" / "file")
+    assert list((tmp_path / "new").iterdir()) == []
+    for taken in (tmp_path, tmp_path / "file" / "deeper"):
+        (tmp_path / "file").touch()
+        with pytest.raises(OSError, match="another"):
+            check_writable(taken)

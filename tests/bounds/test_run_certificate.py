@@ -189,3 +189,9 @@ def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: fl
         assert best.lower <= optimum.upper
         assert optimum.lower <= best.upper
     assert separating
+
+
+def test_a_module_that_is_no_layer_is_named() -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(5, 3))
+    with pytest.raises(ValueError, match="Sequential"):
+        certify_run(max_margin(*clusters()), network)

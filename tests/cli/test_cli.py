@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -94,6 +95,29 @@ def test_compare_writes_everything_and_report_writes_it_again(
     again = run_json("report", "implicit-bias-report", folder=folder)
     assert again["models"] == result["models"]
     assert page.read_bytes() == before
+
+
+def test_a_comparison_overwrites_nothing(tmp_path: Path) -> None:
+    """Neither files of another origin nor an earlier report; what it names as next runs."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "todo.txt").write_text("mine")
+    compare = ["compare", *SMALL, "--models", "gd-gln", "--out", "notes"]
+    first = run_json(*compare, folder=tmp_path)
+    assert Path(first["report"]) == Path("notes/report.html")
+    written = {file: file.read_bytes() for file in notes.rglob("*") if file.is_file()}
+    second = run_here(*compare, folder=tmp_path)
+    assert second.status == 0
+    assert "notes is kept" in second.err
+    assert f"Report: {Path('notes-2/report.html')}" in second.out
+    assert all(file.read_bytes() == before for file, before in written.items())
+    train = ["train", "gd-gln", *SMALL[:4], "--limit-steps", "5"]
+    trained = run_here(*train, "--out", "notes/limit/later.safetensors", folder=tmp_path)
+    (line,) = (line for line in trained.out.splitlines() if line.startswith("Next: "))
+    again = run_here(*shlex.split(line)[2:], folder=tmp_path)
+    assert again.status == 0
+    assert "later" in again.out
+    assert {file.name for file in tmp_path.iterdir()} == {"notes", "notes-2"}
 
 
 def test_certify_a_saved_network_and_svm(finished: tuple[Path, dict[str, Any]]) -> None:
@@ -421,6 +445,9 @@ def test_help_is_light() -> None:
         ("fit svm-linear --dataset mnist --protocol lippl2022 --classes all", 2, "two classes"),
         ("trajectory --steps 5 --at 100", 2, "--at"),
         ("fit gd-gln", 2, "svm-gln"),
+        ("fit --out x.pkl", 2, "x.safetensors"),
+        ("train --out x.pt", 2, "x.safetensors"),
+        ("train --out good.toml/x.safetensors", 1, "good.toml is a file"),
         ("fit --units 1000000000", 2, "units must be at most"),
         ("fit svm-linear --data cut.csv.gz --target kind", 2, "cut.csv.gz"),
         ("fit --dataset mnist", 1, "train-images-idx3-ubyte is unusable"),
@@ -431,7 +458,7 @@ def test_help_is_light() -> None:
         ("certify absent.safetensors", 1, "no such file: absent.safetensors"),
         ("certify own.safetensors", 2, "--dataset"),
         ("sweep bad.toml", 2, "did you mean 'units'"),
-        ("sweep absent.toml", 2, "No such file"),
+        ("sweep absent.toml", 2, "no such file: absent.toml"),
         ("sweep good.toml --store .", 2, "no store"),
         ("sweep good.toml --processes 0", 2, "at least 1"),
         ("sweep good.toml --processes 2 --scheduler tcp://x:1", 2, "leave it out"),

@@ -149,6 +149,14 @@ def test_tables_that_could_be_misread_are_refused(text: str, message: str, tmp_p
     assert "own.csv" in str(raised.value)
 
 
+def test_a_refusal_names_all_that_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,place,b,kind\n1,x,,u\n2,y,3,v\n")
+    with pytest.raises(ValueError, match="'king'.*missing in b.*place, kind"):
+        load_own(tmp_path / "own.csv", "king")
+    with pytest.raises(ValueError, match=r"missing in b.*dates: place\."):
+        load_own(tmp_path / "own.csv", "kind")
+
+
 @pytest.mark.parametrize(
     "text",
     [

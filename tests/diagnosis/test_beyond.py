@@ -196,9 +196,9 @@ def test_the_bounds_of_the_layers_are_their_own_margin_problems() -> None:
         assert lower <= norm
         size = float(module.get_parameter(name).detach().norm())
         assert norm == pytest.approx(scale * size)
-    layer = found.most_room
+    layer = found.farthest_layer
     assert layer is not None
-    assert layer.room == max(1 - lower / norm for lower, norm in found.bounds.values())
+    assert layer.gap == max(1 - (lower / norm) ** 2 for lower, norm in found.bounds.values())
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
@@ -217,13 +217,13 @@ def test_the_direction_lowers_the_norm_and_no_margin(norm: str) -> None:
     after = diagnose(module, X, y, norm=norm)  # no gate depends on the readout
     assert after.min_margin >= before.min_margin * (1 - 1e-9)
     new = next(layer for layer in after.layers if layer.name == "2.weight")
-    assert new.room < 1e-6 < readout.room
+    assert new.gap < 1e-6 < readout.gap
 
 
 def test_parameters_that_enter_twice_have_no_bound() -> None:
     found = own(Power(2).eval(), cloud()[0])
     assert [np.isnan(layer.lower) for layer in found.layers] == [True, True]
-    assert found.most_room is None
+    assert found.farthest_layer is None
     assert found.direction is None
 
 

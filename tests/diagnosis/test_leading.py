@@ -55,6 +55,8 @@ class LoRA(nn.Module):
         gate: Callable[[Tensor], Tensor] = torch.relu,
     ) -> None:
         super().__init__()
+        self.W_0: Tensor
+        self.readout: Tensor
         self.gate = gate
         self.A, self.B = nn.Parameter(torch.empty(2, D)), nn.Parameter(torch.empty(H, 2))
         self.register_buffer("W_0", 0.3 * drawn(H, D, seed=7) * whole)
@@ -159,7 +161,7 @@ def trained(module: nn.Module, labels: Any, steps: range) -> nn.Module:
         )
         with torch.no_grad():
             for p, slope in zip(parameters, slopes, strict=True):
-                p -= size / length * slope / (20.0 + step)
+                p.sub_(slope, alpha=float(size / length) / (20.0 + step))
     return module
 
 

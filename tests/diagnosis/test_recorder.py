@@ -187,3 +187,9 @@ def test_what_is_no_module_and_no_time_is_refused() -> None:
     with pytest.raises(ValueError, match="seconds"):
         Recorder(linear(), X, LABELS, seconds=-1.0)
     assert list(Recorder(linear(), X, LABELS, norms="l1").norms) == ["l1"]
+
+
+def test_its_text_says_what_it_holds() -> None:
+    recorder = Recorder(linear(), X, LABELS, ("l2", "linf"), gaps=False)
+    recorder.record()
+    assert repr(recorder) == "Recorder(1 points, norms l2, linf)"

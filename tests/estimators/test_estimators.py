@@ -310,6 +310,7 @@ def test_samples_may_be_left_out() -> None:
     assert (WRONG * model.decision_function(MOONS.X))[kept].min() == pytest.approx(1.0)
     assert not model.solution_.alpha[model.dropped_].any()
     assert set(model.support_) <= set(kept)
+    np.testing.assert_array_equal(model.support_vectors_, MOONS.X[model.support_])
     again = GatedSVC(model.gating).fit(MOONS.X[kept], WRONG[kept])
     np.testing.assert_allclose(model.coef_, again.coef_)
     for scale in (1e-3, 1e3):

@@ -226,3 +226,8 @@ def test_no_flipped_byte_gives_another_model(tmp_path: Path) -> None:
                 continue
             np.testing.assert_array_equal(found.model.coef_, model.coef_)
             assert (found.model.get_params(), found.facts) == (model.get_params(), {"units": 3})
+
+
+def test_arguments_in_the_wrong_order_are_told_so() -> None:
+    with pytest.raises(TypeError, match="'svm.safetensors', model"):
+        save_model(GLNSVC(2), "svm.safetensors")  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
 from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
+from implicit_bias.solvers import solve
 
 # Agreement of two exact formulas, relative to the size of the terms.
 EXACT = 1e-10
@@ -321,9 +322,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "labels-0-1": ({"y": (Y > 0).astype(float)}, "labels must be -1 or .1.*recode.*estimators"),
     "groups-gap": ({"groups": np.array([0, 2, 2])}, "none left out.*renumber with np.unique"),
     "groups-start": ({"groups": np.array([1, 1, 2])}, "none left out.*renumber with np.unique"),
-    "groups-float": ({"groups": np.array([0.0, 0, 1])}, "groups must be a 1-D array of integers"),
+    "groups-float": ({"groups": np.array([0.5, 0, 1])}, "1-D array of whole numbers"),
+    "groups-none": ({"groups": None}, "groups are missing"),
+    "gates-none": ({"gates": None}, "max_margin"),
     "groups-short": ({"groups": np.array([0, 1])}, "each of the 3 gate columns, got 2"),
-    "groups-2d": ({"groups": np.array([[0, 0, 1]])}, "groups must be a 1-D array of integers"),
+    "groups-2d": ({"groups": np.array([[0, 0, 1]])}, "1-D array of whole numbers"),
     "groups-empty": ({"groups": np.array([], dtype=int)}, "groups must be a 1-D array"),
     "metric-shape": ({"metric": {0: np.eye(3)}}, r"metric of group 0 must have shape \(2, 2\)"),
     "metric-group": (
@@ -440,3 +443,13 @@ def test_indices_of_gates_are_its_own() -> None:
 def test_gates_that_overflow_are_refused_without_a_warning() -> None:
     with pytest.raises(ValueError, match="underflow"):
         MarginProblem(np.eye(2), PLUS_MINUS, 1e200 * np.eye(2), np.arange(2))
+
+
+def test_groups_of_floats_and_none_beside_another_norm() -> None:
+    X, y, gates = np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.ones((4, 3))
+    whole = MarginProblem(X, y, gates, groups=np.array([0.0, 0.0, 1.0]))
+    assert whole.groups.tolist() == [0, 0, 1]
+    assert all(part in repr(whole) for part in ("N=4", "D=4", "M=3", "2 groups"))
+    bare = solve(MarginProblem(X, y, gates, norm=L1()))
+    grouped = solve(MarginProblem(X, y, gates, whole.groups, norm=L1()))
+    assert bare.certificate.upper == pytest.approx(grouped.certificate.upper)

@@ -15,6 +15,7 @@ from functools import partial
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -49,7 +50,7 @@ from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, concl
 from implicit_bias.report.figures.plane import distinct_rows
 from implicit_bias.report.figures.training import log_ticks
 from implicit_bias.report.page import write_report
-from implicit_bias.report.words import conclusions
+from implicit_bias.report.words import TRAIN_ON, conclusions
 
 ATTACK = "<script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -429,7 +430,7 @@ def test_headlines_of_other_comparisons() -> None:
 def test_headline_where_nothing_separates(spoilt: Report) -> None:
     (conclusion,) = conclusions(spoilt.comparison)
     assert conclusion.verdict is Verdict.INSEPARABLE
-    assert "no weights of net’s program separate" in str(conclusion)
+    assert "no weights with the gates of net separate" in str(conclusion)
 
 
 @pytest.mark.slow
@@ -457,6 +458,25 @@ def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
     (conclusion,) = conclusions(compare({"net": dead, "svm": svm}, X, y, train=(X, y)))
     assert conclusion.verdict is Verdict.HELD_BACK
     assert f"unit {unit} of net is dead" in str(conclusion)
+
+
+def test_names_are_explained_below_the_title(tmp_path: Path) -> None:
+    moons = make_toy("moons", 40, noise=0.05)
+    svm = GLNSVC(4, random_state=0).fit(moons.X, moons.y)
+    result = compare({"svm-gln": svm}, moons.X, moons.y, train=(moons.X, moons.y))
+    meanings = {"svm-gln": "SVM <of> a network"}
+    file = write_report(
+        tmp_path, result, {"svm-gln": svm}, train=moons, evaluation=moons, meanings=meanings
+    )
+    page = file.read_text("utf-8")
+    assert "<li><b>svm-gln</b>: SVM &lt;of&gt; a network</li>" in page
+
+
+def test_advice_in_python_has_its_imports() -> None:
+    trainers: list[Any] = []
+    network = SimpleNamespace(fit_by=lambda X, y, trainer: trainers.append(trainer))
+    exec(TRAIN_ON, {"network": network, "X": [], "y": []})
+    assert trainers[0].func is train_to_limit
 
 
 STANDING = Standing(network="net", svm="svm", excess=0.5, train_on="more")
@@ -552,7 +572,10 @@ onload = () => {{
   const broken = [...page.images].filter(image => !image.naturalWidth).length;
   const cut = [...page.querySelectorAll("p, figure, img, dl, nav, .scroll")]
     .filter(element => element.getBoundingClientRect().right > {width}).length;
-  document.body.textContent = `width=${{width}} broken=${{broken}} cut=${{cut}}`;
+  const hidden = [...page.querySelectorAll(".scroll")]
+    .filter(element => element.scrollWidth > element.clientWidth).length;
+  document.body.textContent = 
+    `width=${{width}} broken=${{broken}} cut=${{cut}} hidden=${{hidden}}`;
 }};
 </script>
 """
@@ -570,6 +593,8 @@ def test_nothing_is_cut_off_in_a_browser(
     harness.write_text(MEASURE.format(url=report.path.as_uri(), width=width), encoding="utf-8")
     dom = opened(harness, tmp_path)
     assert f"width={width} broken=0 cut=0" in dom
+    if width == max(WIDTHS):
+        assert "hidden=0" in dom  # all columns are seen without scrolling
 
 
 def opened(page: Path, folder: Path, *flags: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from cases import GAP_LIMIT, OBJECTIVE_RTOL, SOLVE_TOL, separable
 from implicit_bias.bounds.certificate import Status
+from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import Tolerances, solve
 from implicit_bias.solvers.active_set import OneGroup
@@ -38,9 +39,8 @@ def of_many_groups(n_classes: int) -> MarginProblem:
     gates = np.random.default_rng(1).integers(2, size=(90, 6)) * 1.0
     gates[:, 0] = 1.0
     groups = np.array([0, 0, 1, 1, 2, 2])
-    return MarginProblem(
-        plain.X, plain.y, gates, groups, norm="l2", classes=n_classes if n_classes > 2 else None
-    )
+    classes = n_classes if n_classes > 2 else None
+    return MarginProblem(plain.X, plain.y, gates, groups, norm=L2(), classes=classes)
 
 
 CASES = {

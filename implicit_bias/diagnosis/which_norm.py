@@ -1,0 +1,435 @@
+r"""In which norm did a training maximise the margin, by what can be compared across norms.
+
+theta is the module at smallest margin 1, L its degree. In each norm a
+
+    gap_a    = 1 - (optimum_a / ||theta||_a)^2,    optimum_a = min ||w||_a s.t. J w >= L,
+    margin_a = (smallest margin) / ||theta||_a^L    of the module as it is.
+
+**Only 0 is the same in all norms.** A gap is the distance to a KKT point in units of its own norm.
+Between two norms of R^P there is a factor of up to sqrt(P) (l2, linf), so a direction that is
+nearly optimal in linf may lack a factor of several in l2, and of two gaps that are both far from 0
+the smaller one tells nothing.
+
+**A factor within one norm compares.** The optimum over all parameters does not depend on the
+training, so between two trainings of one architecture margin_a changes by the same factor as its
+share of that optimum: training in the geometry of a raises margin_a, and often lowers the others.
+
+**Linear modules.** Where the margins are linear in all parameters, J does not depend on theta, so
+that optimum_a is the module's own: sqrt(1 - gap_a) is the margin over the certified maximum.
+
+So a norm is named where
+
+- the gap in it is near 0, by its upper bound, and clearly above that in all others, by their lower
+  bounds; or
+- it is the only one in which the gap is below that of a reference training, by bounds that do not
+  overlap, and the margin above it.
+
+Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024).
+"""
+
+from __future__ import annotations
+
+import copy
+import html
+import math
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.validation import Array, check_number
+from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
+from implicit_bias.diagnosis.escape import FAR
+from implicit_bias.diagnosis.function_space import close, in_function_space
+from implicit_bias.diagnosis.recipe import Obstacle, limit_of
+from implicit_bias.diagnosis.result import ANOTHER
+from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.modules import as_module, evaluating
+from implicit_bias.measure.multipliers import best_multipliers, kkt_gap
+from implicit_bias.measure.subject import SeparationError, Subject, margins_of
+from implicit_bias.norms import Norm
+from implicit_bias.norms.tensors import HasParameterNorm, ParameterNorm, as_parameter_norm
+
+# A margin has risen if it is above the reference's by this share.
+RISEN = 1e-2
+
+
+@dataclass(frozen=True)
+class GapBounds:
+    """Bounds on a KKT gap.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The gap of the best multipliers is between them, in [0, 1].
+    stopped : bool
+        Whether the search for them was stopped by ``max_seconds``.
+    """
+
+    lower: float
+    upper: float
+    stopped: bool
+
+    @property
+    def share(self) -> tuple[float, float]:
+        """Bounds on sqrt(1 - gap): of a linear module, its margin over the maximum."""
+        return math.sqrt(1.0 - self.upper), math.sqrt(1.0 - self.lower)
+
+
+@dataclass(frozen=True)
+class NormRow:
+    """A module, and a reference, in one norm.
+
+    Attributes
+    ----------
+    norm : str
+        Its name.
+    gap : GapBounds
+        Bounds on the KKT gap.
+    margin : float
+        Smallest margin over ||theta||^L.
+    reference_gap : GapBounds or None
+        The same of the reference.
+    reference_margin : float
+        The same of the reference; nan without one.
+    """
+
+    norm: str
+    gap: GapBounds
+    margin: float
+    reference_gap: GapBounds | None = None
+    reference_margin: float = math.nan
+
+    @property
+    def factor(self) -> float:
+        """Margin over the reference's; nan without one."""
+        return self.margin / self.reference_margin
+
+    @property
+    def favoured(self) -> bool | None:
+        """Whether the training was towards this norm; None where bounds overlap.
+
+        It was where the margin is above the reference's and the gap below.
+        """
+        if self.reference_gap is None or self.factor <= 1.0 + RISEN:
+            return False
+        if self.gap.upper < self.reference_gap.lower:
+            return True
+        return False if self.gap.lower >= self.reference_gap.upper else None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a search was stopped by ``max_seconds``."""
+        return self.gap.stopped or (self.reference_gap is not None and self.reference_gap.stopped)
+
+
+@dataclass(frozen=True)
+class WhichNorm:
+    """What `which_norm` found.
+
+    Attributes
+    ----------
+    rows : tuple of NormRow
+        A row a norm.
+    best : str or None
+        The norm whose margin the training maximised, or favoured beside the reference; None where
+        it cannot be told.
+    conclusion : str
+        That in a sentence, or why it cannot be told.
+    linear : bool
+        Whether the margins are linear in the parameters, so that margins have a certified maximum.
+    seconds : float
+        Wall time.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import which_norm
+    >>> module = torch.nn.Linear(2, 1, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, 1.0]]))
+    >>> found = which_norm(module, torch.tensor([[2.0, 1.0]]), [1], norms=("l2", "linf"))
+    >>> found.best, [row.norm for row in found.rows]
+    ('linf', ['l2', 'linf'])
+    """
+
+    rows: tuple[NormRow, ...]
+    best: str | None
+    conclusion: str
+    linear: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{text_table(*self._table())}\n\n{self.conclusion}"
+
+    def _repr_html_(self) -> str:
+        return f"<div>{html_table(*self._table())}<p>{html.escape(self.conclusion)}</p></div>"
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows; columns that say nothing are left out."""
+
+        def measured(gap: GapBounds) -> str:
+            bounds = percent_bounds(*(gap.share if self.linear else (gap.lower, gap.upper)))
+            return bounds + (" (stopped)" if gap.stopped else "")
+
+        what = "margin / maximum" if self.linear else "KKT gap"
+        headings, table = ["norm", what, "margin"], list[list[str]]()
+        for row in self.rows:
+            table.append([row.norm, measured(row.gap), number(row.margin)])
+            if row.reference_gap is not None:
+                table[-1] += [measured(row.reference_gap), number(row.factor, 3)]
+        if len(table[0]) > len(headings):
+            headings += [f"{what} of the reference", "margin / the reference's"]
+        return headings, table
+
+
+def which_norm(
+    module: nn.Module,
+    inputs: tuple[Tensor | Array, ...] | Tensor | Array,
+    labels: ArrayLike,
+    *,
+    optimizer: object = None,
+    reference: nn.Module | Mapping[str, Tensor] | None = None,
+    norms: Sequence[ParameterNorm | HasParameterNorm | Norm | str] = ("l2", "linf", "spectral"),
+    max_seconds: float | None = None,
+) -> WhichNorm:
+    """Say in which norm a training maximised the margin, if that can be told.
+
+    Raw gaps of different norms do not compare, except near 0 (see the page "Reading gaps across
+    norms"). What does is put in a table: of modules that are linear in their parameters the margin
+    over its certified maximum; of others bounds on the KKT gap, and beside it the same of a
+    reference training.
+
+    Parameters
+    ----------
+    module : nn.Module
+        As in `diagnose`.
+    inputs : tuple of Tensor or ndarray, or a single one
+        The module's arguments, each with the samples as first axis.
+    labels : array_like of shape (N,)
+        As in `diagnose`.
+    optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
+        What trained it: its own norm joins the table, and the conclusion says whether it is the
+        one that was found.
+    reference : nn.Module or state dict, optional
+        The same architecture, trained otherwise: by plain gradient descent from the same start for
+        as many steps, or recorded early in the training, as soon as all samples are right. A deep
+        copy, or the `state_dict()` of one. By it a change is seen far from the limit.
+    norms : sequence of norms
+        Names or norms, as in `diagnose`.
+    max_seconds : float, optional
+        Limit on the time of all searches together, which the norms share; where it stops one, its
+        bounds so far are reported, and that it was stopped. A search looks at the time between its
+        programs, so it may pass it by a second or so. Without it a norm may take as long as in
+        `diagnose`.
+
+    Returns
+    -------
+    WhichNorm
+
+    Raises
+    ------
+    HomogeneityError, SeparationError
+        As `diagnose`; of the reference, too.
+    ValueError, TypeError
+        As `diagnose`; no norm, or one twice; a reference of another architecture.
+
+    Warns
+    -----
+    DiagnosisWarning
+        What makes the numbers mean less, as `diagnose` does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import which_norm
+    >>> module = torch.nn.Linear(2, 1, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[2.0, 1.0]]))
+    >>> which_norm(module, torch.tensor([[2.0, 1.0]]), [1], norms=("l2", "linf")).best
+    'l2'
+    """
+    started = time.monotonic()
+    if max_seconds is not None:
+        check_number(max_seconds, "max_seconds", "(0, inf)")
+    deadline = Deadline.after(max_seconds)
+    module = as_module(module)
+    if isinstance(norms, str):
+        norms = (norms,)
+    geometries = {norm.name: norm for norm in map(as_parameter_norm, norms)}
+    if not norms or len(geometries) < len(norms):
+        raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
+    own, obstacles = "", list[Obstacle]()
+    if optimizer is not None:
+        geometry, _, obstacles = limit_of(module, None, optimizer)
+        own = geometry.name
+        geometries.setdefault(own, geometry)
+    with evaluating(module) as modes:
+        subject, _, found = checked(margins_of(module, inputs, labels), modes, optimizer)
+        linear = _is_linear(subject.gradients)
+        subjects = [subject]
+        if reference is not None:
+            subjects.append(_reference(reference, module, inputs, labels, subject))
+        rows = _rows(subjects, geometries, linear, deadline)
+        twins = _twins(subject.gradients, geometries)
+    for text in (*found, *(obstacle.warning for obstacle in obstacles)):
+        warnings.warn(text, DiagnosisWarning, stacklevel=2)
+    best, conclusion = _conclude(rows, twins, linear, own)
+    stopped = [row.norm for row in rows if row.stopped]
+    if stopped:
+        conclusion += (
+            f" The search in {', '.join(stopped)} was stopped after {max_seconds:g} seconds: more "
+            "of max_seconds brings its bounds closer."
+        )
+    return WhichNorm(tuple(rows), best, conclusion, linear, time.monotonic() - started)
+
+
+def _reference(
+    reference: nn.Module | Mapping[str, Tensor],
+    module: nn.Module,
+    inputs: Any,
+    labels: ArrayLike,
+    subject: Subject,
+) -> Subject:
+    """Put the reference's values into a copy of the module, and check that it can be measured."""
+    state = reference.state_dict() if isinstance(reference, nn.Module) else reference
+    other = copy.deepcopy(module)
+    try:
+        other.load_state_dict(state)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"the reference is not of the module's architecture ({error}): pass a deep copy of it "
+            "that was trained otherwise, or the state_dict() of one"
+        ) from None
+    found = Subject.of(
+        margins_of(other.eval(), inputs, labels), subject.gradients.shapes, subject.degree
+    )
+    if not found.min_margin > 0:
+        raise SeparationError(
+            f"the reference has samples on the wrong side (smallest margin {found.min_margin:.3g})"
+            ", so it has no gap: pass a later state of its training"
+        )
+    return found
+
+
+def _is_linear(gradients: MarginGradients) -> bool:
+    """Whether the margins are linear in all parameters, wherever these are."""
+    generator = torch.Generator().manual_seed(0)
+    size = (2, len(gradients.theta))
+    first, second = torch.randn(size, generator=generator, dtype=torch.float64).to(gradients.theta)
+    parts = [torch.tensor(gradients.margins(at)) for at in (first, second, first + second)]
+    return close(parts[0] + parts[1], parts[2])
+
+
+def _twins(
+    gradients: MarginGradients, norms: Mapping[str, ParameterNorm]
+) -> dict[str, tuple[str, ...]]:
+    """Find norms that are the same of parameters of these shapes: spectral and l2 of a vector."""
+    generator = torch.Generator().manual_seed(0)
+    theta = torch.randn(len(gradients.theta), generator=generator, dtype=torch.float64)
+    drawn = gradients.parameters(theta.to(gradients.theta))
+    sizes = {name: norm.value(drawn) for name, norm in norms.items()}
+    return {
+        a: tuple(b for b in sizes if b != a and math.isclose(sizes[a], sizes[b])) for a in sizes
+    }
+
+
+def _rows(
+    subjects: Sequence[Subject],
+    norms: Mapping[str, ParameterNorm],
+    linear: bool,
+    deadline: Deadline,
+) -> list[NormRow]:
+    """Measure a module, and a reference if there is one, in each norm."""
+    rows = list[NormRow]()
+    for done, (name, norm) in enumerate(norms.items()):
+        left = (len(norms) - done) * len(subjects)
+        bounds = [
+            _bounds(subject, norm, linear, deadline.sooner(1.0 / (left - k)))
+            for k, subject in enumerate(subjects)
+        ]
+        margins = [subject.normalised_margin(norm) for subject in subjects]
+        row = NormRow(name, bounds[0], margins[0])
+        if len(subjects) > 1:
+            row = replace(row, reference_gap=bounds[1], reference_margin=margins[1])
+        rows.append(row)
+    return rows
+
+
+def _bounds(subject: Subject, norm: ParameterNorm, linear: bool, deadline: Deadline) -> GapBounds:
+    """Bound the KKT gap in a norm, by the certified optimum where the module has one."""
+    program = subject.at_margin_1(norm)
+    known = in_function_space(program, deadline.left) if linear else None
+    if known is not None and known.certificate is not None:
+        lower, upper = known.certificate.lower, known.certificate.upper
+        return GapBounds(kkt_gap(upper, known.value), kkt_gap(lower, known.value), deadline.passed)
+    best = best_multipliers(program, deadline=deadline)
+    return GapBounds(best.gap_lower, best.gap, best.method == "stopped")
+
+
+def _conclude(
+    rows: Sequence[NormRow], twins: Mapping[str, tuple[str, ...]], linear: bool, own: str
+) -> tuple[str | None, str]:
+    """Name the norm whose margin was maximised, or say why none can be named."""
+
+    def others(best: NormRow) -> list[NormRow]:
+        return [row for row in rows if row is not best and row.norm not in twins[best.norm]]
+
+    def named(said: str, best: NormRow, why: str) -> tuple[str, str]:
+        same = f" (here the same as {', '.join(twins[best.norm])})" if twins[best.norm] else ""
+        theirs = ", the optimizer's own norm" if own else ""
+        if own and own not in (best.norm, *twins[best.norm]):
+            theirs = f", not the optimizer's own norm, {own}"
+        return best.norm, f"{said} {best.norm}{same}{theirs}: {why}."
+
+    best = min(rows, key=lambda row: row.gap.upper)
+    near = best.gap.upper <= FAR
+    if near and all(best.gap.upper <= ANOTHER * row.gap.lower for row in others(best)):
+        share = best.gap.share[0] if linear else best.gap.upper
+        what = "margin is at least {} of the maximum" if linear else "KKT gap is at most {}"
+        why = f"there the {what.format(percent(share, space=' '))}, near the limit"
+        why += ", and clearly nearer than in any other norm" if others(best) else ""
+        return named("The margin was maximised in", best, why)
+    if near:
+        also = [row.norm for row in others(best) if best.gap.upper > ANOTHER * row.gap.lower]
+        why = (
+            f"the gap is near 0 in {best.norm}, but as far as the bounds say it may be so in "
+            f"{', '.join(also)}, too"
+        )
+    else:
+        why = (
+            "no gap is near 0, and gaps above that do not compare across norms, as the sizes of "
+            "their dual norms depend on the number of parameters in different ways"
+        )
+    if rows[0].reference_gap is None:
+        return None, (
+            f"It cannot be told: {why}. Pass reference=, the same start trained by plain gradient "
+            "descent for as long, or train on."
+        )
+    overlapping = [row.norm for row in rows if row.favoured is None]
+    favoured = [row for row in rows if row.favoured]
+    if overlapping:
+        change = (
+            f"in {', '.join(overlapping)} the margin rose, but the bounds on the gap overlap those "
+            "of the reference"
+        )
+    elif not favoured:
+        change = "compared with the reference in no norm both the margin rose and the gap fell"
+    elif {row.norm for row in favoured[1:]} <= {*twins[favoured[0].norm]}:
+        factor = number(favoured[0].factor, 3)
+        only = ", in no other norm both" if others(favoured[0]) else ""
+        why = f"compared with the reference its margin is {factor} times as large and its gap "
+        return named("The training favoured", favoured[0], f"{why}smaller{only}")
+    else:
+        most = max(favoured, key=lambda row: row.factor)
+        change = (
+            "compared with the reference the margin rose and the gap fell in "
+            f"{', '.join(row.norm for row in favoured)} alike; the margin most in {most.norm}, "
+            f"{number(most.factor, 3)} times"
+        )
+    return None, f"It cannot be told: {why}, and {change}."

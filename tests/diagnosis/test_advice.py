@@ -1,0 +1,134 @@
+"""The verdict says "train longer" only where nothing is known to be in the way."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from diagnosis.test_traps import X, own_labels, quiet, relu
+from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
+from implicit_bias.base.wording import percent_bounds
+
+LONGER = "train longer"
+
+
+def of_margin(margin: float, dtype: torch.dtype) -> nn.Module:
+    """Scale a network to a smallest margin; it is near no limit."""
+    module = relu()
+    factor = (margin / quiet(module).min_margin) ** (1 / 3)
+    for p in module.parameters():
+        p.data *= factor
+    return module.to(dtype)
+
+
+@pytest.mark.parametrize(
+    ("margin", "dtype", "word"),
+    [
+        (5.0, torch.float32, LONGER),
+        (200.0, torch.float32, "float64, or by `train_to_limit`"),
+        (200.0, torch.float64, LONGER),
+        (2000.0, torch.float64, "train on by `train_to_limit`"),
+    ],
+)
+def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, word: str) -> None:
+    module = of_margin(margin, dtype)
+    labels = own_labels(module, X.to(dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it changes no number, so it is no warning
+        found = diagnose(module, X.to(dtype), labels)
+    assert word in found.verdict
+    assert (LONGER in found.verdict) == (found.cures == ())
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam])
+def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
+    module = of_margin(5.0, torch.float64)
+    parameters, decay = module.parameters(), {"weight_decay": 0.0}
+    large = kind(parameters, eps=1.0, **decay)
+    with pytest.warns(DiagnosisWarning, match="eps of 1 is above"):
+        found = diagnose(module, X, own_labels(module), optimizer=large)
+    assert "eps" in found.verdict
+    assert LONGER not in found.verdict
+    small = kind(module.parameters(), eps=1e-30, **decay)
+    assert quiet(module, optimizer=small).warnings == ()
+    assert LONGER in quiet(module, optimizer=small).verdict
+
+
+def test_the_size_of_the_gradients_is_that_of_the_loss() -> None:
+    """An epsilon just above the gradient that autograd finds is seen, one below is not."""
+    module = of_margin(5.0, torch.float64)
+    labels = own_labels(module)
+    loss = nn.functional.soft_margin_loss(module(X)[:, 0], torch.tensor(labels))
+    sizes = torch.autograd.grad(loss, list(module.parameters()))
+    largest = max(float(g.square().mean().sqrt()) for g in sizes)
+    for factor, warned in ((1.01, 1), (0.99, 0)):
+        optimizer = torch.optim.Adam(module.parameters(), eps=factor * largest)
+        assert len(quiet(module, optimizer=optimizer).warnings) == warned
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": nn.MSELoss()},
+        {"optimizer": "adam", "norm": "l2"},
+        {"optimizer": torch.optim.Rprop, "norm": "l2"},
+    ],
+    ids=["loss", "norm", "unknown"],
+)
+def test_warnings_and_verdict_agree(options: dict[str, Any]) -> None:
+    found = quiet(relu(), **options)
+    (warning,), (cure,) = found.warnings, found.cures
+    assert warning.endswith(cure)
+    assert cure in found.verdict
+    assert LONGER not in found.verdict
+
+
+def test_weight_decay_is_no_case_for_longer_training() -> None:
+    module = relu()
+    found = quiet(module, optimizer=torch.optim.SGD(module.parameters(), weight_decay=0.1))
+    assert "weight_decay=0" in found.verdict
+    assert LONGER not in found.verdict
+
+
+def test_a_loss_that_was_not_checked_is_nothing_known() -> None:
+    def strange(outputs: torch.Tensor) -> torch.Tensor:
+        return outputs
+
+    assert LONGER in quiet(relu(), loss=strange).verdict
+
+
+def test_a_gap_that_rose_is_seen() -> None:
+    module = nn.Linear(5, 1, bias=False).double()
+    labels = own_labels(module)
+    recorder = Recorder(module, X, labels, norms=["linf"])
+    given = module.weight.detach().clone()
+    assert LONGER in quiet(module, norm="linf", recorder=recorder).verdict  # nothing is recorded
+    recorder.record(1)
+    assert LONGER in quiet(module, norm="linf", recorder=recorder).verdict  # it is as it was
+    limit = solve(max_margin(X.numpy(), labels, "linf")).coef
+    module.weight.data.copy_(torch.tensor(limit).reshape(1, 5))
+    recorder.record(7)
+    module.weight.data.copy_(given)
+    found = quiet(module, norm="linf", recorder=recorder)
+    assert "rose while training" in found.verdict
+    assert "step 7" in found.verdict
+    assert LONGER not in found.verdict
+    with pytest.raises(ValueError, match=r"norms=\['l2'\]"):
+        diagnose(module, X, labels, norm="l2", recorder=recorder)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ((0.863, 0.87), "between 86 and 87 %"),
+        ((0.0, 0.87), "at most 87 %"),
+        ((0.9999984, 1.0), "100 %"),
+        ((0.31, 0.31), "31 %"),
+        ((0.863, 1.0), "between 86 and 100 %"),
+        ((0.0, 0.0), "0 %"),
+    ],
+)
+def test_both_bounds_are_written(bounds: tuple[float, float], words: str) -> None:
+    assert percent_bounds(*bounds) == words
