@@ -138,11 +138,13 @@ def _grade_network(
     if solution is not None:
         found = replace(found, given=certify(problem, coef, solution.alpha))
     bounds = found.certificate
+    # Over the optimum it is an excess; over what the network's own multipliers prove, a gap.
+    distance = "gap" if solution is None else "excess"
     values: dict[str, Any] = {
         "lower": bounds.lower,
         "lower_from": _source(found, solution),
         "upper": bounds.upper,
-        "excess": excess(bounds.upper, bounds.lower),
+        distance: excess(bounds.upper, bounds.lower),
         "min_margin": bounds.min_margin,
         "misclassified": int(np.count_nonzero(problem.margins(problem.decision(coef)) <= 0)),
         "svm_status": None if solution is None else solution.status.label,
@@ -159,7 +161,12 @@ def _grade_network(
         {**_unit(network, h), "norm": found.unit_norms[h], "dual_norm": found.dual_norms[h]}
         for h in found.dead.tolist()
     ]
-    notes = _notes(network, found, model.training_.local, model.training_.config.limit_norm)
+    notes = [*_notes(network, found, model.training_.local, model.training_.config.limit_norm)]
+    if solution is None and found.certificate.lower > 0:
+        notes.append(
+            "That gap is over the lower bound of the network's own multipliers: `implicit-bias "
+            "certify` solves the SVM, and finds the excess over its optimum."
+        )
     return Grade(values, tuple(notes))
 
 

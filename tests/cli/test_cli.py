@@ -129,10 +129,14 @@ def test_certify_a_saved_network_and_svm(finished: tuple[Path, dict[str, Any]]) 
     assert network["lower"] == pytest.approx(svm["lower"], rel=2e-6)
     alone = run_json("certify", str(models / "gd-gln.safetensors"), "--no-solve", folder=folder)
     assert 0 < alone["lower"] == alone["lower_by_multipliers"] <= network["lower"]
-    assert alone["excess"] == pytest.approx(alone["upper"] / alone["lower"] - 1)
+    assert alone["gap"] == pytest.approx(alone["upper"] / alone["lower"] - 1)
+    assert network["excess"] == pytest.approx(network["upper"] / network["lower"] - 1)
+    assert "excess" not in alone  # it is over the optimum, which was not solved for
     assert 0 < alone["kkt_gap"] == pytest.approx(alone["residual"] ** 2 + 2 * alone["slackness"])
     assert alone["misclassified"] == 0
-    assert alone["notes"] == [f"The network is within {100 * alone['excess']:.2f} % of the limit."]
+    within, why = alone["notes"]
+    assert within == f"The network is within {100 * alone['gap']:.2f} % of the limit."
+    assert "certify" in why
     other = run_json(
         "certify", str(models / "svm-gln.safetensors"), "--split-seed", "2", folder=folder
     )
