@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from docutils.utils.math.latex2mathml import tex2mathml  # type: ignore[import-untyped]
 
 import implicit_bias
 from benchmarks.links import dead_links
@@ -66,6 +67,23 @@ def test_public_names_are_on_the_site_with_examples() -> None:
     assert lacking == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_formulas_are_mathml(page: Path) -> None:
+    """In the part of LaTeX that docutils reads: a fraction has braces, or its end is misread."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text("utf-8"), flags=re.S)
+    for formula in re.findall(r"\$\$?([^$]+)\$\$?", text):
+        assert not re.search(r"frac[^{\s]", formula), formula
+        assert tex2mathml(formula.strip()).startswith("<math")
+
+
+def test_the_list_of_how_tos_is_whole() -> None:
+    """Each page has a line that says what it is for."""
+    listed = (ROOT / "docs" / "howto" / "index.md").read_text("utf-8")
+    for page in (ROOT / "docs" / "howto").glob("*.md"):
+        if page.stem != "index":
+            assert listed.count(f"{{doc}}`{page.stem}`") == listed.count(f"\n{page.stem}\n") == 1
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """The examples run, too, and every link between its pages leads somewhere."""
@@ -73,6 +91,9 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "gallery" / "index.html").exists()
+    concepts = (tmp_path / "concepts.html").read_text("utf-8")
+    assert "<mfrac>" in concepts  # formulas are drawn by the browser itself,
+    assert not re.search(r'<script[^>]*src="http', concepts)  # without the network
 
 
 @pytest.mark.slow

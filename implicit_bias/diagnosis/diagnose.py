@@ -34,7 +34,7 @@ from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
 from implicit_bias.diagnosis.recipe import HasGaps, gap_rose, limit_of, loss_obstacle, standstill
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
+from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
 from implicit_bias.measure.modules import as_module, evaluating
 from implicit_bias.measure.multipliers import (
     TangentProgram,
@@ -68,6 +68,7 @@ def diagnose(
     loss: object = None,
     optimizer: object = None,
     recorder: HasGaps | None = None,
+    leading: bool = False,
     max_seconds: float | None = None,
 ) -> Diagnosis:
     """Measure how far a module is from where its training can end.
@@ -76,7 +77,8 @@ def diagnose(
     ----------
     module : nn.Module
         Any module that treats its samples one by one and is homogeneous in those of its parameters
-        that require a gradient (the others count as constants). It is left as it is: mode,
+        that require a gradient (the others count as constants), or, with ``leading``, in the limit
+        in which these are large. It is left as it is: mode,
         gradients, precision and device.
     inputs : tuple of Tensor or ndarray, or a single one
         The module's arguments, each with the samples as first axis.
@@ -96,6 +98,12 @@ def diagnose(
     recorder : Recorder, optional
         What recorded the training, with gaps in this norm: a gap that rose is not said to fall if
         only the training goes on.
+    leading : bool
+        Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
+        residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
+        softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
+        points gradient descent goes in l2; ``rest`` says how large the rest still is. Of a
+        homogeneous module it is the module.
     max_seconds : float, optional
         Limit on the time of all searches together; the bounds so far are returned (``method`` is
         "stopped"). A search looks at the time between its programs, so it may pass it by some
@@ -109,9 +117,12 @@ def diagnose(
     ------
     HomogeneityError
         The module is not homogeneous: biases, normalisation layers, softmax attention, skip
-        connections or contexts of different degrees. The message names the part, and a cure.
+        connections or contexts of different degrees. The message names the part, and a cure. With
+        ``leading``: there is no such limit, it jumps (softmax of trained scores, a sigmoid), or
+        parameters are of degree 0 in it (in front of a layer norm).
     SeparationError
-        Samples are misclassified, so no scaling has smallest margin 1.
+        Samples are misclassified, so no scaling has smallest margin 1; with ``leading``, by the
+        leading part.
     ValueError, TypeError
         Inputs, outputs or labels that do not fit; outputs that are random or not finite; no such
         norm; no module; no norm given, and none known for the optimizer (Adagrad, gradient descent
@@ -153,13 +164,14 @@ def diagnose(
     geometry, trained_by, obstacles = limit_of(module, given, optimizer)
     with evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
-        subject, excluded, said = checked(gradients, modes, optimizer)
+        subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
         measured = _measured(subject, geometry, deadline)
+        notes = notes_on(subject)
         if unfit is not None:
             obstacles.insert(0, unfit)
         elif trained_by or optimizer is None:
-            obstacles += standstill(subject, optimizer)
+            obstacles += standstill(subject.itself, optimizer)
     rose = recorder and gap_rose(recorder, geometry.name, measured["gap_lower"])
     if rose:
         obstacles.append(rose)
@@ -169,6 +181,8 @@ def diagnose(
     return Diagnosis(
         **measured,
         trained_by=trained_by,
+        notes=tuple(notes),
+        rest=subject.rest if leading else None,
         warnings=tuple(said),
         cures=tuple(
             obstacle.cure if obstacle.warns else obstacle.warning

@@ -103,6 +103,13 @@ class MarginLoss:
         enormous margins.
     direct : callable or None
         l(q) itself, where it can be had with less rounding than as exp(-f(q)).
+
+    Examples
+    --------
+    >>> import torch
+    >>> loss = MarginLoss("squared exponential", lambda q: -q * q.abs() - q)
+    >>> float(loss.log_loss(torch.tensor(3.0)))
+    -12.0
     """
 
     name: str
