@@ -27,13 +27,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.validation import Array, check_number
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
 from implicit_bias.diagnosis.recipe import HasGaps, gap_rose, limit_of, loss_obstacle, standstill
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
+from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
 from implicit_bias.measure.modules import as_module, evaluating
 from implicit_bias.measure.multipliers import (
     TangentProgram,
@@ -54,6 +55,8 @@ from implicit_bias.norms.tensors import (
 COMPARED = ("l2", "l1", "linf", "spectral")
 # Seconds that the layers' own bounds may take together where they are not exact.
 LAYER_SECONDS = 4.0
+# Shares of the time left that the gap and then the layers may take where it is limited.
+SHARE_OF_THE_GAP, SHARE_OF_THE_LAYERS = 0.6, 0.4
 
 
 def diagnose(
@@ -65,6 +68,8 @@ def diagnose(
     loss: object = None,
     optimizer: object = None,
     recorder: HasGaps | None = None,
+    leading: bool = False,
+    max_seconds: float | None = None,
 ) -> Diagnosis:
     """Measure how far a module is from where its training can end.
 
@@ -72,7 +77,8 @@ def diagnose(
     ----------
     module : nn.Module
         Any module that treats its samples one by one and is homogeneous in those of its parameters
-        that require a gradient (the others count as constants). It is left as it is: mode,
+        that require a gradient (the others count as constants), or, with ``leading``, in the limit
+        in which these are large. It is left as it is: mode,
         gradients, precision and device.
     inputs : tuple of Tensor or ndarray, or a single one
         The module's arguments, each with the samples as first axis.
@@ -92,6 +98,16 @@ def diagnose(
     recorder : Recorder, optional
         What recorded the training, with gaps in this norm: a gap that rose is not said to fall if
         only the training goes on.
+    leading : bool
+        Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
+        residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
+        softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
+        points gradient descent goes in l2; ``rest`` says how large the rest still is. Of a
+        homogeneous module it is the module.
+    max_seconds : float, optional
+        Limit on the time of all searches together; the bounds so far are returned (``method`` is
+        "stopped"). A search looks at the time between its programs, so it may pass it by some
+        seconds in all.
 
     Returns
     -------
@@ -101,9 +117,12 @@ def diagnose(
     ------
     HomogeneityError
         The module is not homogeneous: biases, normalisation layers, softmax attention, skip
-        connections or contexts of different degrees. The message names the part, and a cure.
+        connections or contexts of different degrees. The message names the part, and a cure. With
+        ``leading``: there is no such limit, it jumps (softmax of trained scores, a sigmoid), or
+        parameters are of degree 0 in it (in front of a layer norm).
     SeparationError
-        Samples are misclassified, so no scaling has smallest margin 1.
+        Samples are misclassified, so no scaling has smallest margin 1; with ``leading``, by the
+        leading part.
     ValueError, TypeError
         Inputs, outputs or labels that do not fit; outputs that are random or not finite; no such
         norm; no module; no norm given, and none known for the optimizer (Adagrad, gradient descent
@@ -118,7 +137,7 @@ def diagnose(
     -----
     In float64. In l2 the multipliers are the best there are; in other norms they are, too, for
     small modules. For larger ones they are the best known ones (those of the loss, at the best
-    temperature, say), improved for at most 25 seconds, and the gap is an upper bound (``method``),
+    temperature, say), improved for 25 seconds more, and the gap is an upper bound (``method``),
     with a lower one beside it (``gap_lower``). At a kink (a ReLU at exactly 0) torch's derivative
     stands for all subgradients.
 
@@ -137,18 +156,22 @@ def diagnose(
     (0.6, 1.0)
     """
     started = time.monotonic()
+    if max_seconds is not None:
+        check_number(max_seconds, "max_seconds", "(0, inf)")
+    deadline = Deadline.after(max_seconds)
     module = as_module(module)
     given = None if norm is None else as_parameter_norm(norm)
     geometry, trained_by, obstacles = limit_of(module, given, optimizer)
     with evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
-        subject, excluded, said = checked(gradients, modes, optimizer)
+        subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
-        measured = _measured(subject, geometry)
+        measured = _measured(subject, geometry, deadline)
+        notes = notes_on(subject)
         if unfit is not None:
             obstacles.insert(0, unfit)
         elif trained_by or optimizer is None:
-            obstacles += standstill(subject, optimizer)
+            obstacles += standstill(subject.itself, optimizer)
     rose = recorder and gap_rose(recorder, geometry.name, measured["gap_lower"])
     if rose:
         obstacles.append(rose)
@@ -158,6 +181,8 @@ def diagnose(
     return Diagnosis(
         **measured,
         trained_by=trained_by,
+        notes=tuple(notes),
+        rest=subject.rest if leading else None,
         warnings=tuple(said),
         cures=tuple(
             obstacle.cure if obstacle.warns else obstacle.warning
@@ -169,9 +194,9 @@ def diagnose(
     )
 
 
-def _measured(subject: Subject, norm: ParameterNorm) -> dict[str, Any]:
+def _measured(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> dict[str, Any]:
     """All that a diagnosis says of a module."""
-    best = subject.measure(norm)
+    best = subject.measure(norm, deadline=deadline.sooner(SHARE_OF_THE_GAP))
     program, gradients = best.program, subject.gradients
     free = loss_weights(subject.margins, gradients.rivals)
     tempered = tempered_weights(program.margins, gradients.rivals)
@@ -189,9 +214,9 @@ def _measured(subject: Subject, norm: ParameterNorm) -> dict[str, Any]:
         "margins": gradients.pairs.alpha(program.margins, np.inf),
         "multipliers": gradients.pairs.alpha(best.weights),
         "gaps": gaps | {norm.name: best.gap},
-        "layers": layer_bounds(best, LAYER_SECONDS),
-        "escape": find_escape(best),
-        "function_space": in_function_space(program),
+        "layers": layer_bounds(best, LAYER_SECONDS, deadline.sooner(SHARE_OF_THE_LAYERS)),
+        "escape": find_escape(best, deadline),
+        "function_space": in_function_space(program, deadline.left),
     }
 
 

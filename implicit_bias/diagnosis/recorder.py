@@ -53,6 +53,9 @@ class Recorder:
     seconds : float
         Limit on the time that the multipliers of one point may take in one norm, where they are
         not found exactly: the gap is an upper bound then.
+    leading : bool
+        Whether to measure the leading part of the module, as `diagnose` does. The table has a
+        column ``rest`` then: how large the rest is beside it.
 
     Raises
     ------
@@ -91,8 +94,10 @@ class Recorder:
         *,
         gaps: bool = True,
         seconds: float = SECONDS,
+        leading: bool = False,
     ) -> None:
         self.module, self.gaps, self.seconds = as_module(module), gaps, seconds
+        self.leading = leading
         check_number(seconds, "seconds", "[0, inf]")
         if isinstance(norms, str):
             norms = (norms,)
@@ -106,7 +111,7 @@ class Recorder:
         with evaluating(self.module):
             # A loop that trains has its module in training mode, so modes are no news.
             gradients = margins_of(self.module, inputs, labels)
-            self.subject, _, said = checked(gradients, {}, None)
+            self.subject, _, said = checked(gradients, {}, None, leading=leading)
         for text in said:
             warnings.warn(text, DiagnosisWarning, stacklevel=2)
         self.rows: list[dict[str, float]] = []
@@ -118,6 +123,8 @@ class Recorder:
         """Columns of the table, and what is measured of the module for each."""
         yield "min_margin", lambda subject: subject.min_margin
         yield "error", lambda subject: subject.error
+        if self.leading:
+            yield "rest", lambda subject: subject.rest
         for name, norm in self.norms.items():
             yield f"margin_{name}", partial(Subject.normalised_margin, norm=norm)
             if self.gaps:

@@ -28,6 +28,8 @@ AT = 1e-3
 ANOTHER = 0.5
 # An excess in function space that is worth a word.
 WORTH_NAMING = 1e-3
+# Norms in which gradient descent is known to go to KKT points of the leading part.
+WITH_THEOREM = ("l2", "weighted l2")
 # What goes to the KKT points of a norm.
 DESCENTS = {
     "l2": "gradient descent",
@@ -64,7 +66,7 @@ class Diagnosis:
     gap_lower : float
         A lower bound on that of the best multipliers; the same as ``gap`` where these are exact.
     method : {"exact", "level method", "stopped"}
-        How the multipliers were found.
+        How the multipliers were found; "stopped" is what was known at ``max_seconds``.
     gap_of_loss : float
         The gap of the loss's own weights, which training has for free.
     margins : ndarray of shape (N,) or (N, K)
@@ -92,6 +94,11 @@ class Diagnosis:
     cures : tuple of str
         What to do instead of training on as before, and why where no warning says it; empty where
         nothing is known to be in the way.
+    notes : tuple of str
+        What these numbers are about: a leading part, parameters of degree 0, coarse precision.
+    rest : float or None
+        Of a leading part f_L of the module f: largest |f - f_L| on the samples over the largest
+        |f_L|. None where the module itself was measured.
 
     Examples
     --------
@@ -124,6 +131,8 @@ class Diagnosis:
     seconds: float
     trained_by: str = ""
     cures: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rest: float | None = None
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -150,7 +159,7 @@ class Diagnosis:
     @property
     def verdict(self) -> str:
         """All of it in a sentence or two."""
-        return _verdict(self)
+        return _verdict(self) + _of_leading_part(self)
 
     def __repr__(self) -> str:
         bound = "<=" if self.method != "exact" and self.gap > AT else "="
@@ -174,6 +183,7 @@ def _verdict(d: Diagnosis) -> str:
     others = {name: gap for name, gap in d.gaps.items() if name != d.norm}
     nearest = min(others, key=lambda name: others[name], default="")
     amount = f"KKT gap {percent_bounds(d.gap_lower, d.gap)}"
+    amount += ", its search stopped by max_seconds" if d.method == "stopped" else ""
     if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap_lower):
         other = DESCENTS.get(nearest, nearest)
         return (
@@ -194,6 +204,14 @@ def _verdict(d: Diagnosis) -> str:
             f"{saving}: it is not the minimum"
         )
     return f"at a KKT point in {d.norm} ({amount}){_in_function_space(d)}"
+
+
+def _of_leading_part(d: Diagnosis) -> str:
+    if d.rest is None:
+        return ""
+    rest = f"; this is about the leading part, the rest is {percent(d.rest, space=' ')} of it"
+    known = d.norm in WITH_THEOREM
+    return rest if known else f"{rest}; no theorem is known for leading parts in {d.norm}"
 
 
 def _layer(d: Diagnosis) -> str:
@@ -221,6 +239,7 @@ def _page(d: Diagnosis) -> str:
     rows = [
         *([("trained by", d.trained_by)] if d.trained_by else []),
         ("degree", number(d.degree)),
+        *([] if d.rest is None else [("rest beside the leading part", percent(d.rest))]),
         ("smallest margin", number(d.min_margin)),
         ("normalised margin", number(d.normalised_margin)),
         (f"KKT gap in {d.norm}", percent_bounds(d.gap_lower, d.gap)),
@@ -239,7 +258,7 @@ def _page(d: Diagnosis) -> str:
         (layer.name, number(layer.lower), number(layer.norm), percent(layer.gap))
         for layer in d.layers
     ]
-    warned = "".join(f"<li>{html.escape(text)}</li>" for text in d.warnings)
+    warned = "".join(f"<li>{html.escape(text)}</li>" for text in (*d.notes, *d.warnings))
     return (
         f"<div><p><b>{html.escape(d.verdict)}</b></p>"
         + html_table(("measure", "value"), rows)

@@ -10,11 +10,19 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.measure.homogeneity import WATCHED, functions_used, listed
+from implicit_bias.base.wording import percent
+from implicit_bias.measure.homogeneity import (
+    WATCHED,
+    HomogeneityError,
+    OtherGradientsError,
+    functions_used,
+    listed,
+    of_degree_0,
+)
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import evaluate, set_modes, values_of
 from implicit_bias.measure.optimizers import groups_of
-from implicit_bias.measure.subject import Subject, without_gradient
+from implicit_bias.measure.subject import Subject, named, without_gradient
 
 # Functions that drop units out.
 DROPOUT = (
@@ -39,7 +47,11 @@ class DiagnosisWarning(UserWarning):
 
 
 def checked(
-    gradients: MarginGradients, modes: Mapping[nn.Module, bool], optimizer: object
+    gradients: MarginGradients,
+    modes: Mapping[nn.Module, bool],
+    optimizer: object,
+    *,
+    leading: bool = False,
 ) -> tuple[Subject, tuple[str, ...], list[str]]:
     """Return the subject without the parameters that do not count, their names, and warnings.
 
@@ -51,6 +63,13 @@ def checked(
         Which parts were in training mode.
     optimizer : object
         What trained it.
+    leading : bool
+        Whether its leading part is measured.
+
+    Raises
+    ------
+    HomogeneityError
+        It is not homogeneous; the message says where ``leading`` would help.
     """
     module, warnings = gradients.module, list[str]()
     if mode_matters(module, gradients.inputs, modes):
@@ -78,7 +97,58 @@ def checked(
         )
     warnings += [f"parameter {name!r} {why}" for name, why in excluded.items()]
     counting = gradients.shapes.keys() - excluded.keys()
-    return Subject.of(gradients, counting), tuple(excluded), warnings
+    try:
+        subject = Subject.of(gradients, counting, leading=leading)
+    except OtherGradientsError:
+        raise
+    except HomogeneityError as error:
+        if leading:
+            raise
+        try:
+            degree = Subject.of(gradients, counting, leading=True).degree
+        except ValueError:
+            raise error from error.__cause__
+        raise HomogeneityError(
+            f"{error}. Or pass leading=True, which measures the part of degree {degree:.4g} that "
+            "leads where the parameters are large, as they are in the limit"
+        ) from error
+    return subject, tuple(excluded), warnings
+
+
+def notes_on(subject: Subject) -> list[str]:
+    """Say what a measurement of a module is about, where that is less than obvious."""
+    gradients, notes = subject.gradients, list[str]()
+    if subject.whole is not None:
+        notes.append(
+            f"measured is the leading part, of degree {subject.degree:.4g}, to which the module "
+            "tends as its trained parameters grow; on these samples the rest still is "
+            f"{percent(subject.rest, space=' ')} of it"
+        )
+        wrong = subject.itself.wrong
+        if len(wrong):
+            notes.append(
+                f"the module misclassifies {len(wrong)} samples (samples {named(wrong)}), which its leading part does not: train until "
+                "all are right"
+            )
+    vanishing = without_gradient(gradients)
+    still = [name for name in of_degree_0(gradients) if name not in vanishing]
+    if still:
+        notes.append(
+            f"the size of {listed(still)} changes no output (degree 0, the direction of weight "
+            "normalisation, say): at a KKT point in l2 it is 0, and in norms that are maxima it is "
+            "free up to the maximum"
+        )
+    parameters = dict(gradients.module.named_parameters())
+    for dtype in (torch.bfloat16, torch.float16):
+        coarse = [name for name in gradients.shapes if parameters[name].dtype == dtype]
+        if coarse:
+            notes.append(
+                f"{listed(coarse)} {'is' if len(coarse) == 1 else 'are'} stored in "
+                f"{str(dtype).removeprefix('torch.')}, to {percent(torch.finfo(dtype).eps)} of "
+                "each entry: what is measured are these values, in float64, and a gap much smaller "
+                "than that can be out of reach of the training"
+            )
+    return notes
 
 
 def mode_matters(

@@ -6,6 +6,7 @@ file                 what
 modules.py           modules evaluated at other values, and put back as they were
 margin_gradients.py  gradients of margins, as Gram matrices
 homogeneity.py       the degree, or the part of a module that breaks it
+leading.py           the part that leads where parameters are large
 multipliers.py       the best multipliers in a norm
 optimizers.py        the norm of optimizers, from their parameter groups
 subject.py           a module with samples: the one check, and the one way to measure

@@ -80,8 +80,8 @@ TRAPS: dict[str, tuple[str, str]] = {
     ),
     **dict.fromkeys(
         (
-            *("tanh", "sigmoid", "gelu", "silu", "elu", "selu", "celu", "softplus", "mish"),
-            *("softsign", "hardtanh", "relu6", "hardsigmoid", "hardswish", "logsigmoid"),
+            *("tanh", "sigmoid", "softsign", "hardtanh", "relu6", "hardsigmoid"),
+            *("gelu", "silu", "elu", "selu", "celu", "softplus", "mish", "hardswish", "logsigmoid"),
         ),
         ("an activation that does not scale", "use ReLU, leaky ReLU or a power"),
     ),
@@ -105,7 +105,9 @@ def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
         raise HomogeneityError(f"{_cause(gradients)} ({error.deviation})") from error
 
 
-def measured_degree(gradients: MarginGradients, degree: float | None) -> float:
+def measured_degree(
+    gradients: MarginGradients, degree: float | None, tolerance: float = HOMOGENEITY_TOLERANCE
+) -> float:
     """Degree L of margins that are not all 0, measured between theta / 2 and 2 theta, or as given.
 
     Not the margins alone must scale, by c^L, but also the gradients, by c^(L-1): a bias unit that
@@ -135,7 +137,7 @@ def measured_degree(gradients: MarginGradients, degree: float | None) -> float:
             for scale, both in scaled.items()
             for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
         )
-    if not (deviation <= HOMOGENEITY_TOLERANCE and L > 0):
+    if not (deviation <= tolerance and L > 0):
         raise HomogeneityError(
             f"the module is not homogeneous of degree {L:.4g} in its parameters: scaled by 2 and "
             f"by 1/2, its outputs or gradients miss that by up to {percent(deviation, space=' ')} "
@@ -211,6 +213,16 @@ def _scaled(gradients: MarginGradients, scale: float, names: Collection[str]) ->
     parts = gradients.parameters(gradients.theta).items()
     scaled = {name: scale * part if name in names else part for name, part in parts}
     return gradients.outputs(gradients.flat(scaled))
+
+
+def of_degree_0(gradients: MarginGradients) -> tuple[str, ...]:
+    """Names of the parameters, not 0, whose size changes no output, as directions do."""
+    theta = gradients.parameters(gradients.theta)
+    return tuple(
+        name
+        for name, part in theta.items()
+        if part.any() and abs(_degrees(gradients, [name])[0]) <= HOMOGENEITY_TOLERANCE
+    )
 
 
 def _degrees(
@@ -306,8 +318,10 @@ class _Watch(TorchFunctionMode):
 def _is_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether what a function is not homogeneous in depends on trained parameters."""
     # Its input, or query and key; affine weights after a normalisation scale.
-    every = name == "multi_head_attention_forward"
-    given = (*args, *kwargs.values()) if every else args[:2] or tuple(kwargs.values())[:2]
+    given = args[:2] or tuple(kwargs.values())[:2]
+    if name == "multi_head_attention_forward":  # its values and its last layer may be trained
+        projections = ("q_proj_weight", "k_proj_weight")
+        given = (*given, *args[5:9], *(kwargs.get(key) for key in projections))
     return any(isinstance(value, Tensor) and value.requires_grad for value in given)
 
 

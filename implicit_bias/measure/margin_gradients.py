@@ -73,6 +73,8 @@ class MarginGradients:
         are constants.
     at : mapping from name to Tensor, optional
         Values of parameters and buffers; where not given, the module's own.
+    scaled : (float, float)
+        c and L: the margins are those of f(c theta) / c^L, by default of f itself; see `leading`.
 
     Raises
     ------
@@ -104,6 +106,7 @@ class MarginGradients:
         *,
         names: Collection[str] | None = None,
         at: Mapping[str, Tensor] | None = None,
+        scaled: tuple[float, float] = (1.0, 0.0),
     ) -> None:
         values = values_of(module) | dict(at or {})
         trained = {
@@ -127,19 +130,30 @@ class MarginGradients:
         self.inputs = as_inputs(inputs, n_samples, self.theta.device)
         combinations = self.pairs.labels.toarray().reshape(n_samples, -1, self.pairs.width)
         self.combinations = torch.tensor(combinations, device=self.theta.device)
-        self.entries = GRADIENT_ENTRIES
+        self.entries, self.scaled = GRADIENT_ENTRIES, scaled
 
     def restricted(self, names: Collection[str], theta: Tensor) -> MarginGradients:
         """Return the same margins as a function of some parameters, all others as in theta (P,)."""
-        at = {**self.constants, **self.parameters(theta)}
-        return MarginGradients(
-            self.module, self.inputs, self.labels, self.classes, names=names, at=at
-        )
+        # What becomes a constant is no longer scaled in the evaluation.
+        parts, scale = self.parameters(theta), self.scaled[0]
+        at = {k: part if k in names else scale * part for k, part in parts.items()}
+        return self._again(names, {**self.constants, **at}, self.scaled)
 
     def reread(self) -> MarginGradients:
         """Return the margins at the parameters that the module has by now."""
+        return self._again(self.shapes, {}, self.scaled)
+
+    def at_scale(self, scale: float, degree: float) -> MarginGradients:
+        """Return the margins of f(c theta) / c^L, as a function of the same parameters theta."""
+        at = {**self.constants, **self.parameters(self.theta)}
+        return self._again(self.shapes, at, (scale, degree))
+
+    def _again(
+        self, names: Collection[str], at: Mapping[str, Tensor], scaled: tuple[float, float]
+    ) -> MarginGradients:
+        labels, classes = self.labels, self.classes
         return MarginGradients(
-            self.module, self.inputs, self.labels, self.classes, names=self.shapes
+            self.module, self.inputs, labels, classes, names=names, at=at, scaled=scaled
         )
 
     @property
@@ -205,6 +219,13 @@ class MarginGradients:
         return tuple(tensor[rows] for tensor in self.inputs)
 
     def _evaluate(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+        scale, degree = self.scaled
+        if scale == 1.0:
+            return self._outputs(parameters, inputs)
+        scaled = {k: scale * part for k, part in parameters.items()}
+        return self._outputs(scaled, inputs) / scale**degree
+
+    def _outputs(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
         # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
         written = {name: self.constants[name].clone() for name in self.buffers}
         outputs = evaluate(self.module, {**self.constants, **written, **parameters}, inputs)
@@ -293,14 +314,16 @@ class MarginGradients:
         samples, combinations = self._of_pairs(places)
         weights = torch.rand(len(places), generator=torch.Generator().manual_seed(0)).to(theta)
         found: list[dict[str, tuple[Tensor, Tensor]]] = []
+        # The module multiplies with c W, so the gradient in W is c times that in what it sees.
+        scale, degree = self.scaled
         for block in torch.split(torch.arange(len(places), device=theta.device), BLOCK):
             parameters = {
-                k: part.detach().clone().requires_grad_()
+                k: (scale * part.detach()).requires_grad_()
                 for k, part in self.parameters(theta).items()
             }
             with torch.enable_grad(), _Products(parameters) as products:
-                outputs = self._evaluate(parameters, self._inputs(samples[block]))
-                margins = (combinations[block] * outputs).sum(dim=1)
+                outputs = self._outputs(parameters, self._inputs(samples[block]))
+                margins = (combinations[block] * outputs).sum(dim=1) * scale ** (1.0 - degree)
             seen = products.of_samples(len(block))
             if not seen:
                 return {}

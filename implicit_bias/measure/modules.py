@@ -92,6 +92,12 @@ def double(tensor: Tensor) -> Tensor:
     return tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
 
 
+def drawn_like(tensor: Tensor, seed: int = 0) -> Tensor:
+    """Draw a tensor of the same shape with normal entries, the same ones every time."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor)
+
+
 @contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
     """Put back torch's random numbers, and all attributes of a module's parts that change.

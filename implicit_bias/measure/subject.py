@@ -18,18 +18,20 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import degree_of
+from implicit_bias.measure.leading import leading_part
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import (
     as_arguments,
     as_inputs,
     check_finite,
     check_outputs,
+    drawn_like,
     labels_as_array,
 )
 from implicit_bias.measure.multipliers import (
@@ -121,9 +123,7 @@ def alive(gradients: MarginGradients) -> MarginGradients:
     """
     if gradients.margins(gradients.theta).any():
         return gradients
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(len(gradients.theta), generator=generator, dtype=torch.float64)
-    found = gradients.restricted(gradients.shapes, drawn.to(gradients.theta))
+    found = gradients.restricted(gradients.shapes, drawn_like(gradients.theta))
     if not found.margins(found.theta).any():
         raise SeparationError(
             f"the module gives 0 for the first {len(gradients.labels)} samples, with the "
@@ -133,12 +133,19 @@ def alive(gradients: MarginGradients) -> MarginGradients:
     return found
 
 
+def named(samples: NDArray[np.int64]) -> str:
+    """List some samples, the first few of them."""
+    return ", ".join(map(str, samples[:NAMED])) + (", ..." if len(samples) > NAMED else "")
+
+
 def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
     """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
     weights = np.random.default_rng(0).random(len(gradients.pairs))
     gradients = alive(gradients)
     theta = gradients.parameters(gradients.theta)
-    v = gradients.parameters(gradients.combine(gradients.theta, weights))
+    # A parameter that starts at 0 hides those that it is multiplied with, which are trained soon.
+    shown = {name: part if part.any() else drawn_like(part) for name, part in theta.items()}
+    v = gradients.parameters(gradients.combine(gradients.flat(shown), weights))
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
 
@@ -152,10 +159,13 @@ class Subject:
         Of the parameters that count.
     degree : float
         L.
+    whole : MarginGradients or None
+        Of the module itself, where ``gradients`` are those of its leading part.
     """
 
     gradients: MarginGradients
     degree: float
+    whole: MarginGradients | None = None
 
     @classmethod
     def of(
@@ -163,6 +173,8 @@ class Subject:
         gradients: MarginGradients,
         names: Collection[str] | None = None,
         degree: float | None = None,
+        *,
+        leading: bool = False,
     ) -> Subject:
         """Leave out parameters that do not count, and measure the degree in the others.
 
@@ -174,6 +186,8 @@ class Subject:
             The parameters that count, by default those that get a gradient from a sample.
         degree : float, optional
             L; checked where it is given.
+        leading : bool
+            Whether to measure the leading part of the module; see `measure.leading`.
 
         Raises
         ------
@@ -191,11 +205,25 @@ class Subject:
                 "the parameters without detach() and without no_grad()?"
             )
         gradients = gradients.restricted(names, gradients.theta)
+        if leading:
+            return cls(*leading_part(gradients), whole=gradients)
         return cls(gradients, degree_of(alive(gradients), degree))
 
     def reread(self) -> Subject:
         """Return the same module with the parameters that it has by now."""
-        return replace(self, gradients=self.gradients.reread())
+        if self.whole is None:
+            return replace(self, gradients=self.gradients.reread())
+        whole = self.whole.reread()
+        return replace(self, gradients=leading_part(whole, self.degree)[0], whole=whole)
+
+    @cached_property
+    def rest(self) -> float:
+        """Largest |f - f_L| over the largest |f_L|, f_L the leading part of f; 0 without one."""
+        if self.whole is None:
+            return 0.0
+        leading = self.gradients.outputs(self.gradients.theta)
+        difference, size = self.whole.outputs(self.whole.theta) - leading, np.abs(leading).max()
+        return float(np.abs(difference).max() / size) if size > 0 else math.inf
 
     @cached_property
     def margins(self) -> Array:
@@ -212,8 +240,17 @@ class Subject:
         """Share of the samples on the wrong side; nan where an output is not finite."""
         if not math.isfinite(self.min_margin):
             return math.nan
-        wrong = self.margins.reshape(len(self.gradients.labels), -1) <= 0
-        return float(wrong.any(axis=1).mean())
+        return len(self.wrong) / len(self.gradients.labels)
+
+    @property
+    def itself(self) -> Subject:
+        """The module itself, where its leading part is measured."""
+        return self if self.whole is None else Subject(self.whole, self.degree)
+
+    @property
+    def wrong(self) -> NDArray[np.int64]:
+        """Samples that have a margin that is not positive."""
+        return np.unique(self.gradients.pairs.samples[~(self.margins > 0)])
 
     def normalised_margin(self, norm: ParameterNorm) -> float:
         """Smallest margin over ||theta||^L; nan where that is not known."""
@@ -236,13 +273,20 @@ class Subject:
                 "dead, or its last weights 0? Start from other weights"
             )
         if not (smallest > 0 and np.isfinite(self.margins).all()):
-            wrong = np.unique(self.gradients.pairs.samples[~(self.margins > 0)])
-            named = ", ".join(map(str, wrong[:NAMED])) + (", ..." if len(wrong) > NAMED else "")
+            wrong = self.wrong
+            only = np.setdiff1d(wrong, self.itself.wrong)
+            if len(only):
+                raise SeparationError(
+                    f"the leading part of the module misclassifies {len(only)} of "
+                    f"{len(self.gradients.labels)} samples (samples {named(only)}) that the module "
+                    f"itself does not; the rest is {self.rest:.3g} of the leading part: train "
+                    "longer, for the leading part decides in the limit"
+                )
             raise SeparationError(
                 f"{len(wrong)} of {len(self.gradients.labels)} samples are on the wrong side "
-                f"(samples {named}; smallest margin {smallest:.3g}), so no scaling of the module "
-                "has margin 1 and there is no gap: train until all are right, or leave these "
-                "samples out"
+                f"(samples {named(wrong)}; smallest margin {smallest:.3g}), so no scaling of the "
+                "module has margin 1 and there is no gap: train until all are right, or leave "
+                "these samples out"
             )
         theta = at_margin_1(self.gradients.theta, self.degree, smallest)
         scale = smallest ** (1.0 / self.degree)

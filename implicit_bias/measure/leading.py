@@ -1,0 +1,189 @@
+r"""The leading part of a module that is homogeneous only in the limit of large parameters.
+
+    f_L(theta) = lim f(c theta) / c^L   for c to infinity,   theta the trained parameters alone
+
+Residual blocks, low-rank updates (W_0 + B A) x of frozen weights, biases above the first layer, and
+gates such as GELU have one. If f(c theta) / c^L and its gradient converge, gradient descent
+goes in direction to KKT points of the leading part's margin problem, in l2. So the module at a
+large c stands for its leading part: c is a power of two, which scales without rounding, and the
+first at which values and gradients at c / 2, c and 2 c agree.
+
+A limit of values alone is not enough. A softmax of trained scores tends to a hard maximum, and a
+sigmoid gate to a step: these jump where the parameters vary, so no gradient leads to
+where the values change. Nor does a theorem hold for parameters of degree 0 in the limit, as those
+in front of a layer norm. Both are refused by name. A parameter that vanishes from the limit (the
+bias of an upper layer) does no harm.
+
+Source: Cai et al. (2025), near-homogeneous networks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from implicit_bias.measure.homogeneity import (
+    TRAPS,
+    HomogeneityError,
+    OtherGradientsError,
+    functions_used,
+    listed,
+    measured_degree,
+    of_degree_0,
+)
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.modules import drawn_like
+
+# What the parameters are scaled by: 1 is enough for a homogeneous module.
+SCALES = (1.0, *(2.0**power for power in range(40, 101, 10)))
+# Share by which the values and gradients at two scales may differ.
+AGREEMENT = 1e-11
+# Digits of a measured degree that count.
+DIGITS = 9
+# A jump: what is left of a difference on a part of the way as short as 2^-HALVINGS, as a share.
+HALVINGS, JUMP = 30, 1e-6
+# Smallest change on the way, as a share of the outputs, in which a jump is looked for.
+NOTHING = 1e-4
+# Intervals into which each step of the search for a jump cuts the way, a power of two.
+INTERVALS = 8
+# Samples on which jumps are looked for.
+PROBES = 64
+# Functions that are of degree 0 in what they are given.
+NORMALISATIONS = {"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"}
+# Functions of `TRAPS` whose limits jump, or are of degree 0.
+WITHOUT_LIMIT = {
+    *("softmax", "scaled_dot_product_attention", "multi_head_attention_forward"),
+    *NORMALISATIONS,
+    *("tanh", "sigmoid", "softsign", "hardtanh", "relu6", "hardsigmoid"),
+}
+
+
+def leading_part(
+    gradients: MarginGradients, degree: float | None = None
+) -> tuple[MarginGradients, float]:
+    """Find the leading part f_L of a module, and its degree L.
+
+    Parameters
+    ----------
+    gradients : MarginGradients
+        Of the module itself.
+    degree : float, optional
+        L, where it is known: then nothing is checked but that the limit exists.
+
+    Returns
+    -------
+    MarginGradients
+        The margins of the leading part; all 0 where it vanishes at theta, as that of (W_0 + B A) x
+        does at B = 0.
+    float
+        L: the larger one of those at theta and at random parameters, which no term of the module
+        vanishes at.
+
+    Raises
+    ------
+    HomogeneityError
+        There is no limit, or it jumps, or a parameter is of degree 0 in it.
+    """
+    here = _limit(gradients)
+    if degree is None:
+        generic = gradients.restricted(gradients.shapes, drawn_like(gradients.theta))
+        there = _limit(generic)
+        limits = [limit for limit in (here, there) if limit is not None]
+        if not limits:
+            raise HomogeneityError(_without_limit(gradients))
+        degree = max(L for _, L in limits)
+        if any(c > 1.0 for c, _ in limits):
+            point, (c, L) = (gradients, limits[0]) if there is None else (generic, limits[-1])
+            _check(point.at_scale(c, L))
+    if here is not None and here[1] == degree:
+        return gradients.at_scale(*here), degree
+    c = SCALES[1]
+    values, scaled = (
+        np.abs(gradients.at_scale(s, degree).margins(gradients.theta)) for s in (1, c)
+    )
+    if scaled.max() > AGREEMENT * values.max():
+        raise HomogeneityError(_without_limit(gradients))
+    # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
+    return gradients.at_scale(c, math.inf), degree
+
+
+def _limit(gradients: MarginGradients) -> tuple[float, float] | None:
+    """Return the first scale c at which a module is homogeneous, and its degree."""
+    for c in SCALES:
+        try:
+            L = measured_degree(gradients.at_scale(c, 0.0), None, AGREEMENT)
+        except OtherGradientsError:
+            raise
+        except HomogeneityError:
+            continue
+        return c, round(L, DIGITS)
+    return None
+
+
+def _without_limit(gradients: MarginGradients) -> str:
+    return (
+        f"{_named(gradients)}the outputs of the module at c theta, over a power of c, tend to no "
+        f"limit up to c = {SCALES[-1]:.0e}, or their gradients do not, so there is no leading "
+        "part: leave out what does not scale, or freeze its parameters (requires_grad_(False))"
+    )
+
+
+def _named(gradients: MarginGradients) -> str:
+    """Name the function to blame, and where it is, if there is one."""
+    seen = functions_used(gradients.module, gradients.inputs, WITHOUT_LIMIT, gradients.shapes)
+    return "".join(
+        f"{TRAPS[name][0]} ({name} in {listed(places)}): " for name, places in seen.items()
+    )
+
+
+def _check(leading: MarginGradients) -> None:
+    """Refuse a limit that jumps, or that has parameters of degree 0.
+
+    Raises
+    ------
+    HomogeneityError
+        It names functions and parameters.
+    """
+    weights = np.random.default_rng(0).random(len(leading.pairs))
+    v = leading.parameters(leading.combine(leading.theta, weights))
+    sizes = {name: float(part.abs().max()) for name, part in v.items()}
+    moving = {name for name, size in sizes.items() if size > 10 * AGREEMENT * max(sizes.values())}
+    jumping = [name for name in leading.shapes if _jumps(leading, name)]
+    still = [name for name in of_degree_0(leading) if name in moving]
+    normalised = functions_used(leading.module, leading.inputs, NORMALISATIONS, leading.shapes)
+    if jumping or still or normalised:
+        what = f"jumps in {listed(jumping)}" if jumping else "is of degree 0 in "
+        if not jumping:
+            what += listed(still) if still else "the parameters in front of it"
+        raise HomogeneityError(
+            f"{_named(leading)}the limit of the module for large parameters {what}, and no theorem "
+            "says where its training goes: freeze these (requires_grad_(False)), or leave out what "
+            "does not scale"
+        )
+
+
+def _jumps(leading: MarginGradients, name: str) -> bool:
+    """Whether the outputs jump on the way from one value of a parameter to a random one.
+
+    Of a continuous function, the largest change over an interval falls with its length.
+    """
+    theta = leading.parameters(leading.theta)
+    other = drawn_like(theta[name], seed=1)
+    inputs = tuple(tensor[:PROBES] for tensor in leading.inputs)
+
+    def outputs(share: float) -> torch.Tensor:
+        moved = torch.lerp(theta[name], other, share)
+        with torch.no_grad():
+            return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
+
+    low, length, change = 0.0, 1.0, math.inf
+    first = NOTHING * float(outputs(0.0).abs().max())
+    while length > 2.0**-HALVINGS:
+        length /= INTERVALS
+        points = [outputs(low + i * length) for i in range(INTERVALS + 1)]
+        changes = [float((b - a).abs().max()) for a, b in zip(points, points[1:], strict=False)]
+        change, first = max(changes), max(first, *changes)
+        low += int(np.argmax(changes)) * length
+    return change > JUMP * first
