@@ -34,6 +34,10 @@ class Deadline:
         """Stop after this share of the time that is left."""
         return type(self)() if self.left is None else self.after(share * self.left)
 
+    def within(self, seconds: float) -> Self:
+        """Stop so many seconds from now, if that is sooner."""
+        return min(self, self.after(seconds), key=lambda deadline: deadline.end)
+
     def check(self) -> None:
         """End a long loop where the time is up.
 

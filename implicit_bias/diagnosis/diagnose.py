@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.validation import Array, check_number
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
@@ -54,6 +55,8 @@ from implicit_bias.norms.tensors import (
 COMPARED = ("l2", "l1", "linf", "spectral")
 # Seconds that the layers' own bounds may take together where they are not exact.
 LAYER_SECONDS = 4.0
+# Shares of the time left that the gap and then the layers may take where it is limited.
+SHARE_OF_THE_GAP, SHARE_OF_THE_LAYERS = 0.6, 0.4
 
 
 def diagnose(
@@ -66,6 +69,7 @@ def diagnose(
     optimizer: object = None,
     recorder: HasGaps | None = None,
     leading: bool = False,
+    max_seconds: float | None = None,
 ) -> Diagnosis:
     """Measure how far a module is from where its training can end.
 
@@ -100,6 +104,10 @@ def diagnose(
         softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
         points gradient descent goes in l2; ``rest`` says how large the rest still is. Of a
         homogeneous module it is the module.
+    max_seconds : float, optional
+        Limit on the time of all searches together; the bounds so far are returned (``method`` is
+        "stopped"). A search looks at the time between its programs, so it may pass it by some
+        seconds in all.
 
     Returns
     -------
@@ -129,7 +137,7 @@ def diagnose(
     -----
     In float64. In l2 the multipliers are the best there are; in other norms they are, too, for
     small modules. For larger ones they are the best known ones (those of the loss, at the best
-    temperature, say), improved for at most 25 seconds, and the gap is an upper bound (``method``),
+    temperature, say), improved for 25 seconds more, and the gap is an upper bound (``method``),
     with a lower one beside it (``gap_lower``). At a kink (a ReLU at exactly 0) torch's derivative
     stands for all subgradients.
 
@@ -148,6 +156,9 @@ def diagnose(
     (0.6, 1.0)
     """
     started = time.monotonic()
+    if max_seconds is not None:
+        check_number(max_seconds, "max_seconds", "(0, inf)")
+    deadline = Deadline.after(max_seconds)
     module = as_module(module)
     given = None if norm is None else as_parameter_norm(norm)
     geometry, trained_by, obstacles = limit_of(module, given, optimizer)
@@ -155,7 +166,7 @@ def diagnose(
         gradients = margins_of(module, inputs, labels)
         subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
-        measured = _measured(subject, geometry)
+        measured = _measured(subject, geometry, deadline)
         notes = notes_on(subject)
         if unfit is not None:
             obstacles.insert(0, unfit)
@@ -183,9 +194,9 @@ def diagnose(
     )
 
 
-def _measured(subject: Subject, norm: ParameterNorm) -> dict[str, Any]:
+def _measured(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> dict[str, Any]:
     """All that a diagnosis says of a module."""
-    best = subject.measure(norm)
+    best = subject.measure(norm, deadline=deadline.sooner(SHARE_OF_THE_GAP))
     program, gradients = best.program, subject.gradients
     free = loss_weights(subject.margins, gradients.rivals)
     tempered = tempered_weights(program.margins, gradients.rivals)
@@ -203,9 +214,9 @@ def _measured(subject: Subject, norm: ParameterNorm) -> dict[str, Any]:
         "margins": gradients.pairs.alpha(program.margins, np.inf),
         "multipliers": gradients.pairs.alpha(best.weights),
         "gaps": gaps | {norm.name: best.gap},
-        "layers": layer_bounds(best, LAYER_SECONDS),
-        "escape": find_escape(best),
-        "function_space": in_function_space(program),
+        "layers": layer_bounds(best, LAYER_SECONDS, deadline.sooner(SHARE_OF_THE_LAYERS)),
+        "escape": find_escape(best, deadline),
+        "function_space": in_function_space(program, deadline.left),
     }
 
 

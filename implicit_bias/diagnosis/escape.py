@@ -17,13 +17,13 @@ network without it, improved in the same way.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -83,7 +83,7 @@ class TwoLayer(nn.Module):
         return (X @ self.hidden.T).relu() @ self.readout.T
 
 
-def find_escape(found: Multipliers) -> Escape | None:
+def find_escape(found: Multipliers, deadline: Deadline = NEVER) -> Escape | None:
     """Search for a unit that lowers the norm of a two-layer ReLU network, near a KKT point in l2.
 
     Parameters
@@ -91,6 +91,8 @@ def find_escape(found: Multipliers) -> Escape | None:
     found : Multipliers
         The best ones; with those of other modules, in other norms and far from a KKT point there
         is nothing to search for.
+    deadline : Deadline
+        When to end: what is not claimed by then is not.
     """
     program = found.program
     if program.norm != PARAMETER_NORMS["l2"] or abs(program.degree - 2.0) > 1e-6 or found.gap > FAR:
@@ -107,8 +109,8 @@ def find_escape(found: Multipliers) -> Escape | None:
     escape = Escape(float(sizes[best]), directions[best].cpu().numpy(), False, 0.0, None)
     if escape.pull <= 1.0 + SUGGESTS:
         return escape
-    ends = time.monotonic() + SECONDS
-    without, _ = _improved(TwoLayer(hidden, readout), X, labels, ends)
+    deadline = deadline.within(SECONDS)
+    without, _ = _improved(TwoLayer(hidden, readout), X, labels, deadline)
     for place in _distinct(directions, sizes):
         w, size = directions[place], FIRST_SIZE * float(hidden.norm() + readout.norm())
         out = pull.T @ (X @ w).relu()
@@ -116,7 +118,7 @@ def find_escape(found: Multipliers) -> Escape | None:
             torch.cat([hidden, size * w[None]]),
             torch.cat([readout, size * (out / out.norm())[:, None]], dim=1),
         )
-        norm, module = _improved(start, X, labels, ends)
+        norm, module = _improved(start, X, labels, deadline)
         if norm < without * (1.0 - CLAIMED):
             weights = (part.detach().cpu().numpy() for part in module.parameters())
             return Escape(
@@ -166,7 +168,7 @@ def _distinct(directions: Tensor, sizes: Tensor) -> list[int]:
 
 
 def _improved(
-    module: TwoLayer, X: Tensor, labels: tuple[Any, int | None], ends: float
+    module: TwoLayer, X: Tensor, labels: tuple[Any, int | None], deadline: Deadline
 ) -> tuple[float, TwoLayer]:
     """Lower the norm at smallest margin 1 by tangent programs; return it, and the network.
 
@@ -181,9 +183,9 @@ def _improved(
 
     at = scaled(gradients.theta)
     for _ in range(PROGRAMS):
-        if at is None or time.monotonic() > ends:
+        if at is None or deadline.passed:
             break
-        change = best_multipliers(at).combination - at.theta
+        change = best_multipliers(at, deadline=deadline).combination - at.theta
         tried = [scaled(at.theta + 0.5**k * change) for k in range(12)]
         best = min(filter(None, tried), key=lambda point: point.size, default=at)
         if not best.size < at.size * (1.0 - PROGRESS):

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import (
@@ -58,7 +59,7 @@ class Layer:
     direction : Tensor or None
         A change of W: adding it (or t times it, 0 < t < 1) lowers the norm without lowering the
         smallest margin, as long as no gate changes. None where none is known.
-    method : {"exact", "level method"} or None
+    method : {"exact", "level method", "stopped"} or None
         Whether ``lower`` is the best bound.
     """
 
@@ -80,7 +81,9 @@ class Layer:
         return kkt_gap(self.lower, self.norm)
 
 
-def layer_bounds(found: Multipliers, seconds: float) -> tuple[Layer, ...]:
+def layer_bounds(
+    found: Multipliers, seconds: float, deadline: Deadline = NEVER
+) -> tuple[Layer, ...]:
     """Bound every parameter's norm from below.
 
     Parameters
@@ -90,20 +93,25 @@ def layer_bounds(found: Multipliers, seconds: float) -> tuple[Layer, ...]:
         not found exactly.
     seconds : float
         Time for all layers, where they are not.
+    deadline : Deadline
+        When to end in any case, with the bounds so far.
     """
-    whole = found.program
-    names = whole.gradients.shapes
-    return tuple(_bounds(name, found, seconds / len(names)) for name in names)
+    names = found.program.gradients.shapes
+    each = seconds / len(names)
+    return tuple(
+        _bounds(name, found, each, deadline.sooner(1.0 / (len(names) - done)))
+        for done, name in enumerate(names)
+    )
 
 
-def _bounds(name: str, found: Multipliers, seconds: float) -> Layer:
+def _bounds(name: str, found: Multipliers, seconds: float, deadline: Deadline) -> Layer:
     whole = found.program
     alone = whole.gradients.restricted([name], whole.theta)
     program = TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
     shape = tuple(alone.shapes[name])
     if not is_linear(alone, whole.margins):
         return Layer(name, shape, program.size, math.nan, None, None)
-    best = best_multipliers(program, seconds=seconds, starts=[found.weights])
+    best = best_multipliers(program, seconds=seconds, starts=[found.weights], deadline=deadline)
     change = whole.scale * (best.direction - alone.theta).reshape(shape)
     return Layer(
         name=name,

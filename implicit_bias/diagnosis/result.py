@@ -66,7 +66,7 @@ class Diagnosis:
     gap_lower : float
         A lower bound on that of the best multipliers; the same as ``gap`` where these are exact.
     method : {"exact", "level method", "stopped"}
-        How the multipliers were found.
+        How the multipliers were found; "stopped" is what was known at ``max_seconds``.
     gap_of_loss : float
         The gap of the loss's own weights, which training has for free.
     margins : ndarray of shape (N,) or (N, K)
@@ -183,6 +183,7 @@ def _verdict(d: Diagnosis) -> str:
     others = {name: gap for name, gap in d.gaps.items() if name != d.norm}
     nearest = min(others, key=lambda name: others[name], default="")
     amount = f"KKT gap {percent_bounds(d.gap_lower, d.gap)}"
+    amount += ", its search stopped by max_seconds" if d.method == "stopped" else ""
     if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap_lower):
         other = DESCENTS.get(nearest, nearest)
         return (

@@ -403,7 +403,7 @@ def _by_levels(
     tangent: TangentProgram, starts: Sequence[Array], seconds: float, deadline: Deadline
 ) -> Multipliers:
     """Improve the best of some weights as far as the time goes; results are bounds at any time."""
-    own, size = Deadline.after(seconds), tangent.size
+    own, size = deadline.within(seconds), tangent.size
     best = min((_evaluated(tangent, weights) for weights in starts), key=lambda point: point.value)
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
     spread = loss_weights(tangent.margins, tangent.gradients.rivals, SPREAD_TEMPERATURE)
@@ -414,7 +414,7 @@ def _by_levels(
     cuts = cuts.with_(tangent.slopes(best.maximiser), best.maximiser)
     centre = best.weights + spread
     for _ in range(MOST_STEPS):
-        if best.value - lower <= LEVEL_TOLERANCE * best.value or own.passed or deadline.passed:
+        if best.value - lower <= LEVEL_TOLERANCE * best.value or own.passed:
             break
         least, shares = cuts.least(centre)
         bound = float((shares @ cuts.slopes).min())

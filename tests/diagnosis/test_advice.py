@@ -119,6 +119,29 @@ def test_a_gap_that_rose_is_seen() -> None:
         diagnose(module, X, labels, norm="l2", recorder=recorder)
 
 
+@pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
+def test_a_stopped_search_says_so_and_its_bounds_hold(norm: str) -> None:
+    module = relu()
+    free, hurried = quiet(module, norm=norm), quiet(module, norm=norm, max_seconds=1e-6)
+    assert hurried.method == "stopped"
+    assert "stopped by max_seconds" in hurried.verdict
+    assert "stopped" not in free.verdict
+    assert 0 <= hurried.gap_lower <= free.gap + 1e-9
+    assert free.gap_lower <= hurried.gap + 1e-9
+    for slow, fast in zip(free.layers, hurried.layers, strict=True):
+        assert fast.lower <= slow.norm * (1 + 1e-9)
+    with pytest.raises(ValueError, match="max_seconds"):
+        quiet(module, max_seconds=0)
+
+
+def test_a_stopped_search_of_a_linear_module_keeps_its_optimum_within_the_bounds() -> None:
+    module = nn.Linear(5, 1, bias=False).double()
+    free, hurried = quiet(module).function_space, quiet(module, max_seconds=1e-6).function_space
+    assert free is not None
+    assert hurried is not None
+    assert hurried.obstacle or hurried.excess >= free.excess - 1e-5
+
+
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
