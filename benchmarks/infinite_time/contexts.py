@@ -13,7 +13,7 @@ from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.wording import percent
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import load_data
+from implicit_bias.runs.data import load_data
 from implicit_bias.runs.trajectory import context_trajectory
 
 

@@ -46,7 +46,8 @@ from implicit_bias.problem import Architecture, MarginProblem, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.style import BLUE, GREEN, ORANGE, PURPLE, VERMILION
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import ModelFactory, load_data
+from implicit_bias.runs.data import load_data
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import LimitConfig, train_to_limit
 

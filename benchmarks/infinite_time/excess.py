@@ -39,7 +39,8 @@ from implicit_bias.protocols import lippl2022
 from implicit_bias.report.figures.limit import decay_exponent, logarithmic
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import ModelFactory, load_data
+from implicit_bias.runs.data import load_data
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import ComparisonPredictor, LimitConfig, train_to_limit
 from implicit_bias.training.minibatch import train

@@ -58,7 +58,8 @@ from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedSVC
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import ModelFactory, load_data
+from implicit_bias.runs.data import load_data
+from implicit_bias.runs.models import ModelFactory
 
 # Eigenvalue on the free directions: small enough for the bound, large enough for float64.
 FREE, TOLERANCE = 1e-4, 1e-9

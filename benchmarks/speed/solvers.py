@@ -45,7 +45,8 @@ from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import fit_models, load_data
+from implicit_bias.runs.data import load_data
+from implicit_bias.runs.models import fit_models
 from implicit_bias.solvers import Tolerances, solve
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, SAFETY, CvxpySolver, Formulation

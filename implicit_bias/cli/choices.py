@@ -11,8 +11,8 @@ from implicit_bias.cli.output import usage_errors
 from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
 
 if TYPE_CHECKING:
+    from implicit_bias.runs.data import Data
     from implicit_bias.runs.grid import Grid
-    from implicit_bias.runs.models import Data
     from implicit_bias.runs.store import Store
 
 SVM_NAMES = tuple(name for name in MODEL_NAMES if name.startswith("svm-"))
@@ -21,7 +21,7 @@ NETWORK_NAMES = tuple(name for name in MODEL_NAMES if name not in SVM_NAMES)
 
 def load_data(config: RunConfig) -> Data:
     """Load the data of a configuration, or refuse what the user asked of them."""
-    from implicit_bias.runs.models import load_data
+    from implicit_bias.runs.data import load_data
 
     with usage_errors():
         return load_data(config)

@@ -39,7 +39,8 @@ from implicit_bias.base.version import VERSION
 from implicit_bias.comparison import Comparison, ModelResult, is_interrupted
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.runs.configuration import RunConfig, chosen
-from implicit_bias.runs.models import ModelFactory, load_data
+from implicit_bias.runs.data import load_data
+from implicit_bias.runs.models import ModelFactory
 
 Row: TypeAlias = Mapping[str, Any]
 Fitted: TypeAlias = Mapping[str, BinaryClassifier]

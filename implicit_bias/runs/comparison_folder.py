@@ -25,7 +25,8 @@ from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of
 from implicit_bias.runs.command import CONFIG_FILE, command_line, train_on, written
 from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, group
-from implicit_bias.runs.models import Data, fit_models
+from implicit_bias.runs.data import Data
+from implicit_bias.runs.models import fit_models
 
 # Fields of a configuration that `implicit-bias compare` takes.
 COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")

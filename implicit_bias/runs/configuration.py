@@ -203,7 +203,7 @@ class RunConfig:
         if self.protocol == "lippl2022" and self.threshold == "zero":
             raise ValueError("the protocol lippl2022 has median and random thresholds only")
         from implicit_bias.solvers import Tolerances
-        from implicit_bias.training.minibatch import TrainingConfig
+        from implicit_bias.training.configuration import TrainingConfig
 
         Tolerances(gap=self.tol)
         TrainingConfig(

@@ -1,15 +1,10 @@
-"""From a run's configuration to its data and its fitted models."""
+"""From a run's configuration and its data to its fitted models."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
 
 from implicit_bias.base.options import OPTIMIZER_LIMITS
-from implicit_bias.comparison import Comparison, compare
-from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
-from implicit_bias.datasets.own import load_own
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
@@ -17,49 +12,12 @@ from implicit_bias.networks import Network
 from implicit_bias.problem.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.protocols import lippl2022
 from implicit_bias.runs.configuration import RunConfig, chosen
+from implicit_bias.runs.data import Data
 
 # These take what gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
 # Of the protocol lippl2022, whose training has been released.
 RELEASED_NETWORKS = ("gd-gln", "gd-relu")
-# Training samples where the user names no number: at most these, and at most 4/5 of the data.
-DEFAULT_TRAIN_SIZE = 1000
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """The data of a configuration: all samples, and the split."""
-
-    everything: Dataset
-    parts: Split
-
-    def compare(self, models: Mapping[str, BinaryClassifier]) -> Comparison:
-        """Compare models that were fitted to the training samples, on the validation samples."""
-        train, validation = self.parts.train, self.parts.validation
-        return compare(models, validation.X, validation.y, train=(train.X, train.y))
-
-
-def load_data(config: RunConfig) -> Data:
-    """Load and split the data of a configuration.
-
-    Raises
-    ------
-    DataError
-        Missing or corrupt files.
-    ValueError
-        More training samples than there are; or a file of the user's own that is no data set
-        (see `load_own`).
-    """
-    classes = chosen(config, "positive", "negative", "classes")
-    if config.data is None:
-        everything = load(config.dataset, **classes)
-    else:
-        everything = load_own(config.data, config.target, **classes)
-    size = config.train_size
-    if size is None:
-        size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
-    parts = split(everything, size, seed=config.split_seed)
-    return Data(everything, standardized(parts) if config.standardize else parts)
 
 
 def fit_models(

@@ -20,7 +20,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from implicit_bias.estimators.networks import ReLUClassifier
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import Data, ModelFactory
+from implicit_bias.runs.data import Data
+from implicit_bias.runs.models import ModelFactory
 
 STEPS = (0, 10, 30, 100, 300, 1000, 3200)
 

@@ -25,8 +25,9 @@ from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.backends import Compute, Outcomes
 from implicit_bias.runs.cell import Origin, Outcome, compute, failure
 from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.data import load_data
 from implicit_bias.runs.grid import Grid, cell_key
-from implicit_bias.runs.models import ModelFactory, load_data
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.runs.store import Record
 from implicit_bias.training.minibatch import TrainingConfig, train
 

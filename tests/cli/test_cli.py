@@ -24,8 +24,8 @@ from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig
+from implicit_bias.runs.data import load_data
 from implicit_bias.runs.grid import Grid
-from implicit_bias.runs.models import load_data
 from implicit_bias.runs.store import Store
 from implicit_bias.training import history, minibatch, trainee
 
@@ -159,7 +159,7 @@ def test_ctrl_c_is_one_line(
     def press(*choices: Any, **options: Any) -> None:
         raise stop
 
-    monkeypatch.setattr("implicit_bias.runs.models.load_data", press)
+    monkeypatch.setattr("implicit_bias.runs.data.load_data", press)
     done = run_here("fit", folder=tmp_path)
     assert done.status == 130
     assert done.err == "implicit-bias: interrupted; any file written before is kept\n"
@@ -428,6 +428,23 @@ def test_help_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--train-size" in done.stdout
+
+
+def test_what_is_wrong_with_data_is_said_at_once(tmp_path: Path) -> None:
+    """Before torch and scikit-learn are imported, which takes seconds."""
+    (tmp_path / "own.csv").write_text("a,kind\n1,x\n2,y\n")
+    code = (
+        "import sys\n"
+        "sys.argv = 'implicit-bias compare --data own.csv --target king'.split()\n"
+        "from implicit_bias.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n    assert stop.code == 2\n"
+        "heavy = {'torch', 'sklearn', 'cvxpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "'king'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from implicit_bias.datasets import load_fashion_mnist, load_own
 from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
 from implicit_bias.datasets.own import find_class, two_classes
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import load_data
+from implicit_bias.runs.data import load_data
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(-5, 5, size=(12, 3)) / 4

@@ -32,8 +32,9 @@ from implicit_bias.problem import Architecture
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
 from implicit_bias.report.figures.plane import Plane
 from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.data import Data
 from implicit_bias.runs.grading import grade
-from implicit_bias.runs.models import Data, ModelFactory
+from implicit_bias.runs.models import ModelFactory
 
 DECISION_ATOL = 1e-5
 MOONS = make_toy("moons", 60, noise=0.05)

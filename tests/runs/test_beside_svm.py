@@ -8,7 +8,8 @@ from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem import Architecture
 from implicit_bias.runs.beside_svm import train_beside_svm
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import Data, ModelFactory, load_data
+from implicit_bias.runs.data import Data, load_data
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import SolveError
 from implicit_bias.training.limit import LimitConfig
 

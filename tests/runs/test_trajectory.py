@@ -11,7 +11,8 @@ from implicit_bias.networks import ReLUNetwork
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.page import write_trajectory
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import Data, ModelFactory, fit_models, load_data
+from implicit_bias.runs.data import Data, load_data
+from implicit_bias.runs.models import ModelFactory, fit_models
 from implicit_bias.runs.trajectory import TrajectoryPoint, context_trajectory
 
 CONFIG = RunConfig(train_size=150, units=12, steps=300)

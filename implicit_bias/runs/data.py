@@ -1,0 +1,57 @@
+"""From a configuration to its data, without torch: what is wrong with them is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from implicit_bias.datasets.catalogue import load
+from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
+from implicit_bias.datasets.own import load_own
+from implicit_bias.runs.configuration import RunConfig, chosen
+
+if TYPE_CHECKING:
+    from implicit_bias.comparison import Comparison
+    from implicit_bias.estimators.base import BinaryClassifier
+
+# Training samples where the user names no number: at most these, and at most 4/5 of the data.
+DEFAULT_TRAIN_SIZE = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The data of a configuration: all samples, and the split."""
+
+    everything: Dataset
+    parts: Split
+
+    def compare(self, models: Mapping[str, BinaryClassifier]) -> Comparison:
+        """Compare models that were fitted to the training samples, on the validation samples."""
+        from implicit_bias.comparison import compare
+
+        train, validation = self.parts.train, self.parts.validation
+        return compare(models, validation.X, validation.y, train=(train.X, train.y))
+
+
+def load_data(config: RunConfig) -> Data:
+    """Load and split the data of a configuration.
+
+    Raises
+    ------
+    DataError
+        Missing or corrupt files.
+    ValueError
+        More training samples than there are; or a file of the user's own that is no data set
+        (see `load_own`).
+    """
+    classes = chosen(config, "positive", "negative", "classes")
+    if config.data is None:
+        everything = load(config.dataset, **classes)
+    else:
+        everything = load_own(config.data, config.target, **classes)
+    size = config.train_size
+    if size is None:
+        size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
+    parts = split(everything, size, seed=config.split_seed)
+    return Data(everything, standardized(parts) if config.standardize else parts)
