@@ -193,6 +193,8 @@ def _verdict(d: Diagnosis) -> str:
         )
     if d.gap > AT:
         where = "far from its limit" if d.gap > FAR else "near a KKT point"
+        if d.gap_lower <= FAR < d.gap:  # the bounds leave both open
+            where = f"perhaps {where}"
         advice = ": train longer to get there"
         if d.cures:
             advice = f"; training on as before does not lead there: {'; '.join(d.cures)}"

@@ -127,8 +127,8 @@ def notes_on(subject: Subject) -> list[str]:
         wrong = subject.itself.wrong
         if len(wrong):
             notes.append(
-                f"the module misclassifies {len(wrong)} samples (samples {named(wrong)}), which its leading part does not: train until "
-                "all are right"
+                f"the module misclassifies {len(wrong)} samples (samples {named(wrong)}), which "
+                "its leading part does not: train until all are right"
             )
     vanishing = without_gradient(gradients)
     still = [name for name in of_degree_0(gradients) if name not in vanishing]

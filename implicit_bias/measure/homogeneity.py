@@ -216,12 +216,23 @@ def _scaled(gradients: MarginGradients, scale: float, names: Collection[str]) ->
 
 
 def of_degree_0(gradients: MarginGradients) -> tuple[str, ...]:
-    """Names of the parameters, not 0, whose size changes no output, as directions do."""
+    """Names of the parameters, not 0, whose size changes no output, as directions do.
+
+    Alone, or with all others of the same part: weight and bias in front of a layer norm.
+    """
     theta = gradients.parameters(gradients.theta)
+
+    def still(names: list[str]) -> bool:
+        return abs(_degrees(gradients, names)[0]) <= HOMOGENEITY_TOLERANCE
+
+    parts = dict[str, list[str]]()
+    for name in theta:
+        parts.setdefault(name.rpartition(".")[0], []).append(name)
     return tuple(
         name
-        for name, part in theta.items()
-        if part.any() and abs(_degrees(gradients, [name])[0]) <= HOMOGENEITY_TOLERANCE
+        for names in parts.values()
+        for name in names
+        if theta[name].any() and (still([name]) or still(names))
     )
 
 

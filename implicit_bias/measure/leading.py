@@ -49,7 +49,7 @@ NOTHING = 1e-4
 # Intervals into which each step of the search for a jump cuts the way, a power of two.
 INTERVALS = 8
 # Samples on which jumps are looked for.
-PROBES = 64
+PROBES = 16
 # Functions that are of degree 0 in what they are given.
 NORMALISATIONS = {"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"}
 # Functions of `TRAPS` whose limits jump, or are of degree 0.

@@ -206,7 +206,7 @@ class Subject:
             )
         gradients = gradients.restricted(names, gradients.theta)
         if leading:
-            return cls(*leading_part(gradients), whole=gradients)
+            return cls(*leading_part(gradients, degree), whole=gradients)
         return cls(gradients, degree_of(alive(gradients), degree))
 
     def reread(self) -> Subject:
@@ -268,6 +268,12 @@ class Subject:
         """
         smallest = self.min_margin
         if not self.margins.any():
+            if self.itself.margins.any():
+                raise SeparationError(
+                    f"the leading part of the module, of degree {self.degree:.4g}, is 0 at these "
+                    "parameters (a low-rank update before its first step, say), so no scaling of "
+                    "it has margin 1: train on"
+                )
             raise SeparationError(
                 "all margins are 0, so no scaling of the module has margin 1: are all its units "
                 "dead, or its last weights 0? Start from other weights"

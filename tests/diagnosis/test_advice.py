@@ -125,6 +125,7 @@ def test_a_stopped_search_says_so_and_its_bounds_hold(norm: str) -> None:
     free, hurried = quiet(module, norm=norm), quiet(module, norm=norm, max_seconds=1e-6)
     assert hurried.method == "stopped"
     assert "stopped by max_seconds" in hurried.verdict
+    assert hurried.gap_lower > 0.1 or "perhaps far" in hurried.verdict  # as far as is known
     assert "stopped" not in free.verdict
     assert 0 <= hurried.gap_lower <= free.gap + 1e-9
     assert free.gap_lower <= hurried.gap + 1e-9
