@@ -198,6 +198,7 @@ def which_norm(
     reference: nn.Module | Mapping[str, Tensor] | None = None,
     norms: Sequence[ParameterNorm | HasParameterNorm | Norm | str] = ("l2", "linf", "spectral"),
     max_seconds: float | None = None,
+    leading: bool = False,
 ) -> WhichNorm:
     """Say in which norm a training maximised the margin, if that can be told.
 
@@ -228,6 +229,8 @@ def which_norm(
         bounds so far are reported, and that it was stopped. A search looks at the time between its
         programs, so it may pass it by a second or so. Without it a norm may take as long as in
         `diagnose`.
+    leading : bool
+        Whether to measure the leading part of the module, and of the reference, as `diagnose` does.
 
     Returns
     -------
@@ -270,7 +273,8 @@ def which_norm(
         own = geometry.name
         geometries.setdefault(own, geometry)
     with evaluating(module) as modes:
-        subject, _, found = checked(margins_of(module, inputs, labels), modes, optimizer)
+        gradients = margins_of(module, inputs, labels)
+        subject, _, found = checked(gradients, modes, optimizer, leading=leading)
         linear = _is_linear(subject.gradients)
         subjects = [subject]
         if reference is not None:
@@ -285,6 +289,11 @@ def which_norm(
         conclusion += (
             f" The search in {', '.join(stopped)} was stopped after {max_seconds:g} seconds: more "
             "of max_seconds brings its bounds closer."
+        )
+    if leading:
+        conclusion += (
+            " All of this is about the leading part of the module, beside which the rest is "
+            f"{percent(subject.rest, space=' ')}; beyond l2 no theorem is known for it."
         )
     return WhichNorm(tuple(rows), best, conclusion, linear, time.monotonic() - started)
 
@@ -307,7 +316,10 @@ def _reference(
             "that was trained otherwise, or the state_dict() of one"
         ) from None
     found = Subject.of(
-        margins_of(other.eval(), inputs, labels), subject.gradients.shapes, subject.degree
+        margins_of(other.eval(), inputs, labels),
+        subject.gradients.shapes,
+        subject.degree,
+        leading=subject.whole is not None,
     )
     if not found.min_margin > 0:
         raise SeparationError(

@@ -223,7 +223,7 @@ class MarginGradients:
         if scale == 1.0:
             return self._outputs(parameters, inputs)
         scaled = {k: scale * part for k, part in parameters.items()}
-        return self._outputs(scaled, inputs) / scale**degree
+        return self._outputs(scaled, inputs) * scale**-degree
 
     def _outputs(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
         # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.

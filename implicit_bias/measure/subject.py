@@ -206,7 +206,7 @@ class Subject:
             )
         gradients = gradients.restricted(names, gradients.theta)
         if leading:
-            return cls(*leading_part(gradients), whole=gradients)
+            return cls(*leading_part(gradients, degree), whole=gradients)
         return cls(gradients, degree_of(alive(gradients), degree))
 
     def reread(self) -> Subject:

@@ -1,5 +1,6 @@
 """Modules that are homogeneous only in the limit are measured by their leading part."""
 
+import copy
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from implicit_bias import Diagnosis, DiagnosisWarning, Recorder, diagnose
+from implicit_bias import Diagnosis, DiagnosisWarning, Recorder, diagnose, which_norm
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
@@ -219,6 +220,19 @@ def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
     assert np.isnan(table["gap_l2"][0])
     assert (np.diff(table["gap_l2"][1:]) < 0).all()
     assert (np.diff(table["rest"]) < 0).all()
+
+
+def test_norms_of_a_leading_part_are_told_apart_beside_a_reference() -> None:
+    start, by_hand = (seeded(LoRA(whole=whole, gate=nn.Identity())) for whole in (True, False))
+    labels = labels_of(by_hand)
+    early = trained(copy.deepcopy(start), labels, range(100))
+    late = trained(copy.deepcopy(start), labels, range(1000))
+    found = which_norm(late, X, labels, reference=early, norms=("l2", "linf"), leading=True)
+    row = found.rows[0]
+    assert row.gap.upper == pytest.approx(quiet(late, labels, leading=True).gap, abs=SAME)
+    assert row.reference_gap is not None
+    assert row.reference_gap.upper > row.gap.upper
+    assert "leading part" in found.conclusion
 
 
 def test_a_homogeneous_module_is_its_own_leading_part() -> None:
