@@ -24,7 +24,6 @@ STOPPED = "interrupted; any file written before is kept"
 app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (compare, fit, train, certify, trajectory, report, sweep, status, export, data):

@@ -430,6 +430,12 @@ def test_help_is_light() -> None:
     assert "--train-size" in done.stdout
 
 
+def test_a_shell_completes_commands(tmp_path: Path) -> None:
+    asked = {"COMP_WORDS": "implicit-bias tra", "COMP_CWORD": "1"}
+    done = run_here(folder=tmp_path, _IMPLICIT_BIAS_COMPLETE="complete_bash", **asked)
+    assert done.out.split() == ["train", "trajectory"]
+
+
 def test_what_is_wrong_with_data_is_said_at_once(tmp_path: Path) -> None:
     """Before torch and scikit-learn are imported, which takes seconds."""
     (tmp_path / "own.csv").write_text("a,kind\n1,x\n2,y\n")
