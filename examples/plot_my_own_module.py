@@ -4,7 +4,8 @@ How far is my own training from its limit?
 
 A convolutional network without biases, trained by its own loop with Adam: a module that this
 package knows nothing of. `diagnose` says how far it is from where gradient descent (l2) and where
-sign descent (linf) can end, and which layer is farthest. Adam with full batches belongs to linf.
+sign descent (linf) can end, and which layer is farthest. Adam with full batches belongs to linf,
+though its bar may be the longer one: across norms only gaps of 0 compare (`which_norm`).
 """
 
 import torch

@@ -46,7 +46,11 @@ def draw(diagnosis: Diagnosis) -> Figure:
         values = [diagnosis.gaps[name] for name in names]
         colours = [VERMILION, *([GREY] * (len(names) - 1))]
         gaps.barh(names[::-1], values[::-1], color=colours[::-1])
-        gaps.set(xlim=(0, 1), xlabel="KKT gap (grey: upper bound)", title="In which geometry")
+        gaps.set(
+            xlim=(0, 1),
+            xlabel="KKT gap (grey: upper bound)\nacross norms only 0 compares",
+            title="In which geometry",
+        )
         for place, value in enumerate(values[::-1]):
             inside = value > 0.7
             gaps.annotate(

@@ -68,6 +68,19 @@ def test_the_size_of_the_gradients_is_that_of_the_loss() -> None:
         assert len(quiet(module, optimizer=optimizer).warnings) == warned
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+def test_an_epsilon_of_a_matrix_is_compared_with_its_norm() -> None:
+    """Muon divides by the norm of a matrix, which is larger than its entries."""
+    module = of_margin(5.0, torch.float64)
+    labels = own_labels(module)
+    loss = nn.functional.soft_margin_loss(module(X)[:, 0], torch.tensor(labels))
+    sizes = torch.autograd.grad(loss, list(module.parameters()))
+    largest = max(float(g.norm()) for g in sizes)
+    for factor, warned in ((1.01, True), (0.99, False)):
+        muon = torch.optim.Muon(module.parameters(), eps=factor * largest, weight_decay=0.0)
+        assert any("eps" in text for text in quiet(module, optimizer=muon).warnings) == warned
+
+
 @pytest.mark.parametrize(
     "options",
     [

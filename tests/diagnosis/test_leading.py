@@ -197,6 +197,8 @@ def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
         gap = 1 - (1 - expected.gap) * (expected.parameter_norm / size) ** 2
         assert gap < 0.9
         assert found.gap == pytest.approx(gap, abs=SAME)
+        for layer, bounds in expected.bounds.items():
+            assert found.bounds[layer] == pytest.approx(bounds, rel=1e-6, nan_ok=True)
         assert found.rest is not None
         assert found.rest > 0
         assert "leading part" in found.verdict
