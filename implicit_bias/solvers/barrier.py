@@ -86,12 +86,12 @@ from implicit_bias.problem.rows import (
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 
-MOST_STEPS = 600
-# Steps times the cube of the number of equations: half a minute. Fewer steps than these lead
-# nowhere.
+MOST_STEPS = 3000
+# Steps times the cube of the number of equations, with the fewest bits, of which longer numbers
+# leave a share: half a minute. Fewer steps than these lead nowhere.
 MOST_WORK, FEWEST_STEPS = 8e8, 60
 # Bits of the numbers: at least the first, and as often the second as features differ by bits.
-FEWEST_BITS, BITS_A_BIT, MOST_BITS = 192, 2, 1024
+FEWEST_BITS, BITS_A_BIT, MOST_BITS = 192, 2, 4096
 # A step is halved until it is this share of the first one.
 SHORTEST = 1e-12
 # Square of Newton's decrement at which tau grows. The last minimum is reached when it is below
@@ -167,7 +167,7 @@ class _BarrierRun(Run):
         with _precision_of(self.bits):
             at = program.start()
             tau, growth, taken = program.first_tau(at), FIRST_GROWTH, 0
-        allowed = int(MOST_WORK / program.order**3)
+        allowed = int(MOST_WORK * FEWEST_BITS / (program.order**3 * self.bits))
         for _ in range(allowed if allowed >= FEWEST_STEPS else 0):
             with _precision_of(self.bits):
                 step = program.step(at, tau)
@@ -486,6 +486,12 @@ class BarrierProgram:
             if length < shortest:
                 return None
             best = value(length)
+        left = _number(0.1)  # of slacks that all shrink alike, by decades, as those of a path do
+        while longest is not None and length < 1:
+            nearer = min(_number(1.0), (longest * (1 - left)).mid())
+            if (further := value(nearer)) is None or not further < best:
+                break
+            best, length, left = further, nearer, left / 10
         for factor in (4, _number(1) / 4):
             changed = False
             while (further := value((length * factor).mid())) is not None and further < best:

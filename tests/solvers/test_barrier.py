@@ -146,6 +146,14 @@ def test_features_of_any_size(name: str, size: float) -> None:
     assert size * found.certificate.upper == pytest.approx(plain.certificate.upper, rel=1e-5)
 
 
+def test_a_box_of_any_size() -> None:
+    """C and the features may be a thousand bits apart, and the path from one to the other long."""
+    X, y = np.random.default_rng(0).normal(size=(8, 1)), np.arange(8) % 5
+    found = solve(max_margin(X, y, "l2", C=1e280), Barrier())
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.gap <= 1e-6
+
+
 def test_answers_that_float64_cannot_hold() -> None:
     """Offsets of 1e20 leave no digit of a difference of 1 in the coefficients' products."""
     X = 1e20 + np.array([[0.0], [1e5], [2e5]])
