@@ -102,8 +102,8 @@ FIRST_GROWTH, LEAST_GROWTH, MOST_GROWTH = 20.0, 5.0, 1e4
 FEW_STEPS, MANY_STEPS = 5, 12
 # A step of beta goes this share of the way to where one is 0. beta s stays between 1 / FAR and FAR.
 SHARE, FAR = 0.9, 1e3
-# No separator of norm 1 has a larger margin than this in units of the features: there is none.
-SMALLEST_MARGIN = 1e-100
+# Where no separator of norm 1 has a larger margin than this, float64 holds no optimum.
+SMALLEST_MARGIN = 2.0**-1024
 BYTES_A_NUMBER = 200
 
 Vector = NDArray[np.object_]
@@ -507,15 +507,14 @@ class BarrierProgram:
         hard = self.problem.hard_margin
         value = (self.cost @ x * (-1 if hard else 1)).mid()
         alpha, rest = 1 / (tau * self.slacks(x)[: len(self.rows)]), (self.nu / tau).mid()
-        smallest = SMALLEST_MARGIN * float(self.problem.feature_norms.max())
-        hopeless = hard and not value > 0 and float(rest) < smallest
+        hopeless = hard and value + rest < SMALLEST_MARGIN
         return _Central(x, _mid(alpha), value, rest, hopeless)
 
     def exact(self, found: _Central) -> ExactAnswer:
         """Return what attains the bounds in rational numbers, at smallest margin 1."""
         problem, rows = self.problem, self.rows
         alpha, unit = found.alpha, _number(1.0)
-        if problem.hard_margin and found.value.mid() > 0:
+        if problem.hard_margin and found.value.mid() > 0 and not found.hopeless:
             alpha, unit = alpha / (found.value + found.rest), 1 / found.value
         coef = _zeros(*self.places.shape)
         kept = self.places >= 0

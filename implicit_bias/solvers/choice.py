@@ -21,7 +21,6 @@ import numpy as np
 from implicit_bias.base.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import as_device, check_choice
-from implicit_bias.bounds.separability import features_underflow
 from implicit_bias.norms import (
     BALLS,
     L2,
@@ -121,7 +120,7 @@ NEXT: tuple[Line, ...] = (
     Line("working-set", ("l2", *BALL, "matrices"), "many classes"),
     Line("scs", ANOTHER, "large cones"),
     Line("clarabel", ANOTHER, "no large cones"),
-    Line("multiprecision", ANOTHER, "coefficients <= 350, merged rows <= 500, no underflow"),
+    Line("multiprecision", ANOTHER, "coefficients <= 350, merged rows <= 500"),
 )
 
 
@@ -197,7 +196,6 @@ FACTS: dict[str, Callable[[_Facts], Any]] = {
     "few features": lambda of: are_few_features(of.fact("features"), of.fact("rows")),
     "as many features as rows": lambda of: of.fact("features") >= of.fact("rows"),
     "large cones": lambda of: _semidefinite_entries(of.problem) > MOST_SEMIDEFINITE,
-    "underflow": lambda of: features_underflow(of.problem),
     "ecos installed": lambda of: find_spec("ecos") is not None,
 }
 

@@ -154,6 +154,18 @@ def test_a_box_of_any_size() -> None:
     assert found.certificate.gap <= 1e-6
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-305, 5e-324])
+def test_features_near_the_smallest_numbers(size: float) -> None:
+    """They alone separate these samples: an optimum beyond 1e308 is said to be out of reach."""
+    X, y = np.array([[1.0, size], [1.0, -size], [1.0, 3 * size]]), np.array([1.0, -1.0, 1.0])
+    found = solve(max_margin(X, y, "linf"))
+    if size > 1e-308:
+        assert found.status is Status.OPTIMAL
+        assert found.certificate.upper == pytest.approx(1 / size, rel=1e-6)
+    else:
+        assert found.status is Status.NEARLY_INSEPARABLE
+
+
 def test_answers_that_float64_cannot_hold() -> None:
     """Offsets of 1e20 leave no digit of a difference of 1 in the coefficients' products."""
     X = 1e20 + np.array([[0.0], [1e5], [2e5]])
