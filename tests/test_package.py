@@ -40,7 +40,7 @@ def test_compare_runs_from_the_wheel(built: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["models"]) == 3
     page = (tmp_path / "implicit-bias-report" / "report.html").read_text("utf-8")
-    assert "implicit-bias compare --train-size 60" in page
+    assert "-m implicit_bias compare --train-size 60" in page
 
 
 @pytest.mark.slow

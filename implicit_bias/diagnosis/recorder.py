@@ -10,15 +10,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from implicit_bias.base.validation import check_count, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_module, evaluating
+from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
 from implicit_bias.norms import Norm
@@ -28,6 +30,8 @@ from implicit_bias.training.trainee import Inputs
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+AnyNorm: TypeAlias = ParameterNorm | HasParameterNorm | Norm | str
 
 # Seconds that the search for the multipliers of one point may take in one norm.
 SECONDS = 10.0
@@ -45,8 +49,9 @@ class Recorder:
         Of a network of this package its samples (N, D) will do.
     labels : array_like of shape (N,)
         -1 and +1 for outputs (N,) or (N, 1); 0..K-1 for outputs (N, K).
-    norms : sequence of norms
-        Names or norms, as in `diagnose`.
+    norms : sequence of norms or optimizers
+        Names or norms, as in `diagnose`; of an optimizer, or a list of those that train the module
+        together, the norm that is read from them.
     gaps : bool
         Whether to find the gaps, too: margins alone cost one forward pass a point, gaps the
         solution of a convex program a norm.
@@ -90,7 +95,7 @@ class Recorder:
         module: nn.Module,
         inputs: Inputs,
         labels: ArrayLike | Tensor,
-        norms: Sequence[ParameterNorm | HasParameterNorm | Norm | str] = ("l2", "linf"),
+        norms: Sequence[AnyNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
         *,
         gaps: bool = True,
         seconds: float = SECONDS,
@@ -101,7 +106,7 @@ class Recorder:
         check_number(seconds, "seconds", "[0, inf]")
         if isinstance(norms, str):
             norms = (norms,)
-        found = [as_parameter_norm(norm) for norm in norms]
+        found = [self._norm(norm) for norm in norms]
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
             raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
@@ -115,6 +120,11 @@ class Recorder:
         for text in said:
             warnings.warn(text, DiagnosisWarning, stacklevel=2)
         self.rows: list[dict[str, float]] = []
+
+    def _norm(self, given: AnyNorm | Optimizer | Sequence[Optimizer]) -> ParameterNorm:
+        if isinstance(given, (Optimizer, Sequence)) and not isinstance(given, str):
+            return geometry_of(given, self.module).norm
+        return as_parameter_norm(given)
 
     def __repr__(self) -> str:
         return f"Recorder({len(self.rows)} points, norms {', '.join(self.norms)})"

@@ -97,8 +97,8 @@ class Diagnosis:
     notes : tuple of str
         What these numbers are about: a leading part, parameters of degree 0, coarse precision.
     rest : float or None
-        Of a leading part f_L of the module f: largest |f - f_L| on the samples over the largest
-        |f_L|. None where the module itself was measured.
+        Of a leading part f_L of the module f: largest ``abs(f - f_L)`` on the samples over the
+        largest ``abs(f_L)``. None where the module itself was measured.
 
     Examples
     --------

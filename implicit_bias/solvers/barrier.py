@@ -486,12 +486,6 @@ class BarrierProgram:
             if length < shortest:
                 return None
             best = value(length)
-        left = _number(0.1)  # of slacks that all shrink alike, by decades, as those of a path do
-        while longest is not None and length < 1:
-            nearer = min(_number(1.0), (longest * (1 - left)).mid())
-            if (further := value(nearer)) is None or not further < best:
-                break
-            best, length, left = further, nearer, left / 10
         for factor in (4, _number(1) / 4):
             changed = False
             while (further := value((length * factor).mid())) is not None and further < best:

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from implicit_bias import Recorder
+from implicit_bias import Recorder, diagnose
 from implicit_bias.diagnosis import DiagnosisWarning
 from implicit_bias.measure.homogeneity import HomogeneityError
+from implicit_bias.measure.optimizers import OptimizerError
 from implicit_bias.networks import GLN
 from implicit_bias.problem import max_margin
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -70,6 +71,22 @@ def test_frame_by_brute_force(norms: tuple[str, ...]) -> None:
         expected = 1.0 - (optimum * q.min() / size) ** 2
         assert row[f"gap_{name}"] == pytest.approx(expected, abs=1e-6)
     assert recorder.frame().iloc[-1].to_dict() == row
+
+
+def test_norms_are_read_from_optimizers() -> None:
+    """As by diagnose: here from two that train the module together."""
+    torch.manual_seed(0)
+    first, last = nn.Linear(4, 16, bias=False), nn.Linear(16, 3, bias=False)
+    module = nn.Sequential(first, nn.ReLU(), last)
+    both = [torch.optim.Adam([first.weight]), torch.optim.Adam([last.weight], lr=0.01)]
+    recorder = Recorder(module, X, LABELS, norms=[both, "l2"])
+    trained(module, recorder)
+    read = diagnose(module, X, LABELS, optimizer=both)
+    assert tuple(recorder.norms) == (read.norm, "l2")
+    found = recorder.frame().iloc[-1]
+    assert found[f"gap_{read.norm}"] == pytest.approx(read.gap, abs=1e-3)
+    with pytest.raises(OptimizerError, match="none of the module's parameters"):
+        Recorder(nn.Linear(4, 3, bias=False), X, LABELS, norms=[both])
 
 
 def test_points_before_separation_have_no_gap() -> None:
