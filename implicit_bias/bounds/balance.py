@@ -35,7 +35,7 @@ MOST_REPAIRS = 100
 MUCH_LARGER = 2.0**32
 
 
-def repaired(problem: MarginProblem, alpha: Array, cap: float = np.inf) -> Array:
+def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: float = np.inf) -> NDArray[Any]:
     """Return alpha, (N,) or (N, K), near the one given that obeys the equation of an intercept.
 
     Parameters
@@ -43,7 +43,7 @@ def repaired(problem: MarginProblem, alpha: Array, cap: float = np.inf) -> Array
     problem : MarginProblem
         The problem; without an intercept alpha is returned as it is.
     alpha : ndarray of shape (N,) or (N, K)
-        Dual variables, not negative.
+        Dual variables, not negative: float64, or objects such as fractions.
     cap : float
         No entry grows beyond it.
 
@@ -56,12 +56,6 @@ def repaired(problem: MarginProblem, alpha: Array, cap: float = np.inf) -> Array
         return alpha
     rows = problem.constraints
     return rows.alpha(balanced(rows, rows.values(alpha), cap))
-
-
-def balanced_flow(alpha: Array, y: Integers) -> Array:
-    """Return alpha (N, K) of samples of these classes (N,) as `repaired` does."""
-    rows = Constraints.of_labels(y, alpha.shape[1], intercept=True)
-    return rows.alpha(balanced(rows, rows.values(alpha)))
 
 
 def is_balanced(rows: Constraints, values: NDArray[Any]) -> bool:

@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 
 from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp_up, unit_weights
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.balance import balanced_flow, repaired
+from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.lower import (
     DualPoint,
     dual_norms,
@@ -73,7 +73,6 @@ __all__ = [
     "Graded",
     "Proof",
     "Status",
-    "balanced_flow",
     "certify",
     "dual_norm_bounds",
     "dual_scale",

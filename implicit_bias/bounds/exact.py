@@ -31,10 +31,9 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.rounding import Enclosure, sum_up
 from implicit_bias.base.validation import Array, check_shape
-from implicit_bias.bounds.balance import balanced, is_balanced
+from implicit_bias.bounds.balance import is_balanced
 from implicit_bias.bounds.status import Certificate, relative_gap
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import Rows
 
 # Bits of a square root.
 ROOT_BITS = 256
@@ -139,11 +138,6 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     upper = _upper(problem, rationals(answer.plain_coef), margins)
     smallest = _rounded(min(margins), down=True)
     return Certificate(lower, upper, relative_gap(lower, upper), smallest, dual_norms)
-
-
-def balanced_exactly(rows: Rows, alpha: Rationals) -> Rationals:
-    """Return fractions (P,) that obey the intercept's equation, near those that all but do."""
-    return balanced(rows.constraints, alpha) if rows.n_offsets else alpha
 
 
 def rationals(values: Array | Rationals) -> Rationals:

@@ -72,8 +72,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.validation import UnsuitableError
-from implicit_bias.bounds.certificate import Status
-from implicit_bias.bounds.exact import ExactAnswer, balanced_exactly
+from implicit_bias.bounds.certificate import Status, repaired
+from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.rows import (
     Rows,
@@ -517,9 +517,7 @@ class BarrierProgram:
         offsets = found.x[first : first + rows.n_offsets] * unit
         if problem.classes is None:
             intercept = _fractions(offsets).sum() if len(offsets) else Fraction(0)
-            return ExactAnswer(
-                _fractions(coef[0]), balanced_exactly(rows, _fractions(alpha)), intercept
-            )
+            return ExactAnswer(_fractions(coef[0]), repaired(problem, _fractions(alpha)), intercept)
         intercept = np.full(problem.classes, Fraction(0), dtype=object)
         intercept[rows.offset_classes] = _fractions(offsets)
         empty = np.setdiff1d(np.arange(problem.classes), problem.owners)
@@ -528,10 +526,10 @@ class BarrierProgram:
         kinds = _kinds(problem)
         whole = np.full(problem.alpha_shape, Fraction(0), dtype=object)
         shared = kinds == kinds[rows.rivals][:, None]  # (P, K)
-        weights = balanced_exactly(rows, _fractions(alpha / shared.sum(axis=1)))
+        weights = _fractions(alpha / shared.sum(axis=1))
         for sample, alike, weight in zip(rows.samples, shared, weights, strict=True):
             whole[sample, alike] = weight
-        return ExactAnswer(_fractions(coef), whole, intercept)
+        return ExactAnswer(_fractions(coef), repaired(problem, whole), intercept)
 
     def _below_all_others(self, coef: Vector, intercept: Vector, empty: Places) -> Fraction:
         """Return an offset with which classes without samples win nowhere."""

@@ -50,10 +50,9 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array, check_count
-from implicit_bias.bounds.certificate import Status
-from implicit_bias.bounds.exact import ExactAnswer, balanced_exactly
+from implicit_bias.bounds.certificate import Status, repaired
+from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import rows_of
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
 
@@ -201,7 +200,7 @@ class _Found:
 
     def exact(self, problem: MarginProblem) -> ExactAnswer:
         """Return the same numbers as fractions; those of an intercept balanced exactly."""
-        alpha = balanced_exactly(rows_of(problem), _fractions(self.alpha))
+        alpha = repaired(problem, _fractions(self.alpha))
         return ExactAnswer(_fractions(self.coef), alpha, Fraction(*_ratio(self.b)))
 
 
