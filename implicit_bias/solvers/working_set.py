@@ -172,7 +172,7 @@ class _WorkingRows(RowRounds):
         # Which margins fall short is seen on all rows.
         feasibility = max(self.inner_gap, tolerances.feasibility)
         inner = replace(tolerances, gap=self.inner_gap, feasibility=feasibility)
-        while (found := self.solve_rows(inner)).status is Status.NOT_SEPARABLE:
+        while (found := self._from_warm(inner)).status is Status.NOT_SEPARABLE:
             self.best = replace(self.best, alpha=found.alpha)
             if prove_not_separable(self.problem, found.alpha) or not self.double():
                 return Status.NOT_SEPARABLE
@@ -188,6 +188,14 @@ class _WorkingRows(RowRounds):
         norms, coef = problem.group_norms(found.coef) / scale, found.coef / scale
         self.warm = WarmStart(found.alpha, norms, intercept, coef)
         return None
+
+    def _from_warm(self, tolerances: Tolerances) -> Candidate:
+        """Solve on the working set; without the start where no step leads on from it."""
+        found = self.solve_rows(tolerances)
+        if found.status is Status.NUMERICAL_TROUBLE and self.warm is not None:
+            self.warm = None
+            found = self.solve_rows(tolerances)
+        return found
 
     def advance(self) -> Status | None:
         """Choose the next working set, or solve this one to the end."""

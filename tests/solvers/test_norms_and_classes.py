@@ -250,6 +250,8 @@ def test_balls_of_samples_that_are_not_separable(norm: str, solver: str) -> None
     seed=st.integers(0, 10**6),
 )
 @example(norm="nuclear", solver="working-set", K=4, D=2, soft=False, intercept=True, seed=4443)
+@example(norm="spectral", solver="working-set", K=5, D=2, soft=True, intercept=True, seed=990)
+@example(norm="spectral", solver="working-set", K=5, D=2, soft=True, intercept=True, seed=28)
 @settings(max_examples=60, deadline=None)
 def test_balls_of_random_problems(
     norm: str, solver: str, K: int, D: int, soft: bool, intercept: bool, seed: int
