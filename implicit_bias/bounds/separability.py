@@ -53,6 +53,8 @@ from implicit_bias.problem.constraints import Integers
 # Exact elimination costs rank^3 operations on integers of up to rank * 110 bits.
 MOST_EXACT_RANK = 60
 MOST_EXACT_ENTRIES = 200_000
+# Columns that are looked at, for the ones that are repeated, are so many times as many.
+REPEATS = 10
 # The linear program before it takes less than one, unless HiGHS goes in circles.
 MOST_SECONDS = 10.0
 # The interval method costs a factorisation of CANDIDATES * rank samples.
@@ -62,7 +64,7 @@ CANDIDATES = 4
 MOST_ENTRIES = 20_000_000
 # The simplex method in integers takes seconds at these sizes.
 MOST_SIMPLEX_RANK = 40
-MOST_SIMPLEX_ENTRIES = 6000
+MOST_SIMPLEX_BITS = 2_400_000
 MOST_PIVOTS_A_ROW = 30
 # Samples whose weight, alpha_n ||phi_n||, is below this share of the largest have no part in a
 # basic solution; nor have those that a linear program leaves below the other.
@@ -169,9 +171,12 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
     """
     rows = _Rows.of(problem, alpha > 0)  # the others have no part in a proof
     values = unit_weights(rows.constraints.values(alpha), rows.features.norms)
-    if not values.any() or features_underflow(problem):
+    if not values.any():
         return None
+    of_integers = features_underflow(problem)
     for method in (_as_given, _rational, _interval, _on_support, _interval_of_few):
+        if of_integers and method not in (_rational, _on_support):
+            continue
         proof = method(rows, values)
         if proof is not None:
             return replace(proof, alpha=rows.constraints.alpha(proof.alpha))
@@ -204,15 +209,12 @@ def gordan_vertex(problem: MarginProblem, deadline: Deadline = NEVER) -> Array |
     """
     rows = _Rows.of(problem)
     samples = np.arange(len(rows.features))
-    columns = None if features_underflow(problem) else _used_columns(rows, samples)
-    if columns is None or len(samples) * len(columns[0]) > MOST_EXACT_ENTRIES:
+    equations = _equations(rows, samples)
+    if not equations or min(len(samples), len(equations)) > MOST_SIMPLEX_RANK:
         return None
-    Phi = _features(rows, samples, *columns)
-    distinct = _distinct_columns(Phi)
-    rank = min(len(samples), len(distinct))
-    if rank > MOST_SIMPLEX_RANK or len(samples) * len(distinct) > MOST_SIMPLEX_ENTRIES:
+    most = max(abs(v).bit_length() for row in equations for v in row)
+    if len(samples) * len(equations) * most > MOST_SIMPLEX_BITS:
         return None
-    equations = _exact_features(rows, samples, *(part[distinct] for part in columns))
     # Samples are brought to one size by powers of two, and lose common factors of two.
     sizes = [max(abs(v).bit_length() for v in column) for column in zip(*equations, strict=True)]
     level = [
@@ -321,7 +323,7 @@ class _Rows:
 def features_underflow(problem: MarginProblem) -> bool:
     """Whether a feature, gate times input, may be 0 in float64 where the exact product is not.
 
-    Such a column would be left out of the equations, and a proof would be about other data.
+    What is bounded in float64 would then be about other data.
     """
     gates = problem.gates.data if sp.issparse(problem.gates) else problem.gates
     sizes = np.abs(gates), np.abs(problem.X)
@@ -346,33 +348,28 @@ def _rational(rows: _Rows, alpha: Array) -> Proof | None:
     columns = _used_columns(rows, samples)
     if columns is None:
         return None
-    Phi = _features(rows, samples, *columns)
-    basis = _basic_solution(Phi, alpha[samples])
+    basis = _basic_solution(_features(rows, samples, *columns), alpha[samples])
     if basis is None or len(basis) < 2:
         return None
-    distinct = _distinct_columns(Phi[basis])
-    if len(basis) * len(distinct) > MOST_EXACT_ENTRIES:
-        return None
-    equations = _exact_features(rows, samples[basis], *(part[distinct] for part in columns))
-    return _rational_proof(rows, samples[basis], equations)
+    return _rational_proof(rows, samples[basis])
 
 
 def _on_support(rows: _Rows, alpha: Array) -> Proof | None:
     """Solve V = 0 on all samples of an alpha that is a vertex, in exact arithmetic alone."""
     samples = np.flatnonzero(alpha)
-    columns = _used_columns(rows, samples) if len(samples) <= MOST_SIMPLEX_RANK + 1 else None
-    if columns is None or len(samples) * len(columns[0]) > MOST_SIMPLEX_ENTRIES:
-        return None
-    return _rational_proof(rows, samples, _exact_features(rows, samples, *columns))
+    return _rational_proof(rows, samples) if len(samples) <= MOST_SIMPLEX_RANK + 1 else None
 
 
-def _rational_proof(rows: _Rows, samples: Integers, equations: list[list[int]]) -> Proof | None:
+def _rational_proof(rows: _Rows, samples: Integers) -> Proof | None:
     """Return the proof by weights of some samples that make V exactly 0, if they have one sign.
 
     If there are such weights up to a factor: all others would have to be searched for their signs.
     """
     from flint import fmpz_mat
 
+    equations = _equations(rows, samples)
+    if not equations:
+        return None
     basis, nullity = fmpz_mat(equations).nullspace()
     solution = [int(row[0]) for row in basis.tolist()] if nullity == 1 else [0]
     if not (min(solution) > 0 or max(solution) < 0):
@@ -457,12 +454,14 @@ def _magnitudes(rows: _Rows, alpha: Array, gate: Integers, feature: Integers) ->
 # The offsets' are the pairs of what comes after the last of both: (-J, -1), ..., (-1, -1).
 
 
-def _used_columns(rows: _Rows, samples: Integers) -> tuple[Integers, Integers] | None:
+def _used_columns(
+    rows: _Rows, samples: Integers, most: int = MOST_ENTRIES
+) -> tuple[Integers, Integers] | None:
     """Pairs (gate, feature) that are not 0 on all of some samples; None if there are too many."""
     features, n_offsets = rows.features, len(rows.constraints.offset_classes)
     gates = np.unique(features.sparse_gates[samples].indices)
     inputs = np.flatnonzero(features.X[samples].any(axis=0))
-    if len(samples) * len(gates) * len(inputs) > MOST_ENTRIES:
+    if len(samples) * len(gates) * len(inputs) > most:
         return None
     return _columns(gates, inputs, np.arange(n_offsets), n_offsets)
 
@@ -486,31 +485,40 @@ def _columns(
     return gate.astype(np.int64), feature.astype(np.int64)
 
 
-def _features(
-    rows: _Rows,
-    samples: Integers,
-    gate: Integers,
-    feature: Integers,
-) -> Array:
-    """Features (samples, columns), each entry rounded once."""
+def _factors(rows: _Rows, samples: Integers, gate: Integers, feature: Integers) -> list[Array]:
+    """Gates and inputs of which features (samples, columns) are the products."""
     some = rows.subset(samples)
     used, place = np.unique(gate, return_inverse=True)
-    return np.asarray(some.gates[:, used].toarray()[:, place] * some.inputs[:, feature])
+    return [some.gates[:, used].toarray()[:, place], some.inputs[:, feature]]
 
 
-def _exact_features(
-    rows: _Rows, samples: Integers, gate: Integers, feature: Integers
-) -> list[list[int]]:
-    """Features (columns, samples) as real numbers, each column times a power of two: integers."""
-    some, equations = rows.subset(samples), []
-    for m, d in zip(gate, feature, strict=True):
-        z, x = some.gates[:, [m]].toarray()[:, 0], some.inputs[:, d]
-        ratios = [[value.as_integer_ratio() for value in part.tolist()] for part in (z, x)]
+def _features(rows: _Rows, samples: Integers, gate: Integers, feature: Integers) -> Array:
+    """Features (samples, columns), each entry rounded once."""
+    return np.asarray(np.multiply(*_factors(rows, samples, gate, feature)))
+
+
+def _equations(rows: _Rows, samples: Integers) -> list[list[int]] | None:
+    """V = 0 in integers: columns of features as real numbers, each times a power of two.
+
+    None of zeros and none twice; None if there are too many.
+    """
+    columns = _used_columns(rows, samples, REPEATS * MOST_EXACT_ENTRIES)
+    if columns is None:
+        return None
+    # Of float64 the products would be rounded, to equal ones or to 0.
+    factors = _factors(rows, samples, *columns)
+    factors = [np.where(factors[0] * np.sign(factors[1]), part, 0.0) for part in factors]
+    distinct = _distinct_columns(np.vstack(factors))
+    if len(samples) * len(distinct) > MOST_EXACT_ENTRIES:
+        return None
+    equations: dict[tuple[int, ...], None] = {}
+    for column in distinct:
+        ratios = [[v.as_integer_ratio() for v in part[:, column].tolist()] for part in factors]
         # Denominators are powers of two: the largest is common to all.
         row = [(a * c, b * d) for (a, b), (c, d) in zip(*ratios, strict=True)]
         common = max(denominator for _, denominator in row)
-        equations.append([value * (common // denominator) for value, denominator in row])
-    return equations
+        equations[tuple(_without_twos([value * (common // b) for value, b in row]))] = None
+    return [list(row) for row in equations]
 
 
 def _independent_columns(rows: _Rows) -> tuple[Integers, Integers]:

@@ -19,7 +19,7 @@ from implicit_bias.bounds.separability import (
     prove_not_separable,
     scaling_advice,
 )
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import solve
 
 
@@ -161,6 +161,28 @@ def test_separable_data_are_never_proven_inseparable() -> None:
         problem = separable(name)
         assert prove_not_separable(problem, np.ones(problem.n_samples)) is None
         assert prove_not_separable(problem, np.zeros(problem.n_samples)) is None
+
+
+def test_columns_that_are_equal_but_for_rounding_are_two() -> None:
+    """Gates next to each other times one input round to one float64; their difference separates."""
+    z, x = 1.9, 1.2
+    above = np.nextafter(z, 2.0)
+    while z * x != above * x:
+        z, above = above, np.nextafter(above, 2.0)
+    problem = MarginProblem([[x], [x]], [1, -1], [[z, z], [z, above]], [0, 1])  # type: ignore[arg-type]
+    assert prove_not_separable(problem, np.ones(2)) is None
+    assert gordan_vertex(problem) is None
+    assert solve(problem).status is not Status.NOT_SEPARABLE
+
+
+@pytest.mark.parametrize("unit", [5e-324, 2.0**-1060])
+def test_subnormal_features_are_proven_not_to_separate(unit: float) -> None:
+    """Of samples at 1, 2 and 3 units the one between has the other label."""
+    X = np.column_stack([np.ones(3), unit * np.array([1.0, 2.0, 3.0])])
+    problem = max_margin(X, [1, -1, 1])
+    assert gordan_vertex(problem) is not None
+    assert solve(problem).status is Status.NOT_SEPARABLE
+    assert gordan_vertex(max_margin(X, [1, 1, -1])) is None
 
 
 def test_the_search_for_a_vertex_ends_when_its_time_is_up() -> None:
