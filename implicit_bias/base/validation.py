@@ -1,6 +1,8 @@
 """Checks of user input: every error names the cause and the cure."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from reprlib import repr as cut
 from typing import Any
@@ -11,6 +13,34 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 # Labels this far beyond the number of samples are no numbers of classes.
 MOST_EMPTY_CLASSES = 1000
+PAGE = 'The page "What is accepted" of the documentation lists modules, inputs and labels.'
+
+
+@contextmanager
+def pointing_to_the_page() -> Iterator[None]:
+    """Add to a refusal of a module or of samples where all that is accepted is listed.
+
+    Examples
+    --------
+    >>> try:
+    ...     with pointing_to_the_page():
+    ...         raise ValueError("labels are text")
+    ... except ValueError as error:
+    ...     print(error.__notes__[0].partition(" of ")[0])
+    The page "What is accepted"
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if PAGE not in getattr(error, "__notes__", ()):
+            error.add_note(PAGE)
+        raise
+
+
+def detached(values: Any) -> Any:
+    """Return a tensor of torch without its gradient, on the CPU, for numpy; others as they are."""
+    torch = sys.modules.get("torch")  # without it, nothing is a tensor
+    return values.detach().cpu() if torch and isinstance(values, torch.Tensor) else values
 
 
 def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
@@ -42,7 +72,7 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
         raise ValueError(f"{name} must be dense, but is sparse: pass {name}.toarray()")
     check_not_masked(values, name)
     try:
-        given = np.asarray(values)
+        given = np.asarray(detached(values))
         if np.iscomplexobj(given):
             raise TypeError("it is complex: pass real numbers, such as its real part")
         if given.dtype.kind in "mM":
@@ -51,7 +81,9 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
             )
         array = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise ValueError(f"{name} is not a numeric array: {error}") from error
+        raise ValueError(
+            f"{name} is not a numeric array: {error}; encode text as numbers first"
+        ) from error
     if given.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {given.shape}")
     if not np.isfinite(array).all():
@@ -212,7 +244,7 @@ def as_class_labels(
 
 
 def _one_each(y: ArrayLike, n_samples: int) -> Array:
-    if np.asarray(y).dtype.kind in "US":
+    if np.asarray(detached(y)).dtype.kind in "US":
         raise ValueError(
             "y is text: number the classes, as np.unique(y, return_inverse=True)[1] does, or use "
             "the estimators, such as MaxMarginSVC, which take classes of any type"

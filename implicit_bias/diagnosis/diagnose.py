@@ -61,8 +61,8 @@ SHARE_OF_THE_GAP, SHARE_OF_THE_LAYERS = 0.6, 0.4
 
 def diagnose(
     module: nn.Module,
-    inputs: tuple[Tensor | Array, ...] | Tensor | Array,
-    labels: ArrayLike,
+    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike,
+    labels: ArrayLike | Tensor,
     *,
     norm: ParameterNorm | HasParameterNorm | Norm | str | None = None,
     loss: object = None,
@@ -80,9 +80,9 @@ def diagnose(
         that require a gradient (the others count as constants), or, with ``leading``, in the limit
         in which these are large. It is left as it is: mode,
         gradients, precision and device.
-    inputs : tuple of Tensor or ndarray, or a single one
-        The module's arguments, each with the samples as first axis.
-    labels : array_like of shape (N,)
+    inputs : Tensor, array_like (a frame, say) or tuple of them
+        The module's argument or arguments, each with the samples as first axis.
+    labels : array_like of shape (N,) or (N, 1)
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     norm : {"l2", "l1", "linf", "spectral", "nuclear"} or a norm, optional
         The geometry: l2 for gradient descent, linf for sign descent and Adam, spectral for Muon

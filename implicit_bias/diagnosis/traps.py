@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from implicit_bias.base.validation import pointing_to_the_page
 from implicit_bias.base.wording import percent
 from implicit_bias.measure.homogeneity import (
     WATCHED,
@@ -46,6 +47,7 @@ class DiagnosisWarning(UserWarning):
     """
 
 
+@pointing_to_the_page()
 def checked(
     gradients: MarginGradients,
     modes: Mapping[nn.Module, bool],

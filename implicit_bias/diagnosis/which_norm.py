@@ -43,7 +43,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.validation import Array, check_number
+from implicit_bias.base.validation import check_number
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import close, in_function_space
@@ -191,8 +191,8 @@ class WhichNorm:
 
 def which_norm(
     module: nn.Module,
-    inputs: tuple[Tensor | Array, ...] | Tensor | Array,
-    labels: ArrayLike,
+    inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike,
+    labels: ArrayLike | Tensor,
     *,
     optimizer: object = None,
     reference: nn.Module | Mapping[str, Tensor] | None = None,
@@ -211,9 +211,9 @@ def which_norm(
     ----------
     module : nn.Module
         As in `diagnose`.
-    inputs : tuple of Tensor or ndarray, or a single one
-        The module's arguments, each with the samples as first axis.
-    labels : array_like of shape (N,)
+    inputs : Tensor, array_like (a frame, say) or tuple of them
+        The module's argument or arguments, each with the samples as first axis.
+    labels : array_like of shape (N,) or (N, 1)
         As in `diagnose`.
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
         What trained it: its own norm joins the table, and the conclusion says whether it is the

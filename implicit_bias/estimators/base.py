@@ -12,7 +12,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from implicit_bias.base.validation import Array, check_not_masked
+from implicit_bias.base.validation import (
+    Array,
+    check_not_masked,
+    detached,
+    pointing_to_the_page,
+)
 from implicit_bias.bounds.certificate import repaired
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts, Threshold
@@ -154,7 +159,8 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         """Predictor f(x_n), (n,), positive for ``classes_[1]``; (n, K) with more classes."""
         check_is_fitted(self)
         check_not_masked(X, "X")
-        return self._decide(validate_data(self, X, reset=False, dtype=np.float64, order="C"))
+        X = validate_data(self, detached(X), reset=False, dtype=np.float64, order="C")
+        return self._decide(np.asarray(X))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each input, shape (n,)."""
@@ -182,10 +188,11 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
             return np.searchsorted(self.classes_, labels).astype(np.float64)
         return np.where(labels == self.classes_[1], 1.0, -1.0)
 
+    @pointing_to_the_page()
     def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         for name, values in (("X", X), ("y", y)):
             check_not_masked(values, name)
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        X, y = validate_data(self, detached(X), detached(y), dtype=np.float64, order="C")
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind != "binary" and not (self.many_classes and kind == "multiclass"):

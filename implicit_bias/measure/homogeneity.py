@@ -58,6 +58,7 @@ class OtherGradientsError(HomogeneityError):
     """A module that scales, but whose gradients are not those of its outputs."""
 
 
+NORMALISATION = "a normalisation layer"
 # Functions that break homogeneity, with what they are, and what to do.
 TRAPS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
@@ -73,7 +74,7 @@ TRAPS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"),
         (
-            "a normalisation layer",
+            NORMALISATION,
             "leave it out, or diagnose with its weights and statistics folded into the layer "
             "before and without its bias",
         ),
@@ -167,8 +168,16 @@ def _deviation(found: Array, expected: Array) -> float:
 def _cause(gradients: MarginGradients) -> str:
     """Why a module is not homogeneous, and what to do."""
     broken = [name for name in gradients.shapes if np.isnan(_degrees(gradients, [name])).any()]
-    seen = functions_used(gradients.module, gradients.inputs, TRAPS, trained=gradients.shapes)
-    for name, places in seen.items():
+    watch, outputs = _watched(gradients.module, gradients.inputs, TRAPS, gradients.shapes)
+    last = watch.last(outputs)
+    if last not in (None, "log_softmax") and TRAPS[last][0] != NORMALISATION:
+        return (
+            f"the module returns what {last} makes, which does not scale: return logits, that is, "
+            f"what {last} is given, and leave it to the loss"
+        )
+    for name, places in watch.seen.items():
+        if name == last == "log_softmax":  # differences of its outputs are those of the logits
+            continue
         of = f"; not homogeneous in {listed(broken)}" if broken else ""
         what, cure = TRAPS[name]
         return f"{what}: {name} in {listed(places)}{of}: {cure}"
@@ -308,6 +317,7 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.functions, self.trained = functions, trained
         self.tracker, self.seen = ModuleTracker(), dict[str, list[str]]()
+        self.results = dict[str, Any]()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -317,7 +327,16 @@ class _Watch(TorchFunctionMode):
             places = self.seen.setdefault(name, [])
             if self.place not in places:
                 places.append(self.place)
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if name in self.functions:
+            self.results[name] = result
+        return result
+
+    def last(self, outputs: Tensor) -> str | None:
+        """Return the function that gave the module's outputs, as they are or as a view of them."""
+        where = outputs.untyped_storage().data_ptr()
+        tensors = ((name, t) for name, t in self.results.items() if isinstance(t, Tensor))
+        return next((name for name, t in tensors if t.untyped_storage().data_ptr() == where), None)
 
     @property
     def place(self) -> str:
@@ -346,9 +365,18 @@ def functions_used(
 
     Where names of trained parameters are given, only calls whose input depends on these count.
     """
+    return _watched(module, inputs, functions, trained)[0].seen
+
+
+def _watched(
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    functions: Collection[str],
+    trained: Collection[str],
+) -> tuple[_Watch, Tensor]:
+    """Evaluate a module under a watch; returns its outputs, too."""
     watch, values = _Watch(functions, trained=bool(trained)), values_of(module)
     for name in trained:
         values[name].requires_grad_()
     with torch.set_grad_enabled(bool(trained)), watch.tracker, watch:
-        evaluate(module, values, tuple(tensor[:WATCHED] for tensor in inputs))
-    return watch.seen
+        return watch, evaluate(module, values, tuple(tensor[:WATCHED] for tensor in inputs))

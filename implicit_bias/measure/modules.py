@@ -10,18 +10,23 @@ module, and `check_outputs` is the one check of what a module computes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import (
+    Array,
+    as_finite,
+    check_not_masked,
+    pointing_to_the_page,
+)
 
 # Samples on which a module is checked.
 PROBES = 256
@@ -32,6 +37,7 @@ BATCH_TOLERANCE = 1e-9
 Attributes: TypeAlias = list[tuple[dict[Any, Any], dict[Any, Any]]]
 
 
+@pointing_to_the_page()
 def as_module(module: object) -> nn.Module:
     """Return a module that can be measured: what torch has compiled or spread over devices, bare.
 
@@ -294,30 +300,55 @@ def check_finite(outputs: Tensor | Array) -> None:
 
 
 def as_arguments(given: object) -> tuple[Tensor | Array, ...]:
-    """Arguments of a module from one argument or several.
+    """Arguments of a module, from a tuple of them or from a single one.
 
     Raises
     ------
     ValueError
-        None, or none that could be one.
+        None; one that is no dense array or tensor of numbers.
     """
-    if isinstance(given, (Tensor, np.ndarray)):
-        return (given,)
-    if not isinstance(given, (tuple, list)) or not given:
+    arguments = given if isinstance(given, tuple) else (given,)
+    if not arguments or given is None:
+        raise ValueError("there are no inputs: pass X, or a tuple of the module's arguments")
+    return tuple(map(_as_argument, arguments))
+
+
+def _as_argument(given: object) -> Tensor | Array:
+    if isinstance(given, Tensor):
+        if given.layout != torch.strided:
+            raise ValueError("inputs must be dense, but are sparse: pass inputs.to_dense()")
+        return given
+    check_not_masked(given, "inputs")
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            "inputs must be a tensor, an array or a tuple of the module's arguments, got "
-            f"{type(given).__name__}: pass (X,) or X"
-        )
-    return tuple(
-        part if isinstance(part, (Tensor, np.ndarray)) else np.asarray(part)
-        for part in cast(Sequence[object], given)
-    )
+            f"inputs are no array ({error}): pass X, or a tuple of the module's arguments"
+        ) from error
+    # A frame's columns of several types make objects, which may all be numbers.
+    numeric = array.dtype.kind in "biufc"
+    return array if numeric else as_finite(cast(ArrayLike, given), "inputs", array.ndim)
 
 
-def labels_as_array(labels: ArrayLike | Tensor) -> ArrayLike:
-    """Labels of any type of torch as an array; others as they are."""
+def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
+    """Labels (N,) or (N, 1), of any type of array or tensor, as an array (N,).
+
+    Raises
+    ------
+    ValueError
+        Rows of several entries.
+    """
+    check_not_masked(labels, "labels")
     # As float64, for numpy knows no bfloat16.
-    return double(labels).cpu().numpy() if isinstance(labels, Tensor) else labels
+    array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
+    if array.ndim == 2 and array.shape[1] == 1:
+        return array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(
+            f"labels must be (N,) or (N, 1), one a sample, got shape {array.shape}: of one-hot "
+            "rows pass labels.argmax(1)"
+        )
+    return array
 
 
 def as_inputs(

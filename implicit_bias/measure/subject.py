@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, pointing_to_the_page
 from implicit_bias.measure.homogeneity import degree_of
 from implicit_bias.measure.leading import leading_part
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -63,6 +63,7 @@ class SeparationError(ValueError):
     """
 
 
+@pointing_to_the_page()
 def margins_of(
     module: nn.Module,
     inputs: object,
@@ -76,9 +77,9 @@ def margins_of(
     ----------
     module : nn.Module
         As `modules.as_module` returns it. It is left as it is, but for torch's random numbers.
-    inputs : Tensor, ndarray or tuple of them
+    inputs : Tensor, array_like or tuple of them
         Its arguments, each with the samples as first axis.
-    labels : array_like of shape (N,)
+    labels : array_like of shape (N,) or (N, 1)
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     classes : int, optional
         K, by default that of the outputs.
@@ -168,6 +169,7 @@ class Subject:
     whole: MarginGradients | None = None
 
     @classmethod
+    @pointing_to_the_page()
     def of(
         cls,
         gradients: MarginGradients,

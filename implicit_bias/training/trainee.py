@@ -18,7 +18,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import as_features
+from implicit_bias.base.validation import as_features, pointing_to_the_page
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import (
@@ -162,6 +162,7 @@ class Trainee(ABC):
         return Subject(self.gradients, self.degree).gap(self.norm if norm is None else norm)
 
 
+@pointing_to_the_page()
 def as_trainee(
     module: nn.Module,
     inputs: Inputs,
@@ -281,11 +282,10 @@ class _ModuleTrainee(Trainee):
             raise ValueError("the module has no parameter that requires a gradient")
         _check_double(given)
         device, signs = next(iter(given.values())).device, labels_as_array(labels)
-        arguments = inputs if isinstance(inputs, (tuple, Tensor)) else np.asarray(inputs)
-        self.inputs = as_inputs(as_arguments(arguments), len(np.asarray(signs)), device)
+        self.inputs = as_inputs(as_arguments(inputs), len(signs), device)
         probes = tuple(tensor[:PROBES] for tensor in self.inputs)
         with undisturbed(module):
-            gradients = margins_of(module, probes, np.asarray(signs)[:PROBES])
+            gradients = margins_of(module, probes, signs[:PROBES])
             whole = MarginGradients(module, self.inputs, signs, gradients.classes)
             self.labels = torch.tensor(whole.labels, device=device)
             # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
