@@ -87,9 +87,9 @@ from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 
 MOST_STEPS = 3000
-# Steps times the cube of the number of equations, with the fewest bits, of which longer numbers
-# leave a share: half a minute. Fewer steps than these lead nowhere.
-MOST_WORK, FEWEST_STEPS = 8e8, 60
+# Products of numbers: half a minute. Fewer steps than these lead nowhere. A product takes longer by
+# the share of bits above the fewest, and these more.
+MOST_WORK, FEWEST_STEPS, MORE_BITS = 2.2e9, 80, 128
 # Bits of the numbers: at least the first, and as often the second as features differ by bits.
 FEWEST_BITS, BITS_A_BIT, MOST_BITS = 192, 2, 4096
 # A step is halved until it is this share of the first one.
@@ -167,7 +167,7 @@ class _BarrierRun(Run):
         with _precision_of(self.bits):
             at = program.start()
             tau, growth, taken = program.first_tau(at), FIRST_GROWTH, 0
-        allowed = int(MOST_WORK * FEWEST_BITS / (program.order**3 * self.bits))
+        allowed = int(MOST_WORK / program.work)
         for _ in range(allowed if allowed >= FEWEST_STEPS else 0):
             with _precision_of(self.bits):
                 step = program.step(at, tau)
@@ -337,10 +337,13 @@ class BarrierProgram:
         return len(self.A) + sum(term.parameter for term in self.terms)
 
     @cached_property
-    def order(self) -> int:
-        """How many equations a step solves."""
+    def work(self) -> float:
+        """Products of numbers that a step takes, about, in those of the fewest bits."""
         squares = sum(term.adds_square for term in self.terms)
-        return len(self.moved) - len(self.alone) + len(self._wide) + squares
+        order = len(self._kept) + len(self._wide) + squares
+        tiles = sum(len(rows) * len(columns) ** 2 for rows, columns in self._tiles)
+        products = order**2 * (order + len(self.alone)) + tiles
+        return products * (self.bits + MORE_BITS) / (FEWEST_BITS + MORE_BITS)
 
     @cached_property
     def _matrix(self) -> Any:
@@ -352,9 +355,30 @@ class BarrierProgram:
         return np.flatnonzero((self.A[:, self.alone] != 0).sum(axis=1) > 1)
 
     @cached_property
-    def _narrow(self) -> Places:
-        """The other rows."""
-        return np.setdiff1d(np.arange(len(self.A)), self._wide)
+    def _tiles(self) -> list[tuple[Places, Places]]:
+        """The other rows, by the classes whose coefficients they have; their places in `_kept`.
+
+        A row has those of two classes, most often: products of all places would be mostly of zeros.
+        """
+        rows = np.setdiff1d(np.arange(len(self.A)), self._wide)
+        present = self.A[rows] != 0
+        size = int(np.prod(self.places.shape[1:]))
+        n_kinds = (int(self.places.max()) + 1) // size
+        classes = present[:, : n_kinds * size].reshape(len(rows), n_kinds, size).any(axis=2)
+        kinds = np.unique(classes, axis=0, return_inverse=True)[1].ravel()
+        present = present[:, self._kept]
+        return [
+            (rows[kinds == kind], np.flatnonzero(present[kinds == kind].any(axis=0)))
+            for kind in range(int(kinds.max(initial=-1)) + 1)
+        ]
+
+    @cached_property
+    def _met(self) -> tuple[Places, Places]:
+        """Those of them that have one of the variables that are eliminated, and its place there."""
+        present = self.A[:, self.alone] != 0
+        present[self._wide] = False
+        rows, columns = np.nonzero(present)
+        return rows, columns
 
     @cached_property
     def _kept(self) -> Places:
@@ -410,11 +434,14 @@ class BarrierProgram:
                 np.add.at(target, tuple(part[chosen] for part in index), curvature[chosen])
         roots = _root(at.beta / slacks)[:, None]
         wide = np.vstack([self.A[self._wide] * roots[self._wide], *squares])
-        if len(self._narrow):
-            part = _mid(self.A[self._narrow] * roots[self._narrow])
-            matrix = matrix + _product(part[:, kept].T, part[:, kept])
-            across = across + _product(part[:, kept].T, part[:, alone])
-            diagonal = diagonal + (part[:, alone] * part[:, alone]).sum(axis=0)
+        for rows, columns in self._tiles:
+            part = _mid(self.A[np.ix_(rows, kept[columns])] * roots[rows])
+            matrix[np.ix_(columns, columns)] += _product(part.T, part)
+        rows, columns = self._met
+        entries = self.A[rows, alone[columns]] * roots[rows, 0]
+        np.add.at(diagonal, columns, entries * entries)
+        entries = self.A[np.ix_(rows, kept)] * (roots[rows, 0] * entries)[:, None]
+        np.add.at(across.T, columns, entries)
         gradient = gradient[self._ordered]
         parts = matrix, across, diagonal, wide[:, kept], wide[:, alone]
         return _mid(gradient), NewtonSystem(*map(_mid, parts))
