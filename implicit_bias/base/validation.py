@@ -127,7 +127,7 @@ def owned(array: Array, given: object) -> Array:
         The array; or a copy, where it shares the memory of the caller's values and these, or an
         array that they are a view of, can be written.
     """
-    if not is_frozen(array) and np.may_share_memory(array, np.asarray(given)):
+    if not is_frozen(array) and np.may_share_memory(array, np.asarray(detached(given))):
         array = array.copy()
     array.setflags(write=False)
     return array
