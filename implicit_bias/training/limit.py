@@ -47,6 +47,12 @@ Where F rises all the same, the step is taken back and the velocity set to 0 (re
 where <g, v_t> > 0 instead is no use here: across the stiffest direction of the soft minimum, steps
 overshoot and come back at every other step, and the slow ones would never gather speed.
 
+Kinks. Where a unit's kink runs through a sample, the gradient is that of one side, and the step may
+lead to the other, so that no step size lowers F although the weights are not stationary. If that is
+so at rest, and ||g|| ||theta|| is no rounding error, steepest descent (`training.steepest`) takes
+over for good: its steps decay, and F may rise in one. Of 24 ReLU networks of 64 units on 3 x 3
+clusters, 11 had stopped for this reason after 1,500 steps.
+
 A step is one gradient; the forward passes of the backtracking are counted beside it.
 
 In another norm than l2 it is steepest descent, `training.steepest`; in any norm a KKT point of a
@@ -61,6 +67,7 @@ and Telgarsky (2021) for the rate 1/k^2 of the margin of linear predictors.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
@@ -95,6 +102,9 @@ MOST_GAINED = 1.0
 SAME_MODULE = 1e-6
 # A decrease below this share of F is rounding.
 ROUNDING = 1e-15
+# Weights are stationary where ||g|| ||theta||, the change of F by a relative change of the weights,
+# is below this; F then is within about its square of the least.
+STATIONARY = 1e-6
 
 # Extrapolation across and along the weights, a and b, after k steps without a restart.
 METHODS: dict[Method, Callable[[LimitConfig, int], tuple[float, float]]] = {
@@ -363,8 +373,15 @@ def _check_trainee(
 class _Descent(Objective):
     """Descent on F in the Euclidean metric."""
 
+    @cached_property
+    def across_kinks(self) -> SteepestDescent:
+        """What goes on where no step size lowers F; a state with a spread is one of its own."""
+        return SteepestDescent(self.trainee, self.config)
+
     def advance(self, state: State) -> State | None:
-        """Do one step; None where no step size lowers F."""
+        """Do one step; None at stationary weights."""
+        if state.spread > 0:
+            return self.across_kinks.advance(state)
         point = self._extrapolate(state)
         at_point, g = self.gradient(point)
         square = (g @ g).item()
@@ -379,7 +396,9 @@ class _Descent(Objective):
             s /= 2
             if not s * square > ROUNDING * max(1.0, abs(at_point)):
                 if state.age == 0:
-                    return None
+                    if not math.sqrt(square) * state.weights.norm().item() > STATIONARY:
+                        return None
+                    return self.across_kinks.advance(replace(state, evaluations=evaluations))
                 log_loss = math.inf  # the velocity may have led astray: restart
                 s = state.step_size
                 break

@@ -283,6 +283,51 @@ def test_until_excess() -> None:
     assert before.history[-1].excess > 0.02
 
 
+class Kinked(torch.nn.Module):
+    """f(x) = x (a + b + c - 10 relu(c)): the largest normalised margin is that of c = 0, a = b."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = torch.nn.Parameter(torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x (a + b + c - 10 relu(c))."""
+        slope: torch.Tensor = self.weights.sum() - 10.0 * torch.relu(self.weights[2])
+        return x * slope
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_goes_on_where_a_kink_lets_no_step_size_lower_the_loss(method: Method) -> None:
+    """At c = 0 autograd takes the slope of c < 0, and its step leads to c > 0."""
+    config = LimitConfig(steps=300, method=method)
+    result = train_to_limit(Kinked(), np.array([[1.0], [2.0]]), [1, 1], config)
+    assert result.ending is Ending.STEPS
+    assert result.history[0].normalised_margin == pytest.approx(1.0)
+    assert max(point.normalised_margin for point in result.history) > 1.3  # of sqrt(2)
+
+
+@pytest.mark.slow
+def test_no_relu_network_stalls_at_a_positive_margin() -> None:
+    """Scaling the weights lowers the loss of separated samples: none of them can be stationary."""
+    centres = 0.375 * (np.array([(i, j) for i in range(3) for j in range(3)]) - 1.0)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        place = rng.integers(0, 9, 64)
+        angle, radius = rng.uniform(0.0, 2.0 * np.pi, 64), rng.uniform(0.0, 0.125, 64)
+        spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+        X = np.column_stack([centres[place] + spread, np.ones(64)])
+        torch.manual_seed(seed)
+        network = torch.nn.Sequential(
+            torch.nn.Linear(3, 64, bias=False),
+            torch.nn.ReLU(),
+            torch.nn.Linear(64, 1, bias=False),
+        ).double()
+        labels = rng.permutation(np.resize([-1, 1], 9))[place]
+        result = train_to_limit(network, X, labels, LimitConfig(steps=1500))
+        assert result.ending is Ending.STEPS
+        assert result.history[-1].min_margin > 0
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_stalls_where_nothing_is_left_to_gain(method: Method) -> None:
     """Each sample twice, with both labels: the best is f = 0, and F = 0 there."""
