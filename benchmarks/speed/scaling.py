@@ -183,9 +183,9 @@ def _work(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> None:
 
 def _facts(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> Row:
     solve(warm_up(), device=device)
-    held = peak_memory(device)
     before = _yardstick(device)
     forget_peak(device)
+    held = peak_memory(device)
     found = solve(problem, tol=tol, device=device, on_progress=pipe.send)
     peak, after = peak_memory(device), _yardstick(device)
     yardstick = (before + after) / 2
@@ -232,9 +232,16 @@ def forget_peak(device: str) -> None:
 
 
 def peak_memory(device: str) -> int:
-    """Most bytes held: by the process, or by torch on a GPU."""
+    """Most bytes held since :func:`forget_peak`: by the process, or by torch on a GPU.
+
+    Linux tells the high-water mark of this program; the one of ``getrusage`` begins at that of the
+    process that started it, and is never forgotten.
+    """
     if device != "cpu":
         return torch.cuda.max_memory_allocated(device)
+    with suppress(OSError):  # Linux alone
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
     unit = 1 if platform.system() == "Darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import scaling
+from implicit_bias.base.processes import Pipe, Process
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.solvers import solve
 
@@ -92,6 +93,23 @@ def test_the_picture_shows_every_row() -> None:
         assert len(colours) == 3
     hollow = [line for line in memories.lines if line.get_markerfacecolor() == "none"]
     assert [np.asarray(line.get_xdata()).tolist() for line in hollow] == [[60]]
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone forgets peaks")
+def test_a_peak_is_that_of_the_process_since_it_was_forgotten() -> None:
+    """What this process, and the one that started it, held before is not counted."""
+    held = np.ones(40 * 2**20)  # 320 MiB
+    before = scaling.peak_memory("cpu")
+    with Process(_peaks) as process:
+        assert process.receive() < before  # a large parent has small children
+    del held
+    scaling.forget_peak("cpu")
+    assert scaling.peak_memory("cpu") < before - 200 * 2**20
+
+
+def _peaks(pipe: Pipe) -> None:
+    scaling.forget_peak("cpu")
+    pipe.send(scaling.peak_memory("cpu"))
 
 
 @pytest.mark.slow
