@@ -65,6 +65,10 @@ class Diagnosis:
         Where ``method`` is not "exact" it is an upper bound on the gap of the best multipliers.
     gap_lower : float
         A lower bound on that of the best multipliers; the same as ``gap`` where these are exact.
+    gap_across_kinks : float
+        An upper bound on the gap with the gradients on all sides of the kinks (a ReLU at 0) within
+        0.1 % of the weights, of which multipliers may combine several a sample: gradient descent
+        ends on kinks, and torch differentiates one side alone. The same as ``gap`` without kinks.
     method : {"exact", "level method", "stopped"}
         How the multipliers were found; "stopped" is what was known at ``max_seconds``.
     gap_of_loss : float
@@ -118,6 +122,7 @@ class Diagnosis:
     parameter_norm: float
     gap: float
     gap_lower: float
+    gap_across_kinks: float
     method: Method
     gap_of_loss: float
     margins: Array
@@ -157,6 +162,11 @@ class Diagnosis:
         return places[:, 0] if self.multipliers.ndim == 1 else places
 
     @property
+    def on_kinks(self) -> bool:
+        """Whether a KKT point is much nearer than the gradients at the weights say."""
+        return self.gap > AT and self.gap_across_kinks <= ANOTHER * self.gap_lower
+
+    @property
     def verdict(self) -> str:
         """All of it in a sentence or two."""
         return _verdict(self) + _of_leading_part(self)
@@ -184,7 +194,11 @@ def _verdict(d: Diagnosis) -> str:
     nearest = min(others, key=lambda name: others[name], default="")
     amount = f"KKT gap {percent_bounds(d.gap_lower, d.gap)}"
     amount += ", its search stopped by max_seconds" if d.method == "stopped" else ""
-    if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * d.gap_lower):
+    if d.on_kinks:
+        across = percent(d.gap_across_kinks, space=" ")
+        amount += f"; at most {across} with the gradients across kinks near the weights"
+    gap_lower = min(d.gap_lower, d.gap_across_kinks)
+    if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * gap_lower):
         other = DESCENTS.get(nearest, nearest)
         return (
             f"this is the geometry of {other}, not of {descent}: the KKT gap is at most "
@@ -192,8 +206,9 @@ def _verdict(d: Diagnosis) -> str:
             f"{percent_bounds(d.gap_lower, d.gap)} in {d.norm}"
         )
     if d.gap > AT:
-        where = "far from its limit" if d.gap > FAR else "near a KKT point"
-        if d.gap_lower <= FAR < d.gap:  # the bounds leave both open
+        gap = min(d.gap, d.gap_across_kinks)
+        where = "far from its limit" if gap > FAR else "near a KKT point"
+        if gap_lower <= FAR < gap:  # the bounds leave both open
             where = f"perhaps {where}"
         advice = ": train longer to get there"
         if d.cures:
@@ -245,6 +260,7 @@ def _page(d: Diagnosis) -> str:
         ("smallest margin", number(d.min_margin)),
         ("normalised margin", number(d.normalised_margin)),
         (f"KKT gap in {d.norm}", percent_bounds(d.gap_lower, d.gap)),
+        *([("KKT gap across kinks", "≤ " + percent(d.gap_across_kinks))] if d.on_kinks else []),
         ("KKT gap of the loss's weights", percent(d.gap_of_loss)),
         *(
             (f"KKT gap in {name}", "≤ " + percent(gap))

@@ -1,0 +1,154 @@
+r"""The KKT gap of weights that are beside kinks, where pieces of a piecewise smooth module meet.
+
+Training a ReLU network leads, in direction, to weights at which kinks of units run through samples.
+There a margin has no gradient, and a KKT point asks for one element of Clarke's subdifferential a
+sample: the convex hull of the gradients on all sides. On the way the weights are beside the kinks.
+torch differentiates the side that they are on, which may be another one after each step, and the
+gap of these gradients alone need not fall at all, however near the weights are.
+
+So gradients within a radius are let in, as in Goldstein's subdifferential,
+
+    v = sum_n lambda_n g_n,     g_n in conv{ r_kn grad q_n(theta_k) : k = 0, ..., m },
+
+    theta_0 = theta,   |theta_k - theta| <= radius |theta|  entry by entry,
+    r_kn = L q_n(theta) / <grad q_n(theta_k), theta>,
+
+which is the tangent program of `multipliers` with m + 1 rows a pair. The factors r, near 1, let
+Euler's identity hold at theta, so that the gap is 0 where v is parallel to theta and only samples
+of the smallest margin have multipliers. A gap below epsilon makes theta an approximate KKT point:
+to epsilon, by gradients at points within the radius (Dutta et al. 2013). The points are drawn, so
+the gap is an upper bound on that of all points within the radius.
+
+Source: Lyu and Li (2020), appendix C, for KKT points by Clarke's subdifferential, and approximate
+ones; Dutta, Deb, Tulshyan, Arora (2013), "Approximate KKT points and a proximity measure for
+termination"; Burke, Lewis, Overton (2005) for drawn gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.multipliers import Multipliers, best_multipliers
+
+# Largest relative change of a weight.
+RADIUS = 1e-3
+# Points drawn.
+DRAWS = 16
+# A combination of gradients that changes by less than this times the radius meets no kinks.
+SMOOTH = 20.0
+# Seconds that the search may take.
+SECONDS = 3.0
+# Parameters up to which rows of the working set are held.
+MOST_PARAMETERS = 2**17
+
+
+class Pieces(MarginGradients):
+    """Gradients of the same margins at several points, as rows of one J: point by point.
+
+    Parameters
+    ----------
+    gradients : MarginGradients
+        The margins, n of them.
+    points : sequence of Tensor of shape (P,)
+        Where the gradients are taken, whatever theta the methods are given.
+    factors : ndarray of shape (m, n)
+        What each row is multiplied with.
+    """
+
+    def __init__(self, gradients: MarginGradients, points: list[Tensor], factors: Array) -> None:
+        vars(self).update(vars(gradients))  # module, samples and parameters are the same
+        self.gradients, self.points, self.factors = gradients, points, factors
+
+    def combine(self, theta: Tensor, weights: Array) -> Tensor:
+        """J' lambda, shape (P,)."""
+        parts = zip(self.points, self.factors * weights.reshape(self.factors.shape), strict=True)
+        found = [self.gradients.combine(point, part) for point, part in parts if part.any()]
+        return sum(found, start=torch.zeros_like(theta))
+
+    def slopes(self, theta: Tensor, direction: Tensor) -> Array:
+        """J w, shape (m n,), of a direction w (P,)."""
+        found = np.stack([self.gradients.slopes(point, direction) for point in self.points])
+        return (self.factors * found).reshape(-1)
+
+    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
+        """J (m, P) of some rows."""
+        found = np.empty((len(chosen), len(theta)))
+        points, pairs = np.divmod(chosen, self.factors.shape[1])
+        for k in np.unique(points):
+            here = points == k
+            found[here] = self.gradients.rows(self.points[k], pairs[here])
+        return found * self.factors[points, pairs][:, None]
+
+    def gram(
+        self, theta: Tensor, chosen: NDArray[np.int64], scale: Mapping[str, float] | None = None
+    ) -> Array:
+        """J S^2 J' (m, m) of some rows."""
+        scale = scale or {}
+        sizes = {name: shape.numel() for name, shape in self.shapes.items()}
+        units = np.concatenate([np.full(size, scale.get(k, 1.0)) for k, size in sizes.items()])
+        rows = self.rows(theta, chosen) * units
+        return np.asarray(rows @ rows.T)
+
+
+def gap_across_kinks(
+    best: Multipliers, radius: float = RADIUS, *, deadline: Deadline = NEVER
+) -> float:
+    """KKT gap with the gradients of points nearby, an upper bound; that of ``best`` without kinks.
+
+    Parameters
+    ----------
+    best : Multipliers
+        The best ones for the gradients at the weights.
+    radius : float
+        Largest relative change of a weight.
+    deadline : Deadline
+        When to end with the bound so far.
+
+    Notes
+    -----
+    Of more than 2^17 parameters it is the gap of ``best``, too.
+    """
+    tangent = best.program
+    if best.gap <= radius or len(tangent.theta) > MOST_PARAMETERS:
+        return best.gap
+    points, factors = [tangent.theta], [np.ones(len(tangent.margins))]
+    change = 0.0
+    for point, factor in _drawn(best, radius):
+        v = tangent.gradients.combine(point, factor * best.weights)
+        moved = (v - best.combination).norm() / best.combination.norm()
+        change = max(change, float(moved))
+        points.append(point)
+        factors.append(factor)
+    if change <= SMOOTH * radius:
+        return best.gap
+    pieces = Pieces(tangent.gradients, points, np.stack(factors))
+    margins = np.tile(tangent.margins, len(points))
+    weights = np.append(best.weights, np.zeros(len(margins) - len(best.weights)))
+    found = best_multipliers(
+        replace(tangent, gradients=pieces, margins=margins),
+        seconds=SECONDS,
+        starts=[weights],
+        deadline=deadline.within(SECONDS),
+    )
+    return min(best.gap, found.gap)
+
+
+def _drawn(best: Multipliers, radius: float) -> Iterator[tuple[Tensor, Array]]:
+    """Draw points, with the factors r (n,) of the margins' gradients there."""
+    tangent = best.program
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(DRAWS):
+        signs = torch.randint(0, 2, tangent.theta.shape, generator=generator).to(tangent.theta)
+        point = tangent.theta * (1.0 + radius * (2.0 * signs - 1.0))
+        slopes = tangent.gradients.slopes(point, tangent.theta)
+        if (slopes > 0).all():
+            yield point, tangent.degree * tangent.margins / slopes

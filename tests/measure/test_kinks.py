@@ -1,0 +1,128 @@
+"""The gap of weights that are on kinks of their ReLU units, or beside them."""
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from implicit_bias import LimitConfig, diagnose, train_to_limit
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.kinks import RADIUS, gap_across_kinks
+from implicit_bias.measure.multipliers import Multipliers
+from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.norms.tensors import PARAMETER_NORMS
+
+# Of the second order, or of as many steps of the radius.
+NEAR = 20 * RADIUS
+
+
+class Difference(nn.Module):
+    """relu(<w, x>) - relu(<v, x>)."""
+
+    def __init__(self, w: Array, v: Array) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.tensor(np.stack([w, v])))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return outputs (N,)."""
+        units = torch.relu(x @ self.weights.T)
+        return units[:, 0] - units[:, 1]
+
+
+def at_a_kkt_point(c: float) -> tuple[Difference, Array, list[int]]:
+    """Return a module, two samples at an angle of cosine c, and their labels.
+
+    With s = sqrt(1 - c^2), w = (1, -c / s) and v = (0, 1 / s) have margins 1. w is perpendicular to
+    the second sample and v to the first: multipliers 1 / s^2 of both, and slopes c of the ReLU at
+    these two kinks, make it a KKT point. All is rotated, so that no entry is 0.
+    """
+    s, turn = math.sqrt(1 - c**2), 0.7
+    rotation = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
+    X = np.array([[1.0, 0.0], [c, s]]) @ rotation
+    w, v = np.array([[1.0, -c / s], [0.0, 1.0 / s]]) @ rotation
+    return Difference(w, v), X, [1, -1]
+
+
+def best_of(module: nn.Module, X: Array, y: object, norm: str = "l2") -> Multipliers:
+    return Subject.of(margins_of(module, X, y)).measure(PARAMETER_NORMS[norm])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("c", [0.2, 0.5, 0.8])
+def test_a_kkt_point_on_kinks_is_one_across_them(c: float) -> None:
+    module, X, y = at_a_kkt_point(c)
+    best = best_of(module, X, y)
+    assert best.gap > c**2 / 2
+    assert gap_across_kinks(best) <= NEAR
+    found = diagnose(module, X, y)
+    assert found.on_kinks
+    assert found.gap_across_kinks <= NEAR
+    assert "across kinks" in found.verdict
+    assert "far" not in found.verdict
+    assert "across kinks" in found._repr_html_()
+
+
+def test_other_points_on_kinks_are_none() -> None:
+    """The norm of w could fall, though it is on its kink."""
+    module, X, y = at_a_kkt_point(0.5)
+    with torch.no_grad():
+        module.weights[0] *= 2.0
+    best = best_of(module, X, y)
+    assert gap_across_kinks(best) > 0.1
+    found = diagnose(module, X, y)
+    assert found.gap_across_kinks <= found.gap
+
+
+def test_smooth_modules_have_one_gap() -> None:
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    linear = nn.Linear(3, 1, bias=False).double()
+    X = rng.normal(size=(8, 3))
+    best = best_of(linear, X, np.sign(linear(torch.tensor(X)).detach().numpy()))
+    assert best.gap > NEAR
+    assert gap_across_kinks(best) == best.gap
+
+
+def exact(W: Array, a: Array, X: Array, y: Array, radius: float, norm: str) -> float:
+    """Gap with any slope in [0, 1] of the units that are within the radius of their kink."""
+    Z = X @ W.T
+    smallest = (y * (np.maximum(Z, 0) @ a)).min()
+    W, a, Z = W / math.sqrt(smallest), a / math.sqrt(smallest), Z / math.sqrt(smallest)
+    near = np.abs(Z) <= radius * (np.abs(X) @ np.abs(W).T)
+    shares, weights = cp.Variable(Z.shape, nonneg=True), cp.Variable(len(X), nonneg=True)
+    ones = np.ones((1, len(a)))
+    upper, lower = (Z > 0) | near, (Z > 0) & ~near
+    of_samples = cp.reshape(weights, (len(X), 1), order="C") @ ones
+    limits = [
+        shares <= cp.multiply(upper.astype(float), of_samples),
+        shares >= cp.multiply(lower.astype(float), of_samples),
+        2 * cp.sum(weights) == 1,
+    ]
+    V = cp.diag(a) @ shares.T @ (y[:, None] * X)
+    parts = [cp.vec(V, order="C"), np.maximum(Z, 0).T @ cp.multiply(y, weights)]
+    theta = np.concatenate([W.ravel(), a])
+    dual = {"l2": 2, "linf": 1}[norm]
+    problem = cp.Problem(cp.Minimize(cp.norm(cp.hstack(parts), dual)), limits)
+    problem.solve(solver="CLARABEL")
+    size = np.linalg.norm(theta, {"l2": 2, "linf": np.inf}[norm])
+    return 1 - (1 / (problem.value * size)) ** 2
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_drawn_gradients_are_of_the_subdifferential(norm: str, seed: int) -> None:
+    """Their gap is one of all slopes at the kinks, which a convex program finds."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(12, 4)), np.repeat([-1, 1], 6)
+    torch.manual_seed(seed)
+    module = nn.Sequential(nn.Linear(4, 12, bias=False), nn.ReLU(), nn.Linear(12, 1, bias=False))
+    module = module.double()
+    train_to_limit(module, X, y, LimitConfig(steps=1000))
+    W, a = (p.detach().numpy() for p in module.parameters())
+    best = best_of(module, X, y, norm)
+    assert best.gap == pytest.approx(exact(W, a[0], X, y, 0.0, norm), abs=1e-4)
+    across = gap_across_kinks(best)
+    least = exact(W, a[0], X, y, RADIUS, norm)
+    assert max(0.0, least) - NEAR <= across <= best.gap
