@@ -44,12 +44,12 @@ from implicit_bias.measure.multipliers import (
     tempered_weights,
 )
 from implicit_bias.measure.subject import Subject, margins_of
-from implicit_bias.norms import Norm
 from implicit_bias.norms.tensors import (
     PARAMETER_NORMS,
-    HasParameterNorm,
+    GivenNorm,
     ParameterNorm,
     as_parameter_norm,
+    check_parts,
 )
 
 # The geometries that are compared with the one asked for.
@@ -65,7 +65,7 @@ def diagnose(
     inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike,
     labels: ArrayLike | Tensor,
     *,
-    norm: ParameterNorm | HasParameterNorm | Norm | str | None = None,
+    norm: GivenNorm | None = None,
     loss: object = None,
     optimizer: object = None,
     recorder: HasGaps | None = None,
@@ -85,9 +85,10 @@ def diagnose(
         The module's argument or arguments, each with the samples as first axis.
     labels : array_like of shape (N,) or (N, 1)
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
-    norm : {"l2", "l1", "linf", "spectral", "nuclear"} or a norm, optional
+    norm : {"l2", "l1", "linf", "spectral", "nuclear"}, a norm, or a mapping, optional
         The geometry: l2 for gradient descent, linf for sign descent and Adam, spectral for Muon
-        (see `implicit_bias.norms.tensors`). By default that of the optimizer, and l2 without one.
+        (see `implicit_bias.norms.tensors`), or a norm for each part, {"readout": "linf", "":
+        "spectral"}. By default that of the optimizer, and l2 without one.
     loss : str, MarginLoss or callable, optional
         What was minimised, as a function of outputs and targets: a torch loss, say. It is only
         checked to be one whose training has such a limit.
@@ -169,6 +170,7 @@ def diagnose(
     geometry, trained_by, obstacles = limit_of(module, given, optimizer)
     with evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
+        check_parts(geometry, gradients.shapes)
         subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
         measured = _measured(subject, geometry, deadline)

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,15 +23,18 @@ from implicit_bias.measure.modules import as_module, evaluating
 from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
-from implicit_bias.norms import Norm
-from implicit_bias.norms.tensors import HasParameterNorm, ParameterNorm, as_parameter_norm
+from implicit_bias.norms.tensors import (
+    GivenNorm,
+    ParameterNorm,
+    as_parameter_norm,
+    check_parts,
+)
 from implicit_bias.training.trainee import Inputs
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-AnyNorm: TypeAlias = ParameterNorm | HasParameterNorm | Norm | str
 
 # Seconds that the search for the multipliers of one point may take in one norm.
 SECONDS = 10.0
@@ -95,7 +98,7 @@ class Recorder:
         module: nn.Module,
         inputs: Inputs,
         labels: ArrayLike | Tensor,
-        norms: Sequence[AnyNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
+        norms: Sequence[GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
         *,
         gaps: bool = True,
         seconds: float = SECONDS,
@@ -116,12 +119,14 @@ class Recorder:
         with evaluating(self.module):
             # A loop that trains has its module in training mode, so modes are no news.
             gradients = margins_of(self.module, inputs, labels)
+            for norm in found:
+                check_parts(norm, gradients.shapes)
             self.subject, _, said = checked(gradients, {}, None, leading=leading)
         for text in said:
             warnings.warn(text, DiagnosisWarning, stacklevel=2)
         self.rows: list[dict[str, float]] = []
 
-    def _norm(self, given: AnyNorm | Optimizer | Sequence[Optimizer]) -> ParameterNorm:
+    def _norm(self, given: GivenNorm | Optimizer | Sequence[Optimizer]) -> ParameterNorm:
         if isinstance(given, (Optimizer, Sequence)) and not isinstance(given, str):
             return geometry_of(given, self.module).norm
         return as_parameter_norm(given)

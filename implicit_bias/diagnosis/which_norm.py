@@ -54,8 +54,7 @@ from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import as_module, evaluating
 from implicit_bias.measure.multipliers import best_multipliers, kkt_gap
 from implicit_bias.measure.subject import SeparationError, Subject, margins_of
-from implicit_bias.norms import Norm
-from implicit_bias.norms.tensors import HasParameterNorm, ParameterNorm, as_parameter_norm
+from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm
 
 # A margin has risen if it is above the reference's by this share.
 RISEN = 1e-2
@@ -196,7 +195,7 @@ def which_norm(
     *,
     optimizer: object = None,
     reference: nn.Module | Mapping[str, Tensor] | None = None,
-    norms: Sequence[ParameterNorm | HasParameterNorm | Norm | str] = ("l2", "linf", "spectral"),
+    norms: Sequence[GivenNorm] = ("l2", "linf", "spectral"),
     max_seconds: float | None = None,
     leading: bool = False,
 ) -> WhichNorm:

@@ -45,6 +45,7 @@ DATACLASSES: dict[str, type] = _by_name(
     *(gating.NoGates, gating.HyperplaneContexts, gating.GlobalContexts, gating.UnitGates),
     gating.GatedReadout,
     *(norms.L1, norms.L2, norms.LInf, norms.Lp, norms.Spectral, norms.Nuclear),
+    *(norms.Schatten, norms.OverRows),
     *(norms.SumOverGroups, norms.MaxOverGroups, norms.GroupNorm, norms.InRows),
     *(problem.Architecture, certificate.Certificate, certificate.Conflict),
     *(base.BoundsAt, base.Solution, base.SolveStats),

@@ -20,6 +20,9 @@ metric          ||zeta_g|| =                   ||V_g|| = sqrt(tr(V_g' P_g V_g))
                 sqrt(tr(zeta_g' P_g^+ zeta_g)), zeta_g in the range of P_g
 Spectral        largest singular value         Nuclear         spectral descent, Muon
 Nuclear         sum of singular values         Spectral        nuclear steepest descent
+Schatten(p)     l_p norm of singular values    Schatten(q)     steepest descent in it
+OverRows        a norm of the rows' norms      the same of     row- and column-normalised steps
+                                               their duals
 SumOverGroups   sum_g of a norm                max_g of its    gated networks of several outputs
                                                dual            (nuclear)
 MaxOverGroups   max_g of a norm                sum_g of its    Muon, over the layers
@@ -48,7 +51,14 @@ Those of singular values come from the residuals of a computed decomposition A =
 from implicit_bias.norms.entries import L1, L2, LInf, Lp
 from implicit_bias.norms.group_norm import GroupNorm
 from implicit_bias.norms.groups import GroupL2, InRows, MaxOverGroups, SumOverGroups, as_groups
-from implicit_bias.norms.matrices import Nuclear, Spectral, as_matrix
+from implicit_bias.norms.matrices import (
+    Nuclear,
+    OfSingularValues,
+    OverRows,
+    Schatten,
+    Spectral,
+    as_matrix,
+)
 from implicit_bias.norms.named import BALLS, NAMES, OwnNorm, as_norm, nuclear_groups
 from implicit_bias.norms.norm import (
     RANK_TOLERANCE,

@@ -1,10 +1,10 @@
-"""Norms of singular values: spectral and nuclear."""
+"""Norms of matrices: of their singular values, and of their rows or columns."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -16,13 +16,70 @@ from implicit_bias.base.rounding import (
 )
 from implicit_bias.base.validation import (
     Array,
+    check_choice,
 )
-from implicit_bias.norms.entries import L2
-from implicit_bias.norms.norm import RANK_TOLERANCE, ConjugatedNorm, Partition, Shape
+from implicit_bias.norms.entries import L1, L2, LInf, Lp
+from implicit_bias.norms.norm import (
+    RANK_TOLERANCE,
+    ConjugatedNorm,
+    Partition,
+    Shape,
+    exactly,
+)
+
+
+class OfSingularValues(ConjugatedNorm):
+    """A norm of the singular values of the matrix K x MD, as entries.
+
+    Attributes
+    ----------
+    entries : L1, LInf, Lp or its conjugate
+        Of the singular values.
+    """
+
+    entries: ConjugatedNorm
+
+    def value(self, coef: Array) -> float:
+        """Norm of the singular values."""
+        return self.entries.value(_singular_values(coef))
+
+    def maximiser(self, V: Array) -> Array:
+        """Return the singular vectors of V, with the maximiser of its singular values."""
+        U, s, Vt = np.linalg.svd(as_matrix(V), full_matrices=False)
+        # Those that are 0 but for rounding would be 1 in the polar factor.
+        shares = self.entries.maximiser(np.where(s > RANK_TOLERANCE * s[0], s, 0.0))
+        return np.asarray(((U * shares) @ Vt).reshape(V.shape))
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return that of the Euclidean norm, for a matrix of one row."""
+        return L2().partition(shape) if shape[0] == 1 else None
+
+    def _bound(self, A: Enclosure) -> float:
+        matrix, radius = as_matrix(A.value), as_matrix(A.radius)
+        if not np.isfinite(matrix).all() or not np.isfinite(radius).all():
+            return math.inf
+        # Exactly 0 is no rounding: it proves that samples are not separable (Gordan).
+        if not matrix.any() and not radius.any():
+            return 0.0
+        rank = min(matrix.shape)
+        # Most that the norm of singular values exceeds their Euclidean norm by: at equal ones.
+        most = max(1.0, self.entries.bound(exactly(np.ones(rank))) / math.sqrt(rank))
+        try:
+            U, s, Vt = np.linalg.svd(matrix, full_matrices=False)
+        except np.linalg.LinAlgError:  # no convergence
+            return most * L2().bound(A) * (1.0 + gamma(8))
+        total = float(s.sum()) * (1.0 + gamma(rank + 2))
+        stretch = _norm_of_orthonormal(U) * _norm_of_orthonormal(Vt.T)
+        residual = matrix - (U * s) @ Vt
+        size = float(np.linalg.norm(residual))
+        rest = size * (1.0 + gamma(residual.size + 4)) + gamma(rank + 5) * total * stretch
+        rest += float(np.linalg.norm(radius)) * (1.0 + gamma(radius.size + 4))
+        rest = SAFETY * rest + UNDERFLOW
+        return (self.entries.bound(exactly(s)) * stretch + most * rest) * (1.0 + 8 * gamma(8))
 
 
 @dataclass(frozen=True)
-class Spectral(ConjugatedNorm):
+class Spectral(OfSingularValues):
     """Largest singular value of the matrix K x MD; where spectral descent and Muon go.
 
     Examples
@@ -34,27 +91,12 @@ class Spectral(ConjugatedNorm):
     4.0000, 7.0000
     """
 
+    entries: ClassVar[ConjugatedNorm] = LInf()  # type: ignore[misc]
+
     @property
     def conjugate(self) -> Nuclear:
         """The sum of singular values."""
         return Nuclear()
-
-    def value(self, coef: Array) -> float:
-        """Largest singular value."""
-        return float(_singular_values(coef).max(initial=0.0))
-
-    def _bound(self, A: Enclosure) -> float:
-        return _Decomposition.of(A).largest
-
-    def maximiser(self, V: Array) -> Array:
-        """Return the polar factor: all singular values of V that are not 0 become 1."""
-        U, s, Vt = np.linalg.svd(as_matrix(V), full_matrices=False)
-        rank = np.count_nonzero(s > RANK_TOLERANCE * s[0])
-        return np.asarray((U[:, :rank] @ Vt[:rank]).reshape(V.shape))
-
-    def partition(self, shape: Shape) -> Partition | None:
-        """Return that of the Euclidean norm, for a matrix of one row."""
-        return L2().partition(shape) if shape[0] == 1 else None
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Say it in CVXPY."""
@@ -62,7 +104,7 @@ class Spectral(ConjugatedNorm):
 
 
 @dataclass(frozen=True)
-class Nuclear(ConjugatedNorm):
+class Nuclear(OfSingularValues):
     """Sum of singular values of the matrix K x MD.
 
     Examples
@@ -74,30 +116,142 @@ class Nuclear(ConjugatedNorm):
     7.0000, 4.0000
     """
 
+    entries: ClassVar[ConjugatedNorm] = L1()  # type: ignore[misc]
+
     @property
     def conjugate(self) -> Spectral:
         """The largest singular value."""
         return Spectral()
 
-    def value(self, coef: Array) -> float:
-        """Sum of singular values."""
-        return float(_singular_values(coef).sum())
-
-    def _bound(self, A: Enclosure) -> float:
-        return _Decomposition.of(A).total
-
-    def maximiser(self, V: Array) -> Array:
-        """Return the first pair of singular vectors."""
-        U, _, Vt = np.linalg.svd(as_matrix(V), full_matrices=False)
-        return np.outer(U[:, 0], Vt[0]).reshape(V.shape)
-
-    def partition(self, shape: Shape) -> Partition | None:
-        """Return that of the Euclidean norm, for a matrix of one row."""
-        return L2().partition(shape) if shape[0] == 1 else None
-
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Say it in CVXPY."""
         return cp.normNuc(_matrix_of(zeta, shape, cp))
+
+
+@dataclass(frozen=True)
+class Schatten(OfSingularValues):
+    """The l_p norm of the singular values of the matrix K x MD; between `Nuclear` and `Spectral`.
+
+    Parameters
+    ----------
+    p : float
+        At least 1.
+    dual_exponent : bool
+        Whether the exponent is p / (p - 1): that of the dual norm need not be a float64.
+
+    Raises
+    ------
+    ValueError
+        p below 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias.norms import Schatten
+    >>> coef = np.diag([3.0, 4.0])
+    >>> print(f"{Schatten(2).value(coef):.4f}, {Schatten(4).dual(coef):.4f}")
+    5.0000, 5.9063
+    """
+
+    p: float
+    dual_exponent: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        Lp(self.p)  # which checks it
+
+    @property
+    def entries(self) -> ConjugatedNorm:  # type: ignore[override]
+        """The l_p norm."""
+        return Lp(self.p).conjugate if self.dual_exponent else Lp(self.p)
+
+    @property
+    def conjugate(self) -> Schatten:
+        """That of p / (p - 1)."""
+        return Schatten(self.p, not self.dual_exponent)
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY, which knows no Schatten norms but three."""
+        same = {1.0: Nuclear(), 2.0: L2(), math.inf: Spectral()}.get(self.p)
+        if same is None:
+            raise ValueError(f"{self!r} cannot say itself in CVXPY: take p = 1, 2 or inf")
+        return (same.conjugate if self.dual_exponent else same).atom(zeta, shape, cp)
+
+
+@dataclass(frozen=True)
+class OverRows(ConjugatedNorm):
+    """One norm of each row of the matrix K x MD, or of each column, and another one over them.
+
+    Parameters
+    ----------
+    inner : L1, L2, LInf or Lp
+        Of a row.
+    outer : L1, L2, LInf or Lp
+        Over the rows' norms.
+    of : {"rows", "columns"}
+        What has the inner norm.
+
+    Examples
+    --------
+    Steps that bring each row to Euclidean norm 1 are steepest descent in the largest row norm:
+
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L2, LInf, OverRows
+    >>> norm, coef = OverRows(L2(), LInf()), np.array([[3.0, 4.0], [0.0, 1.0]])
+    >>> norm.value(coef), norm.dual(coef)
+    (5.0, 6.0)
+    >>> norm.maximiser(coef)
+    array([[0.6, 0.8],
+           [0. , 1. ]])
+    """
+
+    inner: ConjugatedNorm
+    outer: ConjugatedNorm
+    of: Literal["rows", "columns"] = "rows"
+
+    def __post_init__(self) -> None:
+        check_choice(self.of, "of", ("rows", "columns"))
+        for norm in (self.inner, self.outer):
+            if not isinstance(norm, ConjugatedNorm) or isinstance(norm, OfSingularValues):
+                raise ValueError(f"rows and columns take L1, L2, LInf and Lp, got {norm!r}")
+
+    @property
+    def conjugate(self) -> OverRows:
+        """The same of the dual norms."""
+        return OverRows(self.inner.conjugate, self.outer.conjugate, self.of)
+
+    def value(self, coef: Array) -> float:
+        """Norm of the rows' norms."""
+        return self.outer.value(np.array([self.inner.value(row) for row in self._rows(coef)]))
+
+    def _bound(self, A: Enclosure) -> float:
+        parts = zip(self._rows(A.value), self._rows(A.radius), strict=True)
+        return self.outer.bound(exactly(np.array([self.inner.bound(Enclosure(*p)) for p in parts])))
+
+    def maximiser(self, V: Array) -> Array:
+        """Return that of each row, times that of the rows' dual norms."""
+        rows = self._rows(V)
+        shares = self.outer.maximiser(np.array([self.inner.dual(row) for row in rows]))
+        best = shares[:, None] * np.array([self.inner.maximiser(row) for row in rows])
+        return (best if self.of == "rows" else best.T).reshape(V.shape)
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return a group a row for a sum of Euclidean norms, or of maxima."""
+        found = self.inner.partition((1, 1, 2))
+        if self.outer != L1() or found is None or found.groups.any():
+            return None
+        matrix = shape[0], math.prod(shape[1:])
+        return Partition(np.indices(matrix)[int(self.of == "columns")].reshape(shape), found.inner)
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        matrix = _matrix_of(zeta, shape, cp)
+        rows = list(matrix if self.of == "rows" else matrix.T)
+        parts = [self.inner.atom(row, (1, row.size), cp) for row in rows]
+        return self.outer.atom(cp.hstack(parts), (1, len(parts)), cp)
+
+    def _rows(self, coef: Array) -> Array:
+        matrix = as_matrix(coef)
+        return matrix if self.of == "rows" else matrix.T
 
 
 def as_matrix(coef: Array) -> Array:
@@ -111,40 +265,6 @@ def _matrix_of(zeta: Any, shape: Shape, cp: Any) -> Any:
 
 def _singular_values(coef: Array) -> Array:
     return np.asarray(np.linalg.svd(as_matrix(coef), compute_uv=False))
-
-
-@dataclass(frozen=True)
-class _Decomposition:
-    """Upper bounds on the largest singular value and on their sum, of numbers up to 1."""
-
-    largest: float
-    total: float
-
-    @classmethod
-    def of(cls, A: Enclosure) -> _Decomposition:
-        matrix, radius = as_matrix(A.value), as_matrix(A.radius)
-        if not np.isfinite(matrix).all() or not np.isfinite(radius).all():
-            return cls(math.inf, math.inf)
-        # Exactly 0 is no rounding: it proves that samples are not separable (Gordan).
-        if not matrix.any() and not radius.any():
-            return cls(0.0, 0.0)
-        rank = min(matrix.shape)
-        try:
-            U, s, Vt = np.linalg.svd(matrix, full_matrices=False)
-        except np.linalg.LinAlgError:  # no convergence
-            size = L2().bound(A)
-            return cls(size, math.sqrt(rank) * size * (1.0 + gamma(4)))
-        total = float(s.sum()) * (1.0 + gamma(rank + 2))
-        stretch = _norm_of_orthonormal(U) * _norm_of_orthonormal(Vt.T)
-        residual = matrix - (U * s) @ Vt
-        size = float(np.linalg.norm(residual))
-        rest = size * (1.0 + gamma(residual.size + 4)) + gamma(rank + 5) * total * stretch
-        rest += float(np.linalg.norm(radius)) * (1.0 + gamma(radius.size + 4))
-        rest = SAFETY * rest + UNDERFLOW
-        slack = 1.0 + 8 * gamma(8)
-        largest = (float(s.max(initial=0.0)) * stretch + rest) * slack
-        whole = (total * stretch + math.sqrt(rank) * rest) * slack
-        return cls(largest, whole)
 
 
 def _norm_of_orthonormal(U: Array) -> float:

@@ -45,10 +45,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any, Protocol, TypeAlias, cast, final, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -63,6 +63,8 @@ from implicit_bias.norms import (
     Lp,
     Norm,
     Nuclear,
+    OfSingularValues,
+    OverRows,
     Spectral,
 )
 
@@ -140,13 +142,14 @@ class ComposedNorm(ParameterNorm):
     Parameters
     ----------
     inner : Norm, or mapping from name to Norm
-        Of each tensor, as a matrix (first axis, all others).
+        Of each tensor, as a matrix (first axis, all others). A name is that of a tensor, or of a
+        part of the module; "" is for all tensors that no other name is for.
     outer : L1, L2, LInf or Lp
         Over the tensors' norms.
     name : str, optional
         How messages call it.
     scale : mapping from name to float, optional
-        What each tensor is divided by first, > 0; 1 where not given.
+        What each tensor is divided by first, > 0; 1 where not given. Names as above.
 
     Raises
     ------
@@ -198,11 +201,19 @@ class ComposedNorm(ParameterNorm):
 
     def inner_of(self, name: str) -> Norm:
         """Return the norm of a tensor."""
-        return self.inner if isinstance(self.inner, Norm) else self.inner[name]
+        if isinstance(self.inner, Norm):
+            return self.inner
+        norm = _for_part(self.inner, name)
+        if norm is None:
+            raise ValueError(
+                f"no norm is given for the parameter {name!r}, but for {sorted(self.inner)}: name "
+                "it, a part of the module that it is in, or '' for all others"
+            )
+        return norm
 
     def unit(self, name: str) -> float:
         """Return the scale of a tensor."""
-        return self.scale.get(name, 1.0)
+        return _for_part(self.scale, name) or 1.0
 
     def tensor_norms(self, theta: Parameters) -> Array:
         """Return the inner norm of each tensor over its scale, in their order."""
@@ -219,6 +230,36 @@ class ComposedNorm(ParameterNorm):
             for name, part in theta.items()
         ]
         return self.outer.atom(cp.hstack(parts), (len(parts),), cp)
+
+
+def check_parts(norm: ParameterNorm, names: Collection[str]) -> None:
+    """Refuse a norm by parts of a module that has no such parts, or others.
+
+    Raises
+    ------
+    ValueError
+        A part without parameters; a parameter without a norm.
+    """
+    if not isinstance(norm, ComposedNorm) or isinstance(norm.inner, Norm):
+        return
+    for part in norm.inner:
+        if part and not any(_for_part({part: True}, name) for name in names):
+            raise ValueError(
+                f"the norm names {part!r}, which is no parameter and no part that is trained: the "
+                f"parameters are {', '.join(sorted(names))}"
+            )
+    for name in names:
+        norm.inner_of(name)
+
+
+Given = TypeVar("Given")
+
+
+def _for_part(given: Mapping[str, Given], name: str) -> Given | None:
+    """Return what is given for a tensor, or for the smallest part of the module that it is in."""
+    places = name.split(".")
+    parts = (".".join(places[:n]) for n in range(len(places), -1, -1))
+    return next((given[part] for part in parts if part in given), None)
 
 
 @final
@@ -267,15 +308,21 @@ def up_to_scales(norm: ParameterNorm) -> tuple[str, Mapping[str, float]]:
     return "", {}
 
 
-def as_parameter_norm(norm: ParameterNorm | HasParameterNorm | Norm | str) -> ParameterNorm:
+GivenNorm: TypeAlias = ParameterNorm | HasParameterNorm | Norm | str | Mapping[str, Norm | str]
+
+
+def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
     """Return a norm of parameters from an object or a name.
 
     Parameters
     ----------
-    norm : str, Norm, ParameterNorm, or object with ``value``, ``dual`` and ``maximiser``
+    norm : str, Norm, ParameterNorm, mapping, or object with ``value``, ``dual`` and ``maximiser``
         Names are "l2", "l1", "linf", "spectral" and "nuclear", see the module's table. Of the
         norms of `implicit_bias.norms`, L1, L2, LInf and Lp are those of all entries, Spectral and
-        Nuclear those of the table. An object of your own takes and gives tensors by name.
+        Nuclear those of the table, Schatten the l_p norm of all singular values. A mapping from
+        parts of the module to norms, {"readout": "linf", "": "spectral"}, is the largest of these
+        norms of any tensor, "" being for all others: where normalised steps of several kinds go.
+        An object of your own takes and gives tensors by name.
 
     Raises
     ------
@@ -297,12 +344,21 @@ def as_parameter_norm(norm: ParameterNorm | HasParameterNorm | Norm | str) -> Pa
         return norm
     if isinstance(norm, Norm):
         named = [found for found in PARAMETER_NORMS.values() if found.inner == norm]
-        if not named and not isinstance(norm, MONOTONE):
+        over = norm.entries if isinstance(norm, OfSingularValues) else norm
+        over = norm.outer if isinstance(norm, OverRows) else over
+        if not isinstance(over, MONOTONE):
             raise ValueError(
                 f"{norm!r} does not say how the norms of several tensors are put together: pass "
                 "ComposedNorm(inner, outer), such as ComposedNorm(Spectral(), LInf())"
             )
-        return named[0] if named else ComposedNorm(norm, norm, repr(norm))
+        return named[0] if named else ComposedNorm(norm, over, repr(norm))
+    if isinstance(norm, Mapping):
+        for part, given in norm.items():
+            if not isinstance(given, Norm):
+                check_choice(given, f"norm of {part!r}", PARAMETER_NORMS, "a norm such as Lp(3)")
+        inner = {k: n if isinstance(n, Norm) else PARAMETER_NORMS[n].inner for k, n in norm.items()}
+        said = ", ".join(f"{given} of {part or 'all others'}" for part, given in norm.items())
+        return ComposedNorm(cast("Mapping[str, Norm]", inner), LInf(), f"the largest of {said}")
     if isinstance(norm, type) or not isinstance(norm, HasParameterNorm):
         raise TypeError(
             "norm must be a name or an object with value(theta), dual(v) and maximiser(v) of "
@@ -353,8 +409,9 @@ def _p_norm(tensor: Tensor, p: float) -> float:
     return found.item()
 
 
-def _singular_values(tensor: Tensor) -> Tensor:
-    return cast(Tensor, torch.linalg.svdvals(as_matrix(tensor.detach())))
+def _of_singular_values(norm: OfSingularValues, tensor: Tensor) -> float:
+    values = torch.linalg.svdvals(as_matrix(tensor.detach()))
+    return norm.entries.value(values.double().cpu().numpy())
 
 
 def _l1_maximiser(tensor: Tensor) -> Tensor:
@@ -369,30 +426,22 @@ def _l2_maximiser(tensor: Tensor) -> Tensor:
     return tensor.detach() / (_p_norm(tensor, 2) or 1.0)
 
 
-def _spectral_maximiser(tensor: Tensor) -> Tensor:
-    """Polar factor, of the singular values that are not 0 but for rounding."""
+def _maximiser_of_singular_values(norm: OfSingularValues, tensor: Tensor) -> Tensor:
+    """Singular vectors, with the maximiser of the singular values that are not rounding."""
     U, s, Vt = torch.linalg.svd(as_matrix(tensor.detach()), full_matrices=False)
     tolerance = max(RANK_TOLERANCE, torch.finfo(s.dtype).eps * max(U.shape[0], Vt.shape[1]))
-    rank = int(torch.count_nonzero(s > tolerance * s[0]))
-    return cast(Tensor, U[:, :rank] @ Vt[:rank]).reshape(tensor.shape)
-
-
-def _nuclear_maximiser(tensor: Tensor) -> Tensor:
-    U, _, Vt = torch.linalg.svd(as_matrix(tensor.detach()), full_matrices=False)
-    return torch.outer(U[:, 0], Vt[0]).reshape(tensor.shape)
+    values = torch.where(s > tolerance * s[0], s, 0.0).double().cpu().numpy()
+    shares = torch.as_tensor(norm.entries.maximiser(values)).to(s)
+    return cast(Tensor, (U * shares) @ Vt).reshape(tensor.shape)
 
 
 value_of.register(L1, lambda _, tensor: _p_norm(tensor, 1))
 value_of.register(L2, lambda _, tensor: _p_norm(tensor, 2))
 value_of.register(LInf, lambda _, tensor: _p_norm(tensor, math.inf))
-value_of.register(Spectral, lambda _, tensor: _singular_values(tensor).max().item())
-value_of.register(
-    Nuclear, lambda _, tensor: _singular_values(tensor).sum(dtype=torch.float64).item()
-)
-for kind in (L1, L2, LInf, Spectral, Nuclear):
+value_of.register(OfSingularValues, _of_singular_values)
+for kind in (L1, L2, LInf, OfSingularValues):
     dual_of.register(kind, lambda norm, tensor: value_of(norm.conjugate, tensor))
 maximiser_of.register(L1, lambda _, tensor: _l1_maximiser(tensor))
 maximiser_of.register(L2, lambda _, tensor: _l2_maximiser(tensor))
 maximiser_of.register(LInf, lambda _, tensor: tensor.detach().sign())
-maximiser_of.register(Spectral, lambda _, tensor: _spectral_maximiser(tensor))
-maximiser_of.register(Nuclear, lambda _, tensor: _nuclear_maximiser(tensor))
+maximiser_of.register(OfSingularValues, _maximiser_of_singular_values)

@@ -34,7 +34,7 @@ from implicit_bias.measure.modules import (
 from implicit_bias.measure.stationarity import balance
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
-from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, check_parts
 from implicit_bias.problem.margins import smallest_margins, soft_margins
 from implicit_bias.training.history import HistoryPoint, Observer
 from implicit_bias.training.losses import MarginLoss
@@ -195,6 +195,7 @@ def as_trainee(
         A module that is not homogeneous in its parameters.
     """
     module = as_module(module)
+    check_parts(norm, [name for name, p in module.named_parameters() if p.requires_grad])
     if isinstance(module, Network):
         return _NetworkTrainee(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
     return _ModuleTrainee(module, inputs, labels, norm, chunk)

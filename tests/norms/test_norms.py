@@ -23,6 +23,8 @@ from implicit_bias.norms import (
     MaxOverGroups,
     Norm,
     Nuclear,
+    OverRows,
+    Schatten,
     Spectral,
     SumOverGroups,
     as_norm,
@@ -111,6 +113,13 @@ ALL: dict[str, Norm] = {
     "lp-inf": Lp(math.inf),
     "spectral": Spectral(),
     "nuclear": Nuclear(),
+    "schatten1.5": Schatten(1.5),
+    "schatten4": Schatten(4.0),
+    "schatten-2": Schatten(2.0),
+    "rows": OverRows(L2(), L1()),
+    "largest-row": OverRows(L2(), LInf()),
+    "maxima-of-columns": OverRows(LInf(), L1(), "columns"),
+    "l1-of-columns": OverRows(L1(), Lp(3.0), "columns"),
     "features": GroupL2(FEATURES),
     "nuclear-per-gate": SumOverGroups(Nuclear(), GATES),
     "linf-of-features": SumOverGroups(LInf(), FEATURES, axis=-1),
@@ -124,6 +133,16 @@ ALL: dict[str, Norm] = {
     "metric-apart": GroupNorm(GATES, {0: random_metric(2, 1)}, apart=True),
     "own": as_norm(Weighted()),
     "own-with-atom": as_norm(WeightedWithAtom()),
+}
+
+
+# In CVXPY.
+UNSAID = ("own", "schatten1.5", "schatten4")
+# As sums over groups.
+NO_SUMS = {
+    *("l1.5", "l7", "spectral", "nuclear", "nuclear-per-gate", "layers", "nuclear-in-rows"),
+    *("largest-l1", "metric", "metric-apart", "own", "own-with-atom", "schatten1.5", "schatten4"),
+    *("schatten-2", "largest-row", "l1-of-columns"),
 }
 
 
@@ -197,7 +216,7 @@ def test_singular_values_are_bounded_in_exact_arithmetic(name: str, scale: float
     assert Fraction(Nuclear().value_bound(ill)) ** 2 >= squares  # the nuclear norm is larger
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name != "own" and "metric" not in name])
+@pytest.mark.parametrize("name", [k for k in ALL if k not in UNSAID and "metric" not in k])
 def test_atoms_say_the_same(name: str) -> None:
     norm = ALL[name]
     coef, _ = arrays(3, norm)
@@ -212,9 +231,7 @@ def test_partitions_are_the_norm(name: str) -> None:
     coef, _ = arrays(4, norm)
     found = norm.partition(SHAPE)
     if found is None:
-        assert name in {"l1.5", "l7", "spectral", "nuclear", "nuclear-per-gate", "layers",
-                        "nuclear-in-rows", "largest-l1", "metric", "metric-apart", "own",
-                        "own-with-atom"}  # fmt: skip
+        assert name in NO_SUMS
         return
     inner: Any = {"l2": np.linalg.norm, "linf": lambda part: np.abs(part).max()}[found.inner]
     parts = [inner(coef[found.groups == g]) for g in range(found.groups.max() + 1)]
@@ -223,6 +240,9 @@ def test_partitions_are_the_norm(name: str) -> None:
 
 def test_degenerate_norms_agree() -> None:
     coef, _ = arrays(5, L2())
+    for p, same in [(1, Nuclear()), (2, L2()), (math.inf, Spectral())]:
+        assert Schatten(p).value(coef) == pytest.approx(same.value(coef))
+        assert Schatten(p).dual(coef) == pytest.approx(same.dual(coef))
     for p, same in [(1, L1()), (2, L2()), (math.inf, LInf())]:
         assert Lp(p).value(coef) == pytest.approx(same.value(coef))
         assert Lp(p).dual(coef) == pytest.approx(same.dual(coef))

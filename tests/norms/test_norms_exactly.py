@@ -27,6 +27,8 @@ from implicit_bias.norms import (
     MaxOverGroups,
     Norm,
     Nuclear,
+    OverRows,
+    Schatten,
     Spectral,
     SumOverGroups,
 )
@@ -84,6 +86,14 @@ def singular_values(values: Array) -> list[mpfr]:
     return [mpfr(found) * mpfr(largest) for found in roots]
 
 
+def numbers(values: list[mpfr]) -> Array:
+    return np.array(values, dtype=object)
+
+
+def singular(norm: Exact) -> Exact:
+    return lambda values: norm(numbers(singular_values(values)))
+
+
 def total(parts: Sequence[mpfr]) -> mpfr:
     return sum(parts, mpfr(0))
 
@@ -130,6 +140,22 @@ CASES: dict[str, Case] = {
     "l2": (L2(), ENTRIES, euclid, euclid),
     "linf": (LInf(), ENTRIES, largest, absolute),
     **{f"l{p}": (Lp(p), ENTRIES, power(p), power(p, conjugate=True)) for p in EXPONENTS},
+    **{
+        f"schatten{p}": (Schatten(p), ENTRIES, singular(power(p)), singular(power(p, True)))
+        for p in EXPONENTS
+    },
+    "rows": (
+        OverRows(L2(), L1()),
+        ENTRIES,
+        lambda values: total([euclid(row) for row in values]),
+        lambda values: max(euclid(row) for row in values),
+    ),
+    "columns": (
+        OverRows(LInf(), Lp(3.0), "columns"),
+        ENTRIES,
+        lambda values: power(3.0)(numbers([largest(v) for v in values.reshape(3, -1).T])),
+        lambda values: power(3.0, True)(numbers([absolute(v) for v in values.reshape(3, -1).T])),
+    ),
     "many-classes": (Lp(3.0), (100, 2, 3), power(3.0), power(3.0, conjugate=True)),
     "spectral": (Spectral(), ENTRIES, spectral, nuclear),
     "nuclear": (Nuclear(), ENTRIES, nuclear, spectral),

@@ -8,19 +8,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from implicit_bias.norms import L1, L2, LInf, Lp, Nuclear, OwnNorm, Spectral
+from implicit_bias import diagnose
+from implicit_bias.norms import L1, L2, LInf, Lp, Nuclear, OverRows, OwnNorm, Schatten, Spectral
 from implicit_bias.norms.tensors import (
     PARAMETER_NORMS,
     ComposedNorm,
     ParameterNorm,
     Parameters,
     as_parameter_norm,
+    check_parts,
 )
 
 NORMS: dict[str, ParameterNorm] = {
     **PARAMETER_NORMS,
     "lp": as_parameter_norm(Lp(3)),
     "sum-of-spectral": ComposedNorm(Spectral(), L1()),
+    "schatten3": as_parameter_norm(Schatten(3)),
+    "rows": as_parameter_norm(OverRows(L2(), LInf())),
+    "parts": as_parameter_norm({"conv": "spectral", "": "linf", "vector": Lp(3)}),
     "max-of-l2": ComposedNorm(L2(), LInf()),
     "l3-of-nuclear": ComposedNorm(Nuclear(), Lp(3)),
 }
@@ -74,7 +79,7 @@ def test_the_maximiser_reaches_the_dual_and_nothing_exceeds_it(name: str) -> Non
     assert all(torch.isfinite(tensor).all() for tensor in norm.maximiser(nothing).values())
 
 
-@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("name", [name for name in NORMS if name != "schatten3"])
 def test_cvxpy_says_the_same(name: str) -> None:
     theta = draw(3)
     parts = {n: cvxpy.Constant(tensor.numpy().ravel()) for n, tensor in theta.items()}
@@ -126,6 +131,27 @@ def test_a_norm_of_your_own() -> None:
 def test_no_norm(norm: object, error: type[Exception], word: str) -> None:
     with pytest.raises(error, match=word):
         as_parameter_norm(norm)  # type: ignore[arg-type]
+
+
+def test_norms_by_parts() -> None:
+    """The name of a tensor, of a part that it is in, or "" for all others; the longest counts."""
+    one = torch.ones(2, 2)
+    theta = {"body.0.weight": 3 * one, "body.0.bias": 4 * one[0], "readout.weight": one}
+    norm = as_parameter_norm({"body": "l1", "body.0.bias": "linf", "": "spectral"})
+    assert isinstance(norm, ComposedNorm)
+    assert norm.tensor_norms(theta).tolist() == pytest.approx([12.0, 4.0, 2.0])
+    assert norm.value(theta) == pytest.approx(12.0)
+    check_parts(norm, theta)
+    scaled = ComposedNorm(L2(), LInf(), scale={"body": 0.5})
+    assert scaled.tensor_norms(theta).tolist() == pytest.approx([12.0, 2 * math.sqrt(32), 2.0])
+    with pytest.raises(ValueError, match=r"'readout.weight'.* for all others"):
+        check_parts(as_parameter_norm({"body": "l1"}), theta)
+    with pytest.raises(ValueError, match="'redout', which is no parameter"):
+        check_parts(as_parameter_norm({"redout": "l1", "": "l2"}), theta)
+    with pytest.raises(ValueError, match="norm of 'body'"):
+        as_parameter_norm({"body": "l7"})
+    with pytest.raises(ValueError, match="'redout'"):
+        diagnose(torch.nn.Linear(2, 1, bias=False), torch.eye(2), [1, 1], norm={"redout": "l2"})
 
 
 def test_how_tensors_are_put_together_must_be_said() -> None:
