@@ -506,7 +506,7 @@ def found(frame: pd.DataFrame) -> str:
             "The points are single runs, and exponents of memory below 0.2 GiB say little."
         )
     return (
-        f"Gap {frame['tol'].iloc[0]:g}, {answers['threads'].iloc[0]:.0f} thread of "
+        f"Gap {frame['tol'].iloc[0]:g}, threads: {answers['threads'].iloc[0]:.0f}, "
         f"{largest['machine']}; 20 Choleskys beside each point took {yardsticks.min():.2g} to "
         f"{yardsticks.max():.2g} s.\n\n" + "\n".join(lines) + _of_conflicts(frame)
     )

@@ -577,11 +577,12 @@ def found(frame: pd.DataFrame) -> str:
             f"not. SVC and `certify` take {span(certified)} times what the native solver takes on "
             "the problems of one group."
         )
+    threads = " or ".join(f"{n:.0f} threads" for n in sorted(frame["threads"].dropna().unique()))
     stopped = int(frame["outcome"].isin([TIME_LIMIT, NOT_TRIED]).sum())
     return (
-        "Seconds of the native solver, and the time of each peer as a multiple of it, one thread "
-        f'of {", ".join(sorted(set(frame["machine"].dropna())))}, limit {limit:g} s; "limit": no '
-        "formulation answered within it, here or on a smaller problem "
+        "Seconds of the native solver, and the time of each peer as a multiple of it, each with "
+        f"{threads} of {', '.join(sorted(set(frame['machine'].dropna())))}, limit {limit:g} s; "
+        '"limit": no formulation answered within it, here or on a smaller problem '
         f"({stopped} of {len(frame)} rows).\n\n" + "\n".join(lines)
     )
 
