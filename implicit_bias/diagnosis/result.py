@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, check_count
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds
 from implicit_bias.diagnosis.escape import FAR, Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
@@ -162,6 +163,16 @@ class Diagnosis:
         return places[:, 0] if self.multipliers.ndim == 1 else places
 
     @property
+    def sample_shares(self) -> Array:
+        """Share of each sample in the multipliers, shape (N,): what the network remembers of it.
+
+        At a KKT point the weights are, up to scale, the gradients of the margins in these shares;
+        samples of share 0 could be left out.
+        """
+        weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
+        return np.asarray(weights / (weights.sum() or 1.0))
+
+    @property
     def on_kinks(self) -> bool:
         """Whether a KKT point is much nearer than the gradients at the weights say."""
         return self.gap > AT and self.gap_across_kinks <= ANOTHER * self.gap_lower
@@ -186,6 +197,26 @@ class Diagnosis:
         from implicit_bias.diagnosis.picture import draw
 
         return draw(self)
+
+    def plot_support(self, images: Tensor | ArrayLike, count: int = 16) -> Figure:
+        """Draw the samples of the largest shares, with these, and the class each is held against.
+
+        Parameters
+        ----------
+        images : Tensor or array_like of shape (N, height, width), (N, 1 or 3, height, width)
+            The inputs of the diagnosis as images, each brought to the range of its own values.
+        count : int
+            How many samples, at most.
+
+        Raises
+        ------
+        ValueError
+            Another number of samples, or no images.
+        """
+        from implicit_bias.diagnosis.picture import draw_support
+
+        check_count(count, "count")
+        return draw_support(self, np.asarray(torch.as_tensor(images).detach().cpu()), count)
 
 
 def _verdict(d: Diagnosis) -> str:

@@ -269,3 +269,27 @@ def test_scaling_the_module_changes_its_margin_alone(scale: float) -> None:
     assert after.min_margin == pytest.approx(scale**3 * before.min_margin)
     assert after.gap == pytest.approx(before.gap, rel=1e-6)
     assert after.normalised_margin == pytest.approx(before.normalised_margin)
+
+
+@pytest.mark.parametrize("channels", [(), (1,), (3,)])
+def test_support_is_drawn_where_inputs_are_images(channels: tuple[int, ...]) -> None:
+    """Those of the largest shares first, as many as are asked for, or have one."""
+    inputs, y = classes()
+    module = linear(solve(max_margin(inputs, y)).coef.reshape(K, D))
+    found = diagnose(module, inputs, y)
+    shares = found.sample_shares
+    assert shares.sum() == pytest.approx(1.0)
+    assert np.array_equal(np.flatnonzero(shares), np.unique(found.support[:, 0]))
+    images = torch.zeros(len(y), *channels, 2, 3)
+    images[..., 0] = torch.arange(15.0).reshape(15, *(1 for _ in channels), 1)
+    titles = [ax.get_title() for ax in found.plot_support(images).axes if ax.get_title()]
+    assert len(titles) == min(16, np.count_nonzero(shares))
+    first = int(shares.argmax())
+    rival = found.multipliers[first].argmax()
+    assert titles[0].startswith(f"{first}: ")
+    assert titles[0].endswith(f"{y[first]} against {rival}")
+    assert len([ax for ax in found.plot_support(images, 2).axes if ax.get_title()]) == 2
+    with pytest.raises(ValueError, match="images must be of shape"):
+        found.plot_support(inputs)
+    with pytest.raises(ValueError, match="count"):
+        found.plot_support(images, 0)
