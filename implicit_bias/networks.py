@@ -75,6 +75,7 @@ from implicit_bias.base.validation import (
     as_labels,
     check_choice,
     check_count,
+    check_seed,
 )
 from implicit_bias.norms import InRows, Nuclear, SumOverGroups
 from implicit_bias.problem import BLOCK, Architecture
@@ -177,6 +178,7 @@ class Network(nn.Module, ABC):
         check_choice(init, "init", INITIALISERS)
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
+        check_seed(seed)
         generator = torch.Generator().manual_seed(seed)
 
         def initial(n_rows: int, fan_in: int) -> Tensor:

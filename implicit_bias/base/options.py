@@ -28,6 +28,8 @@ ThresholdRule: TypeAlias = Literal["median", "random", "zero"]
 OnFailure: TypeAlias = Literal["raise", "warn", "soft", "drop"]
 # Relative gap between the certified bounds at which solvers stop.
 TOLERANCE = 1e-6
+# Seeds that torch's generators take.
+SMALLEST_SEED, LARGEST_SEED = -(2**63), 2**64 - 1
 
 
 class SolverOptions(NamedTuple):

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.base.options import LARGEST_SEED, SMALLEST_SEED
+
 Array = NDArray[np.float64]
 # Labels this far beyond the number of samples are no numbers of classes.
 MOST_EMPTY_CLASSES = 1000
@@ -189,6 +191,11 @@ def check_count(value: object, name: str, least: int = 1, most: int | None = Non
         raise ValueError(f"{name} must be at least {least}, got {value}")
     if most is not None and int(value) > most:
         raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def check_seed(value: object, name: str = "seed") -> None:
+    """Raise ValueError unless a value is a whole number that torch's generators take."""
+    check_count(value, name, SMALLEST_SEED, LARGEST_SEED)
 
 
 def check_choice(value: object, name: str, choices: Iterable[str], otherwise: str = "") -> None:

@@ -374,6 +374,9 @@ def _below_all_others(problem: MarginProblem, coef: Array, intercept: Array) -> 
     rows = problem.constraints
     if not problem.intercept or len(rows.absent) == 0:
         return intercept
-    scores = problem.decision(coef)
-    reach = float(np.abs(scores).max() + np.abs(intercept).max())
-    return rows.with_absent_below(scores, intercept, 2.0 * np.fmin(reach, LARGEST / 8.0) + 2.0)
+    # Divided by a power of two, so that no score overflows.
+    exponent = max(0, int(np.frexp([np.abs(coef).max(), np.abs(intercept).max()])[1].max()))
+    scores, offsets = problem.decision(np.ldexp(coef, -exponent)), np.ldexp(intercept, -exponent)
+    reach = float(np.abs(scores).max() + np.abs(offsets).max())
+    lowered = rows.with_absent_below(scores, offsets, 2.0 * (reach + math.ldexp(1.0, -exponent)))
+    return np.clip(np.ldexp(lowered, exponent), -LARGEST, LARGEST)

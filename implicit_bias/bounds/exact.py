@@ -70,18 +70,18 @@ class ExactAnswer:
 
     def coef(self, problem: MarginProblem) -> Array:
         """Return the coefficients of the problem's gates, rounded to float64."""
-        return problem.of_plain(self.plain_coef.astype(np.float64))
+        return problem.of_plain(nearest(self.plain_coef))
 
     @property
     def offset(self) -> float | Array:
         """The intercept, rounded to float64."""
         if isinstance(self.intercept, np.ndarray):
-            return self.intercept.astype(np.float64)
-        return float(self.intercept)
+            return nearest(self.intercept)
+        return float(nearest(self.intercept))
 
     def margins(self, problem: MarginProblem) -> Array:
         """Return each sample's smallest margin, shape (N,), rounded to float64."""
-        return problem.constraints.smallest(_margins(problem, self)).astype(np.float64)
+        return nearest(problem.constraints.smallest(_margins(problem, self)))
 
 
 def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
@@ -148,6 +148,18 @@ def rationals(values: Array | Rationals) -> Rationals:
         return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
 
     return np.asarray(np.frompyfunc(rational, 1, 1)(values), dtype=object)
+
+
+def nearest(values: Rationals | Fraction) -> Array:
+    """Return rational numbers as float64, those beyond its range as its largest numbers."""
+
+    def number(value: Any) -> float:
+        try:
+            return float(value)
+        except OverflowError:
+            return sys.float_info.max if value > 0 else -sys.float_info.max
+
+    return np.asarray(np.frompyfunc(number, 1, 1)(values), dtype=np.float64)
 
 
 def _rational(value: float) -> Rational:

@@ -32,12 +32,12 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 import scipy.sparse as sp
 import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.linear import linprog
 from implicit_bias.base.rounding import (
     SAFETY,
     UNIT,
@@ -117,13 +117,22 @@ class Proof:
     correction: float
 
 
-def find_conflict(problem: MarginProblem) -> Conflict | None:
+def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Conflict | None:
     """Look for the plain causes of non-separability.
 
     A sample whose features are all zero (all its gates are off, or its input is 0), unless an
     intercept predicts there; two identical inputs, with identical gates, of opposite labels. A
     finite C forgives both.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    numbers : ndarray of int, shape (N,), optional
+        What to call its samples, where they are some of the rows of larger data.
     """
+    if numbers is None:
+        numbers = np.arange(problem.n_samples)
     if not problem.hard_margin:
         return None
     zero, rows = np.flatnonzero(problem.zero_features), problem.constraints
@@ -131,10 +140,10 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
     if len(zero) and not problem.intercept:
         values[np.searchsorted(rows.samples, zero)] = 1.0 / len(zero)  # against any rival
         return Conflict(
-            f"{_name_samples(zero)} with all gates off (or an input of zeros), so the "
+            f"{_name_samples(numbers[zero])} with all gates off (or an input of zeros), so the "
             "predictor is 0 there: add a unit that is always on, drop the sample, or choose a "
             "finite C (soft margin)",
-            zero,
+            numbers[zero],
             rows.alpha(values),
         )
     pair = _contradiction(problem, zero)
@@ -146,9 +155,9 @@ def find_conflict(problem: MarginProblem) -> Conflict | None:
         if problem.classes is None:
             labels = "opposite labels"
         return Conflict(
-            f"samples {pair[0]} and {pair[1]} are identical but have {labels}: drop one, "
-            "or choose a finite C (soft margin)",
-            pair,
+            f"samples {numbers[pair[0]]} and {numbers[pair[1]]} are identical but have {labels}: "
+            "drop one, or choose a finite C (soft margin)",
+            numbers[pair],
             rows.alpha(values),
         )
     return None
@@ -611,12 +620,12 @@ def _basic_solution(Phi: Array, alpha: Array) -> Integers | None:
     rank = int(np.count_nonzero(diagonal > UNIT * max(scaled.shape) * diagonal[0]))
     if rank > MOST_EXACT_RANK:
         return None
-    found = scipy.optimize.linprog(
+    found = linprog(
         -alpha * np.where(norms > 0, norms, 1.0),
         A_eq=np.vstack([Q[:, :rank].T / np.abs(Q[:, :rank]).max(axis=0)[:, None], np.ones(len(Q))]),
         b_eq=np.append(np.zeros(rank), 1.0),
         method="highs-ds",
-        options={"time_limit": MOST_SECONDS},
+        deadline=Deadline.after(MOST_SECONDS),
     )
     return np.flatnonzero(found.x > VERTEX_ZERO) if found.status == 0 else None
 

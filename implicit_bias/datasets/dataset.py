@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array, as_class_labels, as_finite, check_count, owned
+from implicit_bias.base.validation import (
+    Array,
+    as_class_labels,
+    as_finite,
+    check_count,
+    check_seed,
+    owned,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +160,7 @@ def split_indices(
 
     check_count(train_size, "train_size")
     check_count(validation_size, "validation_size")
+    check_seed(seed)
     if train_size + validation_size > n_samples:
         raise ValueError(
             f"train_size={train_size} and validation_size={validation_size} overlap in "

@@ -116,8 +116,9 @@ def load_own(
         inputs, labels = _read(file, target)
         names, numbers = class_names(labels)
         y, chosen, called = select(names, numbers, positive, negative, classes)
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
+    except (ValueError, MemoryError) as error:
+        kind = MemoryError if isinstance(error, MemoryError) else ValueError
+        raise kind(f"{file}: {error}") from error
     kept = inputs[chosen]
     if not (kept.shape[1] and (kept[:, -1] == 1.0).all()):
         kept = np.column_stack([kept, np.ones(len(kept))])
@@ -337,8 +338,8 @@ def _parsing(what: str, cure: str = "") -> Iterator[None]:
     """Turn whatever a library raises at the content of a file into a ValueError."""
     try:
         yield
-    except MemoryError:
-        raise
+    except MemoryError as error:
+        raise MemoryError(f"it does not fit into memory as {what}: {error}") from error
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"it cannot be read as {what} ({said}){cure and f': {cure}'}") from error
@@ -471,7 +472,12 @@ def _checked(inputs: Array, labels: NDArray[Any]) -> tuple[Array, NDArray[Any]]:
             "the labels are neither all text nor all numbers: convert them to one of the two"
         )
     if labels.dtype.kind == "S":
-        labels = labels.astype(str)
+        try:
+            labels = np.char.decode(labels, "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"labels are bytes that are no UTF-8 ({error}): write them as text or as numbers"
+            ) from error
     if labels.dtype.kind == "f" and not (np.abs(labels) < LARGE).all():
         raise ValueError(
             "labels are missing (NaN), infinite or too large: leave these samples out, or write "

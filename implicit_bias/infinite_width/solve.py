@@ -59,8 +59,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog
 
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.linear import linprog
 from implicit_bias.base.validation import Array, as_features, as_finite, check_count, check_number
 from implicit_bias.bounds.certificate import Certificate, Conflict, Status, relative_gap
 from implicit_bias.infinite_width.arrangement import TINY, Peaks, maximise, scattered
@@ -91,6 +92,8 @@ NEW_DIRECTIONS, NEW_OF_CLASSES = 60, 40
 APART, NEAREST = 0.1, 1e-4
 # Where ||h|| is this near to its bound, a neuron may be; most of those of which few are chosen.
 TOUCHES, MOST_NEURONS = 1e-4, 400
+# Of one linear program.
+MOST_SECONDS = 60.0
 # Largest ratio of input norms, and largest entry, that the linear program sees.
 WIDEST, LARGEST_ENTRY = 1e9, 1e14
 # Without a network that separates, data are nearly inseparable where separators must be this much
@@ -469,7 +472,7 @@ class _Generation:
                 A_ub=sp.vstack([np.array(cuts) / problem.scale, losses]),
                 b_ub=np.append(np.ones(len(cuts)), limits),
                 method="highs",
-                options={"time_limit": 60.0},
+                deadline=Deadline.after(MOST_SECONDS),
             )
             if found.status != 0:
                 return
@@ -685,9 +688,10 @@ def _linear_program(
         cost = np.append(np.ones(width), np.full(n, problem.C * problem.scale))
         A, limits = np.column_stack([-columns, -np.eye(n)]), -np.ones(n)
     # On nearly dependent columns HiGHS may go in circles, so its steps and its time have a limit.
-    options = {**LP_OPTIONS, "maxiter": 1000 + 50 * (n + width), "time_limit": 60.0}
+    options = {**LP_OPTIONS, "maxiter": 1000 + 50 * (n + width)}
     for method in ("highs-ds", "highs-ipm"):
-        found = linprog(cost, A_ub=A, b_ub=limits, method=method, options=options)
+        late = Deadline.after(MOST_SECONDS)
+        found = linprog(cost, A_ub=A, b_ub=limits, method=method, options=options, deadline=late)
         if found.status == 0:
             break
     else:

@@ -32,7 +32,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import as_features, as_finite
+from implicit_bias.base.validation import as_features, as_finite, check_seed
 from implicit_bias.problem.gating import (
     THRESHOLD_SCALE,
     WEIGHT_SCALE,
@@ -78,6 +78,7 @@ def draw_contexts(
     X = as_finite(X, "X", 2)
     check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
     n_features, rows = X.shape[1], n_units * n_hyperplanes
+    check_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     # The published code constructs a torch Linear first, whose default initialisation draws this.
     bound = 1.0 / math.sqrt(n_features)
@@ -125,6 +126,7 @@ def draw_unit_gates(
 
     reference = as_finite(reference, "reference", 2)
     check_counts(n_units=n_units)
+    check_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.empty(n_units, reference.shape[1])
     torch.nn.init.orthogonal_(drawn, generator=generator)

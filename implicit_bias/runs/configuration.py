@@ -23,8 +23,10 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hi
 from implicit_bias.base import strict_json
 from implicit_bias.base.options import (
     DATASET_NAMES,
+    LARGEST_SEED,
     OPTIMIZER_LIMITS,
     OPTIMIZER_NAMES,
+    SMALLEST_SEED,
     SOLVER_NAMES,
     TOLERANCE,
     OnFailure,
@@ -142,7 +144,13 @@ class RunConfig:
         "median", "Architecture", "Thresholds of the hyperplanes", choices=get_args(ThresholdRule)
     )
     seed: int = option(1, "Architecture", "Seed of gates, weights and batches", least=0)
-    split_seed: int = option(1, "Data", "Seed of the training/validation split")
+    split_seed: int = option(
+        1,
+        "Data",
+        "Seed of the training/validation split",
+        least=SMALLEST_SEED,
+        most=LARGEST_SEED,
+    )
     protocol: Protocol = option(
         "default",
         "Architecture",

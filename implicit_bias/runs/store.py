@@ -219,10 +219,10 @@ class Store:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> StoreError:
-        return StoreError(
-            f"cannot write to {self.folder}: {error.strerror or error}; the cells written before "
-            "are kept"
-        )
+        said = error.strerror or str(error)
+        if str(self.folder) not in said:  # a file of the store, which the error names, says enough
+            said = f"cannot write to {self.folder}: {said}"
+        return StoreError(f"{said}; the cells written before are kept")
 
 
 def _check_head(head: Path) -> None:

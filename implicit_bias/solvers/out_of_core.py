@@ -21,7 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array, as_class_labels, check_count, check_number
-from implicit_bias.bounds.certificate import Certificate, Status, relative_gap
+from implicit_bias.bounds.certificate import (
+    Certificate,
+    Conflict,
+    Status,
+    find_conflict,
+    relative_gap,
+)
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import NoGates
@@ -64,6 +70,8 @@ class OutOfCoreSolution:
         N.
     history : tuple of BoundsAt
         The bounds after each round.
+    conflict : Conflict or None
+        The plain cause of non-separability, if there is one: its samples are rows of the data.
 
     Examples
     --------
@@ -87,6 +95,7 @@ class OutOfCoreSolution:
     support: NDArray[np.int64]
     n_samples: int
     history: tuple[BoundsAt, ...]
+    conflict: Conflict | None = None
 
     def __repr__(self) -> str:
         return (
@@ -97,8 +106,9 @@ class OutOfCoreSolution:
 
     @property
     def message(self) -> str:
-        """The status in words."""
-        return self.status.explain(self.certificate)
+        """The status in words, with cause and cure where they are known."""
+        said = self.status.explain(self.certificate)
+        return f"{said}: {self.conflict.cause}" if self.conflict else said
 
     def decision(self, X: Any) -> Any:
         """f(x_n) + b, shape (n,) or (n, K), of an array X (n, D): numpy's or Dask's."""
@@ -298,4 +308,5 @@ class _BlockRounds(Rounds):
             support=support,
             n_samples=self.blocks.n_samples,
             history=history,
+            conflict=find_conflict(working, held.index) if self.lower == np.inf else None,
         )

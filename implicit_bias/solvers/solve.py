@@ -20,7 +20,7 @@ from implicit_bias.bounds.certificate import (
     find_conflict,
     grade,
 )
-from implicit_bias.bounds.exact import ExactAnswer, certify_exact
+from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
 from implicit_bias.bounds.separability import (
     gordan_vertex,
     lacks_constant,
@@ -238,7 +238,7 @@ class _Attempt:
             return found
         coef = exact.coef(problem)
         graded = Graded(
-            alpha=exact.alpha.astype(np.float64),
+            alpha=nearest(exact.alpha),
             coef=coef,
             intercept=exact.offset,
             certificate=certificate,

@@ -21,7 +21,7 @@ from implicit_bias.base.options import (
 )
 from implicit_bias.base.options import Method as Method
 from implicit_bias.base.options import NormName as NormName
-from implicit_bias.base.validation import check_choice, check_count, check_number
+from implicit_bias.base.validation import check_choice, check_count, check_number, check_seed
 
 if TYPE_CHECKING:
     from implicit_bias.norms.tensors import ParameterNorm
@@ -100,6 +100,7 @@ class TrainingConfig:
         check_number(self.decay, "decay", "(0, inf)")
         check_number(self.decay_at, "decay_at", "[0, 1]")
         check_number(self.momentum, "momentum", "[0, 1)")
+        check_seed(self.seed)
         check_choice(self.rule, "rule", get_args(Rule))
         if not callable(self.optimizer):
             check_choice(self.optimizer, "optimizer", OPTIMIZER_NAMES)

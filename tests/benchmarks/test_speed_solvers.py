@@ -132,6 +132,7 @@ def test_table_and_picture_show_every_outcome(
         "status": "OPTIMAL",
         "seconds": 0.5,
         "native_seconds": 0.1,
+        "threads": 2,
         "machine": "x86_64",
         "ratio": 5.0,
         "gap": 1e-7,
@@ -199,5 +200,11 @@ def test_cells_that_do_not_exist_are_refused(
 def test_times_of_svc_are_compared_with_its_certificate() -> None:
     row = {**asdict(cell(model="svm-l2")), **asdict(peer("svc", "kernel")), "outcome": "answered"}
     row |= {"tol": TOL, "limit": 9.0, "machine": "x86_64", "gap": 1e-6}
-    row |= {"seconds": 0.3, "native_seconds": 0.2, "ratio": 1.5, "certify_seconds": 0.1}
+    row |= {
+        "seconds": 0.3,
+        "native_seconds": 0.2,
+        "threads": 2,
+        "ratio": 1.5,
+        "certify_seconds": 0.1,
+    }
     assert "SVC and `certify` take 2 times" in solvers.found(pd.DataFrame([row]))

@@ -14,7 +14,7 @@ from cases import GAP_LIMIT, SEPARABLE, SOLVE_TOL, cloud, separable
 from exact_bounds import fractions
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import certify
-from implicit_bias.bounds.exact import ExactAnswer, certify_exact
+from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve
 
@@ -138,3 +138,9 @@ def test_bounds_beyond_float64() -> None:
     soft = replace(problem, C=1.0)
     large = replace(found, plain_coef=found.plain_coef * 10**400)
     assert certify_exact(soft, large).upper == math.inf
+
+
+def test_numbers_beyond_float64_become_its_largest() -> None:
+    largest, huge = np.finfo(float).max, Fraction(10) ** 400
+    found = nearest(np.array([huge, -huge, Fraction(1, 2)], dtype=object))
+    assert found.tolist() == [largest, -largest, 0.5]

@@ -425,6 +425,7 @@ def dataset(**changes: Any) -> Dataset:
         (dataset, {"y": np.array([0, 3]), "class_names": tuple("abc")}, "labels"),
         (dataset, {"y": np.array([0, 2])}, "classes"),
         (split, {"train_size": 8, "validation_size": 3}, "sum to at most 10"),
+        (split, {"train_size": 5, "seed": 2**70}, "seed must be at most"),
         (split, {"train_size": 9}, "too large: choose at most 8 of the 10"),
         (split, {"train_size": 0, "validation_size": 3}, "at least 1"),
         (split, {"train_size": 3, "validation_size": 0}, "at least 1"),

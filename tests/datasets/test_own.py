@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -276,6 +277,25 @@ def test_archives_that_are_none_are_named(tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(ValueError, match="arrays"):
             load_own(file)
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "own.npz"
+    np.savez(file, X=np.eye(2), y=np.array(["é".encode(), b"e"]))
+    assert load_own(file).class_names == ("e", "é")
+    np.savez(file, X=np.eye(2), y=np.array([b"\xe9", b"e"]))
+    with pytest.raises(ValueError, match="UTF-8"):
+        load_own(file)
+
+
+def test_an_array_that_claims_more_than_memory_holds(tmp_path: Path) -> None:
+    file, head = tmp_path / "own.npz", BytesIO()
+    claim: Any = {"descr": "<f8", "fortran_order": False, "shape": (10**15, 1000)}
+    np.lib.format.write_array_header_1_0(head, claim)
+    with ZipFile(file, "w") as archive:
+        archive.writestr("X.npy", head.getvalue())
+    with pytest.raises((MemoryError, ValueError), match="own.npz"):
+        load_own(file)
 
 
 def test_what_is_no_label_or_number_is_named(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_what_cannot_be_computed_or_written_is_told(tmp_path: Path) -> None:
         finish(seeds(1), store, Here(work=broken))
     assert not claims(store)
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot write to"):
+    with pytest.raises(StoreError, match="cannot make the folder"):
         finish(seeds(1), Store(tmp_path / "file" / "store"), unused)
     assert not unused.asked
 

@@ -106,8 +106,9 @@ def test_a_full_disk_keeps_what_there_was(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match=r"No space left on device; the cells .* are kept"):
+    with pytest.raises(StoreError, match=r"No space left on device; the cells .* are kept") as told:
         store.write(CONFIG, failure("new", 0.0))
+    assert str(told.value).count(str(tmp_path)) == 1
     with pytest.raises(StoreError, match="No space left on device"):
         store.write(replace(CONFIG, seed=2), outcome())
     monkeypatch.undo()

@@ -95,6 +95,18 @@ def test_a_conflict_far_from_the_first_samples_is_found() -> None:
     y = np.append(y, -y[77])
     found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), y)
     assert found.status is Status.NOT_SEPARABLE
+    assert found.conflict is not None
+    assert found.conflict.samples.tolist() == [77, len(y) - 1]
+    assert f"samples 77 and {len(y) - 1} are identical" in found.message
+
+
+def test_an_input_of_zeros_is_named() -> None:
+    X, y = clouds(3000, 4, 2)
+    last = len(y) - 1
+    X[last] = 0.0
+    found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), y)
+    assert found.status is Status.NOT_SEPARABLE
+    assert f"sample {last} " in found.message
 
 
 def test_a_memory_map_in_single_precision(tmp_path: Path) -> None:
