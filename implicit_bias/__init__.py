@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from implicit_bias.measure.homogeneity import HomogeneityError
     from implicit_bias.measure.stationarity import certify_network
     from implicit_bias.measure.subject import SeparationError
-    from implicit_bias.problem import MarginProblem, max_margin
+    from implicit_bias.problem import MarginProblem, attention_margin, max_margin
     from implicit_bias.solvers import Solution, SolveError
     from implicit_bias.solvers.out_of_core import solve_out_of_core
     from implicit_bias.solvers.solve import solve
@@ -64,7 +64,7 @@ HOMES = {
     "comparison": ("Comparison", "compare"),
     "diagnosis": ("Diagnosis", "DiagnosisWarning", "WhichNorm", "diagnose", "which_norm"),
     "estimators": ESTIMATORS,
-    "problem": ("MarginProblem", "max_margin"),
+    "problem": ("MarginProblem", "attention_margin", "max_margin"),
     "diagnosis.recorder": ("Recorder",),
     "bounds.run_certificate": ("certify_run",),
     "solvers": ("Solution", "SolveError", "solve"),

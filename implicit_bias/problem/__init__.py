@@ -8,11 +8,13 @@ features.py         products with the features of samples, z(x_n) (x) x_n, never
 constraints.py      who must win against whom: one constraint a pair of sample and rival class
 gating.py           gates: random or learned hyperplanes, and what else is fixed in training
 rows.py             features and constraints together: a row a constraint
+attention.py        attention as token selection
 masked_gram.py      the masked Gram matrix, on which every method rests
 margins.py          margins of many classes
 ==================  ========================================================================
 """
 
+from implicit_bias.problem.attention import attention_margin
 from implicit_bias.problem.constraints import Constraints
 from implicit_bias.problem.features import (
     BLOCK,

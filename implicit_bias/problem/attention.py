@@ -1,0 +1,141 @@
+r"""Attention as token selection: the margin problem of its scores.
+
+One layer of attention weighs the tokens x_1 .. x_T of a sample by softmax(X W q), for a query q. In
+the limit of training each sample attends to one token, its best one, and W goes in direction to
+
+    minimise  ||W||   subject to  (x_best - x_t)' W q >= 1  for all other tokens t of each sample:
+
+a margin problem in zeta = W', whose sample (n, t) has input x_best - x_t, gates q and label +1.
+
+=========  ============  ===========================================================
+tokens     (N, T, D)     x_nt
+query      (N, E)        q_n
+best       (N,)          the token of each sample that is to be attended to
+zeta       (E, D)        W', so that f = sum_e q_e <zeta_e, x_best - x_t>
+=========  ============  ===========================================================
+
+Training W by gradient descent belongs to the l2 (Frobenius) norm; training keys and queries apart,
+W = K Q' with at least min(D, E) columns each, to the nuclear norm, as 1/2 (||K||^2 + ||Q||^2) is at
+least ||W||_* and equal to it for some K and Q of this product. Normalised steps in another geometry
+belong to its norm of W, as for linear predictors.
+
+Source: Tarzanagh, Li, Thrampoulidis, Oymak (2023), "Transformers as support vector machines".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.base.validation import as_finite, check_not_masked, check_shape, detached
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    HasValueAndDual,
+    InRows,
+    LInf,
+    Lp,
+    Norm,
+    as_norm,
+)
+from implicit_bias.problem.margin_problem import MarginProblem
+
+# Norms of entries or of rows, which see coefficients (E, D) as they are.
+OF_ANY_SHAPE = (L1, L2, LInf, Lp, GroupNorm)
+
+
+def attention_margin(
+    tokens: ArrayLike,
+    query: ArrayLike,
+    best: ArrayLike,
+    norm: Norm | HasValueAndDual | str = "l2",
+    *,
+    C: float = np.inf,
+) -> MarginProblem:
+    """Pose the margin problem of one layer of attention that selects a token of each sample.
+
+    Its solution is the smallest W whose scores x_t' W q are largest, by at least 1, at the best
+    token of each sample.
+
+    Parameters
+    ----------
+    tokens : array_like of shape (N, T, D)
+        T tokens of each sample.
+    query : array_like of shape (N, E)
+        What each sample's tokens are compared with, such as its first token.
+    best : array_like of int, shape (N,)
+        Which token, 0 .. T - 1, each sample is to attend to.
+    norm : Norm or str
+        Of W' as a matrix (E, D): "l2" (gradient descent on W), "nuclear" (on keys and queries
+        apart), "linf" (Adam), "spectral" (Muon), "l1", an object of `implicit_bias.norms`, or one
+        of your own, which gets coefficients (E, 1, D).
+    C : float
+        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+
+    Returns
+    -------
+    MarginProblem
+        Of N (T - 1) samples x_best - x_t, those of one sample together in the order of its
+        tokens: ``alpha.reshape(N, T - 1)`` has the tokens as columns. Coefficients (E, D) are W'.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, NaN, a single token, or a best token that there is not.
+    TypeError
+        Not a norm.
+
+    Notes
+    -----
+    Source: Tarzanagh, Li, Thrampoulidis, Oymak (2023), "Transformers as support vector machines",
+    for gradient descent on W, and on keys and queries apart. Training need not settle on the tokens
+    of the largest score of the loss: pass those that it does attend to.
+
+    Examples
+    --------
+    Of two tokens, (1, 0) is to be attended to, for the query (0, 2):
+
+    >>> import numpy as np
+    >>> from implicit_bias import attention_margin, solve
+    >>> problem = attention_margin([[[1.0, 0.0], [0.0, 1.0]]], [[0.0, 2.0]], [0])
+    >>> solve(problem).coef.round(6) + 0.0
+    array([[ 0.  ,  0.  ],
+           [ 0.25, -0.25]])
+    """
+    X, q = as_finite(tokens, "tokens", 3), as_finite(query, "query", 2)
+    N, T, _ = X.shape
+    if N == 0 or T < 2:
+        raise ValueError(
+            f"tokens must be of one sample or more, and at least two each, got shape {X.shape}: "
+            "there is nothing to select; pass (samples, tokens, features)"
+        )
+    check_shape(q, "query", (N, q.shape[1]), f"pass one query for each of the {N} samples")
+    chosen = _as_places(best, N, T)
+    own = np.arange(T) == chosen[:, None]
+    differences = X[own][:, None] - X  # (N, T, D)
+    chosen_norm = as_norm(norm)
+    if not isinstance(chosen_norm, OF_ANY_SHAPE):
+        chosen_norm = InRows(chosen_norm, q.shape[1])
+    return MarginProblem(
+        differences[~own],
+        np.ones(N * (T - 1)),
+        np.repeat(q, T - 1, axis=0),
+        C=C,
+        norm=chosen_norm,
+    )
+
+
+def _as_places(best: ArrayLike, n_samples: int, n_tokens: int) -> NDArray[np.int64]:
+    """Convert the best tokens to integers (N,), and refuse what is no place of a token."""
+    check_not_masked(best, "best")
+    places = as_finite(np.asarray(detached(best)), "best", 1)
+    check_shape(places, "best", (n_samples,), f"pass one token for each of {n_samples} samples")
+    wrong = (places != np.floor(places)) | (places < 0) | (places >= n_tokens)
+    if wrong.any():
+        raise ValueError(
+            f"best must have whole numbers from 0 to {n_tokens - 1}, places of tokens, got "
+            f"{places[wrong][:5].tolist()}: where scores say which token is best, pass "
+            "scores.argmax(axis=1)"
+        )
+    return places.astype(np.int64)

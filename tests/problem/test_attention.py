@@ -1,0 +1,132 @@
+"""Attention as token selection: against CVXPY, by hand, and errors of input."""
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from implicit_bias import MarginProblem, Status, attention_margin, certify, solve
+from implicit_bias.base.validation import Array
+from implicit_bias.norms import GroupNorm, Norm, Nuclear, Schatten, SumOverGroups
+
+N, T, D, E = 6, 4, 5, 3
+RNG = np.random.default_rng(0)
+TOKENS, QUERY, BEST = RNG.normal(size=(N, T, D)), RNG.normal(size=(N, E)), np.arange(N) % T
+ATOMS: dict[str, Any] = {
+    "l1": lambda W: cp.sum(cp.abs(W)),
+    "l2": lambda W: cp.norm(W, "fro"),
+    "linf": lambda W: cp.max(cp.abs(W)),
+    "spectral": cp.sigma_max,
+    "nuclear": cp.normNuc,
+}
+
+
+def scores(W: Any, n: int) -> list[Any]:
+    """x_best' W q - x_t' W q of a sample's other tokens, in their order."""
+    rest = [t for t in range(T) if t != BEST[n]]
+    return [TOKENS[n, BEST[n]] @ W @ QUERY[n] - TOKENS[n, t] @ W @ QUERY[n] for t in rest]
+
+
+@pytest.mark.parametrize("norm", ATOMS)
+def test_the_optimum_is_that_of_the_definition(norm: str) -> None:
+    W = cp.Variable((D, E))
+    program = cp.Problem(
+        cp.Minimize(ATOMS[norm](W)), [score >= 1 for n in range(N) for score in scores(W, n)]
+    )
+    program.solve(solver="CLARABEL")
+    problem = attention_margin(TOKENS, QUERY, BEST, norm)
+    solution = solve(problem)
+    assert solution.status is Status.OPTIMAL
+    assert solution.certificate.upper == pytest.approx(program.value, rel=1e-5)
+    assert solution.coef.shape == (E, D)
+    margins = np.concatenate([scores(solution.coef.T, n) for n in range(N)])
+    np.testing.assert_allclose(problem.margins(problem.decision(solution.coef)), margins)
+    assert solution.alpha.reshape(N, T - 1).sum() == pytest.approx(program.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("norm", [*ATOMS, Schatten(3.0)])
+def test_one_pair_of_tokens(norm: str | Norm) -> None:
+    """W' = q d' of rank one: its norms of singular values are all |q| |d|."""
+    d, q = TOKENS[0, 0] - TOKENS[0, 1], QUERY[0]
+    expected = {
+        "l1": 1 / (np.abs(q).max() * np.abs(d).max()),
+        "linf": 1 / (np.abs(q).sum() * np.abs(d).sum()),
+    }.get(str(norm), 1 / (np.linalg.norm(q) * np.linalg.norm(d)))
+    problem = attention_margin(TOKENS[:1, :2], QUERY[:1], [0], norm)
+    W = np.outer(q, d) / (q @ q) / (d @ d)
+    if norm in ("l1", "linf"):
+        W = solve(problem).coef
+    assert certify(problem, W).upper == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("norm", "expected"), [("spectral", 1.0), ("nuclear", 2.0), ("l2", 2**0.5)]
+)
+def test_two_samples_that_share_nothing(norm: str, expected: float) -> None:
+    """W is the identity: a norm that saw W as one row would have the root of 2 in all of them."""
+    tokens = [[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]
+    solution = solve(attention_margin(tokens, np.eye(2), [0, 1], norm))
+    assert solution.certificate.upper == pytest.approx(expected, rel=1e-6)
+    assert solution.certificate.gap <= 1e-6
+    np.testing.assert_allclose(solution.coef, np.eye(2), atol=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "nuclear"])
+def test_the_order_of_the_tokens_does_not_matter(norm: str) -> None:
+    order = np.array([2, 0, 3, 1])
+    best = order.argsort()[BEST]
+    first, other = (
+        solve(attention_margin(*data, norm)).certificate
+        for data in ((TOKENS, QUERY, BEST), (TOKENS[:, order], QUERY, best))
+    )
+    assert other.upper == pytest.approx(first.upper, rel=1e-5)
+
+
+def test_norms_that_see_rows_or_groups() -> None:
+    """A metric belongs to the query's side; groups of features are blocks of columns of W'."""
+    metric = np.diag([1.0, 4.0, 9.0])
+    stretched = attention_margin(TOKENS, QUERY * [1.0, 2.0, 3.0], BEST)
+    same = attention_margin(TOKENS, QUERY, BEST, GroupNorm(np.zeros(E, int), {0: metric}))
+    assert solve(same).certificate.upper == pytest.approx(solve(stretched).certificate.upper, 1e-5)
+    blocks = SumOverGroups(Nuclear(), np.array([0, 0, 1, 1, 1]), axis=-1)
+    coef = RNG.normal(size=(E, D))
+    found = attention_margin(TOKENS, QUERY, BEST, blocks).norm.value(coef)
+    parts = (np.linalg.norm(part, "nuc") for part in (coef[:, :2], coef[:, 2:]))
+    assert found == pytest.approx(sum(parts))
+
+
+def test_a_finite_C_is_passed_on() -> None:  # noqa: N802 - as it is called
+    problem = attention_margin(TOKENS, QUERY, BEST, C=0.01)
+    assert isinstance(problem, MarginProblem)
+    assert solve(problem).alpha.max() <= 0.01 * (1 + 1e-9)
+
+
+def test_equal_tokens_cannot_be_told_apart() -> None:
+    tokens = TOKENS.copy()
+    tokens[2, 0] = tokens[2, BEST[2]]
+    assert solve(attention_margin(tokens, QUERY, BEST)).status is Status.NOT_SEPARABLE
+
+
+@pytest.mark.parametrize(
+    ("tokens", "query", "best", "word"),
+    [
+        (TOKENS[0], QUERY, BEST, "dimension"),
+        (TOKENS[:, :1], QUERY, BEST, "at least two"),
+        (TOKENS[:0], QUERY[:0], BEST[:0], "at least two"),
+        (TOKENS, QUERY[:3], BEST, "one query"),
+        (TOKENS, QUERY, BEST[:3], "one token"),
+        (TOKENS, QUERY, BEST - 1, "from 0 to 3"),
+        (TOKENS, QUERY, BEST + 1, "from 0 to 3"),
+        (TOKENS, QUERY, BEST + 0.5, "whole numbers"),
+        (np.where(TOKENS > 2, np.nan, TOKENS), QUERY, BEST, "NaN"),
+    ],
+)
+def test_bad_input_is_named(tokens: Array, query: Array, best: Any, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        attention_margin(tokens, query, best)
+
+
+def test_a_norm_must_be_one() -> None:
+    with pytest.raises(TypeError, match="norm"):
+        attention_margin(TOKENS, QUERY, BEST, 2)  # type: ignore[arg-type]
