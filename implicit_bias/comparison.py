@@ -138,7 +138,7 @@ class MarginResult:
 
         None where the optimum is not known, is one of a soft margin, or nothing separates.
         """
-        known = not self.inseparable and np.isinf(self.C) and 0 < self.optimum < np.inf
+        known = not self.inseparable and self.hard_margin and 0 < self.optimum < np.inf
         return 1.0 / self.optimum if known else None
 
     @property
@@ -163,9 +163,14 @@ class MarginResult:
         return None if self.fitted.solution is None else self.fitted.solution.status
 
     @property
-    def C(self) -> float:
-        """Weight of the hinge loss in the program."""
+    def C(self) -> float | Array:
+        """Weight of the hinge loss in the program, or of each sample's."""
         return self.fitted.C
+
+    @property
+    def hard_margin(self) -> bool:
+        """Whether C is infinite."""
+        return bool(np.isinf(self.C).all())
 
     @property
     def dropped(self) -> int:
@@ -465,7 +470,7 @@ class Comparison:
             and network.margin is not None
             and model.margin.gates == network.margin.gates
             and model.margin.status is not None
-            and np.isfinite(model.margin.C)
+            and not model.margin.hard_margin
         ]
 
     def model_frame(self) -> pd.DataFrame:
@@ -826,7 +831,7 @@ def _certificate(fitted: FittedMargin, problem: MarginProblem) -> Certificate:
 def _same_norm(a: MarginProblem, b: MarginProblem) -> bool:
     """Whether two problems of the same gates and groups are one and the same program."""
     return (
-        a.C == b.C
+        np.array_equal(a.C, b.C)
         and a.intercept == b.intercept
         and a.classes == b.classes
         and _equal(_norm_of(a), _norm_of(b))

@@ -193,7 +193,8 @@ def _attains_lower(problem: MarginProblem, alpha: Exact, bound: float) -> bool:
     if Fraction(bound) * dual_norm > total:
         return False
     return problem.hard_margin or (
-        Fraction(bound) * _scaled(totals.max(), alpha.exponent) <= Fraction(problem.C) * total
+        Fraction(bound) * _scaled(totals.max(), alpha.exponent)
+        <= Fraction(float(problem.C)) * total
     )
 
 
@@ -209,7 +210,7 @@ def _attains_upper(
         smallest = min(margins)
         return smallest > 0 and norm <= Fraction(bound) * smallest
     losses = sum((max(Fraction(0), 1 - margin) for margin in margins), Fraction(0))
-    return norm + Fraction(problem.C) * losses <= Fraction(bound)
+    return norm + Fraction(float(problem.C)) * losses <= Fraction(bound)
 
 
 def _margins(problem: MarginProblem, coef: Exact, offsets: list[Fraction]) -> list[Fraction]:

@@ -21,7 +21,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import Constraints, MarginProblem
@@ -35,7 +35,7 @@ MOST_REPAIRS = 100
 MUCH_LARGER = 2.0**32
 
 
-def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: float = np.inf) -> NDArray[Any]:
+def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: ArrayLike = np.inf) -> NDArray[Any]:
     """Return alpha, (N,) or (N, K), near the one given that obeys the equation of an intercept.
 
     Parameters
@@ -44,8 +44,8 @@ def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: float = np.inf) -
         The problem; without an intercept alpha is returned as it is.
     alpha : ndarray of shape (N,) or (N, K)
         Dual variables, not negative: float64, or objects such as fractions.
-    cap : float
-        No entry grows beyond it.
+    cap : float or array_like of shape (N,)
+        No entry of a sample grows beyond it.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def is_balanced(rows: Constraints, values: NDArray[Any]) -> bool:
     return not any(_rest(rows, values, k) for k in range(rows.width))
 
 
-def balanced(rows: Constraints, values: NDArray[Any], cap: float = np.inf) -> NDArray[Any]:
+def balanced(rows: Constraints, values: NDArray[Any], cap: ArrayLike = np.inf) -> NDArray[Any]:
     """Return values (R,) near those given with sum_p alpha_p b_p = 0, exactly.
 
     Parameters
@@ -72,7 +72,7 @@ def balanced(rows: Constraints, values: NDArray[Any], cap: float = np.inf) -> ND
         The constraints.
     values : ndarray of shape (R,)
         Their dual variables, not negative: float64, or objects such as fractions.
-    cap : float
+    cap : float or array_like of shape (N,)
         No sample's total grows beyond it, but by what rounding adds.
 
     Returns
@@ -81,13 +81,15 @@ def balanced(rows: Constraints, values: NDArray[Any], cap: float = np.inf) -> ND
         Zeros (of exact numbers those given) where nothing near obeys the equation.
     """
     found, nothing = values.copy(), np.zeros_like(values)
+    caps = np.broadcast_to(np.asarray(cap, dtype=np.float64), rows.n_samples)
+    cap = caps[rows.samples]
     if values.dtype == object:
         return found if _settle(rows, found, cap) else values
     found[~np.isin(rows.rivals, rows.present)] = 0.0  # an offset far below all others wins these
     _scale_flows(rows, found)
-    top = rows.totals(found).max()
-    if top > cap:
-        found = np.minimum(found * (cap / top), cap)
+    totals = rows.totals(found)
+    if (over := totals > caps).any():
+        found = np.minimum(found * (caps[over] / totals[over]).min(), cap)
     if not 0.0 < found.sum() < np.inf:
         return nothing
     settled = found.copy()
@@ -117,7 +119,7 @@ def _scale_flows(rows: Constraints, values: Array) -> None:
         allowed = np.full(n, IN_BALANCE * leaving.max())
 
 
-def _settle(rows: Constraints, values: NDArray[Any], cap: float) -> bool:
+def _settle(rows: Constraints, values: NDArray[Any], cap: Array) -> bool:
     """Change single entries, in place, until all classes are balanced: whether they are."""
     unsettled = np.ones(rows.n_classes, dtype=bool)
     for k in _leaves_first(rows, values):
@@ -157,15 +159,15 @@ def _rest(rows: Constraints, values: NDArray[Any], k: int) -> Any:
     return sum(terms) if values.dtype == object else math.fsum(terms)
 
 
-def _move(values: NDArray[Any], members: Integers, change: Any, cap: float) -> bool:
-    """Change one of some entries, in place: whether there is one that can take it.
+def _move(values: NDArray[Any], members: Integers, change: Any, cap: Array) -> bool:
+    """Change one of some entries, in place, none beyond its cap: whether there is one to take it.
 
     The largest whose digits are fine enough, so that the change is a small share of it.
     """
     size, exact = abs(change), values.dtype == object
     fit = members[values[members] >= size]
-    if np.isfinite(cap):
-        fit = fit[values[fit] + change <= cap]
+    if np.isfinite(cap).all():
+        fit = fit[values[fit] + change <= cap[fit]]
     if len(fit) == 0:
         return False
     near = fit if exact else fit[values[fit] <= MUCH_LARGER * size]

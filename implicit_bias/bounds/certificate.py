@@ -1,14 +1,14 @@
 r"""Certified bounds on the optimum, from any coefficients and any dual variables.
 
-upper  For any zeta and b, min over c >= 0 of Omega(c zeta) + C sum_n max(0, 1 - c q_n), with the
+upper  For any zeta and b, min over c >= 0 of Omega(c zeta) + sum_n C_n max(0, 1 - c q_n), with the
        margins q_n = y_n (f(x_n) + b); with the hard margin this is Omega(zeta) / min_n q_n, if that
        margin is positive.
-lower  For any alpha >= 0, sum(alpha) scaled so that max_g ||V_g(alpha)|| = 1 (and alpha <= C).
+lower  For any alpha >= 0, sum(alpha) scaled so that max_g ||V_g(alpha)|| = 1 (and alpha_n <= C_n).
        With an intercept sum_n alpha_n y_n must be 0, exactly, or the bound is 0 (`balance`).
 
 With another norm Omega_*(V) is in the place of max_g ||V_g||. With many classes q_n is the
 smallest margin f_{y_n} + b_{y_n} - f_k - b_k of a sample, alpha has shape (N, K), sum_k alpha_nk is
-at most C, and the equation of the intercept is sum_n a_n = 0. The classes are those of
+at most C_n, and the equation of the intercept is sum_n a_n = 0. The classes are those of
 `problem.constraints`, which are said alike for two and for many.
 
 Both hold for every iterate of every solver and for a network trained by gradient descent, and are
@@ -94,6 +94,9 @@ REFINE = 1e-10
 REFINE_GAP = 0.01
 # Where the Gordan ratio exceeds this, a proof that the data are not separable is tried.
 TRY_PROOF = 1e7
+# Dual variables beyond their boxes by less than this are cut. Of others only the scale is changed:
+# all would be smaller for the one that is the farthest beyond its own.
+NEAR_BOX = 1.01
 # No bound takes what overflows for a number: it is then infinite, or 0.
 QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
@@ -229,13 +232,13 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     Without allowance for rounding: for the progress of a solver, which `certify` checks.
     """
     norm = float(problem.group_norms(coef).sum())
-    scale = best_scale(norm, margins, problem.C)
+    scale = best_scale(norm, margins, problem.box)
     zero = value_of_zero(problem)
     if scale == 0 or not np.isfinite(scale):
         return zero
     loss = 0.0
     if not problem.hard_margin:
-        loss = problem.C * float(np.maximum(0.0, 1.0 - scale * margins).sum())
+        loss = float(problem.box @ np.maximum(0.0, 1.0 - scale * margins))
     return min(scale * norm + loss, zero)
 
 
@@ -243,10 +246,10 @@ def dual_scale(problem: MarginProblem, alpha: Array, dual_norms: Array | None = 
     """Return the largest c for which c * alpha is dual feasible; inf where every V_g is 0."""
     if dual_norms is None:
         dual_norms = problem.dual_norms(alpha)
-    largest, top = float(dual_norms.max()), float(problem.totals(alpha).max())
+    largest, totals = float(dual_norms.max()), problem.totals(alpha)
     by_norm = 1.0 / largest if largest > 0 else np.inf
-    by_box = problem.C / top if top > 0 else np.inf
-    return min(by_norm, by_box)
+    boxed = totals > 0
+    return min(by_norm, float((problem.box[boxed] / totals[boxed]).min(initial=np.inf)))
 
 
 def gordan_ratio(problem: MarginProblem, alpha: Array, dual_norms: Array | None = None) -> float:
@@ -268,7 +271,7 @@ class Graded:
     Attributes
     ----------
     alpha : ndarray of shape (N,) or (N, K)
-        Feasible, at most C; sum 1 where the data are proven not to be separable.
+        Feasible, at most its C each; sum 1 where the data are proven not to be separable.
     coef : ndarray of shape (M, D) or (K, M, D)
         Attains the upper bound, with ``intercept``; 0 where the data are not separable.
     intercept : float or ndarray of shape (K,)
@@ -319,13 +322,15 @@ def grade(
         See `Tolerances`.
     """
     coef, alpha = (np.where(np.isfinite(part), part, 0.0) for part in (coef, alpha))
-    rows = problem.constraints
-    suspect = rows.alpha(unit_values(problem, rows.values(np.maximum(alpha, 0.0))))
+    rows, alpha = problem.constraints, np.maximum(alpha, 0.0)
+    if (problem.totals(alpha) <= NEAR_BOX * problem.box).all():
+        alpha = _in_box(problem, alpha)
+    suspect = rows.alpha(unit_values(problem, rows.values(alpha)))
     alpha = repaired(problem, suspect)
     if alpha.any():
         scale, total = dual_scale(problem, alpha), float(alpha.sum())
         scale = scale if scale * total < LARGEST else 1.0 / total
-        alpha = repaired(problem, _in_box(problem, alpha * scale), problem.C)
+        alpha = repaired(problem, _in_box(problem, alpha * scale), problem.box)
     if intercept is not None and np.isfinite(intercept).all():
         intercept = _below_all_others(problem, coef, np.asarray(intercept, dtype=np.float64))
     else:
@@ -358,11 +363,12 @@ def grade(
 
 
 def _in_box(problem: MarginProblem, alpha: Array) -> Array:
-    """Return alpha of which no sample has more than C in all."""
-    rows, C = problem.constraints, problem.C
-    values = rows.values(alpha)
-    totals = rows.totals(values)[rows.samples]
-    shrink = C / np.maximum(totals, C) if np.isfinite(C) else 1.0
+    """Return alpha of which no sample has more than its C in all."""
+    if problem.hard_margin:
+        return alpha
+    rows = problem.constraints
+    values, C = rows.values(alpha), problem.box[rows.samples]
+    shrink = C / np.maximum(rows.totals(values)[rows.samples], C)
     return rows.alpha(np.minimum(values * shrink, C))
 
 

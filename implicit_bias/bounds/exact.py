@@ -7,9 +7,9 @@ rational numbers has no such limit; its bounds are those of `certificate`,
 
     lower = sum(alpha) / Omega_*(V(alpha)),    upper = Omega(zeta) / min_n q_n
 
-(or C sum(alpha) / max_n sum_k alpha_nk if less, and Omega(zeta) + C sum_n xi_n, with a soft
-margin). V(alpha) and the margins q_n are exact, and so is the intercept's equation. Norms of groups
-are sums of square roots, which are rounded outwards. Other norms are bounded from above in
+(or sum(alpha) times the least C_n / sum_k alpha_nk if less, and Omega(zeta) + sum_n C_n xi_n, with
+a soft margin). V(alpha) and the margins q_n are exact, and so is the intercept's equation. Norms of
+groups are sums of square roots, which are rounded outwards. Other norms are bounded from above in
 float64, of V(alpha) as it is rounded, with that rounding. Of coefficients, which are c when
 rounded, and with what rounding leaves, r, they are bounded by
 
@@ -190,7 +190,8 @@ def _lower(problem: MarginProblem, values: Rationals) -> tuple[float, Array]:
         return 0.0, np.array([math.inf if norm is None else _rounded(norm) for norm in norms])
     scales = [1 / max(finite)] if max(finite) > 0 else []
     if not problem.hard_margin:
-        scales.append(_rational(problem.C) / max(rows.totals(values)))
+        totals = rows.totals(values)
+        scales.append((rationals(problem.box)[totals > 0] / totals[totals > 0]).min())
     if not scales:
         return math.inf, np.zeros(len(norms))
     dual_norms = np.array([_rounded(norm * min(scales)) for norm in finite])
@@ -203,8 +204,8 @@ def _upper(problem: MarginProblem, coef: Rationals, margins: Rationals) -> float
         return math.inf
     if problem.hard_margin:
         return _rounded(norm / min(margins))
-    losses = sum(1 - margin for margin in margins if margin < 1)
-    return _rounded(norm + _rational(problem.C) * losses)
+    short = margins < 1
+    return _rounded(norm + (rationals(problem.box)[short] * (1 - margins[short])).sum())
 
 
 # --- norms, from above; None is infinity ---------------------------------------------------------

@@ -2,10 +2,10 @@ r"""The lower bound on the optimum: dual variables, and the dual norm of their V
 
         lower = sum_p alpha_p / Omega_*(V),   V = sum_n a_n (x) phi_n,   a_n = sum of alpha_p b_p,
 
-for any alpha >= 0 (and at most C sum_p alpha_p / max_n sum of a sample's alpha_p, with a soft
-margin). With an intercept sum_n a_n must be 0, exactly, or the bound is 0. The sum is rounded down
-and the norm up: V is known up to the rounding errors of its products (`rounding`), and these are
-evaluated again with more digits where the bound suffers from them.
+for any alpha >= 0 (and at most sum_p alpha_p times the least C_n / sum of a sample's alpha_p, with
+a soft margin). With an intercept sum_n a_n must be 0, exactly, or the bound is 0. The sum is
+rounded down and the norm up: V is known up to the rounding errors of its products (`rounding`), and
+these are evaluated again with more digits where the bound suffers from them.
 """
 
 from __future__ import annotations
@@ -128,25 +128,28 @@ class DualPoint:
         largest = float(norms.max())
         if largest == 0 or self.sum == 0:
             return norms
-        return np.asarray(norms / largest * min(1.0, self.problem.C / self._top * largest))
+        return np.asarray(norms / largest * min(1.0, self._by_box / self.sum * largest))
 
     @property
     def gordan_ratio(self) -> float:
         """As `certificate.gordan_ratio`, bounded from below."""
         return ratio_of_gordan(self.problem, self.values, self.norms.magnitude)
 
-    @property
-    def _top(self) -> float:
-        """Largest total of a sample, rounded up: what the box bounds."""
+    @cached_property
+    def _by_box(self) -> float:
+        """sum_p alpha_p, rounded down, where a sample's total is its C, and no other's is more."""
+        if self.problem.hard_margin:
+            return math.inf
         rows = self.problem.constraints
-        return float(rows.totals(self.values).max()) * (1.0 + gamma(rows.n_classes - 2))
+        totals = rows.totals(self.values) * (1.0 + gamma(rows.n_classes - 2))
+        parts = np.nextafter(totals / self.sum, np.inf)  # of the sum
+        return down(float((self.problem.box / parts)[totals > 0].min(initial=np.inf)))
 
     def _value(self, largest: float) -> float:
         if self.sum == 0 or math.isnan(largest):
             return 0.0
         by_norm = min(down(self.sum / largest), LARGEST) if largest > 0 else math.inf
-        by_box = down(self.problem.C * down(self.sum / self._top))
-        return by_norm if self.problem.hard_margin else min(by_norm, by_box)
+        return min(by_norm, self._by_box)
 
 
 def unit_values(problem: MarginProblem, values: Array) -> Array:

@@ -1,6 +1,6 @@
 r"""The upper bound on the optimum: coefficients, their norm, and their margins.
 
-        upper = min over c >= 0 of  c Omega(zeta) + C sum_n max(0, 1 - c q_n),
+        upper = min over c >= 0 of  c Omega(zeta) + sum_n C_n max(0, 1 - c q_n),
 
 q_n the smallest margin of sample n, offsets included; with the hard margin that is Omega(zeta) over
 the smallest q_n, if it is positive. Norm and losses are rounded up. Scores are known up to the
@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -139,7 +138,7 @@ class PrimalPoint:
             return 1.0 / q.min() if q.min() > SMALLEST_MARGIN else 0.0
         if self.given is not None and self.as_stored and self.norm > 0:
             return unit
-        c = best_scale(self.norm, q, self.problem.C)
+        c = best_scale(self.norm, q, self.problem.box)
         best, zero = self._value_at(c, q), value_of_zero(self.problem)
         gain = self._value_at(unit, q) - min(best, zero)
         if c > 0 and self.norm > 0 and gain <= SAME * unit * self.norm:
@@ -250,12 +249,13 @@ class PrimalPoint:
         losses = np.maximum(0.0, 1.0 - (margins - error) * (1.0 + by) + 2 * by * error)
         if not np.isfinite(losses).all():
             return math.inf
-        total = sum_up(losses.tolist())
-        return up(up(up(self.scale * self.norm) * up(1.0 + by)) + up(self.problem.C * total))
+        # A product of numbers from 0 on, rounded up; 0 stays.
+        costs = np.nextafter(self.problem.box * losses, np.where(losses > 0, np.inf, 0.0))
+        return up(up(up(self.scale * self.norm) * up(1.0 + by)) + sum_up(costs.tolist()))
 
     def _value_at(self, c: float, q: Array) -> float:
         """Primal value of a soft margin, without allowance, of margins c q_n."""
-        return c * self.norm + self.problem.C * float(np.maximum(0.0, 1.0 - c * q).sum())
+        return c * self.norm + float(self.problem.box @ np.maximum(0.0, 1.0 - c * q))
 
     def _best_offsets(self) -> Array:
         """Return the offsets (K',) of the smallest primal value of two classes.
@@ -272,13 +272,15 @@ class PrimalPoint:
             return offsets_of_zero(problem)
         # The value is convex in c, with the best offset at each c.
 
+        def offset(c: float) -> float:
+            return _hinge_offset(problem.y, c * f[:, 0], problem.shares) / c
+
         def value(c: float) -> float:
-            q = problem.y * (f[:, 0] + _hinge_offset(problem.y, c * f[:, 0]) / c)
-            return self._value_at(c, q)
+            return self._value_at(c, problem.y * (f[:, 0] + offset(c)))
 
         best = golden(value, value_of_zero(problem) / self.norm)
         c = min((best, self._own_scale), key=value)
-        return np.array([_hinge_offset(problem.y, c * f[:, 0]) / c])
+        return np.array([offset(c)])
 
 
 def score_enclosures(features: Features, coef: Array) -> Enclosure:
@@ -303,41 +305,53 @@ def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) 
 def value_of_zero(problem: MarginProblem) -> float:
     """Return the primal value of zeta = 0, which is no solution of the hard margin.
 
-    C N with a soft margin; with an intercept for the largest class, each sample of the others
-    costs 2 C.
+    sum_n C_n with a soft margin; with an intercept for the heaviest class, each sample of the
+    others costs 2 C_n.
     """
     if problem.hard_margin:
         return math.inf
-    count = problem.n_samples
+    value = _sum_above(problem.box)
     if problem.intercept:
-        count = min(count, 2 * (count - int(np.bincount(problem.owners).max())))
-    value = problem.C * count
-    return value if Fraction(value) >= Fraction(problem.C) * count else up(value)
+        others = problem.owners != np.bincount(problem.owners, problem.shares).argmax()
+        value = min(value, 2.0 * _sum_above(problem.box[others]))
+    return value
+
+
+def _sum_above(terms: Array) -> float:
+    """Return the sum of numbers, rounded up where it is no float64."""
+    total = math.fsum(terms.tolist())
+    return up(total) if math.fsum([*terms.tolist(), -total]) > 0 else total
 
 
 def offsets_of_zero(problem: MarginProblem) -> Array:
-    """Return the best offsets (K',) of zeta = 0: those of the largest class, or none."""
-    classes, counts = np.arange(problem.norm_shape[0]), np.bincount(problem.owners)
-    if not problem.intercept or 2 * counts.max() <= problem.n_samples:
+    """Return the best offsets (K',) of zeta = 0: those of the heaviest class, or none."""
+    classes = np.arange(problem.norm_shape[0])
+    weights = np.bincount(problem.owners, problem.shares)
+    if not problem.intercept or 2 * weights.max() <= weights.sum():
         return np.zeros(len(classes))
-    largest = counts.argmax()
+    largest = weights.argmax()
     # A class without scores wins where all others are negative.
     return np.where(classes == largest, 1.0, -1.0 if largest >= len(classes) else 0.0)
 
 
-def best_scale(norm: float, margins: Array, C: float) -> float:
-    """Minimise c * norm + C * sum(max(0, 1 - c * margins)) over c >= 0."""
+def best_scale(norm: float, margins: Array, C: float | Array) -> float:
+    """Minimise c * norm + sum(C * max(0, 1 - c * margins)) over c >= 0, of one C or one each."""
     if not np.isfinite(norm):
         return 0.0
-    if np.isinf(C):
+    largest = np.max(C)
+    if np.isinf(largest):
         smallest = float(margins.min())
         return 1.0 / smallest if smallest > 0 else 0.0
-    # Convex and piecewise linear: its slope rises by C m at c = 1 / m, for each margin m > 0.
-    positive = np.sort(margins[margins > 0])[::-1]
-    slope = norm / C - float(margins.sum())  # over C, which may be huge
+    # Convex and piecewise linear: its slope rises by C m at c = 1 / m, for each margin m > 0. All
+    # over the largest C, which may be huge.
+    rises = margins * (C / largest)
+    order = np.flatnonzero(margins > 0)
+    order = order[np.argsort(-margins[order])]
+    positive = margins[order]
+    slope = norm / largest - float(rises.sum())
     if slope >= 0 or len(positive) == 0:
         return 0.0
-    after = slope + np.cumsum(positive)
+    after = slope + np.cumsum(rises[order])
     turn = int(np.searchsorted(after, 0.0))  # `after` rises, so this is the first one >= 0
     return float(1.0 / positive[min(turn, len(positive) - 1)])
 
@@ -357,14 +371,18 @@ def golden(value: Callable[[float], float], right: float) -> float:
     return inner[0] if values[0] <= values[1] else inner[1]
 
 
-def _hinge_offset(y: Array, f: Array) -> float:
-    """Minimise sum_n max(0, 1 - y_n (f_n + b)) over b: convex, piecewise linear.
+def _hinge_offset(y: Array, f: Array, weights: Array) -> float:
+    """Minimise sum_n weights_n max(0, 1 - y_n (f_n + b)) over b: convex, piecewise linear.
 
-    The slope is -N_+ far to the left, and rises by 1 at each b = y_n - f_n.
+    The slope is that of the positive samples far to the left, and rises by weights_n at each
+    b = y_n - f_n. Where it is 0 between two of them, b is half way.
     """
-    kinks = np.sort(y - f)
-    turn = int((y > 0).sum())
-    return 0.5 * float(kinks[turn - 1] + kinks[turn])
+    kinks = y - f
+    order = np.argsort(kinks)
+    passed = np.cumsum(weights[order])
+    turns = [np.searchsorted(passed, weights[y > 0].sum(), side) for side in ("left", "right")]
+    left, right = kinks[order[np.minimum(turns, len(y) - 1)]]
+    return 0.5 * float(left + right)
 
 
 def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:

@@ -28,8 +28,10 @@ from implicit_bias.problem.margin_problem import (
     SMALLEST_C,
     SMALLEST_NORM,
     Architecture,
+    C_in_words,
     HasHiddenLayer,
     MarginProblem,
+    check_C,
     check_problem,
     max_margin,
 )

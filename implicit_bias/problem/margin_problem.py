@@ -1,9 +1,9 @@
 r"""The margin problem: one convex program behind every model.
 
-Primal  minimise  Omega(zeta) + C sum_n xi_n,  Omega(zeta) = sum_g ||zeta_g||
+Primal  minimise  Omega(zeta) + sum_n C_n xi_n,  Omega(zeta) = sum_g ||zeta_g||
         subject to  y_n (f(x_n) + b) >= 1 - xi_n,  xi >= 0   (C = inf: xi = 0, the hard margin)
 Dual    maximise  sum_n alpha_n
-        subject to  0 <= alpha_n <= C,  ||V_g(alpha)|| <= 1,  sum_n alpha_n y_n = 0
+        subject to  0 <= alpha_n <= C_n,  ||V_g(alpha)|| <= 1,  sum_n alpha_n y_n = 0
 The offset b and the last equation belong to problems with intercept=True; without, b = 0. Any norm
 of `norms` may stand for Omega, its dual norm then for the maximum of ||V_g||.
 
@@ -14,6 +14,7 @@ Z          (N, M)        gates z_m(x_n), any real numbers, dense or sparse
 groups     (M,)          group of each gate column, 0 .. G - 1
 zeta       (M, D)        coefficients; f(x) = sum_m z_m(x) <zeta_m, x>
 alpha      (N,)          dual variables
+C          () or (N,)    weight of the samples' hinge losses, one for all or one each
 V          (M, D)        V_m = sum_n alpha_n y_n z_m(x_n) x_n
 P_g        (M_g, M_g)    metric of a group: norm sqrt(tr(zeta_g' P_g^+ zeta_g)) for zeta_g in the
                          range of P_g, dual norm sqrt(tr(V_g' P_g V_g)); the identity by default
@@ -26,10 +27,10 @@ matrix (N, M D) is never formed.
 Many classes, labels 0 .. K - 1, have one predictor each, f_k(x) = sum_m z_m(x) <zeta_km, x> + b_k,
 and a margin for each rival k of a sample's own class:
 
-Primal  minimise  Omega(zeta) + C sum_n xi_n
+Primal  minimise  Omega(zeta) + sum_n C_n xi_n
         subject to  f_{y_n}(x_n) - f_k(x_n) >= 1 - xi_n  for all k != y_n,   xi >= 0
 Dual    maximise  sum_nk alpha_nk
-        subject to  alpha >= 0,  sum_k alpha_nk <= C,  Omega_*(V) <= 1,  sum_n a_n = 0
+        subject to  alpha >= 0,  sum_k alpha_nk <= C_n,  Omega_*(V) <= 1,  sum_n a_n = 0
         with a_n = sum_k alpha_nk (e_{y_n} - e_k)  and  V = sum_n a_n (x) z(x_n) (x) x_n
 
 Then zeta and V have shape (K, M, D), alpha has (N, K) with alpha_{n, y_n} = 0, b has (K,), and in
@@ -43,6 +44,7 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
@@ -58,6 +60,8 @@ from implicit_bias.base.validation import (
     as_features,
     as_finite,
     check_not_masked,
+    check_shape,
+    detached,
     is_frozen,
     owned,
 )
@@ -99,8 +103,10 @@ class MarginProblem:
     groups, metric
         Those of the group norm, see `GroupNorm`; bounds hold for the metric after its directions
         at rounding level are cut off. Neither is needed with another norm.
-    C : float
-        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+    C : float or array_like of shape (N,)
+        Weight of the hinge loss in (0, inf], or that of each sample's; inf is the hard margin.
+        Either all are finite or none is: a C_n above the sample's alpha_n is as good as infinite.
+        Equal ones are kept as a number.
     norm : Norm or str, optional
         Any norm of `implicit_bias.norms`, by name or as an object, instead of the group norm; then
         ``groups`` are not used, and there is no metric. A `GroupNorm` must have these groups.
@@ -119,8 +125,9 @@ class MarginProblem:
     ValueError
         NaN, shapes that do not fit, labels other than -1 and +1, groups that are not
         0 .. G - 1, a metric that is not symmetric positive semi-definite or that another norm has
-        no use for, C not positive, values whose squares over- or underflow, or an intercept with
-        one class only, where an offset alone separates and the optimum is 0.
+        no use for, C not positive or finite for some samples only, values whose squares over- or
+        underflow, or an intercept with one class only, where an offset alone separates and the
+        optimum is 0.
     TypeError
         Not a norm.
 
@@ -135,6 +142,12 @@ class MarginProblem:
     >>> solution = solve(MarginProblem(X, y, gates, groups=np.array([0, 1])))
     >>> print(solution.coef.round(4).ravel() + 0.0)
     [ 1. -1.]
+
+    Of two labels of one input the heavier one wins, at the cost of the other's hinge loss.
+
+    >>> weighted = solve(max_margin([[1.0], [1.0]], [1, -1], C=[4.0, 1.0]))
+    >>> print(weighted.coef.round(4), round(weighted.certificate.upper, 4))
+    [[1.]] 3.0
     """
 
     X: Array
@@ -142,7 +155,7 @@ class MarginProblem:
     gates: GateMatrix = cast(GateMatrix, None)
     groups: NDArray[np.int64] = cast("NDArray[np.int64]", None)
     metric: Mapping[int, Array] | None = None
-    C: float = np.inf
+    C: float | Array = np.inf
     norm: Norm = cast(Norm, None)  # the group norm
     intercept: bool = False
     _: KW_ONLY
@@ -162,7 +175,7 @@ class MarginProblem:
         return (
             f"MarginProblem(N={self.n_samples} samples, D={self.X.shape[1]} features, "
             f"M={self.n_gates} gates{groups}, {self.classes or 2} classes, norm {norm}, "
-            f"C={self.C:g}{', intercept' if self.intercept else ''})"
+            f"C={C_in_words(self.C)}{', intercept' if self.intercept else ''})"
         )
 
     def __post_init__(self) -> None:
@@ -186,20 +199,7 @@ class MarginProblem:
                 f"groups must name the group of each of the {gates.shape[1]} gate columns, "
                 f"got {len(group_norm.groups)} entries"
             )
-        # Of float32, the limits below would overflow.
-        C: Any = self.C
-        C = C.item() if isinstance(C, np.number) else C
-        number = isinstance(C, (int, float)) and not isinstance(C, bool)
-        if not number or not C > 0:
-            raise ValueError(
-                f"C must be in (0, inf], got {self.C!r}: pass a number (not text), and "
-                "use inf for the hard margin"
-            )
-        if C < SMALLEST_C or LARGEST_C < C < np.inf:
-            raise ValueError(
-                f"C must be between {SMALLEST_C:g} and {LARGEST_C:g}, or inf, the hard margin; got "
-                f"{self.C!r:.20}"
-            )
+        C = _as_weights(self.C, n)
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
         if self.intercept and (y == y[0]).all():
@@ -211,7 +211,7 @@ class MarginProblem:
             group_norm, norm = _as_gate_norm(group_norm, norm, X.shape[1])
         checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
         checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
-        for name, value in {**checked, "C": float(C), "classes": classes}.items():
+        for name, value in {**checked, "C": C, "classes": classes}.items():
             object.__setattr__(self, name, value)
         self._check_range()
         self.norm.dual_norms(np.zeros(self.norm_shape))  # refuses groups that do not fit
@@ -224,8 +224,9 @@ class MarginProblem:
         """Take the fields over, and let nobody write to their arrays."""
         for name, value in state.items():
             object.__setattr__(self, name, value)
-        for array in (self.X, self.y, *_arrays_of(self.gates)):
-            array.setflags(write=False)
+        for array in (self.X, self.y, self.C, *_arrays_of(self.gates)):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
 
     def _check_range(self) -> None:
         """Refuse data whose squares leave the range of float64."""
@@ -289,7 +290,17 @@ class MarginProblem:
     @property
     def hard_margin(self) -> bool:
         """Whether C is infinite."""
-        return bool(np.isinf(self.C))
+        return bool(np.isinf(self.C).all())
+
+    @cached_property
+    def box(self) -> Array:
+        """C of each sample, (N,): what bounds its sum_k alpha_nk."""
+        return np.broadcast_to(np.float64(self.C), self.n_samples)
+
+    @cached_property
+    def shares(self) -> Array:
+        """C of each sample over the largest one, (N,); ones with the hard margin."""
+        return np.ones(self.n_samples) if self.hard_margin else self.box / self.box.max()
 
     @cached_property
     def features(self) -> Features:
@@ -428,7 +439,8 @@ class MarginProblem:
         """
         X = self.X[samples]
         X.setflags(write=False)  # nobody else has it, so that the problem need not copy it
-        return replace(self, X=X, y=self.y[samples], gates=self.gates[samples])
+        C = self.C[samples] if isinstance(self.C, np.ndarray) else self.C
+        return replace(self, X=X, y=self.y[samples], gates=self.gates[samples], C=C)
 
     def _by_class(self, values: Array) -> Array:
         """Return what each sample has, (N,) or (N, K), as (N, K'), a column a class."""
@@ -481,7 +493,7 @@ class Architecture:
         self,
         X: ArrayLike,
         y: ArrayLike,
-        C: float = np.inf,
+        C: float | Array = np.inf,
         intercept: bool = False,
         classes: int | None = None,
     ) -> MarginProblem:
@@ -508,7 +520,7 @@ def max_margin(
     norm: Norm | HasValueAndDual | str = "l2",
     *,
     groups: ArrayLike | None = None,
-    C: float = np.inf,
+    C: ArrayLike = np.inf,
     intercept: bool = False,
 ) -> MarginProblem:
     """Pose the margin problem of a linear model, without gates, under any norm.
@@ -524,8 +536,8 @@ def max_margin(
         your own with ``value(coef)`` and ``dual(V)``.
     groups : array_like of int, shape (D,), optional
         Groups of features over which to sum the norm: with "l2" the group lasso.
-    C : float
-        Weight of the hinge loss in (0, inf]; inf is the hard margin.
+    C : float or array_like of shape (N,)
+        Weight of the hinge loss, or of each sample's, in (0, inf]; inf is the hard margin.
     intercept : bool
         Whether each predictor has a free offset, not in the norm.
 
@@ -549,7 +561,12 @@ def max_margin(
     """
     inputs = as_finite(X, "X", 2)
     architecture = Architecture(NoGates(inputs.shape[1]), norm=as_norm(norm, groups))
-    return architecture.problem(inputs, y, C, intercept)
+    return architecture.problem(inputs, y, cast("float | Array", C), intercept)
+
+
+def C_in_words(C: float | Array) -> str:  # noqa: N802 - C is a name
+    """Return a C, or the least and the largest of many, as text."""
+    return f"{C:g}" if np.ndim(C) == 0 else f"{np.min(C):g} to {np.max(C):g}"
 
 
 def check_problem(problem: object, function: str) -> None:
@@ -559,6 +576,42 @@ def check_problem(problem: object, function: str) -> None:
             f"{function} takes a MarginProblem, not a {type(problem).__name__}: pass "
             "MarginProblem(X, y, gates, groups), or fit one of the classes to X and y"
         )
+
+
+def _as_weights(given: object, n_samples: int) -> float | Array:
+    """Check C, a number or one a sample; equal ones are a number."""
+    if np.ndim(cast(ArrayLike, given)):
+        check_not_masked(given, "C")
+        values = np.asarray(detached(given), dtype=np.float64)
+        check_shape(values, "C", (n_samples,), "a number, or one a sample")
+        if (values != values[0]).any():
+            if math.isinf(max(check_C(values.min()), check_C(values.max()))):
+                raise ValueError(
+                    "C is inf for some samples and finite for others: pass a large number for "
+                    "those that must be separated (a sample's hinge loss is 0 from a C above its "
+                    "dual variable on), or inf for all, the hard margin"
+                )
+            return owned(values, given)
+        given = values[0]
+    return check_C(given)
+
+
+def check_C(given: object) -> float:  # noqa: N802 - C is a name
+    """Return a C as a float, and raise ValueError for what is none."""
+    # Of float32, the limits would overflow.
+    scalar = isinstance(given, (np.generic, np.ndarray)) and given.ndim == 0
+    C: Any = cast(Any, given).item() if scalar else given
+    if not isinstance(C, (int, float)) or isinstance(C, bool) or not C > 0:
+        raise ValueError(
+            f"C must be in (0, inf], got {given!r}: pass a number (not text), and "
+            "use inf for the hard margin; leave samples of weight 0 out"
+        )
+    if C < SMALLEST_C or LARGEST_C < C < np.inf:
+        raise ValueError(
+            f"C must be between {SMALLEST_C:g} and {LARGEST_C:g}, or inf, the hard margin; got "
+            f"{given!r:.20}"
+        )
+    return float(C)
 
 
 def _as_problem_norm(

@@ -244,22 +244,23 @@ def equal_alpha(problem: MarginProblem) -> Array:
 
 
 def alpha_of_zero(problem: MarginProblem) -> Array:
-    """Return dual variables of the value of zeta = 0 at C = 1, (N,) or (N, K)."""
+    """Return dual variables of the value of zeta = 0 where the largest C is 1, (N,) or (N, K)."""
+    rows, each = problem.constraints, problem.shares[problem.constraints.samples]
     if not problem.intercept:
-        return equal_alpha(problem)
-    rows = problem.constraints
-    counts = np.bincount(problem.owners, minlength=rows.n_classes)
-    shares = _even_flow(counts) / np.maximum(counts, 1)[:, None]
-    return rows.alpha(shares[rows.owners, rows.rivals])
+        return rows.alpha(each / (rows.n_classes - 1))
+    sums = np.bincount(problem.owners, problem.shares, minlength=rows.n_classes)
+    weights = sums.astype(np.float64)
+    parts = _even_flow(weights) / np.where(weights > 0, weights, 1.0)[:, None]
+    return rows.alpha(each * parts[rows.owners, rows.rivals])
 
 
-def _even_flow(counts: NDArray[np.int64]) -> Array:
+def _even_flow(weights: Array) -> Array:
     """Weights that classes send to each other, (J, J), each as much as it receives.
 
-    That is as much as it has samples, or as all others have. The classes are arcs of a circle:
+    That is as much as its samples weigh, or those of all others. The classes are arcs of a circle:
     turned by half of it, none lies on itself.
     """
-    arcs = np.minimum(counts, counts.sum() - counts)
+    arcs = np.minimum(weights, weights.sum() - weights)
     ends = np.cumsum(arcs)
     starts, half = ends - arcs, ends[-1] / 2
     flow = np.zeros((len(arcs), len(arcs)))

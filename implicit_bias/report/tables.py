@@ -11,6 +11,7 @@ from implicit_bias.base.counts import Count
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
 from implicit_bias.comparison import Comparison
+from implicit_bias.problem import C_in_words
 from implicit_bias.report.words import trained
 
 
@@ -286,9 +287,9 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             "on the inputs that the steps before make."
         )
     soft = [
-        f"{model.name} (C = {model.margin.C:g})"
+        f"{model.name} (C = {C_in_words(model.margin.C)})"
         for model in comparison.models
-        if model.margin is not None and math.isfinite(model.margin.C)
+        if model.margin is not None and not model.margin.hard_margin
     ]
     if soft:
         yield (

@@ -9,6 +9,7 @@ from implicit_bias.base.version import VERSION
 from implicit_bias.base.wording import number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.problem import C_in_words
 from implicit_bias.report.conclusion import (
     SAMPLES,
     Conclusion,
@@ -187,7 +188,8 @@ def _why_no_svm(comparison: Comparison, network: ModelResult) -> str:
     if not comparison.n_train:
         return "the training samples were not given (train=)"
     return "; ".join(
-        f"the C = {soft.known_margin.C:g} of {soft.name} is finite, so that is another program"
+        f"the C = {C_in_words(soft.known_margin.C)} of {soft.name} is finite, so that is another "
+        "program"
         for soft in comparison.soft_svms_of(network)
     )
 

@@ -5,7 +5,7 @@ the optimum. Here each number has hundreds of bits (arb, of FLINT), in which a b
 no scaling of its variables. One constraint a row p, with q_p = <phi_p, zeta> + <e_p, b>:
 
     hard margin    max  m                    s.t.  q_p >= m,          Omega(zeta) <= 1
-    soft margin    min  t + C sum_n xi_n     s.t.  q_p >= 1 - xi_n,   Omega(zeta) <= t,   xi >= 0
+    soft margin    min  t + sum_n C_n xi_n   s.t.  q_p >= 1 - xi_n,   Omega(zeta) <= t,   xi >= 0
 
 The first is the margin problem in other units: its optimum is 1 / m, and zeta = 0 with any m < 0 is
 a feasible start. Both are: min c'x over s(x) = A x - r > 0 and the domain of a barrier B, of the
@@ -311,7 +311,7 @@ class BarrierProgram:
             for row, (members, weights) in zip(A[len(rows) :], epigraph.sums, strict=True):
                 row[members] = weights
             cost = _zeros(epigraph.size)
-            cost[last] = _number(-1.0 if hard else problem.C)
+            cost[last] = _number(-1.0) if hard else _numbers(problem.box[rows.samples])
             if not hard:
                 r[: len(rows)] = cost[head] = _number(1.0)
             begin = _zeros(epigraph.size)
@@ -645,14 +645,15 @@ def _bits(problem: MarginProblem) -> int:
     sizes = [np.frexp(values[values > 0])[1] for values in (gates, np.abs(problem.X))]
     apart = sum(int(np.ptp(exponents)) if len(exponents) else 0 for exponents in sizes)
     if not problem.hard_margin:
-        apart += abs(math.frexp(problem.C)[1] + math.frexp(problem.scale)[1])
+        powers = np.frexp(problem.box)[1] + math.frexp(problem.scale)[1]
+        apart += int(np.abs(powers).max() + np.ptp(powers))
     return min(FEWEST_BITS + BITS_A_BIT * apart, MOST_BITS)
 
 
 def _first_norm(problem: MarginProblem) -> Number:
-    """Return a norm to begin with: no optimum of a soft margin is above C times the samples."""
+    """Return a norm to begin with: no optimum of a soft margin is above the sum of C."""
     sizes = problem.feature_norms[problem.feature_norms > 0]
-    most = _number(problem.C) * problem.n_samples
+    most = _numbers(problem.box).sum()
     return min(most, 1 / _number(float(np.median(sizes)))) if len(sizes) else most
 
 

@@ -6,7 +6,7 @@ import logging
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -217,6 +217,14 @@ class Solution:
             )
         said = f"{said}: {conflict.cause}" if conflict else said
         return f"{said}; {advice}" if advice else said
+
+    def among(self, n_samples: int, kept: NDArray[np.int64]) -> Solution:
+        """Return the solution as that of this many samples, all but these (n,) with alpha 0."""
+        if len(kept) == n_samples:
+            return self
+        alpha = np.zeros((n_samples, *self.alpha.shape[1:]))
+        alpha[kept] = self.alpha
+        return replace(self, alpha=alpha, support=kept[self.support])
 
     def raise_for_status(self, advice: str = "") -> None:
         """Raise `SolveError`, with this solution in it, unless the status is OPTIMAL.

@@ -283,7 +283,8 @@ def is_far_from_features(problem: MarginProblem) -> bool:
     """Whether C is so large or small for the features that 512 bits do not hold both."""
     if problem.hard_margin or problem.scale == 0:
         return False
-    return abs(math.log2(problem.C) + math.log2(problem.scale)) > MOST_PRECISE_POWER
+    powers = np.log2(problem.box) + math.log2(problem.scale)
+    return bool(np.abs(powers).max() > MOST_PRECISE_POWER)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -330,7 +330,7 @@ def _in_groups(problem: MarginProblem, formulation: Formulation, quadratic: bool
     factor, pose = FORMULATIONS[formulation]
     factors = [factor(problem, g) for g in range(problem.n_groups)]
     e = problem.y[:, None][:, : int(problem.intercept)]  # (N, 1), or (N, 0)
-    program, read = pose([group.B for group in factors], problem.C * problem.scale, e, quadratic)
+    program, read = pose([group.B for group in factors], problem.box * problem.scale, e, quadratic)
 
     def answer() -> Answer:
         alpha, coordinates, beta = read()
@@ -360,14 +360,14 @@ def _offset(e: Array) -> tuple[cp.Expression | float, Callable[[], Array]]:
     return e @ beta, lambda: np.asarray(beta.value)
 
 
-def _primal(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -> InFactors:
+def _primal(blocks: Sequence[sp.csc_array], C: Array, e: Array, quadratic: bool) -> InFactors:
     u = [cp.Variable(B.shape[1]) for B in blocks]
     objective, slack = sum(cp.norm(u_g) for u_g in u), 0.0
     if quadratic:
         objective = 0.5 * cp.sum_squares(u[0])
-    elif np.isfinite(C):
+    elif np.isfinite(C).all():
         slack = cp.Variable(blocks[0].shape[0], nonneg=True)
-        objective = objective + C * cp.sum(slack)
+        objective = objective + C @ slack
     offset, beta = _offset(e)
     margins = sum(B @ u_g for B, u_g in zip(blocks, u, strict=True)) + offset + slack >= 1
 
@@ -378,13 +378,13 @@ def _primal(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool)
     return Posed(cp.Problem(cp.Minimize(objective), [margins]), read)
 
 
-def _dual(blocks: Sequence[sp.csc_array], C: float, e: Array, quadratic: bool) -> InFactors:
+def _dual(blocks: Sequence[sp.csc_array], C: Array, e: Array, quadratic: bool) -> InFactors:
     alpha = cp.Variable(blocks[0].shape[0], nonneg=True)  # lambda, in the quadratic program
     balance = _balance(e, alpha)
     if quadratic:
         return _dual_quadratic(blocks[0], alpha, balance)
     norms = [cp.SOC(cp.Constant(1.0), B.T @ alpha) for B in blocks]
-    box = [alpha <= C] if np.isfinite(C) else []
+    box = [alpha <= C] if np.isfinite(C).all() else []
     program = cp.Problem(cp.Minimize(-cp.sum(alpha)), norms + box + balance)
 
     def read() -> Coordinates:
@@ -432,7 +432,7 @@ def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
     cost, constraints = norm.atom(zeta, shape, cp), []
     reached = margins >= 1
     if not problem.hard_margin:
-        cost = cost + problem.C * scale * cp.sum(slack)
+        cost = cost + (problem.box * scale) @ slack[:, 0]
         reached = margins + slack @ np.ones((1, K)) >= 1
     if not problem.intercept:
         constraints.append(b == 0)
@@ -491,7 +491,7 @@ class Formulated(NamedTuple):
     """How a group is factored, and the program in these factors, of (blocks, C, e, quadratic)."""
 
     factor: Callable[[MarginProblem, int], Factor]
-    pose: Callable[[Sequence[sp.csc_array], float, Array, bool], InFactors]
+    pose: Callable[[Sequence[sp.csc_array], Array, Array, bool], InFactors]
 
 
 FORMULATIONS: dict[Formulation, Formulated] = {

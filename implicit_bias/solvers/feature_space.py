@@ -709,7 +709,9 @@ class _Program:
         self.sigma = float(nu.min())
         self.nu = torch.as_tensor(nu, device=device)
         self.soft = not problem.hard_margin
-        self.c, self.C = self.sigma / self.nu, problem.C * (self.nu if self.soft else self.nu[:0])
+        self.c, self.C = self.sigma / self.nu, self.nu[:0]
+        if self.soft:
+            self.C = torch.tensor(problem.box, device=device) * self.nu
 
     def group_sums(self, values: Tensor) -> Tensor:
         """Sum the entries of each group, (G,)."""

@@ -155,7 +155,7 @@ class _WorkingProgram(RowRounds):
             return Status.TIME_LIMIT if self.deadline.passed else Status.NUMERICAL_TROUBLE
         alpha, coef, intercept = found
         # Rounding breaks the equation of an intercept, without which there is no bound.
-        alpha = repaired(self.problem, alpha, self.problem.C)
+        alpha = repaired(self.problem, alpha, self.problem.box)
         self.improve_lower(certify(self.problem, alpha=alpha).lower, alpha)
         self.price(coef, intercept)
         self._V = self.problem.dual_vectors(alpha).ravel()
@@ -200,9 +200,9 @@ class _WorkingProgram(RowRounds):
             blocks = [(A, np.zeros(n_columns), 0), (-(A @ member), np.ones(n_groups), 0)]
             limits = [sp.eye_array(n_columns), -2.0 * member]
         if not problem.hard_margin:
-            _, index = np.unique(rows.samples, return_inverse=True)
+            samples, index = np.unique(rows.samples, return_inverse=True)
             losses = sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index)))
-            blocks.append((losses, np.full(losses.shape[1], problem.C * unit), 0))
+            blocks.append((losses, problem.box[samples] * unit, 0))
         if rows.n_offsets:
             E = sp.csr_array(rows.offsets * rows.y[:, None])
             blocks.append((E, np.zeros(rows.n_offsets), None))

@@ -237,7 +237,7 @@ class _Program:
         c = cone.zeros()
         c[cone.heads] = gmpy2.mpfr(1)
         if not problem.hard_margin:
-            c[n : 2 * n] = gmpy2.mpfr(problem.C) * norms
+            c[n : 2 * n] = _numbers(problem.box) * norms
         return cls(
             problem,
             deadline,

@@ -9,6 +9,8 @@ smallest  Up to C_0 = 1 / max_g ||V_g(1)||, zeta = 0 is a solution: alpha = C 1 
           With many classes any sum_k alpha_nk = C will do, and C_0 is that of rivals alike.
 largest   From C_1 = max_n sum_k alpha_nk of a hard-margin solution on, the soft margin is the hard
           one: its zeta has no hinge loss, and its alpha is within the box.
+
+Where a problem has one C a sample, the largest of them runs, and all keep their ratios to it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -76,9 +78,9 @@ def path_over_C(
     Parameters
     ----------
     problem : MarginProblem
-        The problem; its own C does not matter.
+        The problem. Of its own C, if it is one a sample, only the ratios matter.
     Cs : iterable of float
-        Weights of the hinge loss, such as those of `C_grid`.
+        Weights of the hinge loss, such as those of `C_grid`: the largest C of a sample.
     solver, tol, device, max_memory
         As in `solve`.
 
@@ -94,7 +96,7 @@ def path_over_C(
     >>> [len(found.support) for found in path_over_C(problem, [0.1, 1.0])]
     [3, 3]
     """
-    posed = (replace(problem, C=float(C)) for C in Cs)
+    posed = (replace(problem, C=float(C) * problem.shares) for C in Cs)
     yield from solve_path(posed, solver, tol, device, max_memory=max_memory)
 
 
@@ -107,13 +109,15 @@ def smallest_C(problem: MarginProblem) -> float:
     return dual_scale(replace(problem, C=np.inf), alpha_of_zero(problem))
 
 
-def largest_C(solution: Solution) -> float:
+def largest_C(solution: Solution, problem: MarginProblem | None = None) -> float:
     """Return a C from which on the soft margin has a hard-margin solution and its bounds.
 
     Parameters
     ----------
     solution : Solution
         Of the hard margin.
+    problem : MarginProblem, optional
+        One that has the ratios of the samples' C; equal ones by default.
 
     Raises
     ------
@@ -125,7 +129,8 @@ def largest_C(solution: Solution) -> float:
             f"no C is known to be the hard margin ({solution.message}): choose the largest C "
             "yourself"
         )
-    return float(solution.alpha.reshape(len(solution.alpha), -1).sum(axis=1).max())
+    totals = solution.alpha.reshape(len(solution.alpha), -1).sum(axis=1)
+    return float((totals if problem is None else totals / problem.shares).max())
 
 
 def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Array:
@@ -134,7 +139,7 @@ def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Ar
     Parameters
     ----------
     problem : MarginProblem
-        The problem; its own C does not matter.
+        The problem. Of its own C, if it is one a sample, only the ratios matter.
     solution : Solution
         Of its hard margin.
     n_values : int
@@ -157,4 +162,4 @@ def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Ar
     5
     """
     check_count(n_values, "n_values", 2)
-    return np.geomspace(smallest_C(problem), largest_C(solution), n_values)
+    return np.geomspace(smallest_C(problem), largest_C(solution, problem), n_values)

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import OnFailure as OnFailure
-from implicit_bias.base.validation import check_number
+from implicit_bias.base.validation import Array, check_number
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import C_in_words, MarginProblem
 from implicit_bias.solvers.base import Solution
 
 # C of the soft margin where the user names none, in units of 1 / (root mean square feature norm):
@@ -26,7 +26,7 @@ class Relaxed:
     solution : Solution
         Of the problem as posed, or of its relaxation; ``alpha`` has an entry for each sample of
         the problem as posed.
-    C : float
+    C : float or ndarray of shape (N,)
         The C it was solved with.
     dropped : ndarray of int
         Samples left out.
@@ -37,7 +37,7 @@ class Relaxed:
     """
 
     solution: Solution
-    C: float
+    C: float | Array
     dropped: NDArray[np.int64]
     failure: Solution | None = None
     done: str = ""
@@ -55,6 +55,7 @@ def relax(
     solve: Callable[[MarginProblem], Solution],
     on_failure: OnFailure,
     soft_C: float | None,
+    weights: Array | float = 1.0,
 ) -> Relaxed:
     """Solve a problem, or its relaxation where its samples are not separable."""
     if soft_C is None:
@@ -64,21 +65,19 @@ def relax(
     nothing = np.zeros(0, dtype=np.int64)
     if not solution.status.inseparable or on_failure in ("raise", "warn"):
         return Relaxed(solution, problem.C, nothing)
-    soft = solve(replace(problem, C=soft_C))
+    posed = replace(problem, C=soft_C * weights)
+    soft, said = solve(posed), C_in_words(posed.C)
     if on_failure == "soft":
-        done = f"solved the soft margin with C={soft_C:g} instead"
-        return Relaxed(soft, soft_C, nothing, solution, done)
+        done = f"solved the soft margin with C={said} instead"
+        return Relaxed(soft, posed.C, nothing, solution, done)
     if soft.status is Status.INTERRUPTED:
-        return Relaxed(soft, soft_C, nothing, solution, "no samples were left out")
+        return Relaxed(soft, posed.C, nothing, solution, "no samples were left out")
     # The soft margin's coefficients separate what they classify rightly.
     right = problem.margins(problem.decision(soft.coef), soft.intercept) > 0
     kept, dropped = np.flatnonzero(right), np.flatnonzero(~right)
     if len(np.unique(problem.y[kept])) < 2:
-        done = f"the soft margin with C={soft_C:g} classifies one class only: try a larger soft_C"
+        done = f"the soft margin with C={said} classifies one class only: try a larger soft_C"
         return Relaxed(solution, problem.C, nothing, solution, done)
-    reduced = solve(problem.subset(kept))
-    alpha = np.zeros(problem.alpha_shape)
-    alpha[kept] = reduced.alpha
-    padded = replace(reduced, alpha=alpha, support=kept[reduced.support])
+    padded = solve(problem.subset(kept)).among(problem.n_samples, kept)
     done = f"left out {len(dropped)} samples that the soft margin misclassifies"
     return Relaxed(padded, problem.C, dropped, solution, done)

@@ -428,7 +428,7 @@ class ScaledProblem:
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))  # (P,)
         self.b = self.scale / self.nu
-        self.C = problem.C * self.nu
+        self.C = self.tensor(problem.box[layout.samples]) * self.nu
         # Of the equation e' alpha = 0 and the intercept: (P, J), J = 0 where there is none.
         self.e = self.b[:, None] * self.tensor(layout.offsets)
         self.n_offsets = self.e.shape[1]

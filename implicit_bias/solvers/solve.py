@@ -374,7 +374,7 @@ class _Search:
         problem = self.problem
         if self.attempt.unsettled and not problem.hard_margin:
             self.join(_nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha_of_zero(problem)))
-        large = not problem.hard_margin and problem.C * problem.scale >= LARGE_C
+        large = not problem.hard_margin and problem.box.min() * problem.scale >= LARGE_C
         if self.goes_on and large:
             hard = self.solved(replace(problem, C=np.inf))
             if hard is not None:
@@ -448,6 +448,7 @@ def solve_relaxed(
     on_failure: OnFailure = "raise",
     soft_C: float | None = None,
     solving: SolverOptions = DEFAULTS,
+    weights: Array | float = 1.0,
 ) -> Relaxed:
     """Solve a margin problem; where its samples are not separable, a relaxation of it.
 
@@ -464,8 +465,10 @@ def solve_relaxed(
         feature norms.
     solving : SolverOptions
         Solver, tolerance and device, as in `solve`.
+    weights : float or ndarray of shape (N,)
+        Of the samples in the soft margin: their C is ``soft_C`` times these.
     """
-    return relax(problem, lambda posed: solve(posed, *solving), on_failure, soft_C)
+    return relax(problem, lambda posed: solve(posed, *solving), on_failure, soft_C, weights)
 
 
 def _checked(solver: Solver, options: MethodOptions) -> Solver:

@@ -178,7 +178,7 @@ class _WorkingRows(RowRounds):
                 return Status.NOT_SEPARABLE
         self.found, problem = found, self.problem
         # Rounding in the solve's own units may break the equation of an intercept again.
-        alpha = repaired(problem, found.alpha, problem.C)
+        alpha = repaired(problem, found.alpha, problem.box)
         self.improve_lower(self.lower_bound(alpha), alpha)
         self.price(found.coef, found.intercept)
         inside = float(self.margins[self.rows].min())

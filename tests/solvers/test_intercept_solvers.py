@@ -91,7 +91,7 @@ def test_every_solver_finds_the_optimum(name: str, method: str) -> None:
     if problem.hard_margin:
         assert margins.min() >= 1 - ROUNDING
     else:
-        value += problem.C * float(np.maximum(0.0, 1.0 - margins).sum())
+        value += float(problem.box @ np.maximum(0.0, 1.0 - margins))
     assert value == pytest.approx(certificate.upper, rel=ROUNDING)
 
 
