@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     # Trains the network in place; what it returns counts where it is a result or a number of steps.
     Trainer: TypeAlias = Callable[[Network, Array, Array], object]
 
+# The largest step of gradient descent that "auto" takes, times the inputs' norm.
+LARGEST_STEP = 2.0
 UNFITTED_NETWORK = (
     "this %(name)s is not fitted, so it has no gates or activations yet: fit it first; and where "
     "scikit-learn clones (grid search, cross-validation), which un-fits, pass its network_"
@@ -71,7 +73,10 @@ class NetworkClassifier(BinaryClassifier, ABC):
         Two classes have one output, so that there is nothing to share. The norm that shared units
         go to is a sum of nuclear norms only where they are many enough; see
         `implicit_bias.networks`.
-    steps, batch_size, learning_rate, momentum, optimizer, loss
+    learning_rate : float or "auto"
+        See `TrainingConfig`, whose default "auto" is; for gradient descent no more than 2 over the
+        root mean square norm of the inputs, beyond which training diverges.
+    steps, batch_size, momentum, optimizer, loss
         See `TrainingConfig`.
     checkpoints : tuple of int
         Steps at which to keep a copy of the network, in ``checkpoints_``.
@@ -99,7 +104,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
     shared: bool = False
     steps: int = TrainingConfig.steps
     batch_size: int | None = TrainingConfig.batch_size
-    learning_rate: float = TrainingConfig.learning_rate
+    learning_rate: float | Literal["auto"] = "auto"
     momentum: float = TrainingConfig.momentum
     optimizer: OptimizerName | OptimizerFactory = "sgd"
     loss: LossName | MarginLoss = TrainingConfig.loss
@@ -140,8 +145,9 @@ class NetworkClassifier(BinaryClassifier, ABC):
         from implicit_bias.training.minibatch import train
 
         X, signs, network, seed = self._prepare(X, y)
-        shared = ("steps", "batch_size", "learning_rate", "momentum", "optimizer", "loss", "rule")
-        config = TrainingConfig(seed=seed, **attributes(self, *shared))
+        shared = ("steps", "batch_size", "momentum", "optimizer", "loss", "rule")
+        rate = self._learning_rate(X)
+        config = TrainingConfig(seed=seed, learning_rate=rate, **attributes(self, *shared))
         if not all(0 <= step <= self.steps for step in self.checkpoints):
             raise ValueError(
                 f"checkpoints must be steps from 0 to {self.steps}, got {self.checkpoints}"
@@ -194,6 +200,14 @@ class NetworkClassifier(BinaryClassifier, ABC):
             seconds = time.perf_counter() - started
             self.training_ = after_own_loop(network, X, signs, steps, seconds)
         return self._warned()
+
+    def _learning_rate(self, X: Array) -> float:
+        """Return the step size for inputs (n, D)."""
+        if self.learning_rate != "auto":
+            return self.learning_rate
+        size = np.sqrt(np.mean(np.einsum("nd,nd->n", X, X)))
+        far = self.optimizer == "sgd" and size * TrainingConfig.learning_rate > LARGEST_STEP
+        return float(LARGEST_STEP / size) if far else TrainingConfig.learning_rate
 
     def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Network, int]:
         """Return samples (n, D), labels (n,), the untrained network, and its weights' seed."""

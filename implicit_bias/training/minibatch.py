@@ -147,7 +147,7 @@ def train(
     run = _Run(network, X, y, config)
 
     def checked(point: HistoryPoint) -> None:
-        _check_finite(point.loss, point.step)
+        _check_finite(point.loss, point.step, run)
         if on_point is not None:
             on_point(point)
 
@@ -167,6 +167,7 @@ class _Run:
         self.history: list[HistoryPoint] = []
         self.inputs, self.labels = network.prepare_samples(X, y)
         self.loss, self.outputs = as_loss(config.loss), RULES[config.rule]
+        self.size = float(self.inputs[0].double().square().sum(dim=1).mean().sqrt())
         self.observe = Observer(network, self.inputs, self.labels, self.loss)
         self.batches = _batches(len(self.labels), config)
         self.optimizer = build_optimizer(network.parameters(), config)
@@ -187,7 +188,7 @@ class _Run:
         # Each unit has margins of its own: a row a sample, and within it one a unit.
         margins = soft_margins(outputs.flatten(0, 1), labels.repeat_interleave(outputs.shape[1]))
         loss = self.loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
-        _check_finite(loss.item(), self.step)
+        _check_finite(loss.item(), self.step, self)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
         self.optimizer.step()
@@ -220,10 +221,11 @@ def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]
             yield from torch.split(order, config.batch_size)
 
 
-def _check_finite(loss: float, step: int) -> None:
+def _check_finite(loss: float, step: int, run: _Run) -> None:
     if not math.isfinite(loss):
         raise TrainingDiverged(
-            f"training diverged: after {step} steps the loss is {loss}. Choose a smaller "
-            "learning_rate (--learning-rate), less momentum, or smaller initial weights; scale "
-            "inputs far from a size of 1 first (--standardize, or StandardScaler)"
+            f"training diverged: after {step} steps the loss is {loss}. Inputs have a norm of "
+            f"about {run.size:.3g}, and learning_rate is {run.config.learning_rate:g}: choose a "
+            "smaller learning_rate (--learning-rate), less momentum, or smaller initial weights; "
+            "scale inputs far from a size of 1 first (--standardize, or StandardScaler)"
         )
