@@ -16,7 +16,7 @@ from implicit_bias.datasets import make_toy
 
 circles = make_toy("circles", 80)  # the last column is a constant 1
 X, y = circles.X, circles.y
-svm = GLNSVC(n_units=20, random_state=0).fit(X, y)
+svm = GLNSVC(n_units=20, random_state=0, on_failure="raise").fit(X, y)
 print(svm.solution_)
 
 network = GLNClassifier(n_units=20, random_state=0, steps=300).fit(X, y)

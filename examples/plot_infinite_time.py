@@ -15,7 +15,8 @@ from implicit_bias.datasets import load_digits, split
 
 data = split(load_digits(), train_size=300)
 X, y = data.train.X, data.train.y
-optimum = GLNSVC(n_units=10, random_state=1).fit(X, y).solution_.certificate.upper
+svm = GLNSVC(n_units=10, random_state=1, on_failure="raise").fit(X, y)
+optimum = svm.solution_.certificate.upper
 
 trainer = partial(train_to_limit, config=LimitConfig(steps=1500))
 limit = GLNClassifier(n_units=10, random_state=1).fit_by(X, y, trainer)

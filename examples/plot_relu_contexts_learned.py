@@ -19,7 +19,7 @@ network = ReLUClassifier(n_units=20, random_state=0, checkpoints=steps).fit(X, y
 
 errors, disagreements = [], []
 for step in steps:
-    svm = GatedReLUSVC(gates=network.checkpoints_[step]).fit(X, y)
+    svm = GatedReLUSVC(gates=network.checkpoints_[step], on_failure="raise").fit(X, y)
     predicted = svm.predict(data.validation.X)
     errors.append(100 * np.mean(predicted != data.validation.y))
     disagreements.append(100 * np.mean(predicted != network.predict(data.validation.X)))

@@ -17,7 +17,7 @@ X = X / 16
 train, rest = slice(0, 150), slice(150, 500)
 figure, axes = plt.subplots(3, 1, figsize=(6, 3.4), sharex=True)
 for axis, name in zip(axes, ("l2", "linf", "nuclear"), strict=True):
-    model = MaxMarginSVC(name, tol=1e-3).fit(X[train], digits[train])
+    model = MaxMarginSVC(name, tol=1e-3, on_failure="raise").fit(X[train], digits[train])
     matrix = model.solution_.coef[:, 0]  # one weight vector a class, (K, D)
     margin, rank = 1 / model.solution_.certificate.upper, np.linalg.matrix_rank(matrix, tol=1e-4)
     error = 100 * np.mean(model.predict(X[rest]) != digits[rest])

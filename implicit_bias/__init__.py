@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         HiddenLayerSVC,
         InfiniteWidthSVC,
         MaxMarginSVC,
+        NotSeparableWarning,
         ReLUClassifier,
     )
     from implicit_bias.measure.homogeneity import HomogeneityError
@@ -63,7 +64,7 @@ HOMES = {
     "bounds.certificate": ("Certificate", "Status", "certify"),
     "comparison": ("Comparison", "compare"),
     "diagnosis": ("Diagnosis", "DiagnosisWarning", "WhichNorm", "diagnose", "which_norm"),
-    "estimators": ESTIMATORS,
+    "estimators": (*ESTIMATORS, "NotSeparableWarning"),
     "problem": ("MarginProblem", "attention_margin", "max_margin"),
     "diagnosis.recorder": ("Recorder",),
     "bounds.run_certificate": ("certify_run",),

@@ -19,6 +19,7 @@ from implicit_bias import (
     DiagnosisWarning,
     LimitConfig,
     MaxMarginSVC,
+    NotSeparableWarning,
     SeparationError,
     SolveError,
     diagnose,
@@ -193,7 +194,7 @@ def check(function: Callable[..., object], build: Callable[[], Case], cell: str)
     words = [re.escape(word) for word in re.findall("`(.*?)`", cell) if word != "leading=True"]
     for word in words:
         if cell.startswith("warns"):
-            with pytest.warns(DiagnosisWarning, match=word):
+            with pytest.warns((DiagnosisWarning, NotSeparableWarning), match=word):
                 function(module, inputs, labels, **options)
         else:
             with pytest.raises((ValueError, TypeError, SolveError), match=word) as refused:

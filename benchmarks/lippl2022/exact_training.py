@@ -404,7 +404,7 @@ def svm(cell: Cell, images: Images) -> GatedSVC:
             gating = Regrouped(contexts, folds(contexts))
         else:
             gating = GlobalContexts.collapse(contexts, train.X)
-    return GatedSVC(gating, tol=SVM_TOLERANCE).fit(train.X, train.y)
+    return GatedSVC(gating, tol=SVM_TOLERANCE, on_failure="raise").fit(train.X, train.y)
 
 
 @dataclass(frozen=True)

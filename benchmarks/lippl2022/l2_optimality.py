@@ -94,9 +94,9 @@ def measured(config: RunConfig, published: pd.DataFrame) -> dict[str, Any]:
     contexts, parts = factory.contexts(), factory.data.parts
     train, images = parts.train, parts.validation
     theirs = OsqpL2(contexts).fit(train.X, train.y)
-    ours = GatedSVC(one_group(contexts), metric={0: metric(contexts, FREE)}, tol=TOLERANCE).fit(
-        train.X, train.y
-    )
+    of_group = {0: metric(contexts, FREE)}
+    svm = GatedSVC(one_group(contexts), metric=of_group, tol=TOLERANCE, on_failure="raise")
+    ours = svm.fit(train.X, train.y)
     A = operator(contexts)
     bound = ours.solution_.certificate
     margin = _smallest_margin(theirs, train.X, train.y)

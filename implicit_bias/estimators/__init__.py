@@ -20,7 +20,7 @@ take more classes, too, and decide by the largest of their predictors.
 Source: Lippl, Abbott, Chung (2022), sections 3 to 5; Fiat, Malach, Shalev-Shwartz (2019) for GaLU.
 """
 
-from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
+from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, NotSeparableWarning
 from implicit_bias.estimators.galu import GaLUClassifier, GaLURegressor
 from implicit_bias.estimators.infinite_width import InfiniteWidthSVC
 from implicit_bias.estimators.networks import GLNClassifier, NetworkClassifier, ReLUClassifier

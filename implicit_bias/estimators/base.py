@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from implicit_bias.base.validation import (
     Array,
+    check_choice,
     check_not_masked,
     detached,
     pointing_to_the_page,
@@ -27,6 +31,26 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+ClassWeight: TypeAlias = dict[Any, float] | Literal["balanced"] | None
+# Entries of a sparse X that are made dense: 2 GiB.
+MOST_ENTRIES = 2**28
+
+
+class NotSeparableWarning(ConvergenceWarning):  # type: ignore[misc]
+    """The samples have no hard margin, so that an SVM has solved another program, or none.
+
+    ``failure_`` of the SVM has the proof, and ``on_failure`` says what it does then:
+    ``on_failure="raise"`` has an error instead.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from implicit_bias import MaxMarginSVC
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     model = MaxMarginSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 0])
+    >>> caught[0].category.__name__, model.failure_.status.label, model.solution_.status.label
+    ('NotSeparableWarning', 'not separable', 'optimal')
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +65,8 @@ class FittedMargin:
         Its coefficients zeta.
     solution : Solution or None
         What the solver returned, for an SVM.
-    C : float
-        inf for a network.
+    C : float or ndarray of shape (N,)
+        inf for a network; one a sample of the problem where these are weighted.
     dropped : ndarray of int
         Training samples left out of the problem.
     local : bool
@@ -60,7 +84,7 @@ class FittedMargin:
     architecture: Architecture
     coef: Array
     solution: Solution | None = None
-    C: float = np.inf
+    C: float | Array = np.inf
     dropped: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     local: bool = False
     intercept: float | Array | None = None
@@ -78,20 +102,27 @@ class FittedMargin:
         On the samples that the model was fitted to it is the problem that was solved, without
         those that fitting left out. A model from a file has not kept its samples: there, as many
         samples as it was fitted to count as those.
+
+        Raises
+        ------
+        ValueError
+            Other samples than those it was fitted to, of which each had a weight of its own.
         """
-        solution = self.solution
-        if solution is None or len(np.asarray(signs)) != len(solution.alpha):
-            return self._posed(X, signs)
-        if solution.problem is None:
-            posed = self._posed(X, signs)
-            return posed.subset(self._kept) if len(self.dropped) else posed
-        inputs, labels = self.architecture.inputs(X), np.asarray(signs)
-        if len(self.dropped):
-            inputs, labels = inputs[self._kept], labels[self._kept]
-        if np.array_equal(labels, solution.problem.y) and np.array_equal(
-            inputs, solution.problem.X
-        ):
-            return solution.problem
+        solution, labels = self.solution, np.asarray(signs)
+        if solution is not None and len(labels) == len(solution.alpha):
+            kept = self._kept if len(self.dropped) else slice(None)
+            if solution.problem is None:
+                return self._posed(np.asarray(X)[kept], labels[kept])
+            inputs, labels = self.architecture.inputs(X)[kept], labels[kept]
+            if np.array_equal(labels, solution.problem.y) and np.array_equal(
+                inputs, solution.problem.X
+            ):
+                return solution.problem
+        if np.ndim(self.C):
+            raise ValueError(
+                "the SVM has one C a sample, those of its training samples (sample_weight, "
+                "class_weight), so that its program is not known for others: pass these"
+            )
         return self._posed(X, signs)
 
     def _posed(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
@@ -107,7 +138,7 @@ class FittedMargin:
         if self.solution is None or problem.n_samples != len(self._kept):
             return None
         alpha = self.solution.alpha[self._kept]
-        return repaired(problem, alpha, problem.C)
+        return repaired(problem, alpha, problem.box)
 
     @property
     def has_predictor(self) -> bool:
@@ -159,8 +190,8 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         """Predictor f(x_n), (n,), positive for ``classes_[1]``; (n, K) with more classes."""
         check_is_fitted(self)
         check_not_masked(X, "X")
-        X = validate_data(self, detached(X), reset=False, dtype=np.float64, order="C")
-        return self._decide(np.asarray(X))
+        X = validate_data(self, detached(X), reset=False, **AS_INPUTS)
+        return self._decide(dense(X))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each input, shape (n,)."""
@@ -188,24 +219,81 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
             return np.searchsorted(self.classes_, labels).astype(np.float64)
         return np.where(labels == self.classes_[1], 1.0, -1.0)
 
-    @pointing_to_the_page()
     def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        X, y = self._checked(X, y)
+        self.classes_ = classes_of(y)
+        return X, self.signs(y)
+
+    @pointing_to_the_page()
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
+        """Check inputs (n, D), sparse ones too, and labels (n,)."""
         for name, values in (("X", X), ("y", y)):
             check_not_masked(values, name)
-        X, y = validate_data(self, detached(X), detached(y), dtype=np.float64, order="C")
+        X, y = validate_data(self, detached(X), detached(y), **AS_INPUTS)
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind != "binary" and not (self.many_classes and kind == "multiclass"):
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {kind}."
             )
-        self.classes_ = classes_of(y)
-        return np.asarray(X), self.signs(y)
+        return dense(X), np.asarray(y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.many_classes
+        tags.input_tags.sparse = True
         return tags
+
+
+# How scikit-learn is to check inputs.
+AS_INPUTS: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
+
+
+def dense(X: Any) -> Array:
+    """Return checked inputs as an array, sparse ones too.
+
+    Raises
+    ------
+    ValueError
+        Sparse inputs of more than MOST_ENTRIES entries.
+    """
+    if not sp.issparse(X):
+        return np.asarray(X)
+    if (entries := X.shape[0] * X.shape[1]) > MOST_ENTRIES:
+        raise ValueError(
+            f"X is sparse and would take {8 * entries / 2**30:.1f} GiB as a dense array, which "
+            f"these classifiers need, more than {8 * MOST_ENTRIES / 2**30:.0f}: select or project "
+            "features first (SelectKBest, TruncatedSVD), or pass fewer samples"
+        )
+    return np.asarray(X.toarray(order="C"))
+
+
+def sample_weights(
+    sample_weight: ArrayLike | None, class_weight: ClassWeight, X: Array, y: NDArray[Any]
+) -> Array:
+    """Return the weight of each sample, (n,): its own times that of its class.
+
+    Raises
+    ------
+    ValueError
+        Negative, not finite, all 0, of another shape, or names of classes that do not occur.
+    """
+    weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+    if class_weight is not None:
+        classes, codes = np.unique(y, return_inverse=True)
+        if isinstance(class_weight, str):
+            check_choice(class_weight, "class_weight", ("balanced",), "a dict")
+            sums = np.bincount(codes, weights)
+            of_classes = sums.sum() / np.count_nonzero(sums) / np.where(sums > 0, sums, 1.0)
+        else:
+            of_classes = compute_class_weight(class_weight, classes=classes, y=y)
+        weights = weights * of_classes[codes]
+    if not ((np.isfinite(weights) & (weights >= 0)).all() and weights.any()):
+        raise ValueError(
+            "weights of samples and classes must be finite, not negative and not all zero, got "
+            f"{weights.min():.3g} to {weights.max():.3g}: 0 leaves a sample out"
+        )
+    return weights
 
 
 def classes_of(y: ArrayLike) -> NDArray[Any]:
@@ -214,7 +302,7 @@ def classes_of(y: ArrayLike) -> NDArray[Any]:
     if len(classes) == 1:
         raise ValueError(
             f"y contains one class only, {classes.tolist()[0]!r}: a classifier needs samples of "
-            "two classes at least"
+            "two classes at least, of weights that are not zero"
         )
     return classes
 

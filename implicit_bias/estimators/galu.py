@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from implicit_bias.base.validation import Array
-from implicit_bias.estimators.base import RandomState, as_generator, classes_of
+from implicit_bias.estimators.base import AS_INPUTS, RandomState, as_generator, classes_of, dense
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
 from implicit_bias.problem.gating import GateFunction, UnitGates
 
@@ -37,6 +37,11 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
     gating_: UnitGates = field(init=False)
     fit_: LeastSquares = field(init=False)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _fit_targets(self, X: Array, targets: Array) -> None:
         """Draw the gates, and fit targets (n,) or (n, p)."""
         self.gating_ = UnitGates.random(
@@ -58,7 +63,7 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
     def _decide(self, X: ArrayLike) -> Array:
         """Predictor f(x_n), shape (n,) or (n, p)."""
         check_is_fitted(self)
-        inputs = np.asarray(validate_data(self, X, reset=False, dtype=np.float64, order="C"))
+        inputs = dense(validate_data(self, X, reset=False, **AS_INPUTS))
         return self.fit_.decision(self._inputs(inputs), self.gating_.gates(inputs))
 
 
@@ -112,10 +117,8 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True
-        )
-        self._fit_targets(np.asarray(X), np.asarray(y, dtype=np.float64))
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **AS_INPUTS)
+        self._fit_targets(dense(X), np.asarray(y, dtype=np.float64))
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -167,11 +170,11 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
         ValueError
             One class only.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        X, y = validate_data(self, X, y, **AS_INPUTS)
         check_classification_targets(y)
         self.classes_ = classes_of(y)
         targets = np.where(np.asarray(y)[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
-        self._fit_targets(np.asarray(X), targets[:, 1] if len(self.classes_) == 2 else targets)
+        self._fit_targets(dense(X), targets[:, 1] if len(self.classes_) == 2 else targets)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import (
     TYPE_CHECKING,
+    Any,
     ClassVar,
     Literal,
     Protocol,
@@ -24,13 +25,17 @@ from implicit_bias.base.options import TOLERANCE, OnFailure, SolverOptions
 from implicit_bias.base.validation import Array, check_choice
 from implicit_bias.estimators.base import (
     BinaryClassifier,
+    ClassWeight,
     FittedMargin,
+    NotSeparableWarning,
     RandomState,
     as_generator,
+    classes_of,
     drawn_or_given,
+    sample_weights,
 )
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
-from implicit_bias.problem import Architecture, HasHiddenLayer
+from implicit_bias.problem import Architecture, HasHiddenLayer, check_C
 from implicit_bias.problem.gating import (
     Gating,
     GlobalContexts,
@@ -51,6 +56,10 @@ ON_FAILURE_HELPS = (
     "or set on_failure='soft', which solves the soft margin instead, or 'drop', which leaves out "
     "the samples that it misclassifies"
 )
+RAISE_DEMANDS = (
+    "a finite C asks for a soft margin without this warning, and on_failure='raise' for the hard "
+    "margin or an error"
+)
 
 
 @runtime_checkable
@@ -68,18 +77,23 @@ class MarginSVC(BinaryClassifier, ABC):
     Parameters
     ----------
     C : float
-        Weight of the hinge loss; inf is the hard margin.
+        Weight of the hinge loss, times the sample's weight; inf is the hard margin.
     solver : str or solver
         "auto", or another name or object that `implicit_bias.solve` takes as its solver.
     tol : float
         Relative gap between the certified bounds.
     device : str
         Where the native solvers compute.
-    on_failure : {"raise", "warn", "soft", "drop"}
-        What to do where the solve does not end optimal; see `solve_relaxed`.
+    on_failure : {"soft", "raise", "warn", "drop"}
+        What to do where the solve does not end optimal: where the samples are not separable, solve
+        a soft margin, raise, keep the proof, or leave out what the soft margin misclassifies; all
+        but "raise" warn. See `solve_relaxed`.
     soft_C : float or None
-        C of the soft margin that "soft" and "drop" then solve; None is 100 over the root mean
-        square of the feature norms.
+        C of the soft margin that "soft" and "drop" then solve, times the sample's weight; None is
+        100 over the root mean square of the feature norms.
+    class_weight : dict or "balanced", optional
+        Weight of each class, by its label, which multiplies those of its samples; "balanced" gives
+        all classes the same sum. At the hard margin weights above 0 change nothing.
     fit_intercept : bool or None
         Whether the predictor has a free offset, which is not in the norm. A constant feature,
         which the data sets of this package have, gives it one that is: then pass False. None is
@@ -96,13 +110,13 @@ class MarginSVC(BinaryClassifier, ABC):
     failure_ : Solution or None
         The proof that the hard margin has no solution, where ``on_failure`` then asked for
         another one.
-    fitted_C_ : float
+    fitted_C_ : float or ndarray
         The C of ``solution_``: ``soft_C`` where the hard margin had no solution and
-        ``on_failure="soft"``.
+        ``on_failure="soft"``. Where weights differ, that of each sample that was not left out.
     has_intercept_ : bool
         Whether the problem that was solved has an intercept.
     dropped_ : ndarray of int
-        Training samples that ``on_failure="drop"`` left out.
+        Training samples that ``on_failure="drop"`` left out, or that have no weight.
     dual_coef_ : ndarray of shape (1, n_support) or (K, n_support)
         y_n alpha_n of the support vectors, as in scikit-learn's SVC; with more classes, a_n.
     """
@@ -113,13 +127,14 @@ class MarginSVC(BinaryClassifier, ABC):
     solver: str | Solver = "auto"
     tol: float = TOLERANCE
     device: str = "cpu"
-    on_failure: OnFailure = "raise"
+    on_failure: OnFailure = "soft"
     soft_C: float | None = None
     fit_intercept: bool | None = None
+    class_weight: ClassWeight = None
     architecture_: Architecture = field(init=False)
     solution_: Solution = field(init=False)
     failure_: Solution | None = field(init=False)
-    fitted_C_: float = field(init=False)
+    fitted_C_: float | Array = field(init=False)
     has_intercept_: bool = field(init=False, default=False)  # files of older versions lack it
     dropped_: NDArray[np.int64] = field(init=False)
     dual_coef_: Array = field(init=False)
@@ -128,40 +143,59 @@ class MarginSVC(BinaryClassifier, ABC):
     def _architecture(self, X: Array) -> Architecture:
         """Build gates, groups and metric from the training inputs (n, D)."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Build the gates from the training inputs and solve the margin problem.
 
         Parameters
         ----------
-        X : array_like of shape (n, D)
-            Inputs; include a constant column where the norm should count the offset, too.
+        X : array_like or sparse array of shape (n, D)
+            Inputs; include a constant column where the norm should count the offset, too. Sparse
+            ones are made dense.
         y : array_like of shape (n,)
             Labels of two classes or more.
+        sample_weight : array_like of shape (n,), optional
+            Not negative: its sample's C is the classifier's times this. A sample of weight 0 is
+            left out, one of weight 2 counts twice; at the hard margin all others count alike.
 
         Raises
         ------
         ValueError
-            NaN, one class, parameters out of range.
+            NaN, one class, parameters or weights out of range, a sparse X too large for an array.
         SolveError
             Not separable, or the tolerance was not reached, and ``on_failure="raise"``.
+
+        Warns
+        -----
+        NotSeparableWarning
+            The samples have no hard margin.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
-        X, signs = self._validate(X, y)
+        C = check_C(self.C)
+        X, y = self._checked(X, y)
+        weights, given = sample_weights(sample_weight, self.class_weight, X, y), len(y)
+        kept = np.flatnonzero(weights)
+        if len(kept) < given:
+            X, y, weights = X[kept], y[kept], weights[kept]
+        self.classes_ = classes_of(y)
         self.architecture_ = self._architecture(X)
         self.has_intercept_ = self._has_intercept()
-        problem = self.architecture_.problem(X, signs, self.C, self.has_intercept_)
+        signs, intercept = self.signs(y), self.has_intercept_
+        problem = self.architecture_.problem(X, signs, C * weights, intercept)
         solving = SolverOptions(self.solver, self.tol, self.device)
-        relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving)
-        self.solution_, self.failure_ = relaxed.solution, relaxed.failure
-        self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
-        self.dual_coef_ = np.atleast_2d(problem.weights(self.solution_.alpha).T)[:, self.support_]
-        cured = self.failure_ is not None or not self.solution_.status.inseparable
-        advice = "" if cured else ON_FAILURE_HELPS
+        relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving, weights)
+        found = relaxed.solution
+        self.dual_coef_ = np.atleast_2d(problem.weights(found.alpha).T)[:, found.support]
+        self.solution_, self.failure_ = found.among(given, kept), relaxed.failure
+        self.dropped_ = np.setdiff1d(np.arange(given), np.delete(kept, relaxed.dropped))
+        self.fitted_C_ = relaxed.C
+        separable = self.failure_ is None and not found.status.inseparable
+        advice = ON_FAILURE_HELPS if self.failure_ is None else RAISE_DEMANDS
         if self.on_failure == "raise":
-            self.solution_.raise_for_status(advice)
-        if relaxed.message:
-            message = f"{relaxed.message}; {advice}" if advice else relaxed.message
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+            self.solution_.raise_for_status("" if separable else advice)
+        if separable and relaxed.message:
+            warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
+        elif relaxed.message:
+            warnings.warn(f"{relaxed.message}; {advice}", NotSeparableWarning, stacklevel=2)
         return self
 
     def _has_intercept(self) -> bool:
@@ -230,6 +264,13 @@ class MarginSVC(BinaryClassifier, ABC):
     def _decide(self, X: Array) -> Array:
         return self.architecture_.decision(X, self.coef_) + self.solution_.intercept
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Without an offset each predictor is 0 at the origin, so that a score may be poor on data
+        # without a constant. None is an offset unless there are gates, which are built in fitting.
+        tags.classifier_tags.poor_score = not self.fit_intercept
+        return tags
+
 
 @dataclass(eq=False, repr=False)
 class MaxMarginSVC(MarginSVC):
@@ -247,7 +288,7 @@ class MaxMarginSVC(MarginSVC):
         Groups of features over which to sum the norm: with "l2" the group lasso.
     fit_intercept : bool
         Whether each predictor has a free offset, which is not in the norm.
-    C, solver, tol, device, on_failure, soft_C
+    C, solver, tol, device, on_failure, soft_C, class_weight
         See `MarginSVC`.
 
     Examples
@@ -285,7 +326,7 @@ class GatedSVC(MarginSVC):
         Of the coefficients (K, M, D) instead of the group norm: ``SumOverGroups(Nuclear(),
         gating.groups)`` is that of hidden units which K classes share. CVXPY solves it, which is
         for small problems.
-    C, solver, tol, device, on_failure, soft_C, fit_intercept
+    C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
         See `MarginSVC`.
 
     Examples
@@ -332,7 +373,7 @@ class GLNSVC(MarginSVC):
         Sum of the units' norms, or the exact ||beta||_2 over all joint contexts.
     threshold : {"median", "random", "zero"} or array of shape (H, k)
         See `HyperplaneContexts.random`; the median is that of the training inputs.
-    C, solver, tol, device, on_failure, soft_C, fit_intercept
+    C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
         See `MarginSVC`.
     random_state : int, Generator, RandomState or None
         Seed of the hyperplanes; `GLNClassifier` draws the same ones from the same seed.
@@ -386,7 +427,7 @@ class GatedReLUSVC(MarginSVC):
         clones.
     always_on : bool
         Append a unit that is always on to random gates, so that no sample has all gates off.
-    C, solver, tol, device, on_failure, soft_C, fit_intercept
+    C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
         See `MarginSVC`.
     random_state : int, Generator, RandomState or None
         Seed of random gates.
@@ -441,7 +482,7 @@ class HiddenLayerSVC(MarginSVC):
     network : network or classifier with ``hidden_activations(X)``, or None
         None is the linear SVM on the inputs. In grid searches and cross-validation pass
         ``classifier.network_``: scikit-learn un-fits a classifier that it clones.
-    C, solver, tol, device, on_failure, soft_C, fit_intercept
+    C, solver, tol, device, on_failure, soft_C, fit_intercept, class_weight
         See `MarginSVC`.
 
     Notes

