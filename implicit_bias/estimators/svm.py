@@ -185,9 +185,9 @@ class MarginSVC(BinaryClassifier, ABC):
         relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving, weights)
         found = relaxed.solution
         self.dual_coef_ = np.atleast_2d(problem.weights(found.alpha).T)[:, found.support]
-        self.solution_, self.failure_ = found.among(given, kept), relaxed.failure
-        self.dropped_ = np.setdiff1d(np.arange(given), np.delete(kept, relaxed.dropped))
-        self.fitted_C_ = relaxed.C
+        relaxed = relaxed.among(given, kept)
+        self.solution_, self.failure_ = relaxed.solution, relaxed.failure
+        self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
         separable = self.failure_ is None and not found.status.inseparable
         advice = ON_FAILURE_HELPS if self.failure_ is None else RAISE_DEMANDS
         if self.on_failure == "raise":

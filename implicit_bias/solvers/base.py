@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.options import TOLERANCE
 from implicit_bias.base.validation import Array, UnsuitableError, check_count, check_number
 from implicit_bias.base.wording import html_table, number
-from implicit_bias.bounds.certificate import Certificate, Conflict, Status
+from implicit_bias.bounds.certificate import Certificate, Conflict, Status, find_conflict
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 
@@ -222,9 +222,11 @@ class Solution:
         """Return the solution as that of this many samples, all but these (n,) with alpha 0."""
         if len(kept) == n_samples:
             return self
-        alpha = np.zeros((n_samples, *self.alpha.shape[1:]))
+        alpha, stats = np.zeros((n_samples, *self.alpha.shape[1:])), self.stats
         alpha[kept] = self.alpha
-        return replace(self, alpha=alpha, support=kept[self.support])
+        if stats.conflict is not None and self.problem is not None:
+            stats = replace(stats, conflict=find_conflict(self.problem, kept))
+        return replace(self, alpha=alpha, support=kept[self.support], stats=stats)
 
     def raise_for_status(self, advice: str = "") -> None:
         """Raise `SolveError`, with this solution in it, unless the status is OPTIMAL.

@@ -1,5 +1,7 @@
 """What to solve where the hard margin has no solution: a soft margin, or fewer samples."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -41,6 +43,15 @@ class Relaxed:
     dropped: NDArray[np.int64]
     failure: Solution | None = None
     done: str = ""
+
+    def among(self, n_samples: int, kept: NDArray[np.int64]) -> Relaxed:
+        """Return the same of this many samples, of which the problem as posed has these (N,)."""
+        solution, failure = self.solution.among(n_samples, kept), self.failure
+        if failure is not None:
+            same = failure is self.solution
+            failure = solution if same else failure.among(n_samples, kept)
+        dropped = np.setdiff1d(np.arange(n_samples), np.delete(kept, self.dropped))
+        return replace(self, solution=solution, failure=failure, dropped=dropped)
 
     @property
     def message(self) -> str:

@@ -74,6 +74,17 @@ def test_no_weight_is_no_sample() -> None:
         MaxMarginSVC().fit(X, Y, (Y == "up").astype(float))
 
 
+def test_a_proof_names_the_samples_that_were_passed() -> None:
+    """Also where others before them have no weight."""
+    again, labels = np.vstack([X, X[7]]), np.append(HARD_Y, "down" if HARD_Y[7] == "up" else "up")
+    weights = np.append(np.zeros(3), np.ones(N - 2))
+    with pytest.warns(NotSeparableWarning, match=rf"\b7\b.*\b{N}\b"):
+        model = MaxMarginSVC().fit(again, labels, weights)
+    assert model.failure_ is not None
+    np.testing.assert_array_equal(np.flatnonzero(model.failure_.alpha), [7, N])
+    np.testing.assert_array_equal(model.dropped_, [0, 1, 2])
+
+
 def test_weights_change_no_hard_margin() -> None:
     """But those that are 0, which leave samples out."""
     plain = MaxMarginSVC().fit(X, HARD_Y)
