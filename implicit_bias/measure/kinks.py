@@ -31,7 +31,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
@@ -45,6 +44,8 @@ RADIUS = 1e-3
 DRAWS = 16
 # A combination of gradients that changes by less than this times the radius meets no kinks.
 SMOOTH = 20.0
+# Relative gap of the bounds at which the search ends in l2: the points are drawn.
+TOLERANCE = 1e-4
 # Seconds that the search may take.
 SECONDS = 3.0
 # Parameters up to which rows of the working set are held.
@@ -79,24 +80,40 @@ class Pieces(MarginGradients):
         found = np.stack([self.gradients.slopes(point, direction) for point in self.points])
         return (self.factors * found).reshape(-1)
 
-    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
-        """J (m, P) of some rows."""
-        found = np.empty((len(chosen), len(theta)))
-        points, pairs = np.divmod(chosen, self.factors.shape[1])
-        for k in np.unique(points):
-            here = points == k
-            found[here] = self.gradients.rows(self.points[k], pairs[here])
-        return found * self.factors[points, pairs][:, None]
+    def _gradients(self, theta: Tensor, places: Tensor, names: Mapping[str, float]) -> Tensor:
+        """Rows (m, P') of J in some parameters, times their scales."""
+        size = sum(self.shapes[name].numel() for name in names)
+        found = torch.empty(len(places), size, dtype=theta.dtype, device=theta.device)
+        for point, here, pairs in self._by_points(places):
+            found[here] = self.gradients._gradients(point, pairs, names)
+        return found * self._factor(places)
 
-    def gram(
-        self, theta: Tensor, chosen: NDArray[np.int64], scale: Mapping[str, float] | None = None
-    ) -> Array:
-        """J S^2 J' (m, m) of some rows."""
-        scale = scale or {}
-        sizes = {name: shape.numel() for name, shape in self.shapes.items()}
-        units = np.concatenate([np.full(size, scale.get(k, 1.0)) for k, size in sizes.items()])
-        rows = self.rows(theta, chosen) * units
-        return np.asarray(rows @ rows.T)
+    def _factors(self, theta: Tensor, places: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """Rows of J that are outer products delta_p a_p', by parameter."""
+        parts = [
+            (here, self.gradients._factors(point, pairs))
+            for point, here, pairs in self._by_points(places)
+        ]
+        order = torch.cat([here for here, _ in parts]).argsort()
+        return {
+            name: (
+                torch.cat([found[name][0] for _, found in parts])[order] * self._factor(places),
+                torch.cat([found[name][1] for _, found in parts])[order],
+            )
+            for name in parts[0][1]
+            if all(name in found for _, found in parts)
+        }
+
+    def _by_points(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Points, which of the rows are theirs, and the pairs of these."""
+        n_pairs = self.factors.shape[1]
+        for k in torch.unique(places // n_pairs).tolist():
+            here = torch.nonzero(places // n_pairs == k)[:, 0]
+            yield self.points[k], here, places[here] % n_pairs
+
+    def _factor(self, places: Tensor) -> Tensor:
+        """Return what rows are multiplied with, (m, 1)."""
+        return torch.as_tensor(self.factors).to(self.theta).reshape(-1)[places][:, None]
 
 
 def gap_across_kinks(
@@ -138,6 +155,7 @@ def gap_across_kinks(
         seconds=SECONDS,
         starts=[weights],
         deadline=deadline.within(SECONDS),
+        tolerance=TOLERANCE,
     )
     return min(best.gap, found.gap)
 

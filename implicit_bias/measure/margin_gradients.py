@@ -23,7 +23,8 @@ is needed of it costs a few passes through the module:
   module can be differentiated twice;
 - J J' of some pairs is a sum over the parameters. The gradient in a weight matrix W that is applied
   once a sample, to a, is an outer product delta a', so its part of J J' is a masked Gram matrix
-  (`masked_gram`). The rows of all other parameters are computed in blocks (`vmap`).
+  (`masked_gram`); delta of all pairs is a backward pass a rival. The rows of all other parameters
+  are computed in blocks (`vmap`).
 
 All is in float64, whatever the module's own precision, and leaves the module as it is.
 """
@@ -246,15 +247,25 @@ class MarginGradients:
     # --- J J' of some pairs
 
     def gram(
-        self, theta: Tensor, chosen: NDArray[np.int64], scale: Mapping[str, float] | None = None
+        self,
+        theta: Tensor,
+        chosen: NDArray[np.int64],
+        scale: Mapping[str, float] | None = None,
+        others: NDArray[np.int64] | None = None,
     ) -> Array:
-        """J S^2 J' (m, m) of some pairs; S are scales of the parameters by name, 1 if not given."""
-        places, scale = torch.tensor(chosen, device=theta.device), scale or {}
+        """J S^2 J' (m, k) of some pairs and others, by default the same ones.
+
+        S are scales of the parameters by name, 1 if not given.
+        """
+        other = chosen if others is None else others
+        places = torch.tensor(np.append(chosen, other), device=theta.device)
+        scale, m = scale or {}, len(chosen)
         factors = self._factors(theta, places)
         rest = {k: scale.get(k, 1.0) for k in self.shapes if k not in factors}
-        gram = self._gram_by_blocks(theta, places, rest)
+        gram = self._gram_by_blocks(theta, places[:m], places[m:], rest)
         for name, (slopes, previous) in factors.items():
-            gram += masked_gram(scale.get(name, 1.0) * slopes, previous)
+            slopes = scale.get(name, 1.0) * slopes
+            gram += masked_gram(slopes[:m], previous[:m], (slopes[m:], previous[m:]))
         return gram.cpu().numpy()
 
     def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
@@ -267,20 +278,20 @@ class MarginGradients:
         ]
         return torch.cat(parts).cpu().numpy()
 
-    def _gram_by_blocks(self, theta: Tensor, places: Tensor, names: Mapping[str, float]) -> Tensor:
-        """J S^2 J' (m, m) of the gradients in some parameters, from blocks of rows."""
-        gram = torch.zeros(len(places), len(places), dtype=theta.dtype, device=theta.device)
+    def _gram_by_blocks(
+        self, theta: Tensor, places: Tensor, others: Tensor, names: Mapping[str, float]
+    ) -> Tensor:
+        """J S^2 J' (m, k) of the gradients in some parameters, from blocks of rows."""
+        gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
         if not names:
             return gram
         size = max(1, self.entries // sum(self.shapes[name].numel() for name in names))
-        blocks = torch.split(places, size)
-        for i, rows in enumerate(blocks):
-            first = self._gradients(theta, rows, names)
-            for j, columns in enumerate(blocks[: i + 1]):
-                second = first if i == j else self._gradients(theta, columns, names)
-                here, there = (slice(k * size, (k + 1) * size) for k in (i, j))
-                gram[here, there] = first @ second.T
-                gram[there, here] = gram[here, there].T.clone()
+        for here, rows in zip(torch.split(gram, size), torch.split(places, size), strict=True):
+            first, parts = self._gradients(theta, rows, names), torch.split(here, size, dim=1)
+            for part, columns in zip(parts, torch.split(others, size), strict=True):
+                same = columns.equal(rows)
+                second = first if same else self._gradients(theta, columns, names)
+                torch.mm(first, second.T, out=part)
         return gram
 
     def _gradients(self, theta: Tensor, places: Tensor, names: Mapping[str, float]) -> Tensor:
@@ -311,47 +322,73 @@ class MarginGradients:
             which the outer products are the gradients, of a random combination of margins: they are
             not where the matrix is used elsewhere, too.
         """
-        samples, combinations = self._of_pairs(places)
-        weights = torch.rand(len(places), generator=torch.Generator().manual_seed(0)).to(theta)
+        samples, rivals = places // self.rivals, places % self.rivals
+        blocks = samples // BLOCK
         found: list[dict[str, tuple[Tensor, Tensor]]] = []
-        # The module multiplies with c W, so the gradient in W is c times that in what it sees.
-        scale, degree = self.scaled
-        for block in torch.split(torch.arange(len(places), device=theta.device), BLOCK):
-            parameters = {
-                k: (scale * part.detach()).requires_grad_()
-                for k, part in self.parameters(theta).items()
-            }
-            with torch.enable_grad(), _Products(parameters) as products:
-                outputs = self._outputs(parameters, self._inputs(samples[block]))
-                margins = (combinations[block] * outputs).sum(dim=1) * scale ** (1.0 - degree)
-            seen = products.of_samples(len(block))
-            if not seen:
-                return {}
-            slopes = torch.autograd.grad(
-                margins.sum(),
-                [result for _, result in seen.values()],
-                retain_graph=True,
-                allow_unused=True,
-                materialize_grads=True,
-            )
-            checked = torch.autograd.grad(
-                (weights[block] * margins).sum(),
-                [parameters[k] for k in seen],
-                allow_unused=True,
-                materialize_grads=True,
-            )
-            factors = {}
-            for (name, (given, _)), slope, exact in zip(seen.items(), slopes, checked, strict=True):
-                claimed = ((weights[block, None] * slope).T @ given).reshape(exact.shape)
-                error = torch.linalg.norm(claimed - exact)
-                if error <= FACTOR_TOLERANCE * torch.linalg.norm(exact):
-                    factors[name] = slope, given.detach()
-            found.append(factors)
-        always = set.intersection(*map(set, found))
+        order = []
+        for block in torch.unique(blocks).tolist():
+            here = torch.nonzero(blocks == block)[:, 0]
+            order.append(here)
+            found.append(self._factors_of_block(theta, block, samples[here], rivals[here]))
+        always, back = set.intersection(*map(set, found)), torch.cat(order).argsort()
         return {
-            name: (torch.cat([f[name][0] for f in found]), torch.cat([f[name][1] for f in found]))
+            name: (
+                torch.cat([factors[name][0] for factors in found])[back],
+                torch.cat([factors[name][1] for factors in found])[back],
+            )
             for name in self.shapes
             if name in always
+        }
+
+    def _factors_of_block(
+        self, theta: Tensor, block: int, samples: Tensor, rivals: Tensor
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """`_factors` of pairs of the samples of one block.
+
+        The forward pass is that of `combine`: with other samples beside them, rounding might put
+        some on the other side of a kink.
+        """
+        rows = slice(block * BLOCK, (block + 1) * BLOCK)
+        # The module multiplies with c W, so the gradient in W is c times that in what it sees.
+        scale, degree = self.scaled
+        parameters = {
+            k: (scale * part.detach()).requires_grad_()
+            for k, part in self.parameters(theta).items()
+        }
+        with torch.enable_grad(), _Products(parameters) as products:
+            outputs = self._outputs(parameters, self._inputs(rows))
+            margins = torch.einsum("nrk,nk->nr", self.combinations[rows], outputs)
+            margins = margins * scale ** (1.0 - degree)
+        seen = products.of_samples(len(margins))
+        if not seen:
+            return {}
+
+        def gradients(total: Tensor, of: list[Tensor]) -> tuple[Tensor, ...]:
+            return torch.autograd.grad(
+                total, of, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
+
+        samples = samples - rows.start
+        weights = torch.rand(margins.shape, generator=torch.Generator().manual_seed(0)).to(theta)
+        results, places = [result for _, result in seen.values()], torch.unique(rivals).tolist()
+        slopes = {
+            name: torch.empty(len(samples), result.shape[1]).to(theta)
+            for name, (_, result) in seen.items()
+        }
+        claimed = {name: torch.zeros_like(parameters[name]) for name in seen}
+        for rival in places:
+            here = rivals == rival
+            of_rival = gradients(margins[:, rival].sum(), results)
+            for (name, (given, _)), slope in zip(seen.items(), of_rival, strict=True):
+                slopes[name][here] = slope[samples[here]]
+                product = (weights[:, rival, None] * slope).T @ given.detach()
+                claimed[name] += product.reshape(claimed[name].shape)
+        combined = (weights[:, places] * margins[:, places]).sum()
+        exact = gradients(combined, [parameters[name] for name in seen])
+        return {
+            name: (slopes[name], given.detach()[samples])
+            for (name, (given, _)), true in zip(seen.items(), exact, strict=True)
+            if torch.linalg.norm(claimed[name] - true) <= FACTOR_TOLERANCE * torch.linalg.norm(true)
         }
 
     def _of_pairs(self, places: Tensor) -> tuple[Tensor, Tensor]:

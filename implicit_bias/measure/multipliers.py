@@ -18,8 +18,8 @@ bound on its optimum, any w an upper one, and
 
 **l2.** The program is the hard-margin SVM of the gradients. It needs no more of them than J J' of
 a working set of pairs: those of the smallest margins, to which those join whose constraint the
-solution of the others breaks, until none does. Few pairs by non-negative least squares, which is
-exact to rounding; many by the interior point, on a root of J J'.
+solution of the others breaks, until none does. Pairs without weight leave. Each program is one of
+`nonnegative_squares`, exact to rounding.
 
 **Other norms, few gradients.** The same working set, each program by `solve`: a linear program in
 l1 and l_inf, a conic one otherwise.
@@ -50,19 +50,19 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import linprog, minimize, nnls
-from threadpoolctl import threadpool_limits
+from scipy.optimize import linprog, minimize
 from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.run_certificate import weights_of_margins
 from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.nonnegative_squares import nonnegative_squares
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, up_to_scales
 from implicit_bias.problem import max_margin
+from implicit_bias.problem.rows import worst_rows
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.rounds import solve_on_some
 from implicit_bias.solvers.solve import solve
@@ -73,8 +73,8 @@ LINEAR = ("l1", "linf")
 WORKING_SET = 1000
 # Share by which a pair outside the working set may miss its constraint.
 CONSTRAINT_TOLERANCE = 1e-9
-# Pairs up to which non-negative least squares take at most a second or two.
-FEW_PAIRS = 1500
+# Relative gap of the programs of working sets in l2 over that share.
+PROGRAM_SHARE = 0.1
 # Largest number of gradient entries (pairs by parameters) of the first exact program: linear,
 # conic; and the fewest pairs that it must have room for.
 LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = 2**18, 2**14, 128
@@ -226,6 +226,7 @@ def best_multipliers(
     seconds: float = SECONDS,
     starts: Sequence[Array] | None = None,
     deadline: Deadline = NEVER,
+    tolerance: float = CONSTRAINT_TOLERANCE,
 ) -> Multipliers:
     """Find the multipliers of least KKT gap.
 
@@ -241,10 +242,12 @@ def best_multipliers(
     deadline : Deadline
         When to end in any case, with the bounds so far. The time is looked at between programs, of
         `WORKING_SET` pairs each at first, so that one of them may pass it by a second or so.
+    tolerance : float
+        Share by which a constraint may be missed in l2: the bounds are that near to each other.
     """
     kind, _ = up_to_scales(tangent.norm)
     if kind == "l2":
-        return _on_working_sets(tangent, _least_squares, deadline)
+        return _in_l2(tangent, None if starts is None else starts[0], deadline, tolerance)
     known = list[Array]()
     most = (LINEAR_ENTRIES if kind in LINEAR else CONIC_ENTRIES) // len(tangent.theta)
     if most >= min(len(tangent.margins), LEAST_PAIRS):
@@ -257,7 +260,7 @@ def best_multipliers(
             pass
     if starts is None:
         in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
-        near = _on_working_sets(in_l2, _least_squares, deadline.sooner(EXACT_SHARE))
+        near = _in_l2(in_l2, None, deadline.sooner(EXACT_SHARE))
         starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
     return _by_levels(tangent, [*starts, *known], seconds, deadline)
 
@@ -318,38 +321,47 @@ def _on_working_sets(
     return tangent.with_direction(found, w, slopes)
 
 
-def _least_squares(
-    tangent: TangentProgram, chosen: NDArray[np.int64], deadline: Deadline
-) -> tuple[Array, None]:
-    """Best multipliers in l2, where w = S^2 J' lambda."""
-    _, scale = up_to_scales(tangent.norm)
-    gram = tangent.gradients.gram(tangent.theta, chosen, scale)
-    return _dual(gram, tangent.degree, deadline), None
+def _in_l2(
+    tangent: TangentProgram,
+    start: Array | None,
+    deadline: Deadline,
+    tolerance: float = CONSTRAINT_TOLERANCE,
+) -> Multipliers:
+    """Best multipliers in l2, where w = S^2 J' lambda, from the pairs of weight at the start.
 
-
-def _dual(gram: Array, degree: float, deadline: Deadline) -> Array:
-    """Minimise 1/2 lambda' G lambda - L sum(lambda) over lambda >= 0, for G = J J' (n, n).
-
-    Up to scale that is  min ||R' a||^2 + s^2 (sum(a) - 1)^2  over a >= 0, G = R R', s > 0:  a
-    least-squares problem, which unlike its original needs no G of full rank.
+    Of a working set J S^2 J' is held. Pairs whose weight is next to none beside the slack of their
+    constraints leave it as long as the bound rises. Of several rows of one pair (`kinks.Pieces`),
+    nearly the same, the worst one joins first.
     """
-    values, vectors = scipy.linalg.eigh(gram)
-    kept = values > np.finfo(np.float64).eps * len(gram) * values[-1]
-    root = vectors[:, kept] * np.sqrt(values[kept])
-    if len(gram) > FEW_PAIRS:
-        problem = max_margin(root, np.ones(len(root)))
-        solution = solve(problem, tol=PROGRAM_TOLERANCE, max_seconds=deadline.left)
-        a = np.asarray(solution.alpha)
-        if not a.any():  # of a search that was stopped before its first bound
-            a = np.full(len(root), 1.0)
-    else:
-        s = math.sqrt(np.trace(gram) / len(gram))
-        target = np.append(np.zeros(root.shape[1]), s)
-        stacked = np.vstack([root.T, np.full(len(gram), s)])
-        # Each of its many small steps would wait for all threads.
-        with threadpool_limits(1):
-            a, _ = nnls(stacked, target, maxiter=30 * len(gram))
-    return np.asarray(a * (degree * a.sum() / np.square(root.T @ a).sum()))
+    scale = up_to_scales(tangent.norm)[1]
+    pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
+    gram, chosen, kept = np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+    a, best = np.zeros(0), replace(tangent.judge(np.ones(len(tangent.margins))), lower=0.0)
+    joining = np.argsort(tangent.margins, kind="stable")[:WORKING_SET]
+    if start is not None:
+        joining = np.flatnonzero(start)
+    while True:
+        size, chosen = int(kept.sum()), np.append(chosen[kept], joining)
+        added = tangent.gradients.gram(tangent.theta, joining, scale, chosen)
+        gram = np.block([[gram[kept][:, kept], added[:, :size].T], [added]])
+        guess = np.append(a[kept], np.ones(len(joining)))
+        a = nonnegative_squares(gram, guess, deadline, tolerance=tolerance * PROGRAM_SHARE)
+        weights = np.zeros(len(tangent.margins))
+        weights[chosen] = a
+        found = tangent.judge(weights)
+        w = tangent.units**2 * found.combination
+        slopes = tangent.slopes(w)
+        rose = found.lower > (1.0 + CONSTRAINT_TOLERANCE) * best.lower
+        better = found if found.lower > best.lower else best
+        better = replace(better, upper=best.upper, direction=best.direction)
+        best = tangent.with_direction(better, w, slopes)
+        slack, slopes[chosen] = slopes[chosen] - tangent.degree, np.inf
+        least = tangent.degree * (1.0 - tolerance)
+        joining = worst_rows(slopes, pairs, least, WORKING_SET)
+        if not len(joining) or deadline.passed:
+            agree = best.upper <= (1.0 + max(2.0 * tolerance, LARGEST_GAP)) * best.lower
+            return replace(best, method="exact" if agree else "stopped")
+        kept = (found.weights[chosen] * np.diag(gram) >= slack) | (not rose)
 
 
 def _program(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from cases import mostly_slow
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import (
@@ -120,6 +121,9 @@ def test_products_with_the_gradients(name: str, blocks: int | None) -> None:
     np.testing.assert_allclose(gradients.rows(theta, chosen), J[chosen], atol=1e-9)
     gram = gradients.gram(theta, chosen)
     np.testing.assert_allclose(gram, J[chosen] @ J[chosen].T, rtol=1e-9, atol=1e-9)
+    others = rng.permutation(len(J))[:5]
+    gram, J_other = gradients.gram(theta, chosen, others=others), J[others]
+    np.testing.assert_allclose(gram, J[chosen] @ J_other.T, rtol=1e-10, atol=1e-10 * gram.max())
     np.testing.assert_allclose(J @ theta.numpy(), degree * gradients.margins(theta), rtol=1e-9)
 
 
@@ -235,6 +239,30 @@ def test_the_level_method_brackets_the_optimum(norm: str) -> None:
     first = program.judge(start).lower * (1 - 1e-9)
     assert first <= hurried.lower < found.lower <= optimum * (1 + 1e-6)
     assert optimum * (1 - 1e-6) <= found.upper <= hurried.upper <= program.size * (1 + 1e-9)
+    check(found, J, 2.0)
+
+
+def test_working_sets_exchange_their_pairs() -> None:
+    """More pairs than the first set has; most of those of the smallest margins are not needed."""
+    rng = np.random.default_rng(0)
+    inputs = torch.tensor(rng.normal(size=(1500, 6)) + 3.0 * np.eye(6)[0])
+    module = seeded(nn.Linear(6, 1, bias=False))
+    with torch.no_grad():
+        module.get_parameter("weight").copy_(torch.tensor(3.0 * np.eye(6)[:1] + 0.1))
+    found = Subject(labelled(module, inputs), 1.0).measure(NORMS["l2"])
+    assert found.method == "exact"
+    assert found.upper == pytest.approx(found.lower, rel=1e-8)
+    optimum = solve(max_margin(inputs.numpy(), found.program.gradients.labels), tol=1e-10)
+    assert found.lower == pytest.approx(optimum.certificate.lower, rel=1e-7)
+
+
+def test_out_of_time_the_bounds_so_far_are_returned() -> None:
+    program, J = scaled(relu(3), 2.0)
+    found = best_multipliers(program, deadline=Deadline.after(0.0))
+    best = best_multipliers(program)
+    assert (found.method, best.method) == ("stopped", "exact")
+    assert 0 < found.lower <= best.lower * (1 + 1e-9)
+    assert best.upper * (1 - 1e-9) <= found.upper <= program.size
     check(found, J, 2.0)
 
 
