@@ -9,7 +9,8 @@ module                 predictor           norm of the predictor, in l2 geometry
 =====================  ==================  ====================================================
 linear                 <w, x>              l2 (and in any other geometry, that norm itself)
 deep linear            W_L ... W_1 x       one output: l2; several, two layers: nuclear; deeper:
-                                           Schatten 2/L, not convex
+                                           Schatten 2/L, not convex. In spectral geometry:
+                                           spectral, at any depth; in nuclear: Schatten 1/L
 diagonal               (u^L - v^L) o x,    two layers: l1; deeper: l_(2/L), not convex
                        u o v o x
 linear convolution     w_L * ... * w_1 * x two layers: l1 of the Fourier transform; deeper:
@@ -17,6 +18,17 @@ of full width                              l_(2/L) of it, not convex
 gated, one hidden      sum_h <zeta_h,      sum_h ||zeta_h|| over the units
 layer                  z_h(x) x'>
 =====================  ==================  ====================================================
+
+**Deep linear.** With ||.||_p of the singular values, the inequalities of Hoelder and of means give
+
+    ||W||_(p/L) <= prod_l ||W_l||_p <= m^L,   m a mean, or the maximum, of the ||W_l||_p,
+
+for every factorisation W = W_L ... W_1, and the singular value decomposition W = U S V' attains it:
+W_1 = S^(1/L) V', W_l = S^(1/L), W_L = U S^(1/L), if all inner widths are at least the rank of W. So
+the smallest m^L over the factorisations of W is ||W||_(p/L), whose p is 2 in l2, 1 in nuclear and
+infinite in spectral geometry; scales of the layers multiply it by a constant. With fewer hidden
+units it is a lower bound still. An optimum has rank min(K - 1, D) at most, as the mean of the rows
+of W changes no margin and can be taken off (not in the papers; derived here).
 
 A module is recognised by what it computes alone: its outputs on the samples are compared with the
 family's predictor, at random parameters. Nothing is concluded from the names of its layers.
@@ -44,7 +56,7 @@ from implicit_bias.measure.multipliers import TangentProgram
 from implicit_bias.measure.stationarity import active_units
 from implicit_bias.networks import Network
 from implicit_bias.norms import LInf, as_norm
-from implicit_bias.norms.tensors import PARAMETER_NORMS
+from implicit_bias.norms.tensors import PARAMETER_NORMS, up_to_scales
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.solve import solve
@@ -55,6 +67,8 @@ SAME = 1e-9
 DRAWS, SAMPLES = 3, 64
 # Largest problem (samples by features by classes) that is solved here.
 MOST_ENTRIES = 2**22
+# Exponent of the norm of singular values of each layer, by geometry.
+SCHATTEN = {"l2": 2.0, "spectral": math.inf, "nuclear": 1.0}
 # A two-class problem's optimum over that of the binary one, by norm.
 OF_TWO_CLASSES = {"l2": 0.5**0.5, "nuclear": 0.5**0.5, "spectral": 0.5**0.5, "l1": 1.0, "linf": 0.5}
 
@@ -151,7 +165,7 @@ def close(found: Tensor, expected: Tensor) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Family:
-    """A predictor <beta_k, x>: beta (K, D), None of other shapes, and the name of its norm."""
+    """A predictor <beta_k, x>: beta (K, D), None of other shapes, and its norm in l2 geometry."""
 
     name: str
     beta: Callable[[_Module], Tensor | None]
@@ -208,11 +222,11 @@ def _convolution(at: _Module) -> Tensor | None:
     return beta[None] if close(torch.fft.fft(beta).abs(), moduli) else None
 
 
-def _of_matrices(at: _Module) -> str:
-    layers = len(at.parts)
-    if at.K == 1 or layers == 1:
-        return "l2"
-    return "nuclear" if layers == 2 else f"Schatten {2 / layers:.3g}"
+def _of_matrices(at: _Module, geometry: str = "l2") -> str:
+    if at.K == 1:
+        return "l2"  # of one row, which has one singular value
+    p = SCHATTEN[geometry] / len(at.parts)
+    return next((name for name, known in SCHATTEN.items() if known == p), f"Schatten {p:.3g}")
 
 
 def _of_entries(at: _Module, power: int = 0) -> str:
@@ -249,6 +263,7 @@ def in_function_space(
         Limit on the time of the solver, whose bounds are farther apart then.
     """
     gradients, in_l2 = program.gradients, program.norm == PARAMETER_NORMS["l2"]
+    geometry = up_to_scales(program.norm)[0]
     if is_gated(gradients.module):
         return _gated(program, max_seconds) if in_l2 else None
     if not _of_one_argument(gradients):
@@ -259,9 +274,11 @@ def in_function_space(
         if beta is None or not at.computes(family.predictor):
             continue
         kind, name = family.name, family.norm(at)
-        if len(at.parts) == 1:
-            kind, name = "linear", program.norm.name
-        if not in_l2 and (kind != "linear" or name not in OF_TWO_CLASSES):
+        if len(at.parts) == 1 and geometry:
+            kind, name = "linear", geometry
+        elif kind == "deep linear" and geometry in SCHATTEN:
+            name = _of_matrices(at, geometry)
+        elif not in_l2:
             return None
         return _linear_predictor(at, kind, name, beta.cpu().numpy(), max_seconds)
     return None
@@ -313,7 +330,8 @@ def _linear_predictor(
     bounds = found.certificate
     if bounds is None:
         return found
-    width = min(min(part.shape) for part in at.parts) if name == "nuclear" else at.K
+    of_matrices = name in ("nuclear", "spectral")
+    width = min(min(part.shape) for part in at.parts) if of_matrices else at.K
     few = f"with {width} hidden units the module may not reach the optimum"
     return replace(
         found,

@@ -1,7 +1,9 @@
 """What lies beyond a KKT point: other units, the optimum in function space; and how it is shown."""
 
 import html
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,11 @@ from torch import Tensor, nn
 
 from implicit_bias import Diagnosis, MarginProblem, diagnose, max_margin, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.diagnosis.function_space import FourierL1
+from implicit_bias.diagnosis.function_space import FourierL1, FunctionSpace, in_function_space
+from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import GLN
+from implicit_bias.norms import LInf, Spectral
+from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts, dense
 from measure.test_stationarity import set_weights
 
@@ -116,6 +121,106 @@ class Power(nn.Module):
 def own(module: nn.Module, X: Array) -> Diagnosis:
     labels = np.where(module(torch.tensor(X)).detach().reshape(-1) > 0, 1, -1)
     return diagnose(module, X, labels)
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize(("power", "over"), [(np.inf, np.max), (1.0, np.mean)])
+def test_factorisations_of_a_matrix(depth: int, power: float, over: Any) -> None:
+    """None is below ||W||_(p/L) of the singular values, and the one of the head has it."""
+    rng = np.random.default_rng(depth)
+
+    def norm(matrix: Array) -> float:
+        return float(np.linalg.norm(np.linalg.svd(matrix, compute_uv=False), power))
+
+    W = rng.normal(size=(3, 4))
+    U, s, Vt = np.linalg.svd(W, full_matrices=False)
+    least = (s ** (power / depth)).sum() ** (depth / power) if power < np.inf else s[0]
+    root = np.diag(s ** (1 / depth))
+    balanced = [root @ Vt, *[root] * (depth - 2), U @ root]
+    found = over([norm(part) for part in balanced]) ** depth
+    np.testing.assert_allclose(np.linalg.multi_dot([*balanced[::-1], np.eye(4)]), W)
+    assert found == pytest.approx(least)
+    for draw in range(200):  # all others of this width have regular matrices in between
+        mixes = [np.eye(3) + 0.01 * draw * rng.normal(size=(3, 3)) for _ in balanced[1:]]
+        before, after = [np.eye(4), *mixes], [*mixes, np.eye(3)]
+        parts = [
+            mix @ part @ np.linalg.inv(undo)
+            for undo, part, mix in zip(before, balanced, after, strict=True)
+        ]
+        assert over([norm(part) for part in parts]) ** depth >= least * (1 - 1e-9)
+
+
+def space_of(module: nn.Module, X: Array, y: Array | NDArray[np.int64], norm: Any) -> FunctionSpace:
+    subject = Subject.of(margins_of(module.eval(), torch.tensor(X), torch.tensor(y)))
+    found = in_function_space(subject.at_margin_1(as_parameter_norm(norm)))
+    assert found is not None
+    return found
+
+
+def deep_linear(*sizes: int) -> nn.Sequential:
+    torch.manual_seed(0)
+    layers = [nn.Linear(*shape, bias=False) for shape in itertools.pairwise(sizes)]
+    return nn.Sequential(*layers).double()
+
+
+@pytest.mark.parametrize("inner", [(3,), (3, 3)])
+def test_deep_linear_networks_in_spectral_geometry(inner: tuple[int, ...]) -> None:
+    """Spectral descent brings the product towards the largest spectral margin, at any depth."""
+    X, y = cloud(3)
+    inputs, own, module = (
+        torch.tensor(X),
+        torch.eye(3, dtype=torch.bool)[y],
+        deep_linear(4, *inner, 3),
+    )
+    for step in range(1, 301):
+        module.zero_grad()
+        outputs = module(inputs)
+        (outputs - outputs[own][:, None])[~own].logsumexp(0).backward()
+        for weight in module.parameters():
+            assert weight.grad is not None
+            U, _, Vt = torch.linalg.svd(weight.grad, full_matrices=False)
+            weight.data -= 0.1 / step**0.5 * U @ Vt
+    space = space_of(module, X, y, "spectral")
+    optimum = solve(max_margin(X, y, "spectral")).certificate
+    assert space.certificate is not None
+    assert (space.family, space.norm, space.obstacle) == ("deep linear", "spectral", "")
+    assert space.certificate.lower == pytest.approx(optimum.lower, rel=1e-5)
+    assert -1e-9 <= space.excess < 0.3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "geometry", "expected", "convex"),
+    [
+        ((4, 3, 3), ComposedNorm(Spectral(), LInf(), scale={"0": 3.0}), "spectral", True),
+        ((4, 3, 3), "nuclear", "Schatten 0.5", False),
+        ((4, 3, 3, 3), "l2", "Schatten 0.667", False),
+        ((4, 3, 1), "spectral", "l2", True),
+        ((4, 3, 1), "nuclear", "l2", True),
+    ],
+)
+def test_the_norm_of_a_deep_linear_network(
+    sizes: tuple[int, ...], geometry: Any, expected: str, convex: bool
+) -> None:
+    X, module = np.random.default_rng(3).normal(size=(40, 4)), deep_linear(*sizes)
+    space = space_of(module, X, decided(module, X), geometry)
+    assert (space.family, space.norm) == ("deep linear", expected)
+    assert (space.certificate is not None) == convex
+    assert not space.excess < 0
+
+
+def decided(module: nn.Module, X: Array) -> Array | NDArray[np.int64]:
+    outputs = module(torch.tensor(X)).detach()
+    return (outputs[:, 0].sign() if outputs.shape[1] == 1 else outputs.argmax(1)).numpy()
+
+
+def test_a_deep_linear_network_that_is_too_narrow_is_told() -> None:
+    """Two hidden units tell four classes apart, though an optimum may have rank three."""
+    X, module = np.random.default_rng(3).normal(size=(40, 4)), deep_linear(4, 2, 4)
+    readout = module.get_parameter("1.weight")
+    readout.data = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]).to(readout)
+    space = space_of(module, X, decided(module, X), "spectral")
+    assert "2 hidden units" in space.obstacle
+    assert space.excess > 0
 
 
 def test_quasi_norms_are_named_and_have_no_optimum() -> None:
