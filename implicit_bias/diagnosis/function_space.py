@@ -57,7 +57,8 @@ from implicit_bias.measure.stationarity import active_units
 from implicit_bias.networks import Network
 from implicit_bias.norms import LInf, as_norm
 from implicit_bias.norms.tensors import PARAMETER_NORMS, up_to_scales
-from implicit_bias.problem import MarginProblem, max_margin
+from implicit_bias.problem import Architecture, MarginProblem
+from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.solve import solve
 
@@ -318,14 +319,16 @@ def _linear_predictor(
     """Beside the optimum of its norm, where that is convex."""
     if name not in CONVEX:
         return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
-    labels, factor, norm = at.gradients.labels, 1.0, CONVEX[name]
-    if at.gradients.classes == 2:
+    labels, classes, factor, norm = at.gradients.labels, at.gradients.classes, 1.0, CONVEX[name]
+    if classes == 2:
         # The binary problem, whose optimum is known to be that up to a factor; of one row the
         # norms of matrices are l2.
-        labels, factor = 2.0 * labels - 1.0, OF_TWO_CLASSES[name]
+        labels, classes, factor = 2.0 * labels - 1.0, None, OF_TWO_CLASSES[name]
         norm = CONVEX["l2"] if name in ("nuclear", "spectral") else norm
     found = FunctionSpace(family, name, CONVEX[name].value(beta), None, "")
-    pose = partial(max_margin, at.X.cpu().numpy(), labels, norm)
+    linear, X = Architecture(NoGates(at.D), norm=as_norm(norm)), at.X.cpu().numpy()
+    # A class without samples is a rival still.
+    pose = partial(linear.problem, X, labels, classes=classes)
     found = _solved(found, at.gradients, pose, max_seconds)
     bounds = found.certificate
     if bounds is None:

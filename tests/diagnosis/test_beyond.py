@@ -223,6 +223,20 @@ def test_a_deep_linear_network_that_is_too_narrow_is_told() -> None:
     assert space.excess > 0
 
 
+@pytest.mark.parametrize("present", [2, 3])
+def test_classes_without_samples_are_rivals(present: int) -> None:
+    """The optimum has them, also where two classes have samples: there was none of these."""
+    X, module = cloud(present)[0], nn.Linear(4, 4, bias=False).double()
+    y = cloud(present)[1]
+    problem = MarginProblem(X, y.astype(float), np.ones((12, 1)), norm=Spectral(), classes=4)
+    optimum = solve(problem)
+    module.weight.data.copy_(torch.tensor(optimum.coef[:, 0]))
+    space = space_of(module, X, y, "spectral")
+    assert space.certificate is not None
+    assert space.certificate.lower == pytest.approx(optimum.certificate.lower, rel=1e-6)
+    assert 0 <= space.excess + 1e-9 < 1e-4
+
+
 def test_quasi_norms_are_named_and_have_no_optimum() -> None:
     X = cloud()[0]
     space = own(Power(3).eval(), X).function_space
