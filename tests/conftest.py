@@ -1,4 +1,4 @@
-"""What holds for all tests: one torch thread, no time limit inside a test, no hidden defect.
+"""What holds for all tests: one thread, no time limit inside a test, no hidden defect.
 
 Two threads on busy cores wait for each other, and small tests need no more than one.
 """
@@ -7,10 +7,13 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+import scipy.linalg  # noqa: F401  (loads its own BLAS, whose threads are limited below)
 import torch
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 torch.set_num_threads(1)
+threadpool_limits(1, user_api="blas")
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -221,8 +222,14 @@ def _gaussian_products(
 
 def _rule(length: float, n_nodes: int) -> tuple[Array, Array]:
     """Gauss-Legendre nodes and weights on [0, length]."""
-    nodes, weights = legendre.leggauss(n_nodes)
+    nodes, weights = _unit_rule(n_nodes)
     return length * (nodes + 1) / 2, length * weights / 2
+
+
+@cache
+def _unit_rule(n_nodes: int) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes and weights on [-1, 1]: eigenvalues of a matrix of this order."""
+    return legendre.leggauss(n_nodes)
 
 
 def _values(function: Callable[[Tensor], Tensor], points: Array) -> Array:

@@ -58,6 +58,9 @@ DEFAULT = Tolerances()
 NEAR_MISS = 100.0
 # From this C on, times the features' scale, a soft margin may be a hard one.
 LARGE_C = 1e8
+# A similar problem that is solved for its numbers has this long: where they help, they are found
+# early, and the problem's own last resort may need as long as that of the similar one.
+SIMILAR_SECONDS = 10.0
 # After these "auto" tries another solver.
 UNSETTLED = (
     Status.NUMERICAL_TROUBLE,
@@ -428,7 +431,7 @@ class _Search:
                 similar,
                 tol=options.tolerances.gap,
                 device=options.device,
-                max_seconds=self.deadline.left,
+                max_seconds=self.deadline.within(SIMILAR_SECONDS).left,
                 max_memory=options.max_memory,
             )
         except MemoryError:
