@@ -61,7 +61,7 @@ RAISED_ON = (
     UnsuitableError,
 )
 # What no arithmetic raises: where this package's own code does, it is wrong.
-DEFECTS = (LookupError, TypeError, ValueError, AttributeError, NameError, AssertionError)
+DEFECTS = (LookupError, TypeError, AttributeError, NameError, AssertionError)
 
 
 def in_words(error: BaseException) -> str:
