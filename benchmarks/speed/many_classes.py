@@ -42,7 +42,6 @@ from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.problem.rows import row_index
 from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import BoundsAt, solve
 from implicit_bias.solvers.base import OnProgress, no_report
@@ -247,7 +246,8 @@ def linear_svc(problem: MarginProblem, tol: float) -> Array:
 def whole_linear_program(problem: MarginProblem, norm: str) -> tuple[Array, Array]:
     """Return coefficients and dual variables of HiGHS on all pairs and columns at once."""
     assert problem.classes is not None
-    samples, rivals = row_index(problem)
+    rows = problem.constraints.undecided()
+    samples, rivals = rows.samples, rows.rivals
     P, (N, D), K = len(samples), problem.X.shape, problem.classes
     by_class = np.zeros((P, K, D))
     X = problem.X[samples] / problem.scale

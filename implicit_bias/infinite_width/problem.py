@@ -34,7 +34,6 @@ from implicit_bias.bounds.certificate import Conflict
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import equal_alpha
 
 Activation: TypeAlias = (
     Literal["relu", "leaky relu", "absolute value", "linear plus relu"] | tuple[float, float]
@@ -300,7 +299,7 @@ def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
     zeros = np.flatnonzero(problem.sizes == 0)
     if len(zeros):
         alpha = np.zeros(problem.labelled.alpha_shape)
-        alpha[zeros] = equal_alpha(problem.labelled)[zeros] / len(zeros)
+        alpha[zeros] = problem.labelled.constraints.equal_alpha()[zeros] / len(zeros)
         return Conflict(
             f"the input of sample {zeros[0]} is 0, where every network is 0: drop it, append a "
             "constant to the inputs, or choose a finite C (soft margin)",

@@ -79,7 +79,6 @@ from implicit_bias.infinite_width.problem import (
 )
 from implicit_bias.infinite_width.sphere_search import ascend, main_axes, relax, upper_bound
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import equal_alpha
 from implicit_bias.solvers import solve as solve_gated
 from implicit_bias.solvers.base import BoundsAt
 
@@ -401,7 +400,7 @@ class _Generation:
     def run(self, tol: float, max_rounds: int) -> Status:
         """Alternate between the program and the oracle, until the bounds meet if they do."""
         if not self.problem.rank:  # all inputs are 0: a finite C pays for them all
-            self.alpha = self.problem.C * equal_alpha(self.problem.labelled)
+            self.alpha = self.problem.C * self.problem.labelled.constraints.equal_alpha()
             self.lower, self.largest = float(self.alpha.sum()), 0.0
             return Status.OPTIMAL
         try:

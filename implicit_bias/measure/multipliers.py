@@ -62,7 +62,7 @@ from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.nonnegative_squares import nonnegative_squares
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, up_to_scales
 from implicit_bias.problem import max_margin
-from implicit_bias.problem.rows import worst_rows
+from implicit_bias.problem.constraints import worst_rows
 from implicit_bias.solvers.base import SolveError
 from implicit_bias.solvers.rounds import solve_on_some
 from implicit_bias.solvers.solve import solve

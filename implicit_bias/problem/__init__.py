@@ -7,8 +7,8 @@ margin_problem.py   `MarginProblem`, and `max_margin` without gates
 features.py         products with the features of samples, z(x_n) (x) x_n, never formed
 constraints.py      who must win against whom: one constraint a pair of sample and rival class
 gating.py           gates: random or learned hyperplanes, and what else is fixed in training
-rows.py             features and constraints together: a row a constraint
 attention.py        attention as token selection
+euclidean.py        sums of Euclidean norms over groups of anything, as groups of gates
 masked_gram.py      the masked Gram matrix, on which every method rests
 margins.py          margins of many classes
 ==================  ========================================================================

@@ -116,7 +116,7 @@ class Constraints:
         """Dual variables of the rows, (R,), from those of the problem, (N,) or (N, K)."""
         return alpha.reshape(-1)[self._places]
 
-    def alpha(self, values: NDArray[Any], elsewhere: float = 0) -> NDArray[Any]:
+    def alpha(self, values: NDArray[Any], elsewhere: Any = 0) -> NDArray[Any]:
         """Dual variables of the problem, (N,) or (N, K), from those of the rows."""
         alpha = np.full(self.alpha_shape, elsewhere, dtype=values.dtype)
         alpha.reshape(-1)[self._places] = values
@@ -175,11 +175,16 @@ class Constraints:
         own = self.owners[:, None] == self.offset_classes
         return own.astype(np.float64) - (self.rivals[:, None] == self.offset_classes)
 
-    def of_classes(self, offsets: Array) -> Array:
+    def of_classes(self, offsets: NDArray[Any]) -> NDArray[Any]:
         """Offsets (K',) of all classes from those that are free, (J,); the others are 0."""
         intercept = np.zeros(self.width, dtype=offsets.dtype)
         intercept[self.offset_classes] = offsets
         return intercept
+
+    def free_offsets(self, intercept: Array) -> Array:
+        """Return the free offsets, (J,), of those of all classes, (K',): `of_classes` backwards."""
+        whole = np.append(intercept, np.zeros(self.n_classes - self.width))
+        return whole[self.offset_classes] - whole[self.present[-1]]
 
     def with_absent_below(self, scores: NDArray[Any], offsets: NDArray[Any], by: Any) -> Any:
         """Return offsets (K',) with which the `absent` classes lose by this margin.
@@ -191,10 +196,79 @@ class Constraints:
         lowered[self.absent] = (won - scores[:, self.absent].max(axis=1)).min() - by
         return lowered
 
+    # --- dual variables and margins of rows
+
+    def equal_alpha(self) -> Array:
+        """Return equal dual variables of the problem, of sum 1 for each sample."""
+        return self.alpha(np.full(len(self), 1.0 / (self.n_classes - 1)))
+
+    def alpha_of_zero(self, shares: Array) -> Array:
+        """Return dual variables of the problem of the value of zeta = 0 where the largest C is 1.
+
+        With an intercept each class sends as much as it receives.
+
+        Parameters
+        ----------
+        shares : ndarray of shape (N,)
+            C of each sample over the largest one.
+        """
+        each = shares[self.samples]
+        if not self.intercept:
+            return self.alpha(each / (self.n_classes - 1))
+        weights = np.zeros(self.n_classes)
+        np.add.at(weights, self.own, shares)
+        parts = _even_flow(weights) / np.where(weights > 0, weights, 1.0)[:, None]
+        return self.alpha(each * parts[self.owners, self.rivals])
+
+    def worst(self, margins: Array, most: int, below: float = np.inf) -> Integers:
+        """Return the rows of the smallest margins (R,), first one a sample: see `worst_rows`."""
+        return worst_rows(margins, self.samples, below, most)
+
+    # --- classes without samples
+
+    @cached_property
+    def kinds(self) -> Integers:
+        """The kind of each class, (n_classes,): those without samples share the last one.
+
+        They are interchangeable, so under a norm that treats all classes alike the mean of their
+        coefficients is as good as any: one class stands for them, however many there are.
+        """
+        kinds = np.full(self.n_classes, len(self.present))
+        kinds[self.present] = np.arange(len(self.present))
+        return kinds
+
+    @property
+    def n_kinds(self) -> int:
+        """How many kinds the classes with scores are of: 1 of labels -1 and +1."""
+        return len(np.unique(self.kinds[: self.width]))
+
+    @property
+    def firsts(self) -> Integers:
+        """The first class of each kind."""
+        return np.unique(self.kinds, return_index=True)[1]
+
+    def merged(self) -> Constraints:
+        """Return rows whose rivals, if they have no samples, are the first class without any."""
+        rivals = self.firsts[self.kinds[self.rivals]]
+        index = np.unique(self.samples * self.n_classes + rivals, return_index=True)[1]
+        return replace(self.subset(index), rivals=rivals[index])
+
+    def shared(self, alpha: NDArray[Any]) -> NDArray[Any]:
+        """Return dual variables of the problem in which the classes without samples share theirs.
+
+        Of those of `merged` rows, which have all of them at the first of these classes.
+        """
+        alike = np.bincount(self.kinds)[self.kinds] > 1
+        if not alike.any():
+            return alpha
+        found = alpha.copy()
+        found[:, alike] = alpha[:, alike].sum(axis=1, keepdims=True) / int(alike.sum())
+        return found
+
     # --- some of the rows
 
     def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:
-        """Return some of the rows, in ascending order."""
+        """Return some of the rows."""
         parts = (self.samples[index], self.owners[index], self.rivals[index])
         return replace(self, samples=parts[0], owners=parts[1], rivals=parts[2])
 
@@ -237,6 +311,50 @@ class Constraints:
         table = np.zeros((self.n_samples, self.n_classes), dtype=scores.dtype)
         table[:, : self.width] = scores
         return table
+
+
+def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
+    """Return the rows of the smallest margins, in order: first one a sample, at most this many.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (R,)
+        Margins of all rows.
+    samples : ndarray of int, shape (R,)
+        Their samples.
+    below : float
+        Rows of this margin or more are none.
+    count : int
+        How many to return at most.
+    """
+    index = np.flatnonzero(margins < below)
+    smallest = np.full(int(samples.max(initial=-1)) + 1, np.inf)
+    np.minimum.at(smallest, samples[index], margins[index])
+    worst = smallest[smallest < np.inf]
+    if len(worst) > count > 0:
+        # Only the worst row of each sample, and only of the worst samples: the rest need no order.
+        limit = np.partition(worst, count - 1)[count - 1]
+        index = index[margins[index] <= np.minimum(smallest[samples[index]], limit)]
+    order = index[np.argsort(margins[index], kind="stable")]
+    first = np.sort(np.unique(samples[order], return_index=True)[1])
+    ranked = np.concatenate([order[first], np.delete(order, first)])
+    return np.sort(ranked[:count])
+
+
+def _even_flow(weights: Array) -> Array:
+    """Weights that classes send to each other, (J, J), each as much as it receives.
+
+    That is as much as its samples weigh, or those of all others. The classes are arcs of a circle:
+    turned by half of it, none lies on itself.
+    """
+    arcs = np.minimum(weights, weights.sum() - weights)
+    ends = np.cumsum(arcs)
+    starts, half = ends - arcs, ends[-1] / 2
+    flow = np.zeros((len(arcs), len(arcs)))
+    for turn in (half, -half):
+        last = np.minimum(ends[:, None] + turn, ends)
+        flow += np.maximum(last - np.maximum(starts[:, None] + turn, starts), 0.0)
+    return flow
 
 
 def class_indices(y: NDArray[Any], classes: int | None) -> Integers:

@@ -9,6 +9,7 @@ inner products, which are entries of a masked Gram matrix (`masked_gram`):
 apply(zeta)         f_k(x_n) = sum_m z_m(x_n) <zeta_km, x_n>      (N, K)
 adjoint(weights)    V_km = sum_n w_nk z_m(x_n) x_n                (K, M, D)
 row_gram(g)         (X X') o (Z_g Z_g')                           (N, N)
+matrix()            z_m(x_n) x_nd, where a program must have it   (N, M D)
 ==================  ============================================  ==========
 
 Gates are plain: a metric P_g = R_g R_g' of a group is in them, as Z_g R_g, so that its norm is the
@@ -100,15 +101,34 @@ class Features:
             self.X, self.sparse_gates[:, np.flatnonzero(self.groups == group)].toarray()
         )
 
+    def matrix(self, columns: NDArray[np.bool_] | None = None) -> sp.csr_array:
+        """Return the features themselves, (N, M D), of all gate columns m or of some, m first."""
+        gates, D = self.sparse_gates, self.X.shape[1]
+        if columns is not None:
+            gates = gates[:, np.flatnonzero(columns)]
+        row = np.repeat(np.arange(len(self)), np.diff(gates.indptr))
+        column = (gates.indices.astype(np.int64)[:, None] * D + np.arange(D)).ravel()
+        data = (gates.data[:, None] * self.X[row]).ravel()
+        starts = gates.indptr.astype(np.int64) * D
+        found = sp.csr_array((data, column, starts), shape=(len(self), gates.shape[1] * D))
+        found.eliminate_zeros()
+        return found
+
     @cached_property
     def norms(self) -> Array:
         """Norm of each sample's features, sqrt(sum_g Q_g[n, n]), shape (N,)."""
-        return feature_norms(self.sparse_gates, self.X)
+        gates, X = self.sparse_gates, self.X
+        row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
+        with np.errstate(over="ignore", invalid="ignore"):  # which `MarginProblem` refuses
+            gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
+            return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
 
     @cached_property
     def zero(self) -> NDArray[np.bool_]:
         """Samples whose features are all 0 (gates off, or an input of zeros), shape (N,)."""
-        return zero_features(self.sparse_gates, self.X)
+        no_gate = np.abs(self.sparse_gates).max(axis=1).toarray().reshape(-1) == 0
+        zero: NDArray[np.bool_] = no_gate | (np.abs(self.X).max(axis=1) == 0)
+        return zero
 
     def subset(self, samples: Integers) -> Features:
         """Return those of some samples."""
@@ -203,18 +223,3 @@ def for_products(gates: GateMatrix) -> GateMatrix:
     found = dense(gates)
     found.setflags(write=False)
     return found
-
-
-def feature_norms(gates: sp.csr_array, X: Array) -> Array:
-    """Norm of the features z(x_n) (x) x_n of each row of plain gates and inputs, shape (N,)."""
-    row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
-    with np.errstate(over="ignore", invalid="ignore"):  # which `MarginProblem` refuses
-        gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
-        return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
-
-
-def zero_features(gates: sp.csr_array, X: Array) -> NDArray[np.bool_]:
-    """Rows whose features are all 0, shape (N,)."""
-    no_gate = np.abs(gates).max(axis=1).toarray().reshape(-1) == 0
-    zero: NDArray[np.bool_] = no_gate | (np.abs(X).max(axis=1) == 0)
-    return zero

@@ -283,9 +283,9 @@ class MarginProblem:
         """The intercept 0: a number, or (K,) with many classes."""
         return self.as_intercept(np.zeros(self.norm_shape[0]))
 
-    def as_intercept(self, offsets: Array) -> float | Array:
+    def as_intercept(self, offsets: NDArray[Any]) -> float | Array:
         """Return the intercept, a number or (K,) with many classes, from offsets (K',)."""
-        return float(offsets[0]) if self.classes is None else offsets
+        return offsets.item(0) if self.classes is None else offsets
 
     @property
     def hard_margin(self) -> bool:

@@ -35,14 +35,14 @@ matter, data that are not separable) the fall-back solves.
 ======  ==========  ======================================================================
 alpha   (P,)        dual variables of rows scaled to norm 1 by nu_p; a = d alpha
 d       (G,)        group scales
-V       (M', D')    V_m = sum_p alpha_p y_p z_pm x_p
+V       (M', D')    V_m = sum_p alpha_p y_p z_pm x_p, two classes
 U       (P, G)      U_g = Q_g alpha
-Q       (P, P)      (y y') o (X X') o (Z Z'), of one group
+Q       (P, P)      (B B') o (X X') o (Z Z'), of one group
 e       (P, J)      of the intercept's equation; J = 0 without one
 ======  ==========  ======================================================================
 
-The data are scaled as in `scaled_problem`. With many classes the rows are pairs (`rows`), and
-<e_{y_n} - e_k, e_{y_m} - e_l> is one more mask.
+The data are scaled as in `scaled_problem`. The rows are constraints, whose label vectors b_p are
+one more mask: <b_p, b_q> is y_p y_q, or <e_{y_n} - e_k, e_{y_m} - e_l> of many classes.
 
 Source: Qi and Sun (1993), semismooth Newton; Hintermueller, Ito and Kunisch (2002), its sets;
 Judice and Pires (1994), exchanges of many indices at once.
@@ -63,11 +63,20 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.problem import MarginProblem, are_few
+from implicit_bias.problem import Constraints, Features, MarginProblem, are_few
+from implicit_bias.problem.constraints import Integers
+from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.masked_gram import mask_into
-from implicit_bias.problem.rows import Rows, grouped_rows
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import (
+    Answer,
+    NativeSolver,
+    Point,
+    RowSolver,
+    Run,
+    Steps,
+    nothing_yet,
+)
 from implicit_bias.solvers.scaled_problem import (
     TINY,
     Layout,
@@ -152,7 +161,7 @@ class ActiveSet(SupportSolver):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneGroup(SupportSolver):
+class OneGroup(SupportSolver, RowSolver):
     """Exchanges of the support vectors of one group, from those of fewer rows.
 
     What it does not take are more groups, samples of many classes that share a finite C, and a
@@ -160,8 +169,6 @@ class OneGroup(SupportSolver):
 
     Parameters
     ----------
-    rows : Rows, optional
-        The constraints to solve with, from `grouped_rows`: a working set. All by default.
     max_steps, patience : int
         Steps on one level, and steps without fewer breaches than ever there, until it gives up.
     growths : tuple of float
@@ -178,7 +185,6 @@ class OneGroup(SupportSolver):
 
     takes_classes: ClassVar[bool] = True
 
-    rows: Rows | None = None
     max_steps: int = 50
     patience: int = 4
     growths: tuple[float, ...] = (math.inf, 0.25)
@@ -583,15 +589,16 @@ class _ByLevels(_OnSupport[OneGroup]):
     def approach(self) -> Bounds[bool]:
         """Find the active set, from that of the start if there is one."""
         solver, problem = self.solver, self.problem
-        rows = grouped_rows(problem) if solver.rows is None else solver.rows
-        shared = rows.rivals is not None and not problem.hard_margin
-        if rows.n_groups > 1 or shared or not solver.fits(_memory(rows)):
+        rows = solver.chosen(problem)
+        features, groups = euclidean_form(problem)
+        shared = rows.width > 1 and not problem.hard_margin
+        if groups.any() or shared or not solver.fits(_memory(rows, features)):
             return False
         rows = rows.subset(np.random.default_rng(solver.seed).permutation(len(rows)))
-        layout = Layout.of_groups(problem, (rows.samples, rows.rivals))
+        layout = Layout.of_groups(problem, rows)
         scaled = ScaledProblem(layout, torch.device(solver.device))
         self.pose(scaled)
-        products = _row_products(rows, scaled.tensor(rows.y) / scaled.nu)
+        products = _row_products(features.of_rows(rows), rows.samples, 1.0 / scaled.nu)
         self.gram = _Gram(products, scaled.b, len(rows))
         if self.start is not None:
             alpha = scaled.start_alpha(self.start)
@@ -705,20 +712,22 @@ class _ByLevels(_OnSupport[OneGroup]):
         self.improve_lower(alpha, float((alpha @ products).clamp(min=0.0).sqrt()))
 
 
-def _memory(rows: Rows) -> int:
+def _memory(rows: Constraints, features: Features) -> int:
     """Bytes that a solve with these rows may take: Q, and as much for Q_FF and its factor each."""
-    return 8 * (3 * len(rows) ** 2 + rows.X.size + len(rows) * rows.gates.shape[1])
+    M, D = features.shape
+    return 8 * len(rows) * (3 * len(rows) + D + rows.width * M)
 
 
-def _row_products(rows: Rows, weights: Tensor) -> Callable[[slice, slice, Tensor], None]:
+def _row_products(
+    rows: Features, samples: Integers, weights: Tensor
+) -> Callable[[slice, slice, Tensor], None]:
     """Return what writes inner products of rows of one group, times weights (P,), for a `_Gram`."""
-    device = weights.device
-    if rows.rivals is None:
-        place = None
+    device, place = weights.device, None
+    _, first, index = np.unique(samples, return_index=True, return_inverse=True)
+    if len(first) == len(rows):
         X = torch.from_numpy(rows.X).to(device) * weights[:, None]
         weights = torch.ones_like(weights)
     else:  # each sample's inputs once
-        _, first, index = np.unique(rows.samples, return_index=True, return_inverse=True)
         place, X = torch.tensor(index, device=device), torch.tensor(rows.X[first], device=device)
         X = X @ X.T
 
@@ -728,14 +737,14 @@ def _row_products(rows: Rows, weights: Tensor) -> Callable[[slice, slice, Tensor
         return X.index_select(0, place[new]).index_select(1, place[until])
 
     if are_few(rows.gates):
-        few = sp.csr_array(sp.diags_array(weights.cpu().numpy()) @ rows.gates)
+        few = sp.csr_array(sp.diags_array(weights.cpu().numpy()) @ rows.sparse_gates)
 
         def sparsely(new: slice, until: slice, out: Tensor) -> None:
             mask = torch.tensor((few[new] @ few[until].T).toarray(), device=device)
             torch.mul(inputs(new, until), mask, out=out)
 
         return sparsely
-    Z = torch.from_numpy(rows.gates.toarray()).to(device).mul_(weights[:, None])
+    Z = torch.from_numpy(rows.sparse_gates.toarray()).to(device).mul_(weights[:, None])
     return lambda new, until, out: mask_into(out, inputs(new, until), Z[new], Z[until])
 
 

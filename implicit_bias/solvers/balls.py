@@ -35,7 +35,7 @@ With U = dW - Y dt the other matrix changes by
 
         K U - S (I - Y Y') S Y dt,      K U = R U / t + S (U Y' + Y U') S Y
 
-Classes without samples are merged into one (`merged_classes`), of weight m if there are m of them.
+Classes without samples are merged into one (`Constraints.kinds`), of weight m if they are m.
 The norm of coefficients that are the same for all m is that of their row times sqrt(m); for l1
 times m, and for l_inf times 1. So the coordinates have that factor in them.
 """
@@ -56,7 +56,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.constraints import Integers
+from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Point
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, Touching
@@ -155,7 +155,7 @@ class Balls(ABC):
 
     @staticmethod
     @abstractmethod
-    def layout(problem: MarginProblem, pairs: tuple[Integers, Integers] | None) -> Layout:
+    def layout(problem: MarginProblem, rows: Constraints) -> Layout:
         """Return the layout of a problem's rows that these balls take."""
 
     @abstractmethod
@@ -216,9 +216,9 @@ class EuclideanGroups(Balls):
         self.data = data
 
     @staticmethod
-    def layout(problem: MarginProblem, pairs: tuple[Integers, Integers] | None) -> Layout:
+    def layout(problem: MarginProblem, rows: Constraints) -> Layout:
         """Return that of the groups."""
-        return Layout.of_groups(problem, pairs)
+        return Layout.of_groups(problem, rows)
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V of all groups, (K', M' + 1, D')."""
@@ -295,11 +295,10 @@ class ClassMatrices(Balls):
         self._norm, self._dual_norm = NORMS.get(norm, NORMS[Nuclear()])
 
     @staticmethod
-    def layout(problem: MarginProblem, pairs: tuple[Integers, Integers] | None) -> Layout:
+    def layout(problem: MarginProblem, rows: Constraints) -> Layout:
         """Return that of features; rotations that merge constant ones leave these norms alone."""
-        assert pairs is not None
         alone = nuclear_groups(problem.norm) is None and not _is_of_entries(problem)
-        return Layout.of_features(problem, pairs, merge=alone)
+        return Layout.of_features(problem, rows, merge=alone)
 
     @cached_property
     def labels(self) -> Tensor:

@@ -74,15 +74,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status, repaired
 from implicit_bias.bounds.exact import ExactAnswer
-from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import (
-    Rows,
-    all_rows,
-    merged_classes,
-    merged_pairs,
-    row_index,
-    rows_of,
-)
+from implicit_bias.problem import Constraints, Features, MarginProblem
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 
@@ -256,7 +248,7 @@ class BarrierProgram:
     """
 
     problem: MarginProblem
-    rows: Rows
+    rows: Constraints
     bits: int
     A: Vector
     r: Vector  # (P,)
@@ -276,16 +268,17 @@ class BarrierProgram:
         UnsuitableError
             A norm in functions of CVXPY of which no barrier is known here.
         """
-        rows, kinds = _rows(problem), _kinds(problem)
-        shape = (problem.classes or 1, problem.plain_gates.shape[1], problem.X.shape[1])
+        rows, kinds = problem.constraints.undecided(), _kinds(problem)
+        rows = rows.merged() if problem.norm.treats_classes_alike else rows
+        shape = (rows.width, *problem.features.shape)
         own, places = np.flatnonzero(kinds >= 0), np.full(shape, -1)
         _, firsts, vectors = np.unique(kinds[own], return_index=True, return_inverse=True)
         size = shape[1] * shape[2]
         places[own] = vectors[:, None, None] * size + np.arange(size).reshape(shape[1:])
         bits = _bits(problem)
         with _precision_of(bits):
-            features = _features(rows, shape, own[firsts])
-            J, hard = rows.n_offsets, problem.hard_margin
+            features = _features(problem.features.of_rows(rows), rows.width, own[firsts])
+            J, hard = rows.offsets.shape[1], problem.hard_margin
             epigraph = Epigraph(features.shape[1] + J)
             unit = _number(1.0) if hard else _first_norm(problem)
             head = epigraph.new(unit)
@@ -306,7 +299,7 @@ class BarrierProgram:
             A = _zeros(len(rows) + len(epigraph.sums), epigraph.size)
             r = _numbers(np.zeros(len(A)))
             A[: len(rows), : features.shape[1]] = features
-            A[: len(rows), features.shape[1] : head] = _numbers(rows.offsets * rows.y[:, None])
+            A[: len(rows), features.shape[1] : head] = _numbers(rows.offsets)
             A[np.arange(len(rows)), last] = _number(-1.0 if hard else 1.0)
             for row, (members, weights) in zip(A[len(rows) :], epigraph.sums, strict=True):
                 row[members] = weights
@@ -541,30 +534,18 @@ class BarrierProgram:
         kept = self.places >= 0
         coef[kept] = found.x[self.places[kept]] * unit
         first = int(self.places.max()) + 1
-        offsets = found.x[first : first + rows.n_offsets] * unit
-        if problem.classes is None:
-            intercept = _fractions(offsets).sum() if len(offsets) else Fraction(0)
-            return ExactAnswer(_fractions(coef[0]), repaired(problem, _fractions(alpha)), intercept)
-        intercept = np.full(problem.classes, Fraction(0), dtype=object)
-        intercept[rows.offset_classes] = _fractions(offsets)
-        empty = np.setdiff1d(np.arange(problem.classes), problem.owners)
-        if problem.intercept and len(empty):
-            intercept[empty] = self._below_all_others(coef, intercept, empty)
-        kinds = _kinds(problem)
-        whole = np.full(problem.alpha_shape, Fraction(0), dtype=object)
-        shared = kinds == kinds[rows.rivals][:, None]  # (P, K)
-        weights = _fractions(alpha / shared.sum(axis=1))
-        for sample, alike, weight in zip(rows.samples, shared, weights, strict=True):
-            whole[sample, alike] = weight
-        return ExactAnswer(_fractions(coef), repaired(problem, whole), intercept)
-
-    def _below_all_others(self, coef: Vector, intercept: Vector, empty: Places) -> Fraction:
-        """Return an offset with which classes without samples win nowhere."""
-        problem = self.problem
-        gates, X = _numbers(problem.plain_gates.toarray()), _numbers(problem.X)
-        scores = np.stack([_fractions((X @ part.T * gates).sum(axis=1)) for part in coef], axis=1)
-        own = scores[np.arange(len(X)), problem.owners] + intercept[problem.owners]
-        return Fraction(math.floor(min(own - scores[:, empty].max(axis=1))) - 1)
+        offsets = _fractions(found.x[first : first + rows.offsets.shape[1]] * unit)
+        intercept = rows.of_classes(offsets) + Fraction(0)
+        if problem.intercept and len(rows.absent):
+            gates, X = _numbers(problem.plain_gates.toarray()), _numbers(problem.X)
+            scores = [_fractions((X @ part.T * gates).sum(axis=1)) for part in coef]
+            lowered = problem.constraints.with_absent_below(np.stack(scores, axis=1), intercept, 1)
+            intercept[rows.absent] = Fraction(math.floor(lowered[rows.absent[0]]))
+        whole = rows.alpha(_fractions(alpha), Fraction(0))
+        whole = rows.shared(whole) if problem.norm.treats_classes_alike else whole
+        by_class = _fractions(coef).reshape(*problem.coef_shape[:-2], *coef.shape[-2:])
+        offset: Any = problem.as_intercept(intercept)
+        return ExactAnswer(by_class, repaired(problem, whole), offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -607,36 +588,24 @@ def _norm(problem: MarginProblem, places: Places, epigraph: Epigraph) -> Express
 
 
 def _kinds(problem: MarginProblem) -> Places:
-    """Return the kind of each class, (K,), of one vector of coefficients each; -1 of those without.
+    """Return the kind of each class, (K',), of one vector of coefficients each; -1 of no vector.
 
     Offsets alone keep classes without samples from winning.
     """
-    n_classes = problem.classes or 1
-    if problem.classes is None or not problem.norm.treats_classes_alike:
-        return np.arange(n_classes)
-    kinds = merged_classes(problem)
-    return np.where(
-        np.isin(np.arange(n_classes), problem.owners) | (not problem.intercept), kinds, -1
-    )
+    rows = problem.constraints
+    if not problem.norm.treats_classes_alike:
+        return np.arange(rows.width)
+    kinds = rows.kinds[: rows.width].copy()
+    if problem.intercept:
+        kinds[rows.absent] = -1
+    return kinds
 
 
-def _rows(problem: MarginProblem) -> Rows:
-    """Return the constraints, with the columns of all classes."""
-    if problem.classes is None:
-        return rows_of(problem)
-    pairs = row_index(problem)
-    return all_rows(
-        problem, merged_pairs(problem, pairs) if problem.norm.treats_classes_alike else pairs
-    )
-
-
-def _features(rows: Rows, shape: tuple[int, ...], classes: Places) -> Vector:
-    """Return y_p phi_p, exactly, of the columns of some classes, shape (P, classes M' D)."""
-    gates = rows.gates.toarray().reshape(len(rows), *shape[:2])[:, classes]
-    inputs = _numbers(rows.X * rows.y[:, None])
-    return np.asarray(
-        (_numbers(gates)[..., None] * inputs[:, None, None, :]).reshape(len(rows), -1)
-    )
+def _features(rows: Features, width: int, classes: Places) -> Vector:
+    """Return b_p (x) phi_p, exactly, of the columns of some classes, shape (P, classes M' D)."""
+    gates = _numbers(rows.sparse_gates.toarray().reshape(len(rows), width, -1)[:, classes])
+    inputs = _numbers(rows.X)
+    return np.asarray((gates[..., None] * inputs[:, None, None, :]).reshape(len(rows), -1))
 
 
 def _bits(problem: MarginProblem) -> int:

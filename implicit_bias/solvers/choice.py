@@ -32,7 +32,7 @@ from implicit_bias.norms import (
     nuclear_groups,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import count_kinds, group_form
+from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
     Solver,
@@ -153,12 +153,7 @@ class _Facts:
     def in_groups(self) -> MarginProblem:
         """The same program under a norm of groups of gates, where there is one."""
         two = self.problem.classes is None and self.structure in EUCLIDEAN
-        return group_form(self.problem) if two else self.problem
-
-    @cached_property
-    def kinds(self) -> int:
-        """Classes; all without samples are one, and so are two."""
-        return 1 if self.problem.classes is None else count_kinds(self.problem)
+        return in_groups_of_gates(self.problem) if two else self.problem
 
     def fact(self, name: str) -> Any:
         """Return a size, or whether a tag holds."""
@@ -185,12 +180,14 @@ FACTS: dict[str, Callable[[_Facts], Any]] = {
     "many classes": lambda of: of.problem.classes is not None,
     "hard margin": lambda of: of.problem.hard_margin,
     "one group": lambda of: of.in_groups.n_groups == 1,
-    "rows": lambda of: of.problem.n_samples * ((of.problem.classes or 2) - 1),
-    "merged rows": lambda of: of.problem.n_samples * max(of.kinds - 1, 1),
+    "rows": lambda of: len(of.problem.constraints),
+    "merged rows": lambda of: of.problem.n_samples * max(of.problem.constraints.n_kinds - 1, 1),
     "features": lambda of: (
         count_features(of.in_groups) if of.problem.classes is None else of.fact("coefficients")
     ),
-    "coefficients": lambda of: of.kinds * of.problem.plain_gates.shape[1] * of.problem.X.shape[1],
+    "coefficients": lambda of: (
+        of.problem.constraints.n_kinds * math.prod(of.problem.features.shape)
+    ),
     "entries": lambda of: of.fact("rows") * of.fact("features"),
     "order": lambda of: min(of.fact("rows"), of.fact("features")),
     "few features": lambda of: are_few_features(of.fact("features"), of.fact("rows")),
@@ -340,8 +337,8 @@ def make_solver(
     if name == "multiprecision":
         own = problem.is_binary_group_lasso and not is_far_from_features(problem)
         return native(MultiPrecision if own else Barrier, device="cpu")
-    n_rows = problem.n_samples * ((problem.classes or 2) - 1)
-    whole = methods["interior-point"] if n_rows <= INTERIOR_POINT_LIMIT else WorkingSet
+    few = len(problem.constraints) <= INTERIOR_POINT_LIMIT
+    whole = methods["interior-point"] if few else WorkingSet
     if name == "one-group":
         return native(OneGroup, fallback=native(whole))
     return native(ActiveSet, fallback=native(methods.get(choose_solver(problem), whole)))

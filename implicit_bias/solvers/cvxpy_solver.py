@@ -52,9 +52,9 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.processes import call_within
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import GroupNorm, HasAtom, Norm
-from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import rows_of
+from implicit_bias.norms import HasAtom
+from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.features import Features
 from implicit_bias.solvers.base import (
     Candidate,
     ExternalSolver,
@@ -209,18 +209,19 @@ class CvxpySolver(ExternalSolver):
 
         Under another norm all features are one group: no norm matters where V = 0.
         """
-        rows = rows_of(problem)
-        groups = rows.groups if problem.is_binary_group_lasso else np.zeros_like(rows.groups)
+        rows = problem.constraints.undecided().narrowed()
+        features = _scaled_features(problem, rows)
+        own = features.groups
+        groups = own if problem.is_binary_group_lasso else np.zeros_like(own)
         # Of the features themselves: a Cholesky factor is off by the root of the rounding error.
-        scaled = replace(rows, X=rows.X / problem.scale)
-        blocks = [scaled.features(groups == g).tocsc() for g in range(int(groups.max()) + 1)]
+        blocks = [features.matrix(groups == g).tocsc() for g in range(int(groups.max()) + 1)]
         alpha = cp.Variable(len(rows), nonneg=True)
         if backend.cones:
             largest = cp.maximum(*[cp.norm(B.T @ alpha) for B in blocks], 0.0)
         else:
             largest = cp.sum_squares(blocks[0].T @ alpha)
-        e = rows.offsets * rows.y[:, None]
-        program = cp.Problem(cp.Minimize(largest), [cp.sum(alpha) == 1, *_balance(e, alpha)])
+        balance = _balance(rows.offsets, alpha)
+        program = cp.Problem(cp.Minimize(largest), [cp.sum(alpha) == 1, *balance])
         tolerance = SAFETY * self.tolerances.infeasibility
         _, iterations = self._solve(program, backend, tolerance, deadline)
         found = np.zeros(len(rows)) if alpha.value is None else np.asarray(alpha.value)
@@ -273,11 +274,16 @@ class Factor:
     lift: Callable[[Array], Array]
 
 
+def _scaled_features(problem: MarginProblem, rows: Constraints) -> Features:
+    """Features of constraints, of a size that solvers of fixed absolute tolerances need."""
+    features = problem.features.of_rows(rows)
+    return replace(features, X=features.X / problem.scale)
+
+
 def _plain(problem: MarginProblem, group: int) -> Factor:
     """Take the features of a group themselves: u is zeta_g."""
     columns = problem.plain_groups == group
-    rows = rows_of(problem)
-    B = replace(rows, X=rows.X / problem.scale).features(columns).tocsc()
+    B = _scaled_features(problem, problem.constraints).matrix(columns).tocsc()
     return Factor(B, lambda u: u.reshape(int(columns.sum()), -1))
 
 
@@ -413,39 +419,30 @@ def _dual_quadratic(
 
 def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
     """Pose the primal, of many classes (K) or two (K = 1), with the norm as an atom."""
-    K, N, scale = problem.classes or 1, problem.n_samples, problem.scale
+    (K, _, _), N, scale = problem.norm_shape, problem.n_samples, problem.scale
     Z, X = problem.plain_gates.toarray(), problem.X / scale
     Phi = (Z[:, :, None] * X[:, None, :]).reshape(N, -1)
-    norm: Norm = problem.norm
-    if problem.metric is not None:
-        norm = GroupNorm(problem.plain_groups, apart=problem.gate_norm.apart)
     zeta = cp.Variable(K * Phi.shape[1])
-    b, slack = cp.Variable((1, K)), cp.Variable((N, 1), nonneg=True)
+    b, slack = cp.Variable((1, K)), cp.Variable(N, nonneg=True)
     f = Phi @ cp.reshape(zeta, (K, Phi.shape[1]), order="C").T + np.ones((N, 1)) @ b
-    if problem.classes is None:
-        margins = cp.multiply(problem.y[:, None], f)
-    else:
-        own = np.eye(K)[problem.owners]
-        # A sample's own class is no rival: 2 makes that constraint idle.
-        margins = cp.sum(cp.multiply(own, f), axis=1, keepdims=True) @ np.ones((1, K)) - f + 2 * own
+    rows = problem.constraints
+    of_rows = sp.eye_array(N, format="csr")[rows.samples]
+    margins = cp.sum(cp.multiply(rows.labels.toarray(), of_rows @ f), axis=1)
     shape = (K, Z.shape[1], X.shape[1])
-    cost, constraints = norm.atom(zeta, shape, cp), []
+    cost, constraints = problem.plain_norm.atom(zeta, shape, cp), []
     reached = margins >= 1
     if not problem.hard_margin:
-        cost = cost + (problem.box * scale) @ slack[:, 0]
-        reached = margins + slack @ np.ones((1, K)) >= 1
+        cost = cost + (problem.box * scale) @ slack
+        reached = margins + of_rows @ slack >= 1
     if not problem.intercept:
         constraints.append(b == 0)
     program = cp.Problem(cp.Minimize(cost), [reached, *constraints])
 
     def read() -> Answer:
-        alpha = np.maximum(reached.dual_value, 0.0).reshape(N, K) / scale
+        alpha = rows.alpha(np.maximum(reached.dual_value, 0.0) / scale)
         by_class = zeta.value.reshape(K, Z.shape[1], X.shape[1]) / scale
-        coef = problem.of_plain(by_class)
-        offsets = b.value.ravel() * problem.intercept
-        intercept = float(offsets[0]) if problem.classes is None else offsets
-        shapes = problem.alpha_shape, problem.coef_shape
-        return Answer(alpha.reshape(shapes[0]), coef.reshape(shapes[1]), intercept)
+        coef = problem.of_plain(by_class).reshape(problem.coef_shape)
+        return Answer(alpha, coef, problem.as_intercept(b.value.ravel() * problem.intercept))
 
     return Posed(program, read)
 

@@ -65,9 +65,9 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import Start, Tolerances
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps
+from implicit_bias.solvers.iteration import Answer, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs, lift
 
 MAX_ITERATIONS = 150
@@ -111,7 +111,7 @@ OFFSET_RATIO = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureSpace(NativeSolver):
+class FeatureSpace(RowSolver):
     """The native solver for few features: time linear in the samples, any scales.
 
     It makes no use of a start.
@@ -122,15 +122,17 @@ class FeatureSpace(NativeSolver):
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""
-        self.check_memory(peak_memory(problem))
-        return _FeatureSpaceRun(self, problem)
+        rows = self.chosen(problem)
+        posed = problem if self.rows is None else problem.subset(rows.samples)
+        self.check_memory(peak_memory(posed))
+        return _FeatureSpaceRun(self, posed, rows)
 
 
 class _FeatureSpaceRun(Run):
     """The central path, from one start and, in trouble, from a safer one."""
 
-    def __init__(self, solver: FeatureSpace, problem: MarginProblem) -> None:
-        self._tolerances = solver.tolerances
+    def __init__(self, solver: FeatureSpace, problem: MarginProblem, rows: Constraints) -> None:
+        self._tolerances, self._rows = solver.tolerances, rows
         self._program = _Program(problem, torch.device(solver.device))
         self._best = _Best(self._program)
 
@@ -138,7 +140,8 @@ class _FeatureSpaceRun(Run):
         """Return what attains the best bounds."""
         v = self._best.safest(self._tolerances)
         coef, intercept = self._program.coefficients(v)
-        return Answer(self._program.dual_variables(self._best.alpha), coef, intercept)
+        alpha = self._rows.alpha(self._program.dual_variables(self._best.alpha))
+        return Answer(alpha, coef, intercept)
 
     def steps(self) -> Steps:
         """Follow the central path from each start until one leads to an end."""
@@ -782,7 +785,7 @@ class _Program:
         return (norm / smallest if smallest > 0 else np.inf), max(1.0 - smallest, 0.0)
 
     def dual_variables(self, alpha: Tensor) -> Array:
-        """Return alpha of the problem as posed, (N,)."""
+        """Return alpha of the samples, (N,), of the problem as posed."""
         return (self.balanced(alpha) / self.nu).cpu().numpy()
 
     def coefficients(self, v: Tensor) -> tuple[Array, float]:

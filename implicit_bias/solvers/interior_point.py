@@ -52,9 +52,7 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import BALLS, L2, nuclear_groups
-from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.constraints import Integers
-from implicit_bias.problem.rows import count_kinds, merged_pairs, row_index
+from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.balls import (
     WARM_SHARE,
     Ball,
@@ -65,7 +63,7 @@ from implicit_bias.solvers.balls import (
     EuclideanGroups,
 )
 from implicit_bias.solvers.base import Start, Tolerances
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Answer, RowSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.newton import FeatureNewton, GroupNewton, Newton, RowNewton, System
 from implicit_bias.solvers.scaled_problem import (
     TINY,
@@ -154,34 +152,11 @@ def class_features(problem: MarginProblem) -> int:
 
     All classes without samples are one.
     """
-    return count_kinds(problem) * problem.plain_gates.shape[1] * problem.X.shape[1]
+    return problem.constraints.n_kinds * math.prod(problem.features.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OnRows(NativeSolver):
-    """An interior point on some rows.
-
-    Parameters
-    ----------
-    pairs : tuple of two ndarrays of int, shape (P,), optional
-        With many classes, samples and rivals to solve with: a working set. All by default.
-    """
-
-    takes_classes: ClassVar[bool] = True
-
-    pairs: tuple[Integers, Integers] | None = None
-
-    own_limit: ClassVar[int] = MAX_ITERATIONS
-
-    def chosen(self, problem: MarginProblem) -> tuple[Integers, Integers] | None:
-        """Return the pairs to solve with; None with two classes."""
-        if problem.classes is None:
-            return None
-        return row_index(problem) if self.pairs is None else self.pairs
-
-
-@dataclass(frozen=True, kw_only=True)
-class InteriorPoint(_OnRows):
+class InteriorPoint(RowSolver):
     """The native solver: a dozen Newton steps, each one Cholesky factorisation of order P.
 
     It takes sums of Euclidean norms over groups and, with many classes, nuclear norms (of all, or
@@ -200,28 +175,31 @@ class InteriorPoint(_OnRows):
     idle_gap: float = 0.02
 
     name: ClassVar[str] = "interior-point"
+    takes_classes: ClassVar[bool] = True
+    own_limit: ClassVar[int] = MAX_ITERATIONS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the matrices of order P."""
-        pairs = self.chosen(problem)
-        n_rows = problem.n_samples if pairs is None else len(pairs[0])
-        if pairs is None or not has_ball(problem):
-            self.check_memory(peak_memory(n_rows, problem))
+        rows = self.chosen(problem)
+        if not has_ball(problem):
+            self.check_memory(peak_memory(len(rows), problem))
             gaps = self.coarse_gap, self.idle_gap
-            return _CentralPath(self, problem, pairs, start, EuclideanGroups, GroupNewton, gaps)
-        n_rows = len(merged_pairs(problem, pairs)[0])
-        self.check_memory(peak_memory(n_rows, problem) + _memory_of_balls(problem, pairs))
-        return _CentralPath(self, problem, pairs, start, ClassMatrices, RowNewton)
+            return _CentralPath(self, problem, rows, start, EuclideanGroups, GroupNewton, gaps)
+        n_rows = len(rows.merged())
+        self.check_memory(peak_memory(n_rows, problem) + _memory_of_balls(problem, rows))
+        return _CentralPath(self, problem, rows, start, ClassMatrices, RowNewton)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassFeatureSpace(_OnRows):
+class ClassFeatureSpace(RowSolver):
     """The interior point of those norms of many classes, and l2, in the space of the features.
 
     Time is linear in the samples: O(N K F^2) a step, and O((K F)^3).
     """
 
     name: ClassVar[str] = "feature-space"
+    takes_classes: ClassVar[bool] = True
+    own_limit: ClassVar[int] = MAX_ITERATIONS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features and for matrices of their order.
@@ -236,19 +214,19 @@ class ClassFeatureSpace(_OnRows):
                 "this method takes many classes under the nuclear or spectral norm, l1, l2 or "
                 f"linf, not {problem.norm!r}: choose solver='auto'"
             )
-        order, K = class_features(problem), count_kinds(problem)
+        order, K = class_features(problem), problem.constraints.n_kinds
         self.check_memory(8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K)))
-        pairs = self.chosen(problem)
-        return _CentralPath(self, problem, pairs, start, ClassMatrices, FeatureNewton)
+        rows = self.chosen(problem)
+        return _CentralPath(self, problem, rows, start, ClassMatrices, FeatureNewton)
 
 
-def _memory_of_balls(problem: MarginProblem, pairs: tuple[Integers, Integers]) -> int:
+def _memory_of_balls(problem: MarginProblem, rows: Constraints) -> int:
     """Bytes that the balls of several groups take beside what one ball does."""
     groups = nuclear_groups(problem.norm)
     if groups is None:
         return 0
-    samples, features = len(np.unique(pairs[0])), len(groups) * problem.X.shape[1]
-    return 8 * int(groups.max() + 1) * (samples**2 + 8 * (problem.classes or 2) * features)
+    samples, features = len(np.unique(rows.samples)), len(groups) * problem.X.shape[1]
+    return 8 * int(groups.max() + 1) * (samples**2 + 8 * rows.n_classes * features)
 
 
 class _CentralPath(Run):
@@ -256,9 +234,9 @@ class _CentralPath(Run):
 
     def __init__(
         self,
-        solver: _OnRows,
+        solver: RowSolver,
         problem: MarginProblem,
-        pairs: tuple[Integers, Integers] | None,
+        rows: Constraints,
         start: Start | None,
         balls: type[EuclideanGroups | ClassMatrices],
         newton: type[Newton],
@@ -269,7 +247,7 @@ class _CentralPath(Run):
         if gaps is None and start is not None and start.coef.shape != problem.coef_shape:
             start = None  # of other features
         self._problem, self._start = problem, start
-        self._balls, self._newton, self._layout = balls, newton, balls.layout(problem, pairs)
+        self._balls, self._newton, self._layout = balls, newton, balls.layout(problem, rows)
         # Down to which gap in float32, and from which on without idle rows: of groups alone.
         self._gaps = gaps
         self._settled = nothing_yet(problem)
@@ -371,7 +349,7 @@ class _CentralPath(Run):
             tolerances=self._tolerances,
             max_seconds=self._deadline.left,
             device=self._device.type,
-            pairs=self._layout.pairs,
+            rows=self._layout.rows,
         )
         found = inner.run(posed)
         if found.status is not Status.NOT_SEPARABLE:

@@ -20,8 +20,8 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, UnsuitableError, check_number
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
-from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import group_form
+from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
@@ -234,7 +234,7 @@ class NativeSolver(Solver):
         import torch  # here: solvers that do not compute with it need not load it
 
         as_it_is = problem.classes is not None or self.takes_norms
-        posed = problem if as_it_is else group_form(problem)
+        posed = problem if as_it_is else in_groups_of_gates(problem)
         found = drive(
             self.prepare(posed, start),
             self.limit,
@@ -269,3 +269,20 @@ class NativeSolver(Solver):
                 f"this solve would need {needed / GIB:.3g} GiB beside the data, but max_memory is "
                 f"{self.max_memory:g} GiB: raise it, use fewer samples, or solver='working-set'"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSolver(NativeSolver):
+    """A solver that a working set may give some of the constraints.
+
+    Parameters
+    ----------
+    rows : Constraints, optional
+        Those to solve with; all by default.
+    """
+
+    rows: Constraints | None = None
+
+    def chosen(self, problem: MarginProblem) -> Constraints:
+        """Return the constraints to solve with."""
+        return problem.constraints.undecided() if self.rows is None else self.rows

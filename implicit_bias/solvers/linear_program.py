@@ -11,7 +11,7 @@ l1 has one group an entry, l_inf one group of all. The variables are p_j, m_j >=
 zeta_j = p_j - m_j in a group of one entry, and else w_j = zeta_j + t_g, 0 <= w_j <= 2 t_g.
 
 ======  =========  =========================================================================
-A       (P, J)     features of the rows: pairs of samples and rivals, or samples (`rows`)
+A       (P, J)     features of the constraints, pairs of a sample and a rival
 E       (P, k)     their offsets
 xi      (N,)       hinge losses, one a sample (soft margin only)
 alpha   (P,)       multipliers of the margins
@@ -39,7 +39,6 @@ from implicit_bias.base.linear import linprog
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status, certify, repaired
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import Rows, all_rows, equal_alpha, rows_of
 from implicit_bias.solvers.base import (
     Candidate,
     ExternalSolver,
@@ -125,7 +124,7 @@ class _WorkingProgram(RowRounds):
         self.groups = found.groups.ravel()
         self.single = bool((np.bincount(self.groups) == 1).all())
         # The first rows: those that the mean of the classes' features separates worst.
-        V = problem.dual_vectors(equal_alpha(problem))
+        V = problem.dual_vectors(problem.constraints.equal_alpha())
         self.margins = self.margins_of(V, problem.no_offset)
         self.rows = self.worst(solver.first_rows)
         self.columns = np.arange(len(self.groups))
@@ -185,9 +184,9 @@ class _WorkingProgram(RowRounds):
 
     def _program(self) -> tuple[int, tuple[Array, Array, float | Array] | None]:
         """Solve the program on the working set: HiGHS's status; alpha, coef and intercept."""
-        problem, rows = self.problem, self._working_rows()
-        unit = problem.scale
-        A = rows.features()[:, self.columns] / unit
+        problem, rows = self.problem, self.working
+        unit, n_offsets = problem.scale, rows.offsets.shape[1]
+        A = problem.features.of_rows(rows).matrix()[:, self.columns] / unit
         groups = np.unique(self.groups[self.columns], return_inverse=True)[1]
         n_groups, n_columns = int(groups.max()) + 1, len(self.columns)
         # The variables in blocks: columns of the margins, cost of each, and lower bound.
@@ -203,9 +202,8 @@ class _WorkingProgram(RowRounds):
             samples, index = np.unique(rows.samples, return_inverse=True)
             losses = sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index)))
             blocks.append((losses, problem.box[samples] * unit, 0))
-        if rows.n_offsets:
-            E = sp.csr_array(rows.offsets * rows.y[:, None])
-            blocks.append((E, np.zeros(rows.n_offsets), None))
+        if n_offsets:
+            blocks.append((sp.csr_array(rows.offsets), np.zeros(n_offsets), None))
         cost = np.concatenate([costs for _, costs, _ in blocks])
         free = np.concatenate([np.full(len(costs), least is None) for _, costs, least in blocks])
         margins = sp.hstack([part for part, _, _ in blocks], format="csr")
@@ -229,15 +227,13 @@ class _WorkingProgram(RowRounds):
         coef = np.zeros(len(self.groups))
         coef[self.columns] = zeta / unit
         alpha = rows.alpha(multipliers[: len(rows)] / unit)
-        b = x[len(x) - rows.n_offsets :] if rows.n_offsets else np.zeros(0)
-        return 0, (alpha, coef.reshape(problem.coef_shape), rows.intercept(b))
+        intercept = problem.as_intercept(rows.of_classes(x[len(x) - n_offsets :]))
+        return 0, (alpha, coef.reshape(problem.coef_shape), intercept)
 
     def _gordan(self) -> Array:
         """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on the working set."""
-        problem, rows = self.problem, self._working_rows()
-        A = rows.features() / problem.scale
-        n_columns = A.shape[1]
-        E = sp.csr_array(rows.offsets * rows.y[:, None])
+        problem, rows = self.problem, self.working
+        A, E = problem.features.of_rows(rows).matrix() / problem.scale, sp.csr_array(rows.offsets)
         # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
         # sizes of rows nor those of columns matter, but that of the multipliers.
         whole = sp.hstack([A, E], format="csr")
@@ -245,22 +241,16 @@ class _WorkingProgram(RowRounds):
         whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
         ones = sp.csr_array(np.ones((len(rows), 1)))
         found = linprog(
-            np.append(np.zeros(n_columns + rows.n_offsets), -1.0),
+            np.append(np.zeros(whole.shape[1]), -1.0),
             sp.hstack([-whole, ones], format="csr"),
             np.zeros(len(rows)),
-            bounds=[(-1, 1)] * n_columns + [(None, None)] * rows.n_offsets + [(None, None)],
+            bounds=[(-1, 1)] * A.shape[1] + [(None, None)] * (E.shape[1] + 1),
             method="highs",
             deadline=self.deadline,
         )
         if found.status != 0:
             return np.zeros(problem.alpha_shape)
         return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0) * sizes)
-
-    def _working_rows(self) -> Rows:
-        problem = self.problem
-        if problem.classes is None:
-            return rows_of(problem).subset(self.rows)
-        return all_rows(problem, self.pairs)
 
 
 def equilibrating(A: sp.csr_array) -> tuple[Array, Array]:

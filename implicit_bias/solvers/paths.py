@@ -21,7 +21,6 @@ import numpy as np
 from implicit_bias.base.validation import Array, check_count
 from implicit_bias.bounds.certificate import Status, dual_scale
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import alpha_of_zero
 from implicit_bias.solvers.base import Solution, Solver
 from implicit_bias.solvers.solve import solve
 
@@ -106,7 +105,7 @@ def smallest_C(problem: MarginProblem) -> float:
     With many classes, or with an intercept and classes of different sizes, a smaller one: the
     samples of a class then share its weight evenly, and its rivals share that of each sample.
     """
-    return dual_scale(replace(problem, C=np.inf), alpha_of_zero(problem))
+    return dual_scale(replace(problem, C=np.inf), problem.constraints.alpha_of_zero(problem.shares))
 
 
 def largest_C(solution: Solution, problem: MarginProblem | None = None) -> float:

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, primal_bound
-from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import worst_rows
+from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.iteration import Answer, Run, Steps, nothing_yet
 
 Found = TypeVar("Found")
@@ -160,9 +159,9 @@ class RowRounds(Rounds):
         self.problem, self.constraints = problem, problem.constraints.undecided()
 
     @property
-    def pairs(self) -> tuple[Integers, Integers]:
-        """Samples and rivals of the working set."""
-        return self.constraints.samples[self.rows], self.constraints.rivals[self.rows]
+    def working(self) -> Constraints:
+        """The working set."""
+        return self.constraints.subset(self.rows)
 
     def margins_of(self, coef: Array, intercept: float | Array) -> Array:
         """Margins of all rows, (P,)."""
@@ -177,13 +176,13 @@ class RowRounds(Rounds):
 
     def worst(self, most: int, below: float = np.inf) -> Integers:
         """Return the rows of the smallest margins, each sample's first: at most this many."""
-        return worst_rows(self.margins, self.constraints.samples, below, most)
+        return self.constraints.worst(self.margins, most, below)
 
     def violators(self, most: int, below: float = 1.0) -> Integers:
         """Return the rows outside of the working set that violate most: at most this many."""
         outside = self.margins.copy()
         outside[self.rows] = np.inf
-        return worst_rows(outside, self.constraints.samples, below, most)
+        return self.constraints.worst(outside, most, below)
 
 
 def solve_on_some(

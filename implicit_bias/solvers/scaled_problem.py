@@ -49,11 +49,10 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import repaired
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import Constraints, Features, MarginProblem
 from implicit_bias.problem.constraints import Integers
-from implicit_bias.problem.features import feature_norms
+from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.masked_gram import mask_into
-from implicit_bias.problem.rows import gate_form, merged_classes, merged_pairs, row_index
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer
 
@@ -70,7 +69,7 @@ TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Rows of many classes on the device: row of X, class of the sample, and rival, each (P,)."""
+    """Rows on the device: row of X, class of the sample, and rival, each (P,)."""
 
     place: Tensor
     owners: Tensor
@@ -110,29 +109,28 @@ class ScaledRows:
         Scaled inputs and rotated gates of samples; see the module's head.
     layout : GateGroups
         How gates are grouped.
-    pairs : Pairs or None
-        The rows; None with two classes, where row p is that of X and Z.
+    pairs : Pairs
+        The rows. With one score a row, K' = 1, row p is that of X and Z, and X has its sign.
     """
 
-    def __init__(self, X: Tensor, Z: Tensor, layout: GateGroups, pairs: Pairs | None) -> None:
+    def __init__(self, X: Tensor, Z: Tensor, layout: GateGroups, pairs: Pairs) -> None:
         self.X, self.Z, self.layout, self.pairs = X, Z, layout, pairs
         self.n_classes = len(layout.columns)
+        self.signed = self.n_classes == 1
 
     def __len__(self) -> int:
         """P."""
-        return len(self.X if self.pairs is None else self.pairs.place)
+        return len(self.pairs.place)
 
     def subset(self, index: Tensor) -> ScaledRows:
-        """Return some of them (indices)."""
-        if self.pairs is None:
-            return ScaledRows(self.X[index], self.Z[index], self.layout, None)
+        """Return some of them (indices, ascending)."""
         used, place = torch.unique(self.pairs.place[index], return_inverse=True)
         pairs = Pairs(place, self.pairs.owners[index], self.pairs.rivals[index])
         return ScaledRows(self.X[used], self.Z[used], self.layout, pairs)
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V (K', M' + 1, D') of alpha (P,)."""
-        if self.pairs is None:
+        if self.signed:
             return (self.Z.T @ (self.X * alpha[:, None]))[None]
         if self.Z.shape[1] == 1:  # of the constant gate alone
             return (self._by_class(alpha).T @ self.X)[:, None]
@@ -160,7 +158,7 @@ class ScaledRows:
             found = torch.outer(products[:, -1], layout.share)
             return found.index_add_(1, layout.groups, products[:, :-1])
 
-        if self.pairs is None:
+        if self.signed:
             return of_gates(slice(None), V[0])
         U = V.new_zeros(len(self), layout.n_groups)
         for of_class, columns, touching in zip(V, layout.columns, self._touching, strict=True):
@@ -175,7 +173,7 @@ class ScaledRows:
     def curvature(self, d: Tensor) -> Tensor:
         """Q(d), shape (P, P): at least its lower triangle, by columns; the next call overwrites."""
         weights = self._weights(d)
-        if self.pairs is None:
+        if self.signed:
             weighted = self.Z * weights
             for rows, right in self._blocks():
                 mask_into(self._Q[rows, right], self._K[rows, right], weighted[rows], self.Z[right])
@@ -197,7 +195,7 @@ class ScaledRows:
     def curvature_diagonal(self, d: Tensor) -> Tensor:
         """Diagonal of Q(d), shape (P,)."""
         squares = self.Z.square() @ self._weights(d).T * self._input_squares[:, None]  # (n, K')
-        if self.pairs is None:
+        if self.signed:
             return squares[:, 0]
         place, owners, rivals = vars(self.pairs).values()
         return squares[place, owners] + squares[place, rivals]
@@ -221,25 +219,18 @@ class ScaledRows:
 
     def margins(self, zeta: Tensor) -> Tensor:
         """<features of the row, zeta>, (P,), of zeta (K', D')."""
-        scores = self.X @ zeta.T
-        if self.pairs is None:
-            return scores[:, 0]
+        flat = (self.X @ zeta.T).reshape(-1)
         own, rival = self._entries
-        flat = scores.reshape(-1)
         return flat[own] - flat[rival]
 
     def products(self, V: Tensor) -> Tensor:
         """<v, x> of each row's sample and each row v of V, (P, r)."""
-        return self.of_rows(self.X @ V.T)
-
-    def of_rows(self, values: Tensor) -> Tensor:
-        """Return values of samples (n, ...) as those of rows (P, ...)."""
-        return values if self.pairs is None else values[self.pairs.place]
+        return (self.X @ V.T)[self.pairs.place]
 
     def gram(self, K: Tensor | None = None) -> Tensor:
         """Inner products of the rows' inputs, (P, P), or what a matrix of samples has for them."""
         K = self._gram if K is None else K
-        return K if self.pairs is None else K[self.pairs.place[:, None], self.pairs.place]
+        return K[self.pairs.place[:, None], self.pairs.place]
 
     def normal_matrix(self, h: Tensor, shares: Tensor | None) -> Tensor:
         """Phi' D^-1 Phi, (K', K', D', D'), of the rows' features Phi.
@@ -269,14 +260,11 @@ class ScaledRows:
     @property
     def labels(self) -> Tensor:
         """b_p, (P, K')."""
-        if self.pairs is None:
-            return self.X.new_ones(len(self), 1)
         eye = torch.eye(self.n_classes).to(self.X)
         return eye[self.pairs.owners] - eye[self.pairs.rivals]
 
     def _by_rival(self, values: Tensor) -> Tensor:
         """Values of rows (P,) at their sample and rival, (n, K'); 0 elsewhere."""
-        assert self.pairs is not None
         dense = values.new_zeros(len(self.X) * self.n_classes)
         dense[self._entries[1]] = values
         return dense.view(-1, self.n_classes)
@@ -304,8 +292,8 @@ class ScaledRows:
 
     @cached_property
     def _K(self) -> Tensor:
-        """K, shape (n, n): with two classes its upper triangle, by rows."""
-        if self.pairs is not None:
+        """K, shape (n, n): with one score a row its upper triangle, by rows."""
+        if not self.signed:
             return self._gram
         K = torch.empty_like(self._Q)
         for rows, right in self._blocks():
@@ -324,7 +312,6 @@ class ScaledRows:
     @cached_property
     def _touching(self) -> list[Touching]:
         """What touches each class."""
-        assert self.pairs is not None
         found = []
         for c in range(self.n_classes):
             own = self.pairs.owners == c
@@ -337,7 +324,6 @@ class ScaledRows:
     @cached_property
     def _owners(self) -> Tensor:
         """Class of each sample, (n,)."""
-        assert self.pairs is not None
         owners = self.pairs.owners.new_zeros(len(self.X))
         return owners.scatter_(0, self.pairs.place, self.pairs.owners)
 
@@ -349,7 +335,6 @@ class ScaledRows:
     @cached_property
     def _entries(self) -> tuple[Tensor, Tensor]:
         """Places of a row's class and of its rival in a flat array (n, K')."""
-        assert self.pairs is not None
         first = self.pairs.place * self.n_classes
         return first + self.pairs.owners, first + self.pairs.rivals
 
@@ -428,14 +413,14 @@ class ScaledProblem:
         self.scale = float(np.sqrt(np.mean(norms**2))) or 1.0
         self.nu = self.tensor(np.where(norms > 0, norms, self.scale))  # (P,)
         self.b = self.scale / self.nu
-        self.C = self.tensor(problem.box[layout.samples]) * self.nu
+        self.C = self.tensor(problem.box[layout.rows.samples]) * self.nu
         # Of the equation e' alpha = 0 and the intercept: (P, J), J = 0 where there is none.
-        self.e = self.b[:, None] * self.tensor(layout.offsets)
+        self.e = self.b[:, None] * self.tensor(layout.rows.offsets)
         self.n_offsets = self.e.shape[1]
         self.soft = not problem.hard_margin
         self.boxes, self.box_C = Boxes(), self.C
         place, first = layout.place, layout.first
-        if self.soft and layout.rivals is not None:
+        if self.soft and not layout.signed:
             self.boxes, self.box_C = Boxes(self._index(place)), self.C[self._index(first)]
         self.n_boxes = len(self.box_C) * self.soft
         self.n_rows, self.n_groups = len(self.b), layout.n_groups
@@ -445,12 +430,12 @@ class ScaledProblem:
         """The rows on the device: not formed where Q alone is needed."""
         layout = self.layout
         X = self.tensor(layout.inputs.of(layout.X))
-        if layout.rivals is None:
-            X, pairs = X * self.tensor(layout.problem.y[layout.samples])[:, None], None
-        else:
-            owners = layout.kinds[layout.problem.owners[layout.samples]]
-            of_pairs = layout.place, owners, layout.kinds[layout.rivals]
-            pairs = Pairs(*(self._index(x) for x in of_pairs))
+        sizes = self.nu[self._index(layout.first)]
+        own, rivals = layout.rows.owners, layout.rows.rivals
+        if layout.signed:
+            sizes = sizes * self.tensor(np.where(own, -1.0, 1.0))
+        of_pairs = layout.place, layout.kinds[own], layout.kinds[rivals]
+        pairs = Pairs(*(self._index(x) for x in of_pairs))
         gates = layout.gates
         groups = GateGroups(
             self._index(gates.own),
@@ -458,8 +443,7 @@ class ScaledProblem:
             self._index(gates.columns),
             self.n_groups,
         )
-        first = self.nu if pairs is None else self.nu[self._index(layout.first)]
-        return ScaledRows(X / first[:, None], self.tensor(gates.rotated), groups, pairs)
+        return ScaledRows(X / sizes[:, None], self.tensor(gates.rotated), groups, pairs)
 
     @property
     def balance_tolerance(self) -> float:
@@ -470,28 +454,18 @@ class ScaledProblem:
         """Return the intercept of a start, or 0: (J,), J = 0 where the problem has none."""
         if start is None or not self.n_offsets:
             return self.full(self.n_offsets, 0.0)
-        given = np.atleast_1d(start.intercept)
-        if self.layout.rivals is not None:
-            given = given[self.layout.offset_classes] - given[self.layout.problem.owners.max()]
-        return self.tensor(given)
+        return self.tensor(self.layout.rows.free_offsets(np.atleast_1d(start.intercept)))
 
     def intercept(self, beta: Tensor) -> float | Array:
         """Return the offsets (J,) as those of the problem, in its units."""
-        found = beta.cpu().double().numpy()
-        if self.layout.rivals is None:
-            return float(found.sum())
-        whole = np.asarray(self.layout.problem.no_offset)
-        whole[self.layout.offset_classes] = found
-        return whole
+        offsets = self.layout.rows.of_classes(beta.cpu().double().numpy())
+        return self.layout.problem.as_intercept(offsets)
 
     def alpha(self, values: Tensor) -> Array:
         """Return dual variables of the rows as those of the problem, in its units."""
-        layout = self.layout
-        alpha = np.zeros(layout.problem.alpha_shape)
-        alpha[layout.index] = (values / self.nu).cpu().double().numpy()
-        if (empty := layout.merged).any():
-            alpha[:, empty] = alpha[:, empty].mean(axis=1, keepdims=True)
-        return alpha
+        rows = self.layout.rows
+        alpha = rows.alpha((values / self.nu).cpu().double().numpy())
+        return rows.shared(alpha) if self.layout.merged.any() else alpha
 
     def start_alpha(self, start: Start) -> Tensor:
         """Return the dual variables of a start, (P,): samples that it lacks have 0."""
@@ -500,7 +474,7 @@ class ScaledProblem:
         whole[: len(start.alpha)] = start.alpha
         if (empty := layout.merged).any():
             whole[:, empty] = whole[:, empty].sum(axis=1, keepdims=True)
-        return self.tensor(whole[layout.index]) * self.nu
+        return self.tensor(layout.rows.values(whole)) * self.nu
 
     def start_coef(self, start: Start) -> Tensor:
         """Return the coefficients of a start in the features, (K', D')."""
@@ -516,9 +490,9 @@ class ScaledProblem:
         """Scale the classes of alpha (P,), so that e' alpha = 0 where there is an intercept."""
         if not self.n_offsets:
             return alpha
-        if self.layout.rivals is not None:
+        if not self.layout.signed:
             whole = repaired(self.layout.problem, self.alpha(alpha))
-            return self.tensor(whole[self.layout.index]) * self.nu
+            return self.tensor(self.layout.rows.values(whole)) * self.nu
         positive = self.e[:, 0] > 0
         sums = [float((self.e[:, 0] * alpha)[side].abs().sum()) for side in (positive, ~positive)]
         target = min(sums)
@@ -526,7 +500,7 @@ class ScaledProblem:
 
     def balanced_inside(self, alpha: Tensor) -> Tensor:
         """Return `balanced` alpha (P,) with rows that it leaves out raised to a little."""
-        if not self.n_offsets or self.layout.rivals is None:
+        if not self.n_offsets or self.layout.signed:
             return self.balanced(alpha)
         found = self.balanced(alpha)
         return torch.maximum(found, LEAST_SHARE * found.mean())
@@ -548,13 +522,13 @@ class ScaledProblem:
 
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
-        layout = self.layout
+        layout, problem = self.layout, self.layout.problem
         plain = layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
         expanded = layout.inputs.expand(plain.reshape(-1, plain.shape[-1]))
-        if layout.rivals is not None:
-            by_kind = expanded.reshape(len(plain), -1, layout.problem.X.shape[1])
-            expanded = by_kind[layout.kinds]
-        return layout.problem.of_plain(expanded)
+        by_kind = expanded.reshape(len(plain), -1, problem.X.shape[1])
+        return problem.of_plain(by_kind[layout.kinds[: layout.rows.width]]).reshape(
+            problem.coef_shape
+        )
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
         """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""
@@ -588,7 +562,7 @@ def peak_memory(
     at least.
     """
     D, (_, M), G = problem.X.shape[1], problem.plain_gates.shape, problem.n_groups
-    M *= problem.classes or 1
+    M *= problem.norm_shape[0]
     square = n_squares * (n_samples if n_system is None else n_system) ** 2
     rows = n_samples * (3 * D + 4 * M + 5 * G)  # inputs and gates, products, U, W
     return 8 * (square + rows + 4 * (M + 1) * (D + 1) + G**2)
@@ -646,9 +620,9 @@ class Layout:
 
     Attributes
     ----------
-    samples, rivals : ndarray of int, shape (P,)
-        Of the rows; ``rivals`` is None with two classes.
-    kinds : ndarray of int, shape (K,)
+    rows : Constraints
+        The rows, (P,).
+    kinds : ndarray of int, shape (n_classes,)
         Class of the rows that stands for each class of the problem.
     X : ndarray of shape (n, D)
         Inputs of the samples that have rows.
@@ -663,8 +637,7 @@ class Layout:
     """
 
     problem: MarginProblem
-    samples: Integers
-    rivals: Integers | None
+    rows: Constraints
     kinds: Integers
     X: Array
     first: Integers
@@ -689,98 +662,68 @@ class Layout:
         """G."""
         return int(self.groups.max()) + 1
 
-    @classmethod
-    def of_groups(
-        cls, problem: MarginProblem, pairs: tuple[Integers, Integers | None] | None = None
-    ) -> Layout:
-        """Return that of a norm that is a sum of Euclidean norms over groups.
-
-        Parameters
-        ----------
-        problem : MarginProblem
-            The problem.
-        pairs : tuple of two ndarrays of int, optional
-            The samples and rivals of the rows, in this order, the rivals None with two classes;
-            all of `row_index` by default.
-        """
-        X, gates, groups = gate_form(problem)
-        if problem.classes is not None and pairs is None:
-            pairs = row_index(problem)
-        return cls._of(problem, pairs, X, gates, groups, np.arange(problem.classes or 1))
-
-    @classmethod
-    def of_features(
-        cls, problem: MarginProblem, pairs: tuple[Integers, Integers], *, merge: bool
-    ) -> Layout:
-        """Return that of other norms of many classes: features are inputs of one constant gate.
-
-        Classes without samples are one, and so are constant features if ``merge``.
-        """
-        kinds = merged_classes(problem)
-        groups = np.zeros((kinds.max() + 1, 1), dtype=np.int64)
-        pairs = merged_pairs(problem, pairs)
-        gates = problem.plain_gates
-        return cls._of(problem, pairs, problem.X, gates, groups, kinds, written=True, merge=merge)
-
-    @classmethod
-    def _of(
-        cls,
-        problem: MarginProblem,
-        pairs: tuple[Integers, Integers | None] | None,
-        X: Array,
-        gates: sp.csr_array,
-        groups: Integers,
-        kinds: Integers,
-        *,
-        written: bool = False,
-        merge: bool = True,
-    ) -> Layout:
-        samples, rivals = pairs or (np.arange(problem.n_samples), None)
-        first = place = np.arange(len(samples))
-        label_norm = 1.0
-        if pairs is not None and rivals is None:
-            X, gates = X[samples], gates[samples]
-        if rivals is not None:
-            used, first, place = np.unique(samples, return_index=True, return_inverse=True)
-            X, gates, label_norm = X[used], gates[used], 2.0**0.5
-        norms = label_norm * feature_norms(gates, X)[place]
-        if written:  # the features as inputs, of one gate
-            Z = gates.toarray()
-            if Z.shape[1] > 1 or (Z != 1).any():
-                X = (Z[:, :, None] * X[:, None]).reshape(len(X), -1)
-            gates = sp.csr_array(np.ones((len(X), 1)))
-        return cls(problem, samples, rivals, kinds, X, first, place, norms, gates, groups, merge)
-
     @property
-    def pairs(self) -> tuple[Integers, Integers] | None:
-        """Samples and rivals, with many classes."""
-        return None if self.rivals is None else (self.samples, self.rivals)
-
-    @property
-    def index(self) -> tuple[Integers, ...]:
-        """Places of the rows in the dual variables of the problem."""
-        return (self.samples,) if self.rivals is None else (self.samples, self.rivals)
+    def signed(self) -> bool:
+        """Whether a row has one score: its label is a sign, which its input takes."""
+        return self.rows.width == 1
 
     @property
     def merged(self) -> NDArray[np.bool_]:
         """Classes that are one with others, (K,)."""
         return np.bincount(self.kinds)[self.kinds] > 1
 
-    @cached_property
-    def offset_classes(self) -> Integers:
-        """Those whose offsets are free, (J,): not the last, as only differences count."""
-        if not self.problem.intercept:
-            return np.zeros(0, dtype=np.int64)
-        return np.unique(self.problem.owners)[:-1]
+    @classmethod
+    def of_groups(cls, problem: MarginProblem, rows: Constraints | None = None) -> Layout:
+        """Return that of a norm that is a sum of Euclidean norms over groups.
 
-    @property
-    def offsets(self) -> Array:
-        """Label vectors in the offsets, (P, J)."""
-        problem = self.problem
-        if self.rivals is None:
-            return problem.y[self.samples, None] * np.ones(int(problem.intercept))
-        own = problem.owners[self.samples][:, None] == self.offset_classes
-        return own.astype(np.float64) - (self.rivals[:, None] == self.offset_classes)
+        Parameters
+        ----------
+        problem : MarginProblem
+            The problem.
+        rows : Constraints, optional
+            Its rows, in this order; all that the offsets leave undecided by default.
+        """
+        rows = problem.constraints.undecided() if rows is None else rows
+        features, groups = euclidean_form(problem)
+        return cls._of(problem, rows, features, groups, np.arange(rows.n_classes))
+
+    @classmethod
+    def of_features(cls, problem: MarginProblem, rows: Constraints, *, merge: bool) -> Layout:
+        """Return that of other norms of many classes: features are inputs of one constant gate.
+
+        Classes without samples are one, and so are constant features if ``merge``.
+        """
+        groups = np.zeros((rows.n_kinds, 1), dtype=np.int64)
+        rows, features = rows.merged(), problem.features
+        return cls._of(problem, rows, features, groups, rows.kinds, written=True, merge=merge)
+
+    @classmethod
+    def _of(
+        cls,
+        problem: MarginProblem,
+        rows: Constraints,
+        features: Features,
+        groups: Integers,
+        kinds: Integers,
+        *,
+        written: bool = False,
+        merge: bool = True,
+    ) -> Layout:
+        used, first = rows.samples, np.arange(len(rows))
+        place, label_norm = first, 1.0
+        if rows.width > 1:  # a sample has several rows
+            used, first, place = np.unique(used, return_index=True, return_inverse=True)
+            label_norm = 2.0**0.5
+        if not np.array_equal(used, np.arange(len(features))):
+            features = features.subset(used)
+        norms = label_norm * features.norms[place]
+        X, gates = features.X, features.sparse_gates
+        if written:  # the features as inputs, of one gate
+            Z = gates.toarray()
+            if Z.shape[1] > 1 or (Z != 1).any():
+                X = (Z[:, :, None] * X[:, None]).reshape(len(X), -1)
+            gates = sp.csr_array(np.ones((len(X), 1)))
+        return cls(problem, rows, kinds, X, first, place, norms, gates, groups, merge)
 
 
 class RotatedGates:

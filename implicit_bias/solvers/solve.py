@@ -29,7 +29,6 @@ from implicit_bias.bounds.separability import (
 )
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem, check_problem
-from implicit_bias.problem.rows import alpha_of_zero
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
@@ -376,7 +375,8 @@ class _Search:
         """
         problem = self.problem
         if self.attempt.unsettled and not problem.hard_margin:
-            self.join(_nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha_of_zero(problem)))
+            alpha = problem.constraints.alpha_of_zero(problem.shares)
+            self.join(_nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha))
         large = not problem.hard_margin and problem.box.min() * problem.scale >= LARGE_C
         if self.goes_on and large:
             hard = self.solved(replace(problem, C=np.inf))

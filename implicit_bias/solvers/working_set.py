@@ -1,12 +1,12 @@
 r"""A working set of constraints around the interior point, for more than one factorisation holds.
 
-The rounds are those of `rounds`, on constraints in memory: samples, or with many classes pairs of a
-sample and a rival, of which few have alpha > 0, too. Each one solves the problem on a working set S
-from where the last one ended; of pairs each sample's worst rival joins first.
+The rounds are those of `rounds`, on constraints in memory, of which few have alpha > 0. Each one
+solves the problem on a working set S from where the last one ended; each sample's worst rival joins
+first.
 
-S begins with samples spread over the classes, or with each sample's worst rival for the
-coefficients V of equal alpha; with a start, with what its margins or its V say. Under a norm of
-`balls` it begins with the pairs near the margin of the Euclidean norm.
+S begins with the constraints of the smallest margins by the coefficients of a start; without one
+with samples spread over the classes, or with each sample's worst rivals by V of equal alpha; under
+a norm of `balls` with the pairs near the margin of the Euclidean norm.
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 
@@ -16,9 +16,7 @@ of the interior point on S; a bound on it is a bound on the size of S.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -29,8 +27,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify, repaired
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
-from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import equal_alpha, grouped_rows
+from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
@@ -93,9 +90,9 @@ class WorkingSet(NativeSolver):
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
-        if problem.classes is None:
-            return _Samples(self, problem, start, Exchange(self.first_size))
-        return _Pairs(self, problem, start, Exchange(self.first_pairs))
+        one_a_sample = problem.constraints.width == 1
+        policy = Exchange(self.first_size if one_a_sample else self.first_pairs)
+        return _WorkingRows(self, problem, start, policy)
 
     def capacity(self, problem: MarginProblem, first: int) -> int:
         """Return the largest working set that the memory holds: at least the first one.
@@ -115,7 +112,7 @@ class WorkingSet(NativeSolver):
 
 
 class _WorkingRows(RowRounds):
-    """The working set of one solve; what it begins with is of samples, or of pairs."""
+    """The working set of one solve."""
 
     def __init__(
         self, solver: WorkingSet, problem: MarginProblem, start: Start | None, policy: Exchange
@@ -129,42 +126,90 @@ class _WorkingRows(RowRounds):
         self.warm = start
         self.found: Candidate  # what the last solve on the working set said
         # Whether one Gram matrix may solve, and whether it did so in the last round.
-        self.one_group = problem.hard_margin and problem.n_groups == 1
+        balls = has_ball(problem)
+        self.one_group = problem.hard_margin and problem.n_groups == 1 and not balls
         self.by_one_group = False
-        self.begin(start)
+        self._begin(start)
+        self._proof = self._begin_with_euclidean() if balls else None
 
-    @abstractmethod
-    def begin(self, start: Start | None) -> None:
-        """Choose the first working set."""
+    def _begin(self, start: Start | None) -> None:
+        """Take the smallest margins by a start's coefficients, or what is likely without one."""
+        problem, rows, size = self.problem, self.constraints, self.policy.first_size
+        self.margins = np.zeros(len(rows))
+        if start is not None and not has_ball(problem):
+            alpha = np.zeros(problem.alpha_shape)
+            alpha[: len(start.alpha)] = start.alpha
+            coef = problem.coef_of(alpha, start.group_norms)
+            intercept = start.intercept if problem.intercept else problem.no_offset
+            self.margins = self.margins_of(coef, intercept)
+        if self.margins.any() and np.isfinite(self.margins).all():
+            self.rows = self.with_all_classes(self.worst(size))
+        elif rows.width == 1:
+            # By V the samples of the smallest margins are no better than any.
+            self.rows = _spread(rows, size)
+        else:
+            V = problem.dual_vectors(problem.constraints.equal_alpha())
+            self.margins = self.margins_of(V, problem.no_offset)
+            self.rows = self.with_all_classes(self.worst(size))
 
-    @abstractmethod
-    def solve_rows(self, tolerances: Tolerances) -> Candidate:
-        """Solve on the working set, from where the last round ended; alpha as of all rows."""
+    def _begin_with_euclidean(self) -> Candidate | None:
+        """Take the pairs that are near the margin of the Euclidean norm, which is solved faster.
 
-    @abstractmethod
-    def lower_bound(self, alpha: Array) -> float:
-        """Return the certified lower bound of dual variables that are 0 off the working set."""
-
-    @abstractmethod
-    def lacking(self, rows: Integers) -> Integers:
-        """Return what rows lack for a problem that can be solved."""
-
-    def method(
-        self, tolerances: Tolerances, pairs: tuple[Integers, Integers] | None = None
-    ) -> NativeSolver:
-        """Return what solves on the working set under sums of Euclidean norms."""
-        options = self.options(tolerances)
-        inner = InteriorPoint(**options, pairs=pairs)
-        self.by_one_group = self.one_group and len(self.rows) >= self.solver.many_rows
-        if not self.by_one_group:
-            return inner
-        rows = None if pairs is None else grouped_rows(self.problem, pairs)
-        return OneGroup(**options, rows=rows, fallback=inner)
+        Nearly all support vectors of the other norms are among them. Returns the proof that no
+        norm separates the pairs, if that is what is found.
+        """
+        tolerances = replace(self.solver.tolerances, gap=max(COARSE_GAP, self.tolerance))
+        own = self.options(tolerances) | {"max_iterations": None, "max_memory": None}
+        found = replace(self.solver, **own).run(replace(self.problem, norm=L2()))
+        if found.status is Status.NOT_SEPARABLE:
+            return found if prove_not_separable(self.problem, found.alpha) else None
+        margins = self.margins_of(found.coef, found.intercept)
+        smallest = float(margins.min())
+        if self.problem.hard_margin and smallest <= 0:
+            return None
+        self.margins = margins / smallest if self.problem.hard_margin else margins
+        # There are hardly more support vectors than features.
+        room = min(max(self.policy.first_size, class_features(self.problem)), self.capacity)
+        near = self.worst(room, 1.0 + self.policy.clear_margin)
+        self.rows = near if len(near) else self.rows
+        return None
 
     def options(self, tolerances: Tolerances) -> dict[str, Any]:
         """Return those of a solve on the working set, which has the time that is left."""
         seconds = self.deadline.left
         return {"tolerances": tolerances, "device": self.solver.device, "max_seconds": seconds}
+
+    def method(self, tolerances: Tolerances) -> NativeSolver:
+        """Return what solves on the working set."""
+        problem, size = self.problem, len(self.rows)
+        options = self.options(tolerances) | {"rows": self.working}
+        features = class_features(problem)
+        few = size >= MANY_SAMPLES and are_few_features(features, size)
+        if has_ball(problem):  # under other norms a system of the rows is cheaper
+            few = features <= size
+        if few and problem.is_binary_group_lasso:
+            return FeatureSpace(**options)
+        if few and has_features(problem):
+            return ClassFeatureSpace(**options)
+        inner = InteriorPoint(**options)
+        self.by_one_group = self.one_group and size >= self.solver.many_rows
+        return OneGroup(**options, fallback=inner) if self.by_one_group else inner
+
+    def lower_bound(self, alpha: Array) -> float:
+        """Return the certified lower bound of dual variables that are 0 off the working set."""
+        samples = np.unique(self.working.samples)
+        owners = self.problem.owners[samples]
+        if self.problem.intercept and (owners == owners[0]).all():
+            return certify(self.problem, alpha=alpha).lower
+        return certify(self.problem.subset(samples), alpha=alpha[samples]).lower
+
+    def with_all_classes(self, rows: Integers) -> Integers:
+        """Return rows with one of each class that lacks one, which an offset alone would win."""
+        owners, present = self.constraints.owners, self.constraints.present
+        missing = np.setdiff1d(present, owners[rows]) if self.problem.intercept else present[:0]
+        of_class = [np.flatnonzero(owners == k) for k in missing]
+        worst = [members[np.argmin(self.margins[members])] for members in of_class]
+        return np.union1d(rows, np.array(worst, dtype=np.int64))
 
     def solve(self) -> Status | None:
         """Solve on the working set, or on twice the rows where it alone is not separable."""
@@ -191,10 +236,12 @@ class _WorkingRows(RowRounds):
 
     def _from_warm(self, tolerances: Tolerances) -> Candidate:
         """Solve on the working set; without the start where no step leads on from it."""
-        found = self.solve_rows(tolerances)
+        if self._proof is not None:
+            return self._proof
+        found = self.method(tolerances).run(self.problem, start=self.warm)
         if found.status is Status.NUMERICAL_TROUBLE and self.warm is not None:
             self.warm = None
-            found = self.solve_rows(tolerances)
+            found = self.method(tolerances).run(self.problem)
         return found
 
     def advance(self) -> Status | None:
@@ -226,7 +273,7 @@ class _WorkingRows(RowRounds):
         if settled:  # those that may violate in the next round, too
             worst = self.violators(room, 1.0 + self.solver.near_margin)
         self.exchange(kept, worst)
-        self.rows = np.union1d(self.rows, self.lacking(self.rows))
+        self.rows = self.with_all_classes(self.rows)
         return settled
 
     def double(self) -> bool:
@@ -240,117 +287,11 @@ class _WorkingRows(RowRounds):
         return len(more) > 0
 
 
-class _Samples(_WorkingRows):
-    """A working set of samples, of two classes."""
-
-    def begin(self, start: Start | None) -> None:
-        """Take what the start's margins ask for, or samples spread over both classes."""
-        problem = self.problem
-        if start is not None:
-            alpha = np.zeros(problem.n_samples)
-            alpha[: len(start.alpha)] = start.alpha
-            coef = problem.coef_of(alpha, start.group_norms)
-            intercept = start.intercept if problem.intercept else 0.0
-            self.margins = self.margins_of(coef, intercept)
-            self.choose(alpha)
-            self.warm = WarmStart(alpha, start.group_norms, intercept, coef)
-        if len(self.rows) == 0:  # also where the start separates everything with room to spare
-            self.rows, self.warm = _spread(problem, self.policy.first_size), None
-
-    def solve_rows(self, tolerances: Tolerances) -> Candidate:
-        """Solve the problem of these samples."""
-        found = self._solve_subset(self.problem.subset(self.rows), tolerances)
-        alpha = np.zeros(self.problem.n_samples)
-        alpha[self.rows] = found.alpha
-        return replace(found, alpha=alpha)
-
-    def _solve_subset(self, subset: MarginProblem, tolerances: Tolerances) -> Candidate:
-        """Solve in the space of the features where they are few, which takes any scales of them."""
-        features, count = subset.plain_gates.shape[1] * subset.X.shape[1], len(self.rows)
-        if count >= MANY_SAMPLES and are_few_features(features, count):
-            return FeatureSpace(**self.options(tolerances)).run(subset)
-        start = self.warm
-        if start is not None:
-            alpha, norms = start.alpha[self.rows], start.group_norms
-            start = WarmStart(alpha, norms, start.intercept, start.coef)
-        return self.method(tolerances).run(subset, start=start)
-
-    def lower_bound(self, alpha: Array) -> float:
-        """Return that of the problem of these samples."""
-        return certify(self.problem.subset(self.rows), alpha=alpha[self.rows]).lower
-
-    def lacking(self, rows: Integers) -> Integers:
-        """Return a sample of a class that is missing, which an offset alone would separate."""
-        y, wanted = self.problem.y, (-1.0, 1.0) if self.problem.intercept and len(rows) else ()
-        missing = [np.flatnonzero(y == label) for label in wanted if label not in y[rows]]
-        return np.array([of[np.argmin(self.margins[of])] for of in missing], dtype=np.int64)
-
-
-class _Pairs(_WorkingRows):
-    """A working set of pairs of samples and rivals, of many classes."""
-
-    def begin(self, start: Start | None) -> None:
-        """Take each sample's worst rivals for the V of equal alpha, or of the start's."""
-        alpha = equal_alpha(self.problem)
-        if start is not None:
-            alpha[: len(start.alpha)] = start.alpha
-        self.margins = self.margins_of(self.problem.dual_vectors(alpha), self.problem.no_offset)
-        self.rows = self.worst(self.policy.first_size)
-        self._proof = self._begin_with_euclidean() if has_ball(self.problem) else None
-
-    def _begin_with_euclidean(self) -> Candidate | None:
-        """Take the pairs that are near the margin of the Euclidean norm, which is solved faster.
-
-        Nearly all support vectors of the other norms are among them. Returns the proof that no
-        norm separates the pairs, if that is what is found.
-        """
-        tolerances = replace(self.solver.tolerances, gap=max(COARSE_GAP, self.tolerance))
-        own = self.options(tolerances) | {"max_iterations": None, "max_memory": None}
-        found = replace(self.solver, **own).run(replace(self.problem, norm=L2()))
-        if found.status is Status.NOT_SEPARABLE:
-            return found if prove_not_separable(self.problem, found.alpha) else None
-        margins = self.margins_of(found.coef, found.intercept)
-        smallest = float(margins.min())
-        if self.problem.hard_margin and smallest <= 0:
-            return None
-        self.margins = margins / smallest if self.problem.hard_margin else margins
-        # There are hardly more support vectors than features.
-        room = min(max(self.policy.first_size, class_features(self.problem)), self.capacity)
-        near = self.worst(room, 1.0 + self.policy.clear_margin)
-        self.rows = near if len(near) else self.rows
-        return None
-
-    def solve_rows(self, tolerances: Tolerances) -> Candidate:
-        """Solve with these pairs."""
-        problem, pairs = self.problem, self.pairs
-        if self._proof is not None:
-            return self._proof
-        few = has_features(problem) and class_features(problem) <= len(self.rows)
-        if problem.norm == L2():  # where a system of the pairs is cheaper than with other norms
-            many = len(self.rows) >= MANY_SAMPLES
-            few = many and are_few_features(class_features(problem), len(self.rows))
-        if has_ball(problem) or (few and problem.norm == L2()):
-            method: Callable[..., NativeSolver] = ClassFeatureSpace if few else InteriorPoint
-            return method(**self.options(tolerances), pairs=pairs).run(problem, start=self.warm)
-        return self.method(tolerances, pairs).run(problem, start=self.warm)
-
-    def lower_bound(self, alpha: Array) -> float:
-        """Return that of the problem of the samples that have pairs."""
-        if self.problem.intercept:  # whose equation needs samples of more than one class
-            return certify(self.problem, alpha=alpha).lower
-        samples = np.unique(self.pairs[0])
-        return certify(self.problem.subset(samples), alpha=alpha[samples]).lower
-
-    def lacking(self, rows: Integers) -> Integers:
-        """Return nothing: no class needs to be there."""
-        return rows[:0]
-
-
-def _spread(problem: MarginProblem, size: int) -> Integers:
-    """Take samples spread evenly over each class, at most this many in all, in order."""
+def _spread(rows: Constraints, size: int) -> Integers:
+    """Take constraints spread evenly over the owners of each class, at most this many, in order."""
     chosen = []
-    for label in (-1.0, 1.0):
-        members = np.flatnonzero(problem.y == label)
-        count = min(len(members), size // 2)
+    for k in rows.present:
+        members = np.flatnonzero(rows.owners == k)
+        count = min(len(members), size // len(rows.present))
         chosen.append(members[np.linspace(0, len(members) - 1, count).astype(np.int64)])
     return np.sort(np.concatenate(chosen))

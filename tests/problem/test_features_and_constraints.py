@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import MarginProblem
@@ -94,6 +96,65 @@ def test_free_offsets_are_those_of_all_classes_but_one(problem: MarginProblem) -
     assert len(free) == (0 if not problem.intercept else 2 if problem.classes else 1)
     scores = np.broadcast_to(rows.of_classes(free), (7, rows.width))
     np.testing.assert_allclose(rows.offsets @ free, rows.margins(scores))
+    # Only differences count: those of all classes but the last one that has samples.
+    np.testing.assert_allclose(rows.free_offsets(rows.of_classes(free)), free)
+    if problem.classes:
+        np.testing.assert_allclose(rows.free_offsets(rows.of_classes(free) + 5.0), free)
+
+
+def test_classes_without_samples_are_one() -> None:
+    """Of the classes 2, 4 and 5 only pairs with the first stand for all, and share its weights."""
+    y = np.array([0, 1, 3, 3, 0, 1, 3])
+    problem = MarginProblem(np.ones((7, 1)), y, np.ones((7, 1)), np.zeros(1, np.int64), classes=6)
+    rows = problem.constraints
+    assert rows.kinds.tolist() == [0, 1, 3, 2, 3, 3]
+    assert rows.n_kinds == 4
+    some = rows.subset(~((rows.samples == 4) & (rows.rivals < 5)))
+    merged = some.merged()
+    assert sorted(set(merged.rivals.tolist())) == [0, 1, 2, 3]
+    assert merged.rivals[merged.samples == 4].tolist() == [2]
+    alpha = merged.shared(merged.alpha(np.ones(len(merged))))
+    assert alpha[0].tolist() == pytest.approx([0, 1, 1 / 3, 1, 1 / 3, 1 / 3])
+    assert alpha[4].tolist() == pytest.approx([0, 0, 1 / 3, 0, 1 / 3, 1 / 3])
+    two = draw(None, True, sparse=False, metric=False).constraints
+    assert two.n_kinds == 1
+    np.testing.assert_array_equal(two.merged().labels.toarray(), two.labels.toarray())
+
+
+def test_weights_of_zero_are_one_a_sample(problem: MarginProblem) -> None:
+    """Equal ones, or those that balance the classes as well as can be."""
+    rows = problem.constraints
+    assert rows.totals(rows.values(rows.equal_alpha())).tolist() == pytest.approx([1.0] * 7)
+    weights = rows.values(rows.alpha_of_zero(problem.shares))
+    assert rows.totals(weights).max() == pytest.approx(1.0)
+    if problem.intercept:
+        assert rows.weights(weights).sum(axis=0).tolist() == pytest.approx([0.0] * rows.width)
+
+
+def loop_worst(margins: Array, samples: list[int], most: int, below: float) -> list[int]:
+    """First one row a sample, from the smallest margin on, then the others."""
+    order = sorted(range(len(margins)), key=lambda p: (margins[p], p))
+    order = [p for p in order if margins[p] < below]
+    seen: set[int] = set()
+    first = [p for p in order if not (samples[p] in seen or seen.add(samples[p]))]  # type: ignore[func-returns-value]
+    return sorted([*first, *(p for p in order if p not in first)][:most])
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    chosen=st.lists(st.tuples(st.integers(0, 20), st.integers(-3, 4)), min_size=1, max_size=25),
+    below=st.sampled_from([np.inf, 2.0, -1.0, -9.0]),
+    most=st.integers(0, 30),
+)
+def test_worst_rows_are_those_of_a_loop(
+    chosen: list[tuple[int, int]], below: float, most: int
+) -> None:
+    kept = dict(chosen)
+    index = np.array(sorted(kept))
+    rows = draw(4, False, sparse=False, metric=False).constraints.subset(index)
+    margins = np.array([np.inf if kept[p] == 4 else float(kept[p]) for p in index])
+    found = rows.worst(margins, most, below)
+    assert found.tolist() == loop_worst(margins, rows.samples.tolist(), most, below)
 
 
 def test_constraints_of_exact_numbers() -> None:
@@ -121,6 +182,9 @@ def test_features_are_those_of_their_definition(problem: MarginProblem) -> None:
     for g in range(2):
         group = phi[:, features.groups == g].reshape(7, -1)
         np.testing.assert_allclose(features.row_gram(g), group @ group.T, atol=1e-14)
+    np.testing.assert_allclose(features.matrix().toarray(), phi.reshape(7, -1), atol=1e-14)
+    of_group = features.matrix(features.groups == 1).toarray()
+    np.testing.assert_allclose(of_group, phi[:, features.groups == 1].reshape(7, -1), atol=1e-14)
     some = features.subset(np.array([5, 0]))
     np.testing.assert_allclose(some.apply(coef), features.apply(coef)[[5, 0]])
 

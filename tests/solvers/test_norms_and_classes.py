@@ -28,7 +28,7 @@ from implicit_bias.norms import (
     SumOverGroups,
 )
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import equal_alpha, grouped_rows, worst_rows
+from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers.base import Solution, Solver, Tolerances
 from implicit_bias.solvers.choice import choose_solver
 from implicit_bias.solvers.linear_program import LinearProgram
@@ -380,23 +380,15 @@ def test_equivalent_problems_have_one_optimum() -> None:
 def test_the_class_mask_on_one_gram_matrix() -> None:
     """Q[(n,k),(m,l)] = <e_yn - e_k, e_ym - e_l> (Z Z')_nm (X X')_nm."""
     problem = gated()
-    rows = grouped_rows(problem)
+    rows = problem.constraints
+    features = problem.features.of_rows(rows)
     Z, X, K = np.asarray(problem.gates), problem.X, np.eye(3)
-    found = (rows.gates @ rows.gates.T).toarray() * (rows.X @ rows.X.T)
-    pairs = list(zip(rows.samples, rows.rivals, strict=True))  # type: ignore[arg-type]
+    found = masked_gram(features.X, features.sparse_gates.toarray())
+    pairs = list(zip(rows.samples, rows.rivals, strict=True))
     for p, (n, k) in enumerate(pairs[:20]):
         for q, (m, j) in enumerate(pairs[:20]):
             mask = (K[problem.owners[n]] - K[k]) @ (K[problem.owners[m]] - K[j])
             assert found[p, q] == pytest.approx(mask * (Z[n] @ Z[m]) * (X[n] @ X[m]))
-
-
-def test_worst_rows_take_one_a_sample_first() -> None:
-    margins = np.array([0.1, 0.2, 0.9, 0.3, 2.0, 0.4])
-    samples = np.array([0, 0, 1, 1, 2, 2])
-    assert worst_rows(margins, samples, 1.0, 3).tolist() == [0, 3, 5]
-    assert worst_rows(margins, samples, 1.0, 4).tolist() == [0, 1, 3, 5]
-    assert worst_rows(margins, samples, 0.15, 9).tolist() == [0]
-    assert equal_alpha(linear(L2())).sum() == pytest.approx(45)
 
 
 # --- published sets --------------------------------------------------------------------------

@@ -264,9 +264,9 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
     sizes: list[int] = []
     run = interior_point.InteriorPoint.run
 
-    def spy(self: object, problem: MarginProblem, *arguments: object, **options: object) -> object:
-        sizes.append(problem.n_samples)
-        return run(self, problem, *arguments, **options)  # type: ignore[arg-type]
+    def spy(self: Any, problem: MarginProblem, *arguments: Any, **options: Any) -> object:
+        sizes.append(len(self.chosen(problem)))
+        return run(self, problem, *arguments, **options)
 
     monkeypatch.setattr(interior_point.InteriorPoint, "run", spy)
     assert room > 10

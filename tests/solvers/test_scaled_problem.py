@@ -26,8 +26,7 @@ from cases import (
 )
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
-from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.rows import row_index
+from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import WarmStart
 from implicit_bias.solvers.scaled_problem import (
     BLOCK,
@@ -98,8 +97,8 @@ def case(name: str) -> Posed:
     return problem, scaled_of(problem)
 
 
-def scaled_of(problem: MarginProblem, pairs: Any = None) -> ScaledProblem:
-    return ScaledProblem(Layout.of_groups(problem, pairs), torch.device("cpu"))
+def scaled_of(problem: MarginProblem, rows: Constraints | None = None) -> ScaledProblem:
+    return ScaledProblem(Layout.of_groups(problem, rows), torch.device("cpu"))
 
 
 def agree(found: torch.Tensor | Array, expected: Array) -> None:
@@ -204,8 +203,10 @@ def test_any_groups_in_any_order(widths: list[int], seed: int, hot: list[bool]) 
 # --- many classes ----------------------------------------------------------------------------
 
 
-def four_classes(gates: str, groups: Any, norm: Norm, C: float) -> tuple[MarginProblem, Any]:
-    """Return a problem of four classes and two contexts of three, and some of its pairs."""
+def four_classes(
+    gates: str, groups: Any, norm: Norm, C: float
+) -> tuple[MarginProblem, Constraints]:
+    """Return a problem of four classes and two contexts of three, and some of its constraints."""
     rng = np.random.default_rng(0)
     n, D, width = 14, 4, 3
     X = rng.normal(size=(n, D))
@@ -214,17 +215,16 @@ def four_classes(gates: str, groups: Any, norm: Norm, C: float) -> tuple[MarginP
     if gates == "dense":
         Z = rng.normal(size=Z.shape) * (rng.random(Z.shape) < 0.7) + 1e-3
     problem = MarginProblem(X, (np.arange(n) % 4).astype(np.float64), Z, groups, norm=norm, C=C)
-    samples, rivals = row_index(problem)
-    kept = np.sort(rng.permutation(len(samples))[:23])
-    return problem, (samples[kept], rivals[kept])
+    rows = problem.constraints
+    return problem, rows.subset(np.sort(rng.permutation(len(rows))[:23]))
 
 
-def features_of(problem: MarginProblem, pairs: Any) -> Array:
-    """Features of the pairs, (P, K, M, D)."""
+def features_of(problem: MarginProblem, chosen: Constraints) -> Array:
+    """Features of the constraints, (P, K, M, D)."""
     Z, unit = problem.plain_gates.toarray(), np.eye(4)
     rows = [
         np.einsum("k,m,d->kmd", unit[problem.owners[n]] - unit[k], Z[n], problem.X[n])
-        for n, k in zip(*pairs, strict=True)
+        for n, k in zip(chosen.samples, chosen.rivals, strict=True)
     ]
     return np.array(rows)
 
@@ -245,9 +245,9 @@ NORMS: dict[str, tuple[Norm, Array]] = {
 @pytest.mark.parametrize("some", [False, True])
 def test_products_of_many_classes_by_definition(gates: str, name: str, some: bool) -> None:
     norm, groups = NORMS[name]
-    problem, pairs = four_classes(gates, CONTEXTS, norm, np.inf if gates == "dense" else 0.5)
-    scaled = scaled_of(problem, pairs)
-    rows, Phi = scaled.rows, features_of(problem, pairs)
+    problem, chosen = four_classes(gates, CONTEXTS, norm, np.inf if gates == "dense" else 0.5)
+    scaled = scaled_of(problem, chosen)
+    rows, Phi = scaled.rows, features_of(problem, chosen)
     Phi /= np.linalg.norm(Phi.reshape(len(Phi), -1), axis=1)[:, None, None, None]
     rng = np.random.default_rng(1)
     alpha, d = rng.random(len(Phi)), rng.random(problem.n_groups)
@@ -274,9 +274,9 @@ def test_products_of_many_classes_by_definition(gates: str, name: str, some: boo
 @pytest.mark.parametrize("merge", [False, True])
 def test_products_of_features_by_definition(C: float, merge: bool) -> None:
     """Phi' alpha, Phi zeta, Phi Phi', Phi' D^-1 Phi and the way back, of Phi row by row."""
-    problem, pairs = four_classes("dense", CONTEXTS, Nuclear(), C)
-    scaled = ScaledProblem(Layout.of_features(problem, pairs, merge=merge), torch.device("cpu"))
-    rows, Phi = scaled.rows, features_of(problem, pairs)
+    problem, chosen = four_classes("dense", CONTEXTS, Nuclear(), C)
+    scaled = ScaledProblem(Layout.of_features(problem, chosen, merge=merge), torch.device("cpu"))
+    rows, Phi = scaled.rows, features_of(problem, chosen)
     P = len(Phi)
     Phi = Phi.reshape(P, 4, -1)
     Phi /= np.linalg.norm(Phi.reshape(P, -1), axis=1)[:, None, None]
@@ -289,9 +289,9 @@ def test_products_of_features_by_definition(C: float, merge: bool) -> None:
         rows.margins(torch.tensor(zeta)),
         np.einsum("pkf,kf->p", Phi, scaled.layout.inputs.expand(zeta)),
     )
-    inputs = Phi[np.arange(P), problem.owners[pairs[0]]]
+    inputs = Phi[np.arange(P), chosen.owners]
     agree(rows.gram(), inputs @ inputs.T)
-    samples, place = np.unique(pairs[0], return_inverse=True)
+    samples, place = np.unique(chosen.samples, return_inverse=True)
     shares = rng.random(len(samples))
     inverse = np.diag(h) - np.outer(h, h) * shares[place] * (place[:, None] == place)
     by_class = np.stack([inside(Phi[:, k]) for k in range(4)], axis=1).reshape(P, -1)

@@ -1,0 +1,77 @@
+"""Norms that are sums of Euclidean norms over groups, as groups of gates.
+
+Where such a norm tells features apart (the group lasso of features, say), they take the place of
+gates, z_m(x_n) x_nd, and the inputs are 1: the same program, with groups of gates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from implicit_bias.base.validation import UnsuitableError
+from implicit_bias.problem.constraints import Integers
+from implicit_bias.problem.features import Features
+from implicit_bias.problem.margin_problem import MarginProblem
+
+
+def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
+    """Return features, and groups of their gates, under which a norm is a sum of Euclidean norms.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+
+    Returns
+    -------
+    features : Features
+        Those of the samples, (M, D) a class, or the same as gates, (M D, 1).
+    groups : ndarray of int, shape (K', M)
+        Group of each gate of each class.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import max_margin
+    >>> from implicit_bias.norms import GroupL2
+    >>> problem = max_margin(np.ones((2, 3)), [1, -1], GroupL2([0, 1, 1]))
+    >>> features, groups = euclidean_form(problem)
+    >>> features.shape, groups
+    ((3, 1), array([[0, 1, 1]]))
+    """
+    features, shape = problem.features, problem.norm_shape
+    if problem.norm is problem.gate_norm:
+        return features, problem.gate_norm.groups_of_rows(shape[0]).reshape(shape[0], -1)
+    found = problem.norm.partition(shape)
+    if found is None or found.inner != "l2":
+        raise UnsuitableError(
+            "this solver takes norms that are sums of Euclidean norms over groups, not "
+            f"{problem.norm!r}: choose solver='auto'"
+        )
+    if (found.groups == found.groups[..., :1]).all():
+        return features, found.groups[..., 0]
+    groups = found.groups.reshape(shape[0], -1)  # C order: gate column, feature
+    return Features(np.ones((len(features), 1)), features.matrix(), groups[0]), groups
+
+
+def in_groups_of_gates(problem: MarginProblem) -> MarginProblem:
+    """Return a problem of two classes under a group norm of gates that is the same program.
+
+    Its coefficients, reshaped to those of the problem, are the problem's.
+
+    Raises
+    ------
+    ValueError
+        The norm is no sum of Euclidean norms over groups.
+    """
+    if problem.norm is problem.gate_norm:
+        return problem
+    features, groups = euclidean_form(problem)
+    return MarginProblem(
+        features.X, problem.y, features.gates, groups[0], C=problem.C, intercept=problem.intercept
+    )
