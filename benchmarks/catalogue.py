@@ -42,6 +42,8 @@ class Entry:
         its own name, where it is the ``EXPERIMENT``.
     claim : str
         What is claimed; also, what of it could not be verified.
+    quote : str
+        The same in the paper's own words, with their place.
     how : str
         How it is measured; by default what the head of the module says.
     rule : str
@@ -57,6 +59,7 @@ class Entry:
     cost: str
     module: str = ""
     claim: str = ""
+    quote: str = ""
     how: str = ""
     rule: str = ""
     alt: str = ""
@@ -82,6 +85,8 @@ class Claim:
         What the paper says, and where.
     rule, why : str
         When it stands, and why that is the rule.
+    quote : str
+        The claim in the paper's own words.
     """
 
     name: str
@@ -89,6 +94,7 @@ class Claim:
     where: str
     rule: str
     why: str
+    quote: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,6 +117,7 @@ def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
     return "\n\n".join(
         [
             f"## {entry.title}",
+            *([wrapped(f"**The paper.** {entry.quote}")] if entry.quote else []),
             *([wrapped(f"**Claim.** {entry.claim}")] if entry.claim else []),
             wrapped(f"**How.** {entry.how}"),
             wrapped(f"**Measured.** {experiment.found(frame)}"),
@@ -166,14 +167,19 @@ def pages(study: Study, folder: Path = HOME) -> dict[Path, str]:
 def _summary(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:
     study = kept.study
     rows = [
-        (f"[{each.where}]({DETAILS}#{each.name})", each.claim, judged.result, judged.verdict)
+        (
+            f"[{each.where}]({DETAILS}#{each.name})",
+            each.quote or each.claim,
+            judged.result,
+            judged.verdict,
+        )
         for each in study.claims
         for judged in (found[each.name],)
     ]
     rows += [
-        (f"[{entry.title}]({DETAILS}#{entry.name})", claim, _result(kept, entry), verdict)
-        for entry in study.experiments
-        if (claim := worded(study, entry).claim)
+        (f"[{entry.title}]({DETAILS}#{entry.name})", words, _result(kept, entry), verdict)
+        for entry in (worded(study, each) for each in study.experiments)
+        if (words := entry.quote or entry.claim)
         for verdict in (kept.verdict(entry.name),)
     ]
     parts = [wrapped(say(study.head))]
@@ -227,6 +233,7 @@ def _claim(claim: Claim, judged: Judged) -> str:
     verdict = judged.verdict.value
     texts = [
         f"**Verdict.** {verdict[0].upper()}{verdict[1:]}. {judged.result}",
+        f"**The paper.** {claim.quote}" if claim.quote else "",
         f"**Rule.** {claim.rule} {claim.why} In the paper: {claim.where}.",
         f"**Control.** {judged.control[:1].upper()}{judged.control[1:]}" if judged.control else "",
         *judged.evidence,

@@ -91,6 +91,7 @@ name = "cubes"
 title = "Cubes"
 cost = "a minute"
 claim = "They grow."
+quote = "“They wax.” (book IX)"
 rule = "It stands if they do."
 
 [[statements]]
@@ -324,11 +325,12 @@ def test_pages_are_made_of_the_tables(home: Path, study: Study, call: Shown) -> 
     assert said.startswith("# Numbers\n\nOf Euclid.\n\n## What we found\n\nThey are 1.0 or more.\n")
     for row in (
         "| [Squares](DETAILS.md#square_numbers) | They grow. | There are 10. | **stands** |",
-        "| [Cubes](DETAILS.md#cubes) | They grow. | There are 3. | **stands** |",
+        "| [Cubes](DETAILS.md#cubes) | “They wax.” (book IX) | There are 3. | **stands** |",
     ):
         assert row in said
     text = details.read_text("utf-8")
     for part in (
+        "## Cubes\n\n**The paper.** “They wax.” (book IX)\n\n**Claim.** They grow.\n\n",
         "| Book VII: \\|n\\| > 0 |  | Book VII; stands ([Cubes](#cubes)) |",
         "## Slips\n\n| slip |\n| --- |\n| 1 is one |",
         """\
