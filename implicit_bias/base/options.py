@@ -25,6 +25,8 @@ IMAGE_SETS = ("digits", "mnist", "fashion-mnist")
 TOY_KINDS: tuple[ToyKind, ...] = get_args(ToyKind)
 DATASET_NAMES = (*IMAGE_SETS, *TOY_KINDS)
 ThresholdRule: TypeAlias = Literal["median", "random", "zero"]
+# What is done with samples of a file that lack a value.
+Missing: TypeAlias = Literal["refuse", "drop", "median"]
 OnFailure: TypeAlias = Literal["raise", "warn", "soft", "drop"]
 # Relative gap between the certified bounds at which solvers stop.
 TOLERANCE = 1e-6

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from implicit_bias.cli.output import usage_errors
+from implicit_bias.cli.output import err, usage_errors
 from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
 
 if TYPE_CHECKING:
@@ -24,7 +24,20 @@ def load_data(config: RunConfig) -> Data:
     from implicit_bias.runs.data import load_data
 
     with usage_errors():
-        return load_data(config)
+        data = load_data(config)
+    if config.data is not None:
+        own = data.everything
+        scaled = (
+            ", scaled to mean 0 and variance 1 over the training samples, which changes the "
+            "geometry (--no-standardize leaves them as they are)"
+        )
+        err.print(
+            f"{own.name}: {len(own)} samples of {own.n_features} inputs, the constant 1 included"
+            f"{scaled if config.standardize else ''}",
+            highlight=False,
+            markup=False,
+        )
+    return data
 
 
 def open_grid(file: Path, folder: Path) -> tuple[Grid, Store]:

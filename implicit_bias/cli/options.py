@@ -97,7 +97,9 @@ def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter
     """Return the parameter from which typer makes the option of a field."""
     # What is no number is typed as text, which `_parsed` and the configuration read.
     kind = next((kind for kind in kinds(field.name) if kind in (int, float, bool)), str)
-    flag = f"--{field.name.replace('_', '-')}"
+    word = field.name.replace("_", "-")
+    # What some data have by default must be switched off, too.
+    flag = f"--{word}/--no-{word}" if kind is bool and field.default is None else f"--{word}"
     choices = field.metadata["choices"]
     # Where a protocol has its own default, what is not given is known once the protocol is.
     of_protocol = any(field.name in defaults for defaults in PROTOCOL_DEFAULTS.values())
@@ -121,7 +123,7 @@ def _parsed(field: Field[Any], value: Any) -> Any:
     """Read the text of a field that holds several values."""
     if value is None or tuple[str, ...] not in kinds(field.name):
         return value
-    items = tuple(item.strip() for item in value.split(","))
+    items = tuple(item.strip() for item in value.split(",")) if value else ()
     if tuple[int, ...] in kinds(field.name) and all(item.isdecimal() for item in items):
         return tuple(int(item) for item in items)
     return items

@@ -14,7 +14,14 @@ catalogue.py   all of them by name
 
 from implicit_bias.base.options import DATASET_NAMES
 from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import Dataset, Split, split, split_indices, standardized
+from implicit_bias.datasets.dataset import (
+    Dataset,
+    Split,
+    filled,
+    split,
+    split_indices,
+    standardized,
+)
 from implicit_bias.datasets.files import (
     DATA_VARIABLE,
     DataError,

@@ -45,6 +45,8 @@ class Dataset:
         Height and width in pixels, if a row of X (without the constant) is an image in C order.
     has_constant : bool
         Whether the last column of X is the constant 1.
+    complete : bool
+        Whether no value of X is missing. If not, NaN stands for those that are; see `filled`.
 
     Raises
     ------
@@ -66,9 +68,15 @@ class Dataset:
     class_names: tuple[str, ...]
     image_shape: tuple[int, int] | None = None
     has_constant: bool = True
+    complete: bool = True
 
     def __post_init__(self) -> None:
-        X = owned(as_finite(self.X, "X", 2), self.X)
+        if self.complete:
+            X = owned(as_finite(self.X, "X", 2), self.X)
+        else:  # all but the missing values are checked
+            X = np.array(self.X, dtype=np.float64)
+            as_finite(np.where(np.isnan(X), 0.0, X), "X", 2)
+            X.setflags(write=False)
         labels, classes = as_class_labels(self.y, len(X), self.classes)
         if classes != self.classes or len(self.class_names) < 2:
             raise ValueError(
@@ -223,6 +231,29 @@ def split(
                 f"class {written} ({class_name}) of {dataset.name} has none of the {train_size} "
                 f"training samples: take more of them or another seed than {seed}"
             )
+    return Split(train, validation)
+
+
+def filled(parts: Split) -> Split:
+    """Replace each missing value, NaN, by the median of its feature over the training samples.
+
+    The validation samples get the same numbers, so that nothing is learned of them. A feature
+    without any value in training becomes 0.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0], [2.0], [5.0], [np.nan]])
+    >>> data = Dataset("gap", X, [-1, 1, 1, 1], ("a", "b"), has_constant=False, complete=False)
+    >>> filled(Split(data, data)).train.X.tolist()
+    [[1.0], [2.0], [5.0], [2.0]]
+    """
+    from sklearn.impute import SimpleImputer
+
+    fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(parts.train.X)
+    train, validation = (
+        replace(part, X=fill.transform(part.X), complete=True)
+        for part in (parts.train, parts.validation)
+    )
     return Split(train, validation)
 
 

@@ -11,9 +11,10 @@ file                           inputs and labels
 .txt (.gz, .bz2)               it; the labels stand first, so there is no ``target``
 =============================  ==============================================================
 
-Every input must be a number, and none may be missing: what to put in its place is the user's to
-say. A constant 1 is appended as the last column, unless the last column is that already, because no
-model of the command line has an offset outside its norm.
+Every input must be a number, and none may be missing, unless the user says what to put in its
+place (``encode``, ``missing``) or leaves the column out (``ignore``). A constant 1 is appended as
+the last column, unless the last column is that already, because no model of the command line has an
+offset outside its norm.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ import difflib
 import hashlib
 import re
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.options import Missing
+from implicit_bias.base.validation import Array, check_choice
 from implicit_bias.datasets.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -54,6 +57,10 @@ UNNAMED = re.compile(r"(Unnamed: \d+)?")
 LARGE = 2**53
 # Names listed in an error.
 LISTED = 10
+# Numbers that are written so that no program reads them as such: 1,5 and 1 500 and 15 %.
+DIGITS = re.compile(r"[^0-9a-zA-Z]*[0-9]+([., '][0-9]+)*(e[+-]?[0-9]+)?[^0-9a-zA-Z]*")
+# Different texts beyond which a column names its rows rather than kinds of them.
+MOST_TEXTS = 100
 
 
 def load_own(
@@ -63,6 +70,9 @@ def load_own(
     positive: Collection[ClassName] | None = None,
     negative: Collection[ClassName] | None = None,
     classes: Collection[ClassName] | None = None,
+    encode: bool = False,
+    missing: Missing = "refuse",
+    ignore: Collection[str] = (),
 ) -> Dataset:
     r"""Load a file of the user's own; the module's head has the formats.
 
@@ -78,12 +88,21 @@ def load_own(
     negative : collection of str or int, optional
         Labels of the class -1, by default all others. Samples of neither class are dropped.
     classes : collection of str or int, optional
-        Instead, labels that are classes of their own, ("all",) for all; see `one_each`.
+        Instead, labels that are classes of their own, ("all",) for all; see `several_classes`.
+    encode : bool
+        Whether a column of text becomes one input for each different text: 1 where it stands, else
+        0. By default such a column is refused.
+    missing : {"refuse", "drop", "median"}
+        What is done with samples that lack a value: an error; leaving them out; or keeping them,
+        with NaN in the data set, which `filled` replaces by medians of training samples. A missing
+        text is then a text of its own. A missing label is never filled in.
+    ignore : collection of str
+        Columns that are no inputs, such as names and numbers of rows.
 
     Returns
     -------
     Dataset
-        With the constant 1 as the last feature.
+        With the constant 1 as the last feature; not ``complete`` if a value is NaN.
 
     Raises
     ------
@@ -106,14 +125,16 @@ def load_own(
     >>> flowers.class_names, flowers.y.tolist()
     (('versicolor, virginica', 'setosa'), [1.0, -1.0, -1.0])
     """
-    for name, given in (("positive", positive), ("negative", negative), ("classes", classes)):
+    lists = {"positive": positive, "negative": negative, "classes": classes, "ignore": ignore}
+    for name, given in lists.items():
         if isinstance(given, str):
             raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
+    check_choice(missing, "missing", get_args(Missing))
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"no such file: {file}")
     try:
-        inputs, labels = _read(file, target)
+        inputs, labels = _read(file, target, Columns(encode, missing, frozenset(ignore)))
         names, numbers = class_names(labels)
         y, chosen, called = select(names, numbers, positive, negative, classes)
     except (ValueError, MemoryError) as error:
@@ -122,7 +143,8 @@ def load_own(
     kept = inputs[chosen]
     if not (kept.shape[1] and (kept[:, -1] == 1.0).all()):
         kept = np.column_stack([kept, np.ones(len(kept))])
-    return Dataset(file.name, kept, y, called)
+    complete = not np.isnan(kept).any()
+    return Dataset(file.name, kept, y, called, complete=complete)
 
 
 def digest(file: str | Path) -> str:
@@ -318,17 +340,28 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
 # --- reading -------------------------------------------------------------------------------
 
 
-def _read(file: Path, target: str | None) -> tuple[Array, NDArray[Any]]:
+@dataclass(frozen=True)
+class Columns:
+    """What becomes of text, of missing values and of some columns; see `load_own`."""
+
+    encode: bool
+    missing: Missing
+    ignore: frozenset[str]
+
+
+def _read(file: Path, target: str | None, columns: Columns) -> tuple[Array, NDArray[Any]]:
     """Return inputs (n, D) and labels (n,) of a file."""
     kind = next((s.lower() for s in reversed(file.suffixes) if s.lower() not in COMPRESSED), "")
     if kind in TABLES:
-        return _from_table(_table(file, kind), target)
+        return _from_table(_table(file, kind), target, columns)
+    if columns.ignore:
+        raise ValueError("its inputs have no names: leave --ignore out")
     if kind == ".npz":
-        return _from_arrays(file, "y" if target is None else target)
+        return _from_arrays(file, "y" if target is None else target, columns.missing)
     if kind in LIBSVM:
         if target is not None:
             raise ValueError("libsvm's text has its labels first in each line: leave --target out")
-        return _from_libsvm(file)
+        return _from_libsvm(file, columns.missing)
     known = ", ".join((*TABLES, ".npz", *LIBSVM))
     raise ValueError(f"its ending {kind or 'is missing, which'} is none of {known}")
 
@@ -377,7 +410,9 @@ def _table(file: Path, kind: str) -> pd.DataFrame:
     return table
 
 
-def _from_table(table: pd.DataFrame, target: str | None) -> tuple[Array, NDArray[Any]]:
+def _from_table(
+    table: pd.DataFrame, target: str | None, columns: Columns
+) -> tuple[Array, NDArray[Any]]:
     names = [str(name) for name in table.columns]
     if unnamed := [str(n) for n, name in enumerate(names, 1) if UNNAMED.fullmatch(name)]:
         raise ValueError(
@@ -387,43 +422,94 @@ def _from_table(table: pd.DataFrame, target: str | None) -> tuple[Array, NDArray
     if not len(table):
         raise ValueError("there are no inputs: the table has no rows")
     wrong = []  # all of it is said at once
+    if unknown := sorted(columns.ignore - set(names)):
+        wrong.append(f"--ignore names {_listed(unknown)}, which is no column")
+    if target in columns.ignore:
+        wrong.append(f"{target} is the target: --ignore cannot leave it out")
     if target is None:
         wrong.append(f"name the column of the labels by --target: {_listed(names)}")
     elif names.count(target) != 1:
         what = "several columns are" if target in names else "no column is"
         one = " (are they separated by commas?)" if len(names) == 1 else ""
         wrong.append(f"{what} called {target!r}: there are {_listed(names, target)}{one}")
-    place = len(names) if wrong else names.index(str(target))
-    gaps = table.isna().to_numpy()
-    if missing := [
-        f"{name} ({gap.sum()}, the first in row {gap.argmax() + 1} below the names)"
-        for name, gap in zip(names, gaps.T, strict=True)
-        if gap.any()
-    ]:
-        wrong.append(
-            f"values are missing in {_listed(missing)}: fill them in, or leave these rows or "
-            "columns out (an empty field, NA, None or null is a missing value)"
-        )
+    inputs = [n for n, name in enumerate(names) if name not in {target, *columns.ignore}]
     # Durations count as numbers, but of a unit that is not seen.
     kinds = [getattr(kind, "kind", "O") for kind in table.dtypes]
-    text = [name for name, kind in zip(names, kinds, strict=True) if kind not in "biuf"]
-    if place == len(names):
-        text = text[1:] and text  # the only one is that of the labels, most likely
-    else:
-        text = [name for name in text if name != target]
-    if text:
-        but = " (but for the labels)" if place == len(names) else ""
+    text = [n for n in inputs if kinds[n] not in "biuf"]
+    place = names.index(str(target)) if target in names else -1
+    wrong += _gaps(table.iloc[:, sorted({*inputs, place} - {-1})], target, columns.missing)
+    if place < 0 and len(text) == 1:
+        text = []  # the only one is that of the labels, most likely
+    if text and not columns.encode:
+        but = " (but for the labels)" if place < 0 else ""
         wrong.append(
-            f"not numbers, but text or dates: {_listed(text)}. Encode these columns{but} as "
-            "numbers (pandas.get_dummies), or leave them out"
+            f"not numbers, but text or dates: {_listed([names[n] for n in text])}. Encode these "
+            f"columns{but} as one input a text by --encode (in Python encode=True), or leave them "
+            "out by --ignore"
         )
+    elif text:
+        wrong += _not_kinds({names[n]: table.iloc[:, n] for n in text})
     if wrong:
         raise ValueError("; ".join(wrong))
-    inputs, labels = table.loc[:, np.arange(len(names)) != place], table.iloc[:, place]
-    return _checked(inputs.to_numpy(np.float64), labels.to_numpy())
+    if columns.missing == "drop":
+        table = table[~table.iloc[:, [*inputs, place]].isna().any(axis=1)]
+        if not len(table):
+            raise ValueError("each row lacks a value: leave columns out by --ignore")
+    parts = [
+        _encoded(table.iloc[:, n], columns.missing) if n in text else table.iloc[:, [n]]
+        for n in inputs
+    ]
+    values = [part.to_numpy(np.float64, na_value=np.nan) for part in parts]
+    empty = np.empty((len(table), 0))
+    return _checked(np.hstack([empty, *values]), table.iloc[:, place].to_numpy(), columns.missing)
 
 
-def _from_arrays(file: Path, target: str) -> tuple[Array, NDArray[Any]]:
+def _gaps(table: pd.DataFrame, target: str | None, missing: Missing) -> Iterator[str]:
+    """Write which values of a table are missing and must not be."""
+    gaps = table.isna().to_numpy()
+    where = {
+        name: f"{name} ({gap.sum()}, the first in row {gap.argmax() + 1} below the names)"
+        for name, gap in zip(map(str, table.columns), gaps.T, strict=True)
+        if gap.any()
+    }
+    if missing == "refuse" and where:
+        yield (
+            f"values are missing in {_listed(list(where.values()))}: leave these rows out by "
+            "--missing drop, fill them in by --missing median, or leave the columns out by "
+            "--ignore (an empty field, NA, None or null is a missing value)"
+        )
+    if missing == "median" and target in where:
+        yield f"labels are missing in {where[target]}: leave these rows out by --missing drop"
+    if empty := [str(name) for name, gap in zip(table.columns, gaps.T, strict=True) if gap.all()]:
+        yield f"{_listed(empty)} has no value at all: leave it out by --ignore"
+
+
+def _not_kinds(columns: Mapping[str, pd.Series[Any]]) -> Iterator[str]:
+    """Write which columns of text do not name kinds of samples, and so cannot be encoded."""
+    texts = {name: sorted({str(v) for v in column.dropna()}) for name, column in columns.items()}
+    numbers = {
+        name: [text for text in all_ if DIGITS.fullmatch(text)] for name, all_ in texts.items()
+    }
+    if mixed := [name for name, all_ in texts.items() if 2 * len(numbers[name]) > len(all_)]:
+        odd = next((text for text in texts[mixed[0]] if text not in numbers[mixed[0]]), "")
+        example = odd or numbers[mixed[0]][0]
+        yield (
+            f"{_listed(mixed)} holds numbers as text, such as {example[:50]!r}: write them with a "
+            "decimal point and without other signs, and what is missing as an empty field"
+        )
+    if many := [n for n, all_ in texts.items() if len(all_) > MOST_TEXTS and n not in mixed]:
+        yield f"more than {MOST_TEXTS} different texts: leave {_listed(many)} out by --ignore"
+
+
+def _encoded(column: pd.Series[Any], missing: Missing) -> pd.DataFrame:
+    """Return a column of 0 and 1 for each text of a column, in the order of the alphabet."""
+    import pandas as pd
+
+    texts = column.map(lambda value: str(value).strip(), na_action="ignore")
+    return pd.get_dummies(texts, dummy_na=missing == "median" and bool(texts.isna().any()))
+
+
+def _from_arrays(file: Path, target: str, missing: Missing) -> tuple[Array, NDArray[Any]]:
     # np.load leaves the file of a damaged archive open.
     with _parsing("arrays"), file.open("rb") as stream:
         archive = np.load(stream, allow_pickle=False)
@@ -451,21 +537,26 @@ def _from_arrays(file: Path, target: str) -> tuple[Array, NDArray[Any]]:
     if not inputs.size:
         raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
     # C order: an image row after row.
-    return _checked(inputs.reshape(len(inputs), -1).astype(np.float64), labels)
+    return _checked(inputs.reshape(len(inputs), -1).astype(np.float64), labels, missing)
 
 
-def _from_libsvm(file: Path) -> tuple[Array, NDArray[Any]]:
+def _from_libsvm(file: Path, missing: Missing) -> tuple[Array, NDArray[Any]]:
     from sklearn.datasets import load_svmlight_file
 
     with _parsing("libsvm's text"):
         inputs, labels = load_svmlight_file(str(file))
     if np.prod(inputs.shape, dtype=float) > MOST_VALUES:
         raise ValueError(f"as a dense matrix its shape {inputs.shape} is too large")
-    return _checked(inputs.toarray(), labels)
+    return _checked(inputs.toarray(), labels, missing)
 
 
-def _checked(inputs: Array, labels: NDArray[Any]) -> tuple[Array, NDArray[Any]]:
+def _checked(inputs: Array, labels: NDArray[Any], missing: Missing) -> tuple[Array, NDArray[Any]]:
     """Refuse inputs that are empty or not finite, and labels that are no names or numbers."""
+    gaps = np.isnan(inputs)
+    if missing == "drop":
+        unlabelled = np.isnan(labels) if labels.dtype.kind == "f" else False
+        kept = ~(gaps.any(axis=1) | unlabelled)
+        inputs, labels, gaps = inputs[kept], labels[kept], gaps[kept]
     types = {type(label) for label in labels} if labels.dtype.kind == "O" else set()
     if labels.dtype.kind not in "biufUSO" or not (types <= {str} or types <= {bool, int}):
         raise ValueError(
@@ -485,10 +576,12 @@ def _checked(inputs: Array, labels: NDArray[Any]) -> tuple[Array, NDArray[Any]]:
         )
     if not inputs.size:
         raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
-    if bad := np.argwhere(~np.isfinite(inputs)).tolist():
+    allowed = gaps if missing == "median" else False
+    if bad := np.argwhere(~(np.isfinite(inputs) | allowed)).tolist():
         raise ValueError(
             f"values are missing or infinite at {len(bad)} places, the first in sample "
-            f"{bad[0][0]}, input {bad[0][1]} (counted from 0): fill them in, or leave these out"
+            f"{bad[0][0]}, input {bad[0][1]} (counted from 0): fill them in, or leave these out "
+            "(missing ones by --missing drop or median)"
         )
     return inputs, labels
 

@@ -63,12 +63,19 @@ def command_line(command: str, config: RunConfig, *groups: str) -> str:
     """
     defaults = {field.name: field.default for field in fields(RunConfig)}
     defaults |= PROTOCOL_DEFAULTS.get(config.protocol, {})
+    defaults["standardize"] = config.data is not None
     words: list[str] = command.split()
     for name in group(*groups):
         value = getattr(config, name)
         if value != defaults[name]:
-            flag = f"--{name.replace('_', '-')}"
-            words += [flag] if value is True else [flag, _text(value)]
+            flag = name.replace("_", "-")
+            match value:
+                case True:
+                    words += [f"--{flag}"]
+                case False:
+                    words += [f"--no-{flag}"]
+                case _:
+                    words += [f"--{flag}", _text(value)]
     return written(*words)
 
 

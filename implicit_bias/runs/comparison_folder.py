@@ -164,6 +164,7 @@ def write_comparison(
         if data.everything.has_constant
         else "none",
         "inputs scaled": "to mean 0, variance 1" if config.standardize else "no",
+        **_cleaning(config),
         "hidden units": str(config.units),
         "hyperplanes a unit": str(config.hyperplanes),
         "thresholds": config.threshold,
@@ -192,6 +193,17 @@ def write_comparison(
         meanings={name: MODEL_MEANINGS.get(name, TRAINED_ON) for name in models},
     )
     return comparison, page
+
+
+def _cleaning(config: RunConfig) -> dict[str, str]:
+    """Say what was done to the columns of a file of the user's own."""
+    missing = {"drop": "their samples are left out", "median": "medians of the training samples"}
+    facts = {"text": "one input of 0 and 1 for each text"} if config.encode else {}
+    if config.missing in missing:
+        facts["missing values"] = missing[config.missing]
+    if config.ignore:
+        facts["columns left out"] = ", ".join(config.ignore)
+    return facts
 
 
 def _made(folder: Path, models: Mapping[str, BinaryClassifier]) -> datetime | None:

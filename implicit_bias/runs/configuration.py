@@ -29,6 +29,7 @@ from implicit_bias.base.options import (
     SMALLEST_SEED,
     SOLVER_NAMES,
     TOLERANCE,
+    Missing,
     OnFailure,
     OptimizerName,
     SolverOptions,
@@ -126,8 +127,24 @@ class RunConfig:
         "Data",
         "Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all",
     )
-    standardize: bool = option(
-        False, "Data", "Scale each input to mean 0 and variance 1 over the training samples"
+    encode: bool = option(
+        False, "Data", "Make of each column of text one input of 0 and 1 for each different text"
+    )
+    missing: Missing = option(
+        "refuse",
+        "Data",
+        "Samples that lack a value: none may, leave them out, or fill in the median of the "
+        "training samples",
+        choices=get_args(Missing),
+    )
+    ignore: tuple[str, ...] = option(
+        (), "Data", "Columns of your file that are no inputs, such as name,id"
+    )
+    standardize: bool | None = option(
+        None,
+        "Data",
+        "Scale each input to mean 0 and variance 1 over the training samples (default: a file of "
+        "your own is scaled, a built-in data set is not)",
     )
     train_size: int | None = option(
         None, "Data", "Training samples N (default 1000, at most 4/5 of the data)"
@@ -192,6 +209,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.data is not None:  # found again from any folder
             object.__setattr__(self, "data", os.path.abspath(self.data))
+        if self.standardize is None:
+            object.__setattr__(self, "standardize", self.data is not None)
         # Zero is how a command line and a TOML file, which has no null, say "all samples".
         object.__setattr__(self, "batch_size", self.batch_size or None)
         for described in fields(self):
@@ -202,6 +221,8 @@ class RunConfig:
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
         if self.data is None and self.target is not None:
             raise ValueError("a target is a column of a file of your own: name it by --data FILE")
+        if self.data is None and (self.encode or self.ignore or self.missing != "refuse"):
+            raise ValueError("encode, missing and ignore are for a file of your own: --data FILE")
         if self.data is not None and self.dataset != "digits":
             raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
         if self.protocol == "lippl2022" and (self.data is not None or self.standardize):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
+from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standardized
 from implicit_bias.datasets.own import load_own
 from implicit_bias.runs.configuration import RunConfig, chosen
 
@@ -49,9 +49,12 @@ def load_data(config: RunConfig) -> Data:
     if config.data is None:
         everything = load(config.dataset, **classes)
     else:
-        everything = load_own(config.data, config.target, **classes)
+        cleaning = chosen(config, "encode", "missing", "ignore")
+        everything = load_own(config.data, config.target, **classes, **cleaning)
     size = config.train_size
     if size is None:
         size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
     parts = split(everything, size, seed=config.split_seed)
+    if not everything.complete:
+        parts = filled(parts)
     return Data(everything, standardized(parts) if config.standardize else parts)

@@ -49,9 +49,18 @@ if TYPE_CHECKING:
 CELL_FORMAT = 1
 # What does not change a cell's results, but for rounding.
 WITHOUT_EFFECT = ("device",)
-# Fields that older versions lack: part of a key only where they are not at their defaults, so that
-# what was computed before is found.
-ADDED = ("data", "target", "classes", "standardize", "optimizer")
+# Fields that older versions lack, and what they did: part of a key only where they are not this, so
+# that what was computed before is found.
+ADDED = {
+    "data": None,
+    "target": None,
+    "classes": None,
+    "encode": False,
+    "missing": "refuse",
+    "ignore": (),
+    "standardize": False,
+    "optimizer": "sgd",
+}
 KEY_LENGTH = 20
 # More is a mistake, or an attack: each cell takes seconds, and aliases in a YAML file can stand
 # for any number of values.
@@ -59,7 +68,6 @@ MOST_CELLS = 100_000
 MOST_NODES = 100_000
 
 _FIELDS = tuple(field.name for field in fields(RunConfig))
-_DEFAULTS = {field.name: field.default for field in fields(RunConfig)}
 
 
 @dataclass(frozen=True)
@@ -201,8 +209,8 @@ def cell_key(config: RunConfig) -> str:
 def _key(values: Mapping[str, Any]) -> str:
     """Hash the fields of a configuration, each of the type that it is declared with."""
     relevant = {name: value for name, value in values.items() if name not in WITHOUT_EFFECT}
-    for name in ADDED:
-        if values[name] == _DEFAULTS[name]:
+    for name, before in ADDED.items():
+        if values[name] == before:
             del relevant[name]
     relevant["models"] = sorted(values["models"])
     if values["data"] is not None:  # what is in the file counts, not where it lies

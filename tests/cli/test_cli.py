@@ -302,7 +302,7 @@ def test_own_data_from_file_to_report_and_certificate(tmp_path: Path) -> None:
     table.loc[moons.y > 0, "kind"] = "up"
     (tmp_path / "there").mkdir()
     table.to_csv(tmp_path / "there" / "moons.csv", index=False)
-    own = ["--data", "there/moons.csv", "--target", "kind", "--positive", "UP", "--standardize"]
+    own = ["--data", "there/moons.csv", "--target", "kind", "--positive", "UP"]
     result = run_json("compare", *own, "--models", "svm-gln", "--units", "6", folder=tmp_path)
     assert result["models"][0]["status"] == "optimal"
     page = (tmp_path / "implicit-bias-report" / "report.html").read_text("utf-8")

@@ -15,7 +15,7 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.preprocessing import StandardScaler
 
 from implicit_bias.datasets import load_fashion_mnist, load_own
-from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
+from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standardized
 from implicit_bias.datasets.own import find_class, two_classes
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
@@ -298,6 +298,65 @@ def test_an_array_that_claims_more_than_memory_holds(tmp_path: Path) -> None:
         load_own(file)
 
 
+PASSENGERS = """name,age,port,fare,kind
+Ann,22,S,7.25,yes
+Bob,38,C,71.3,no
+Cy,,S,8.05,no
+Di,35,,53.1,yes
+Ed,54,Q,51.9,no
+Flo,27,S,11.1,yes
+"""
+
+
+def test_text_is_encoded_and_gaps_are_filled_by_training_samples(tmp_path: Path) -> None:
+    file = tmp_path / "passengers.csv"
+    file.write_text(PASSENGERS)
+    data = load_own(file, "kind", encode=True, missing="median", ignore=["name"])
+    ports = [[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0]]
+    np.testing.assert_array_equal(data.X[:, 1:5], ports)  # C, Q, S, and none
+    assert not data.complete
+    parts = Split(data.take([0, 1, 2, 3]), data.take([4, 5]))
+    train = filled(parts).train
+    assert train.complete
+    assert train.X[:, 0].tolist() == [22, 38, 35, 35]
+    left = load_own(file, "kind", encode=True, missing="drop", ignore=["name"])
+    assert left.X[:, 0].tolist() == [22, 38, 54, 27]
+    assert left.n_features == 1 + 3 + 1 + 1
+    np.savez(tmp_path / "own.npz", X=[[1.0], [np.nan], [3.0]], y=[0.0, 1.0, 1.0])
+    assert load_own(tmp_path / "own.npz", missing="drop").X[:, 0].tolist() == [1, 3]
+    assert np.isnan(load_own(tmp_path / "own.npz", missing="median").X[1, 0])
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "message"),
+    [
+        (["1,5", "2,5", "3"], {"encode": True}, "'1,5'|'2,5'"),
+        (["1", "?", "3"], {"encode": True}, r"'\?'"),
+        (["5 %", "7 %", "x"], {"encode": True}, "numbers as text"),
+        ([f"id {n}" for n in range(101)], {"encode": True}, "101|100 different.*--ignore"),
+        (["", "", ""], {"missing": "drop"}, "no value at all"),
+        (["1", "2", "3"], {"ignore": ["ax"]}, "ax, which is no column"),
+        (["1", "2", "3"], {"ignore": ["kind"]}, "target"),
+        (["1", "2", "3"], {"missing": "mean"}, "missing"),
+        (["1", "2", "3"], {"ignore": "a"}, "list"),
+    ],
+)
+def test_columns_that_would_be_misread_are_refused(
+    column: list[str], options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    kinds = ["x", "y", *["x"] * (len(column) - 2)]
+    pd.DataFrame({"a": column, "b": 1.5, "kind": kinds}).to_csv(tmp_path / "own.csv", index=False)
+    with pytest.raises((ValueError, TypeError), match=message):
+        load_own(tmp_path / "own.csv", "kind", **options)
+
+
+def test_a_label_is_never_filled_in(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,kind\n1,x\n2,\n3,y\n")
+    with pytest.raises(ValueError, match="labels are missing"):
+        load_own(tmp_path / "own.csv", "kind", missing="median")
+    assert len(load_own(tmp_path / "own.csv", "kind", missing="drop")) == 2
+
+
 def test_what_is_no_label_or_number_is_named(tmp_path: Path) -> None:
     svm, table = tmp_path / "a.svm", tmp_path / "a.parquet"
     for line, word in (("nan 1:1", "missing"), ("1 99999999999:1", "libsvm")):
@@ -321,9 +380,9 @@ def test_a_constant_that_is_there_is_not_appended_again(tmp_path: Path) -> None:
 def test_standardized_by_training_samples_alone(tmp_path: Path) -> None:
     file, target = written(tmp_path, ".csv")
     config = RunConfig(data=str(file), target=target, positive=("1",), train_size=8)
-    raw = load_data(config).parts
+    raw = load_data(RunConfig(**{**vars(config), "standardize": False})).parts
     scaler = StandardScaler().fit(raw.train.X[:, :-1])
-    scaled = load_data(RunConfig(**{**vars(config), "standardize": True})).parts
+    scaled = load_data(config).parts
     for part, other in ((raw.train, scaled.train), (raw.validation, scaled.validation)):
         np.testing.assert_allclose(other.X[:, :-1], scaler.transform(part.X[:, :-1]))
         assert (other.X[:, -1] == 1).all()
@@ -349,6 +408,9 @@ def test_garments_by_name() -> None:
     "options",
     [
         {"target": "y"},
+        {"encode": True},
+        {"missing": "drop"},
+        {"ignore": ("id",)},
         {"data": "a.csv", "dataset": "moons"},
         {"dataset": "mnist", "protocol": "lippl2022", "standardize": True},
     ],

@@ -40,8 +40,10 @@ OTHER: dict[str, Any] = {
 }
 # Fields that only a file of one's own has.
 OWN = RunConfig(data=__file__, target="a")
+OF_OWN_DATA = ("data", "target", "encode", "missing", "ignore", "standardize")
 OTHER |= {"classes": (1, 2, 3), "optimizer": "adam"}
-OTHER |= {"data": grid_module.__file__, "target": "b", "standardize": True}
+OTHER |= {"data": grid_module.__file__, "target": "b", "standardize": False}
+OTHER |= {"encode": True, "missing": "drop", "ignore": ("id",)}
 AXES = {
     "units": [3, 4, 5],
     "seed": [1, 2],
@@ -72,7 +74,7 @@ def test_keys_do_not_depend_on_the_order_of_axes(order: list[str]) -> None:
 
 @pytest.mark.parametrize("name", [field.name for field in fields(RunConfig)])
 def test_the_key_changes_with_each_field_that_matters(name: str) -> None:
-    base = OWN if name in ("data", "target") else BASE
+    base = OWN if name in OF_OWN_DATA else BASE
     other = replace(base, **{name: OTHER[name]})
     assert other != base
     assert (cell_key(other) == cell_key(base)) == (name in WITHOUT_EFFECT)
