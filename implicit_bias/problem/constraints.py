@@ -220,10 +220,6 @@ class Constraints:
         parts = _even_flow(weights) / np.where(weights > 0, weights, 1.0)[:, None]
         return self.alpha(each * parts[self.owners, self.rivals])
 
-    def worst(self, margins: Array, most: int, below: float = np.inf) -> Integers:
-        """Return the rows of the smallest margins (R,), first one a sample: see `worst_rows`."""
-        return worst_rows(margins, self.samples, below, most)
-
     # --- classes without samples
 
     @cached_property

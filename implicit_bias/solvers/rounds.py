@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, primal_bound
 from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.constraints import worst_rows
 from implicit_bias.solvers.iteration import Answer, Run, Steps, nothing_yet
 
 Found = TypeVar("Found")
@@ -176,13 +177,13 @@ class RowRounds(Rounds):
 
     def worst(self, most: int, below: float = np.inf) -> Integers:
         """Return the rows of the smallest margins, each sample's first: at most this many."""
-        return self.constraints.worst(self.margins, most, below)
+        return worst_rows(self.margins, self.constraints.samples, below, most)
 
     def violators(self, most: int, below: float = 1.0) -> Integers:
         """Return the rows outside of the working set that violate most: at most this many."""
         outside = self.margins.copy()
         outside[self.rows] = np.inf
-        return self.constraints.worst(outside, most, below)
+        return worst_rows(outside, self.constraints.samples, below, most)
 
 
 def solve_on_some(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.constraints import worst_rows
 
 METRIC = {0: np.array([[2.0, 1.0], [1.0, 1.0]])}
 
@@ -153,7 +154,7 @@ def test_worst_rows_are_those_of_a_loop(
     index = np.array(sorted(kept))
     rows = draw(4, False, sparse=False, metric=False).constraints.subset(index)
     margins = np.array([np.inf if kept[p] == 4 else float(kept[p]) for p in index])
-    found = rows.worst(margins, most, below)
+    found = worst_rows(margins, rows.samples, below, most)
     assert found.tolist() == loop_worst(margins, rows.samples.tolist(), most, below)
 
 
