@@ -16,7 +16,7 @@ out_of_core.py      more samples than memory holds, in blocks that Dask reads
 rounds.py           rounds on some of the constraints, and the bounds for all of them
 active_set.py       from the solution of a similar problem; one group on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
-multiprecision.py   small problems of two classes and groups that float64 cannot hold
+multiprecision.py   small problems that float64 cannot hold: of two classes and groups
 barrier.py          such problems of any norm and any number of classes
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
@@ -43,10 +43,9 @@ from implicit_bias.solvers.solve import solve, solve_relaxed
 
 if TYPE_CHECKING:
     from implicit_bias.solvers.active_set import ActiveSet, OneGroup
-    from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
     from implicit_bias.solvers.feature_space import FeatureSpace
-    from implicit_bias.solvers.interior_point import ClassFeatureSpace, InteriorPoint
+    from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.out_of_core import OutOfCoreSolution, solve_out_of_core
@@ -61,10 +60,9 @@ HOMES = {
     "active_set": ("ActiveSet", "OneGroup"),
     "cvxpy_solver": ("CvxpySolver",),
     "feature_space": ("FeatureSpace",),
-    "interior_point": ("ClassFeatureSpace", "InteriorPoint"),
+    "interior_point": ("InteriorPoint",),
     "linear_program": ("LinearProgram",),
     "multiprecision": ("MultiPrecision",),
-    "barrier": ("Barrier",),
     "out_of_core": ("OutOfCoreSolution", "solve_out_of_core"),
     "working_set": ("WorkingSet",),
 }

@@ -65,7 +65,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import flint
 import numpy as np
@@ -75,7 +75,6 @@ from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status, repaired
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import Constraints, Features, MarginProblem
-from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 
 MOST_STEPS = 3000
@@ -103,59 +102,25 @@ Number = Any  # flint.arb, which has no type hints
 Places = NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Barrier(NativeSolver):
-    """Path following in multiple precision, for small problems; see the module's head.
-
-    Parameters
-    ----------
-    tolerances, max_iterations, max_seconds, max_memory
-        As in `NativeSolver`.
-    device : str
-        Must be "cpu".
+class BarrierRun(Run):
+    """One solve: its program, the iterate, and the best bounds so far.
 
     Raises
     ------
-    ValueError
-        Another device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from implicit_bias import max_margin, solve
-    >>> X = np.array([[1e9, 1.0], [1e9, -1.0], [-1e9, 0.0]])
-    >>> problem = max_margin(X, np.array([0, 1, 2]), "spectral")
-    >>> round(solve(problem, Barrier()).certificate.upper, 4)
-    0.7071
+    UnsuitableError
+        A norm of which no barrier is known here.
     """
 
-    name: ClassVar[str] = "multiprecision"
-    own_limit: ClassVar[int] = MOST_STEPS
-    takes_classes: ClassVar[bool] = True
-    takes_norms: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.device != "cpu":
-            raise ValueError(f"multiprecision computes on the CPU only, got {self.device!r}")
-
-    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Set up a run; a start is not used."""
+    def __init__(self, solver: NativeSolver, problem: MarginProblem) -> None:
         n_rows, n = int(np.prod(problem.alpha_shape)), 2 * int(np.prod(problem.coef_shape))
-        self.check_memory(BYTES_A_NUMBER * (2 * n_rows * n + 3 * n * n))
-        return _BarrierRun(self, BarrierProgram.of(problem))
-
-
-class _BarrierRun(Run):
-    """One solve: its program, the iterate, and the best bounds so far."""
-
-    def __init__(self, solver: Barrier, program: BarrierProgram) -> None:
-        self.solver, self.program = solver, program
-        self.bits = program.bits
+        solver.check_memory(BYTES_A_NUMBER * (2 * n_rows * n + 3 * n * n))
+        self.program, self.tolerance = BarrierProgram.of(problem), 0.1 * solver.tolerances.gap
+        self.bits = self.program.bits
         self.found: _Central | None = None
 
     def steps(self) -> Steps:
-        program, tolerance = self.program, 0.1 * self.solver.tolerances.gap
+        """Follow the central path, with more bits where these do not lower the function."""
+        program = self.program
         with _precision_of(self.bits):
             at = program.start()
             tau, growth, taken = program.first_tau(at), FIRST_GROWTH, 0
@@ -173,7 +138,7 @@ class _BarrierRun(Run):
                     self.found = program.found(at.x, tau)
                     if self.found.hopeless:
                         return Status.NOT_SEPARABLE
-                    if self.found.gap > tolerance:
+                    if self.found.gap > self.tolerance:
                         growth = _adapted(growth, taken)
                         tau, at, taken = (tau * growth).mid(), at.after(growth), 0
                     elif squared <= 2.0 ** (-REACHED * self.bits):
@@ -183,6 +148,7 @@ class _BarrierRun(Run):
         return Status.ITERATION_LIMIT
 
     def answer(self) -> Answer:
+        """Return what attains the bounds of the last minimiser."""
         if self.found is None:
             return nothing_yet(self.program.problem)
         with _precision_of(self.bits):

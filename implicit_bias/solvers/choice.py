@@ -48,8 +48,6 @@ INTERIOR_POINT_LIMIT = 3000
 # Entries of the cones of matrix norms that Clarabel takes: it factorises them, in hours and tens of
 # GiB where SCS takes seconds.
 MOST_SEMIDEFINITE = 2000
-# Powers of two between C and what it is for features of size 1, up to which 512 bits hold both.
-MOST_PRECISE_POWER = 200
 
 Structure = Literal["gates", "l2", "groups", "matrix", "entries", "matrices", "maxima", "other"]
 STRUCTURES: dict[Structure, str] = {
@@ -276,14 +274,6 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
     return int((orders * (orders + 1) // 2).sum()) if norm in (Nuclear(), Spectral()) else 0
 
 
-def is_far_from_features(problem: MarginProblem) -> bool:
-    """Whether C is so large or small for the features that 512 bits do not hold both."""
-    if problem.hard_margin or problem.scale == 0:
-        return False
-    powers = np.log2(problem.box) + math.log2(problem.scale)
-    return bool(np.abs(powers).max() > MOST_PRECISE_POWER)
-
-
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions:
     """What a solver made by name is given, as far as it takes it; see `NativeSolver`."""
@@ -318,9 +308,8 @@ def make_solver(
 
         return CvxpySolver(backend=name, **common)
     from implicit_bias.solvers.active_set import ActiveSet, OneGroup
-    from implicit_bias.solvers.barrier import Barrier
     from implicit_bias.solvers.feature_space import FeatureSpace
-    from implicit_bias.solvers.interior_point import ClassFeatureSpace, InteriorPoint
+    from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.working_set import WorkingSet
 
@@ -329,14 +318,13 @@ def make_solver(
 
     methods: dict[str, Callable[..., NativeSolver]] = {
         "interior-point": InteriorPoint,
-        "feature-space": FeatureSpace if problem.classes is None else ClassFeatureSpace,
+        "feature-space": FeatureSpace,
         "working-set": WorkingSet,
     }
     if name in methods:
         return native(methods[name])
     if name == "multiprecision":
-        own = problem.is_binary_group_lasso and not is_far_from_features(problem)
-        return native(MultiPrecision if own else Barrier, device="cpu")
+        return native(MultiPrecision, device="cpu")
     few = len(problem.constraints) <= INTERIOR_POINT_LIMIT
     whole = methods["interior-point"] if few else WorkingSet
     if name == "one-group":

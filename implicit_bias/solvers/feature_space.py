@@ -67,6 +67,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import Start, Tolerances
+from implicit_bias.solvers.interior_point import in_features
 from implicit_bias.solvers.iteration import Answer, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs, lift
 
@@ -112,16 +113,20 @@ OFFSET_RATIO = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSpace(RowSolver):
-    """The native solver for few features: time linear in the samples, any scales.
+    """The native solver for few features: time linear in the samples.
 
-    It makes no use of a start.
+    With two classes features may have any scales, and a start is not used. Many classes are those
+    of `interior_point.in_features`.
     """
 
     name: ClassVar[str] = "feature-space"
+    takes_classes: ClassVar[bool] = True
     own_limit: ClassVar[int] = MAX_ITERATIONS
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""
+        if problem.classes is not None:
+            return in_features(self, problem, start)
         rows = self.chosen(problem)
         posed = problem if self.rows is None else problem.subset(rows.samples)
         self.check_memory(peak_memory(posed))

@@ -190,34 +190,27 @@ class InteriorPoint(RowSolver):
         return _CentralPath(self, problem, rows, start, ClassMatrices, RowNewton)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassFeatureSpace(RowSolver):
-    """The interior point of those norms of many classes, and l2, in the space of the features.
+def in_features(solver: RowSolver, problem: MarginProblem, start: Start | None) -> Run:
+    """Set up a run of many classes, under those norms or l2, in the space of the features.
 
     Time is linear in the samples: O(N K F^2) a step, and O((K F)^3).
+
+    Raises
+    ------
+    ValueError
+        Another norm.
+    MemoryError
+        No room for the features and for matrices of their order.
     """
-
-    name: ClassVar[str] = "feature-space"
-    takes_classes: ClassVar[bool] = True
-    own_limit: ClassVar[int] = MAX_ITERATIONS
-
-    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Check that there is room for the features and for matrices of their order.
-
-        Raises
-        ------
-        ValueError
-            Another norm, or two classes.
-        """
-        if not has_features(problem):
-            raise UnsuitableError(
-                "this method takes many classes under the nuclear or spectral norm, l1, l2 or "
-                f"linf, not {problem.norm!r}: choose solver='auto'"
-            )
-        order, K = class_features(problem), problem.constraints.n_kinds
-        self.check_memory(8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K)))
-        rows = self.chosen(problem)
-        return _CentralPath(self, problem, rows, start, ClassMatrices, FeatureNewton)
+    if not has_features(problem):
+        raise UnsuitableError(
+            "this method takes many classes under the nuclear or spectral norm, l1, l2 or "
+            f"linf, not {problem.norm!r}: choose solver='auto'"
+        )
+    order, K = class_features(problem), problem.constraints.n_kinds
+    solver.check_memory(8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K)))
+    rows = solver.chosen(problem)
+    return _CentralPath(solver, problem, rows, start, ClassMatrices, FeatureNewton)
 
 
 def _memory_of_balls(problem: MarginProblem, rows: Constraints) -> int:

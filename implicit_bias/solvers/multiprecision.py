@@ -39,6 +39,7 @@ tau, kappa  ()              of the embedding
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -53,11 +54,14 @@ from implicit_bias.base.validation import Array, check_count
 from implicit_bias.bounds.certificate import Status, repaired
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import barrier
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Point, Run, Steps, nothing_yet
 
 BITS = 512
 MOST_STEPS = 300
+# Powers of two between C and what it is for features of size 1, up to which the bits hold both.
+MOST_POWER = 200
 # A step goes this share of the way to the boundary of the cone.
 SHARE = gmpy2.mpfr("0.99")
 # With kappa / tau above this, and tau below its inverse, alpha is taken for Gordan's. Separators
@@ -73,7 +77,10 @@ Number = Any  # gmpy2.mpfr, which has no type hints
 
 @dataclass(frozen=True, kw_only=True)
 class MultiPrecision(NativeSolver):
-    """Interior point in multiple precision, for small problems; see the module's head.
+    """Small problems in multiple precision.
+
+    Those of two classes and groups are solved as the module's head says, but where C and the
+    features are too far apart; those, other norms and many classes as the head of `barrier` does.
 
     Parameters
     ----------
@@ -82,7 +89,7 @@ class MultiPrecision(NativeSolver):
     device : str
         Must be "cpu".
     bits : int
-        Precision of its numbers, at least 128.
+        Precision of the numbers of two classes and groups, at least 128.
 
     Raises
     ------
@@ -102,7 +109,9 @@ class MultiPrecision(NativeSolver):
     bits: int = BITS
 
     name: ClassVar[str] = "multiprecision"
-    own_limit: ClassVar[int] = MOST_STEPS
+    own_limit: ClassVar[int] = barrier.MOST_STEPS
+    takes_classes: ClassVar[bool] = True
+    takes_norms: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,6 +121,8 @@ class MultiPrecision(NativeSolver):
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Set up a run; a start is not used."""
+        if not problem.is_binary_group_lasso or _is_far_from_features(problem):
+            return barrier.BarrierRun(self, problem)
         n, features = problem.n_samples, problem.plain_gates.shape[1] * problem.X.shape[1]
         smaller = min(n, features)
         self.check_memory(BYTES_A_NUMBER * (4 * n * features + 3 * smaller**2))
@@ -131,7 +142,7 @@ class _MultiPrecisionRun(Run):
         with gmpy2.context(gmpy2.get_context(), precision=bits):
             program = _Program.of(self.problem, self.deadline)
             iterate = program.start()
-        while True:
+        for _ in range(MOST_STEPS):
             with gmpy2.context(gmpy2.get_context(), precision=bits):
                 found = program.bounds(iterate)
                 if self.found is None or found.gap < self.found.gap or not found.separates:
@@ -144,6 +155,7 @@ class _MultiPrecisionRun(Run):
             if stepped is None:
                 return Status.NUMERICAL_TROUBLE
             iterate = stepped
+        return Status.ITERATION_LIMIT
 
     def _ended(self, iterate: _Iterate) -> Status | None:
         assert self.found is not None
@@ -163,6 +175,14 @@ class _MultiPrecisionRun(Run):
             intercept=exact.offset,
             exact=exact,
         )
+
+
+def _is_far_from_features(problem: MarginProblem) -> bool:
+    """Whether C is so large or small for the features that the bits do not hold both."""
+    if problem.hard_margin or problem.scale == 0:
+        return False
+    powers = np.log2(problem.box) + math.log2(problem.scale)
+    return bool(np.abs(powers).max() > MOST_POWER)
 
 
 # --- the program ---------------------------------------------------------------------------------

@@ -40,7 +40,6 @@ from implicit_bias.solvers.base import (
 from implicit_bias.solvers.feature_space import FeatureSpace
 from implicit_bias.solvers.interior_point import (
     COARSE_GAP,
-    ClassFeatureSpace,
     InteriorPoint,
     class_features,
     has_ball,
@@ -187,10 +186,8 @@ class _WorkingRows(RowRounds):
         few = size >= MANY_SAMPLES and are_few_features(features, size)
         if has_ball(problem):  # under other norms a system of the rows is cheaper
             few = features <= size
-        if few and problem.is_binary_group_lasso:
+        if few and (problem.is_binary_group_lasso or has_features(problem)):
             return FeatureSpace(**options)
-        if few and has_features(problem):
-            return ClassFeatureSpace(**options)
         inner = InteriorPoint(**options)
         self.by_one_group = self.one_group and size >= self.solver.many_rows
         return OneGroup(**options, fallback=inner) if self.by_one_group else inner

@@ -29,7 +29,6 @@ from implicit_bias.norms import (
 )
 from implicit_bias.solvers.barrier import (
     Ball,
-    Barrier,
     Entries,
     MatrixFraction,
     Powers,
@@ -37,9 +36,10 @@ from implicit_bias.solvers.barrier import (
     Term,
 )
 from implicit_bias.solvers.base import Tolerances
+from implicit_bias.solvers.multiprecision import MultiPrecision
 
 N, D, M = 8, 3, 2
-TIGHT = Barrier(tolerances=Tolerances(gap=1e-9))
+TIGHT = MultiPrecision(tolerances=Tolerances(gap=1e-9))
 GROUPS = np.array([0, 1, 0])
 NORMS = {
     "l1": L1(),
@@ -130,7 +130,7 @@ def test_classes_without_samples_share_their_coefficients() -> None:
 def test_numbers_of_any_size(family: str, index: int) -> None:
     """Gates, metrics and C that differ by so much that float64 ends far from the optimum."""
     problem = stress.draw(index, family).problem
-    found = solve(problem, Barrier())
+    found = solve(problem, MultiPrecision())
     assert found.status is Status.OPTIMAL
     assert find_lies(found, problem, 1e-6) == []
 
@@ -140,8 +140,8 @@ def test_numbers_of_any_size(family: str, index: int) -> None:
 def test_features_of_any_size(name: str, size: float) -> None:
     """In a common unit, of which the solver takes no more bits than of 1."""
     X, y = np.array([[1.0, -1.0], [0.0, 1.0], [2.0, 1.0]]), np.array([0, 1, 2])
-    plain = solve(max_margin(X, y, name), Barrier())
-    found = solve(max_margin(size * X, y, name), Barrier())
+    plain = solve(max_margin(X, y, name), MultiPrecision())
+    found = solve(max_margin(size * X, y, name), MultiPrecision())
     assert found.status is plain.status is Status.OPTIMAL
     assert size * found.certificate.upper == pytest.approx(plain.certificate.upper, rel=1e-5)
 
@@ -149,7 +149,7 @@ def test_features_of_any_size(name: str, size: float) -> None:
 def test_a_box_of_any_size() -> None:
     """C and the features may be a thousand bits apart, and the path from one to the other long."""
     X, y = np.random.default_rng(0).normal(size=(8, 1)), np.arange(8) % 5
-    found = solve(max_margin(X, y, "l2", C=1e280), Barrier())
+    found = solve(max_margin(X, y, "l2", C=1e280), MultiPrecision())
     assert found.status is Status.OPTIMAL
     assert found.certificate.gap <= 1e-6
 
@@ -172,7 +172,7 @@ def test_answers_that_float64_cannot_hold() -> None:
     problem = MarginProblem(
         X, np.array([0, 1, 2]), np.ones((3, 1)), np.zeros(1, int), norm=Spectral(), intercept=True
     )
-    found = solve(problem, Barrier())
+    found = solve(problem, MultiPrecision())
     assert found.status is Status.OPTIMAL
     exact = found.exact
     if exact is not None:
@@ -183,7 +183,7 @@ def test_answers_that_float64_cannot_hold() -> None:
 def test_what_is_not_separable_has_no_optimum() -> None:
     X = np.array([[1.0], [2.0], [3.0]])
     problem = max_margin(X, np.array([0, 1, 2]), Lp(3.0))
-    found = solve(problem, Barrier())
+    found = solve(problem, MultiPrecision())
     assert found.status is not Status.OPTIMAL
     assert np.isinf(found.certificate.upper)
     assert solve(problem).status is Status.NOT_SEPARABLE
@@ -239,7 +239,7 @@ def test_norms_of_matrices_are_not_taken_for_those_of_their_entries() -> None:
 
     problem = max_margin(np.eye(3), np.arange(3), as_norm(Largest()))
     with pytest.raises(ValueError, match="vectors"):
-        solve(problem, Barrier())
+        solve(problem, MultiPrecision())
 
 
 def test_a_function_without_a_barrier() -> None:
@@ -251,7 +251,7 @@ def test_a_function_without_a_barrier() -> None:
 
 def test_refuses_other_devices() -> None:
     with pytest.raises(ValueError, match="CPU"):
-        Barrier(device="cuda")
+        MultiPrecision(device="cuda")
 
 
 # --- derivatives, by brute force -------------------------------------------------------------
