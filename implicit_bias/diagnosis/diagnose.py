@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.progress import say, showing
 from implicit_bias.base.validation import Array, check_number
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
@@ -168,7 +169,7 @@ def diagnose(
     module = as_module(module)
     given = None if norm is None else as_parameter_norm(norm)
     geometry, trained_by, obstacles = limit_of(module, given, optimizer)
-    with evaluating(module) as modes:
+    with showing("diagnosing"), evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
         check_parts(geometry, gradients.shapes)
         subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
@@ -204,11 +205,13 @@ def diagnose(
 
 def _measured(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> dict[str, Any]:
     """All that a diagnosis says of a module."""
+    say("multipliers in {}", norm.name)
     best = subject.measure(norm, deadline=deadline.sooner(SHARE_OF_THE_GAP))
     program, gradients = best.program, subject.gradients
     free = loss_weights(subject.margins, gradients.rivals)
     tempered = tempered_weights(program.margins, gradients.rivals)
     gaps = _gaps(program, [*tempered, free, best.weights])
+    say("kinks, layers and dead units")
     return {
         "norm": norm.name,
         "degree": program.degree,

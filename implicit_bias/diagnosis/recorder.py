@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import check_count, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_module, evaluating
@@ -167,7 +168,7 @@ class Recorder:
         step = last + 1 if step is None else step
         check_count(step, "step", last + 1)
         started = time.perf_counter()
-        with evaluating(self.module):
+        with showing("recording"), evaluating(self.module):
             subject = self.subject.reread()
             found = {name: measured(subject) for name, measured in self.measurements.items()}
         self.rows.append({"step": step, **found})

@@ -43,6 +43,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.progress import say, showing
 from implicit_bias.base.validation import check_number
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
@@ -271,7 +272,7 @@ def which_norm(
         geometry, _, obstacles = limit_of(module, None, optimizer)
         own = geometry.name
         geometries.setdefault(own, geometry)
-    with evaluating(module) as modes:
+    with showing("measuring in each norm"), evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
         linear = _is_linear(subject.gradients)
@@ -359,6 +360,7 @@ def _rows(
     """Measure a module, and a reference if there is one, in each norm."""
     rows = list[NormRow]()
     for done, (name, norm) in enumerate(norms.items()):
+        say("{}, norm {} of {}", name, done + 1, len(norms))
         left = (len(norms) - done) * len(subjects)
         bounds = [
             _bounds(subject, norm, linear, deadline.sooner(1.0 / (left - k)))

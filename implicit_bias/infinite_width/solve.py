@@ -62,6 +62,7 @@ from numpy.typing import ArrayLike
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.linear import linprog
+from implicit_bias.base.progress import say, showing
 from implicit_bias.base.validation import Array, as_features, as_finite, check_count, check_number
 from implicit_bias.bounds.certificate import Certificate, Conflict, Status, relative_gap
 from implicit_bias.infinite_width.arrangement import TINY, Peaks, maximise, scattered
@@ -195,6 +196,7 @@ def max_margin(
     *,
     activation: Activation = "relu",
     max_rounds: int = 300,
+    max_seconds: float | None = None,
     start: ArrayLike | None = None,
     random_state: int | np.random.Generator = 0,
     classes: int | None = None,
@@ -217,6 +219,8 @@ def max_margin(
         As in `InfiniteWidthProblem`.
     max_rounds : int
         Limit on the rounds of column generation.
+    max_seconds : float, optional
+        Limit on the time, seen between rounds: the bounds so far are returned.
     start : array_like of shape (J, D), optional
         Directions to start from, such as those of a network; with either sign of weight.
     random_state : int or Generator
@@ -244,7 +248,14 @@ def max_margin(
     ('OPTIMAL', 3)
     """
     problem = InfiniteWidthProblem(X, y, activation, C, classes)  # type: ignore[arg-type]
-    return solve(problem, tol, max_rounds=max_rounds, start=start, random_state=random_state)
+    return solve(
+        problem,
+        tol,
+        max_rounds=max_rounds,
+        max_seconds=max_seconds,
+        start=start,
+        random_state=random_state,
+    )
 
 
 def max_margin_of_classes(
@@ -255,6 +266,7 @@ def max_margin_of_classes(
     *,
     activation: Activation = "relu",
     max_rounds: int = 100,
+    max_seconds: float | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> InfiniteWidthSolution:
     """Find the infinitely wide network with one output a class, of two classes too.
@@ -266,7 +278,7 @@ def max_margin_of_classes(
     y : array_like of shape (N,)
         Labels 0 .. K - 1, K >= 2. With K = 2 the optimum is that of `max_margin` over the root
         of 2.
-    C, tol, activation, max_rounds, random_state
+    C, tol, activation, max_rounds, max_seconds, random_state
         As in `max_margin`.
 
     Returns
@@ -296,21 +308,27 @@ def max_margin_of_classes(
         tol,
         activation=activation,
         max_rounds=max_rounds,
+        max_seconds=max_seconds,
         random_state=random_state,
         classes=int(largest) + 1,
     )
 
 
+@showing("solving at infinite width")
 def solve(
     problem: InfiniteWidthProblem,
     tol: float = 1e-6,
     *,
     max_rounds: int = 300,
+    max_seconds: float | None = None,
     start: ArrayLike | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> InfiniteWidthSolution:
     """Solve a problem; `max_margin` builds it from data."""
     began = time.perf_counter()
+    if max_seconds is not None:
+        check_number(max_seconds, "max_seconds", "(0, inf)")
+    deadline = Deadline.after(max_seconds)
     check_number(tol, "tol", "(0, inf)")
     check_count(max_rounds, "max_rounds")
     if start is not None:
@@ -322,7 +340,7 @@ def solve(
         generation.alpha, min_margin, status = conflict.alpha, np.nan, Status.NOT_SEPARABLE
         directions, coef = generation.primal
     else:
-        status = generation.run(tol, max_rounds)
+        status = generation.run(tol, max_rounds, deadline)
         directions, coef = generation.fewest_neurons(tol)
         lower = generation.lower
         upper, min_margin = primal_bound(problem, directions, coef)
@@ -397,15 +415,15 @@ class _Generation:
         outputs = () if problem.classes is None else (problem.classes,)
         self.primal = (np.zeros((0, problem.X.shape[1])), np.zeros((0, *outputs)))
 
-    def run(self, tol: float, max_rounds: int) -> Status:
+    def run(self, tol: float, max_rounds: int, deadline: Deadline) -> Status:
         """Alternate between the program and the oracle, until the bounds meet if they do."""
         if not self.problem.rank:  # all inputs are 0: a finite C pays for them all
             self.alpha = self.problem.C * self.problem.labelled.constraints.equal_alpha()
             self.lower, self.largest = float(self.alpha.sum()), 0.0
             return Status.OPTIMAL
         try:
-            status = self._rounds(tol, max_rounds)
-            if not self.oracle.exact:
+            status = self._rounds(tol, max_rounds, deadline)
+            if not self.oracle.exact and not deadline.passed:
                 self._raise_lower(RAISING_ROUNDS)
         except KeyboardInterrupt:
             return Status.INTERRUPTED
@@ -414,7 +432,7 @@ class _Generation:
             return Status.NEARLY_INSEPARABLE
         return Status.OPTIMAL if self.upper - self.lower <= tol * self.lower else status
 
-    def _rounds(self, tol: float, max_rounds: int) -> Status:
+    def _rounds(self, tol: float, max_rounds: int, deadline: Deadline) -> Status:
         for round_ in range(int(max_rounds)):
             try:
                 coef, alpha = solve_master(
@@ -426,6 +444,7 @@ class _Generation:
             self._improve_upper(coef)
             new = self._new_directions(alpha, tol)
             self.history.append(BoundsAt(round_, self.lower, self.upper))
+            say("round {}, optimum between {:.6g} and {:.6g}", round_, self.lower, self.upper)
             now = (self.lower, self.upper)
             if self.upper - self.lower <= tol * self.lower:
                 return Status.OPTIMAL
@@ -435,9 +454,13 @@ class _Generation:
             if hidden or (self.stalled and not len(new)):
                 exact = self.oracle.exact
                 return Status.NUMERICAL_TROUBLE if exact else Status.ITERATION_LIMIT
+            if deadline.passed:
+                break
             self._join(coef, new, alpha)
         if self.lower == 0:  # the local search had the last word
             self._consult_oracle(alpha, np.inf)
+        if deadline.passed:
+            return Status.TIME_LIMIT
         return Status.NUMERICAL_TROUBLE if self.rounding > tol else Status.ITERATION_LIMIT
 
     def _raise_lower(self, rounds: int) -> None:

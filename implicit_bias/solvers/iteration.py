@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, TypeAlias, final
 import numpy as np
 
 from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.progress import say
 from implicit_bias.base.validation import Array, UnsuitableError, check_number
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
@@ -163,6 +164,7 @@ def follow(
                 status = end.value
                 break
             history.append(BoundsAt(first_iteration + len(history), lower, upper))
+            say("step {}, optimum between {:.6g} and {:.6g}", len(history), lower, upper)
             on_progress(history[-1])
             if deadline.passed:
                 status = Status.TIME_LIMIT

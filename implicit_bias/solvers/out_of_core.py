@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.progress import showing
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array, as_class_labels, check_count, check_number
 from implicit_bias.bounds.certificate import (
@@ -115,6 +116,7 @@ class OutOfCoreSolution:
         return X @ self.coef[..., 0, :].T + self.intercept
 
 
+@showing("solving out of core")
 def solve_out_of_core(
     X: Any,
     y: ArrayLike | Any,

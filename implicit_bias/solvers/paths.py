@@ -15,9 +15,11 @@ Where a problem has one C a sample, the largest of them runs, and all keep their
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array, check_count
 from implicit_bias.bounds.certificate import Status, dual_scale
 from implicit_bias.problem import MarginProblem
@@ -32,6 +34,7 @@ def solve_path(
     device: str = "cpu",
     *,
     max_memory: float | None = None,
+    max_seconds: float | None = None,
 ) -> Iterator[Solution]:
     """Solve problems in order, each from the last one's solution.
 
@@ -42,11 +45,14 @@ def solve_path(
         have as many groups. Made one by one if the iterable is lazy.
     solver, tol, device, max_memory
         As in `solve`; the native solvers profit from a start.
+    max_seconds : float, optional
+        Limit on the time of the whole path, from its first problem on.
 
     Yields
     ------
     Solution
-        One a problem, read its ``status``. After one that Ctrl-C ended there are no more.
+        One a problem, read its ``status``. After one that Ctrl-C or the limit on the time ended
+        there are no more.
 
     Raises
     ------
@@ -54,10 +60,12 @@ def solve_path(
         A problem with another number of groups than the one before it, or fewer samples.
     """
     start: Solution | None = None
+    deadline = Deadline.after(max_seconds)
     for problem in problems:
-        solution = solve(problem, solver, tol, device, max_memory=max_memory, start=start)
+        limits: dict[str, Any] = {"max_memory": max_memory, "max_seconds": deadline.left}
+        solution = solve(problem, solver, tol, device, start=start, **limits)
         yield solution
-        if solution.status is Status.INTERRUPTED:
+        if solution.status is Status.INTERRUPTED or deadline.passed:
             return
         if not solution.status.inseparable:  # such an alpha is no warm start
             start = solution
@@ -71,6 +79,7 @@ def path_over_C(
     device: str = "cpu",
     *,
     max_memory: float | None = None,
+    max_seconds: float | None = None,
 ) -> Iterator[Solution]:
     """Solve a problem for each C of a list, best in ascending or descending order.
 
@@ -82,6 +91,8 @@ def path_over_C(
         Weights of the hinge loss, such as those of `C_grid`: the largest C of a sample.
     solver, tol, device, max_memory
         As in `solve`.
+    max_seconds : float, optional
+        Limit on the time of the whole path.
 
     Yields
     ------
@@ -96,7 +107,8 @@ def path_over_C(
     [3, 3]
     """
     posed = (replace(problem, C=float(C) * problem.shares) for C in Cs)
-    yield from solve_path(posed, solver, tol, device, max_memory=max_memory)
+    limits: dict[str, Any] = {"max_memory": max_memory, "max_seconds": max_seconds}
+    yield from solve_path(posed, solver, tol, device, **limits)
 
 
 def smallest_C(problem: MarginProblem) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.options import DEFAULTS, SolverOptions
+from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import Array, UnsuitableError, check_number
 from implicit_bias.bounds.certificate import (
     QUIET,
@@ -69,6 +70,7 @@ UNSETTLED = (
 )
 
 
+@showing("solving")
 @QUIET
 def solve(
     problem: MarginProblem,

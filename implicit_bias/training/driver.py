@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from implicit_bias.base.progress import progress_bar, say, showing
 from implicit_bias.base.wording import html_table, number, percent, text_table
 from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
@@ -16,8 +16,6 @@ from implicit_bias.training.history import HistoryPoint, history_frame
 if TYPE_CHECKING:
     import pandas as pd
 
-# Called with the steps done, and with what else there is to say.
-OnProgress: TypeAlias = Callable[[int, str], object]
 Config = TypeVar("Config", TrainingConfig, LimitConfig, OwnLoop)
 # Of a training that this package drives.
 Planned = TypeVar("Planned", TrainingConfig, LimitConfig)
@@ -170,7 +168,7 @@ def drive(
         return not history or history[-1].step < run.step
 
     try:
-        with progress_bar(config.steps) if progress else nullcontext() as show:
+        with progress_bar(config.steps) if progress else showing("training") as show:
             while ending is None:
                 if config.is_recorded(run.step) and is_behind():
                     history.append(run.point())
@@ -178,6 +176,7 @@ def drive(
                         on_point(history[-1])
                 if show is not None:
                     show(run.step, run.detail)
+                say("step {:,} of {:,}", run.step, config.steps)
                 ending = run.advance()
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
@@ -191,21 +190,3 @@ def drive(
         ending=ending,
         seconds=time.perf_counter() - started,
     )
-
-
-@contextmanager
-def progress_bar(steps: int) -> Iterator[OnProgress]:
-    """Show a bar of this many steps, and yield the function that moves it."""
-    from rich import progress
-    from rich.console import Console
-
-    with progress.Progress(
-        progress.TextColumn("training: {task.completed:,} / {task.total:,} steps"),
-        progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("{task.fields[detail]}"),
-        console=Console(stderr=True),
-    ) as bar:
-        task = bar.add_task("", total=steps, detail="")
-        yield lambda step, detail: bar.update(task, completed=step, detail=detail)

@@ -533,6 +533,17 @@ def test_bad_labels_of_classes(y: list[object], word: str) -> None:
 # Grades of finite networks.
 
 
+def test_time_ends_a_solve_with_the_bounds_so_far() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 6)), np.sign(rng.normal(size=40))
+    stopped = max_margin(X, y, max_seconds=1e-9)
+    assert stopped.status is Status.TIME_LIMIT
+    assert 0 < stopped.certificate.lower <= stopped.certificate.upper
+    assert len(stopped.history) == 1
+    with pytest.raises(ValueError, match="max_seconds"):
+        max_margin(X, y, max_seconds=0)
+
+
 def test_grade_of_the_optimum_itself() -> None:
     X, y = planar(30, 1)
     solution = max_margin(X, y)

@@ -238,6 +238,22 @@ def test_paths_refuse_what_is_no_neighbour() -> None:
             next(path)
 
 
+def test_a_path_ends_in_time() -> None:
+    problem = max_margin(np.eye(3), [1, -1, 1])
+    started: list[float] = []
+
+    def grid() -> Iterator[float]:
+        for C in (1.0, 2.0, 3.0):
+            started.append(C)
+            yield C
+
+    slow = list(path_over_C(problem, grid(), max_seconds=1e-9))
+    assert len(slow) == 1
+    assert slow[0].certificate.lower <= slow[0].certificate.upper
+    assert started == [1.0]
+    assert len(list(path_over_C(problem, grid(), max_seconds=1e6))) == 3
+
+
 def test_a_path_ends_when_interrupted() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Interrupted(Solver):
