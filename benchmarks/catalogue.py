@@ -137,9 +137,11 @@ class Section:
     """Paragraphs, a table, or both, under a heading of their own.
 
     The table has `rows` of its own, or is what the function `table` of the ``findings`` returns.
+    A link leads to its `anchor`.
     """
 
     heading: str
+    anchor: str = ""
     text: str = ""
     table: str = ""
     columns: tuple[str, ...] = ()
@@ -166,6 +168,8 @@ class Study:
     found : str
         What was found, in a few sentences. Places ``{{NAME}}`` of head, findings and sections are
         filled with what ``words(kept)`` of the module `findings` returns.
+    further : str
+        What follows the table of a paper's claims, in Markdown.
     experiments : tuple of Entry
         In the order of the page.
     claims : tuple of Claim
@@ -187,6 +191,7 @@ class Study:
     head: str
     experiments: tuple[Entry, ...]
     found: str = ""
+    further: str = ""
     claims: tuple[Claim, ...] = ()
     statements: tuple[Statement, ...] = ()
     sections: tuple[Section, ...] = ()

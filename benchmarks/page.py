@@ -28,6 +28,7 @@ from implicit_bias.base.atomic import write_atomically
 from implicit_bias.report.style import style
 
 DETAILS = "DETAILS.md"
+COLUMNS = ("", "claim", "what came out", "verdict")
 STATEMENTS = (
     "Every statement that we know of, in the order of the paper. Last column: the verdicts of the "
     "experiments below, and checks that are run when this page is written."
@@ -48,12 +49,15 @@ class Judged:
         The same for what the claim should not hold for, or not for its reason.
     evidence : tuple of str
         Paragraphs.
+    remark : str
+        What follows the verdict: its reason, or the verdict under another bound.
     """
 
     verdict: Verdict = Verdict.OPEN
     result: str = "Not yet computed."
     control: str = ""
     evidence: tuple[str, ...] = ()
+    remark: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,39 +170,38 @@ def pages(study: Study, folder: Path = HOME) -> dict[Path, str]:
 
 def _summary(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:
     study = kept.study
-    rows = [
-        (
-            f"[{each.where}]({DETAILS}#{each.name})",
-            each.quote or each.claim,
-            judged.result,
-            judged.verdict,
-        )
-        for each in study.claims
-        for judged in (found[each.name],)
-    ]
+    quoted = [each for each in study.claims if each.quote]
+    rows = [_row(each, found[each.name]) for each in study.claims if not each.quote]
     rows += [
-        (f"[{entry.title}]({DETAILS}#{entry.name})", words, _result(kept, entry), verdict)
+        (f"[{entry.title}]({DETAILS}#{entry.name})", words, _result(kept, entry), f"**{verdict}**")
         for entry in (worded(study, each) for each in study.experiments)
         if (words := entry.quote or entry.claim)
-        for verdict in (kept.verdict(entry.name),)
+        for verdict in (kept.verdict(entry.name).value,)
     ]
     parts = [wrapped(say(study.head))]
     if study.found:
         parts += ["## What we found", wrapped(say(study.found))]
-    parts += [
-        "## Claims and verdicts",
-        wrapped(
-            f"Rules, tables, pictures and commands: [{DETAILS}]({DETAILS}). Both are written by "
-            f"`python -m benchmarks {study.name} page` from the tables in "
-            f"[`results/{study.name}`](../results/{study.name}); each command has a `--quick` "
-            "version, and a run that is stopped goes on."
-        ),
-        table(
-            ("", "claim", "what came out", "verdict"),
-            [[*(" ".join(c.split()) for c in texts), f"**{by.value}**"] for *texts, by in rows],
-        ),
-    ]
+    kept_in = wrapped(
+        f"Rules, tables, pictures and commands: [{DETAILS}]({DETAILS}). Both are written by "
+        f"`python -m benchmarks {study.name} page` from the tables in "
+        f"[`results/{study.name}`](../results/{study.name}); each command has a `--quick` "
+        "version, and a run that is stopped goes on."
+    )
+    if quoted:
+        parts += ["## What the paper says, and what came out"]
+        parts += [table(COLUMNS, [_row(each, found[each.name]) for each in quoted])]
+        parts += [wrapped(say(study.further)), "## What this rests on", kept_in]
+    else:
+        parts += ["## Claims and verdicts", kept_in]
+    parts.append(table(COLUMNS, [[" ".join(cell.split()) for cell in row] for row in rows]))
     return "\n\n".join(parts) + "\n"
+
+
+def _row(claim: Claim, judged: Judged) -> tuple[str, str, str, str]:
+    """Return the cells of a claim: its place, the paper's words, what came out, the verdict."""
+    link = f"[{claim.where}]({DETAILS}#{claim.name})"
+    verdict = f"**{judged.verdict.value}**{judged.remark}"
+    return link, claim.quote or claim.claim, judged.result, verdict
 
 
 def _result(kept: Kept, entry: Entry) -> str:
@@ -211,7 +214,7 @@ def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str])
     parts = [f"# {study.title}: details", "What [the page](README.md) rests on."]
     parts += [_claim(each, found[each.name]) for each in study.claims]
     if study.pictures:
-        parts.append("## Figures")
+        parts.append('<a id="figures"></a>\n\n## Figures')
         folder = f"../pictures/{study.name}"
         parts += [
             f"![{each.alt}]({folder}/{each.name}.png)\n\n{wrapped(f'*{each.caption}*')}"
@@ -232,7 +235,7 @@ def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str])
 def _claim(claim: Claim, judged: Judged) -> str:
     verdict = judged.verdict.value
     texts = [
-        f"**Verdict.** {verdict[0].upper()}{verdict[1:]}. {judged.result}",
+        f"**Verdict.** {verdict[0].upper()}{verdict[1:]}{judged.remark}. {judged.result}",
         f"**The paper.** {claim.quote}" if claim.quote else "",
         f"**Rule.** {claim.rule} {claim.why} In the paper: {claim.where}.",
         f"**Control.** {judged.control[:1].upper()}{judged.control[1:]}" if judged.control else "",
@@ -255,7 +258,8 @@ def _agrees(kept: Kept, statement: Statement) -> str:
 
 
 def _section(section: Section, kept: Kept, say: Callable[[str], str]) -> str:
-    parts = [f"## {say(section.heading)}"]
+    parts = [f'<a id="{section.anchor}"></a>'] if section.anchor else []
+    parts.append(f"## {say(section.heading)}")
     if section.text:
         parts.append(wrapped(say(section.text)))
     if section.rows:

@@ -29,6 +29,7 @@ from pandas.api.typing import SeriesGroupBy
 
 from benchmarks.drawing import subplots
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
+from benchmarks.lippl2022.paired import Pairs, matched
 from benchmarks.lippl2022.values import (
     SIDES,
     TRAIN_SIZES,
@@ -286,6 +287,37 @@ def _arrow(ax: Axes, at: Any, vector: Any, label: str, colour: str) -> None:
         parse_math=True,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
     )
+
+
+def differences(values: pd.DataFrame) -> Figure:
+    """Draw SVM-L2 minus SVM-GLN at medians against H, released and exact, with intervals."""
+    rows = of_momentum(_models(values, ("SVM-GLN", "SVM-L2")), 0.0)
+    rows = rows[rows["threshold"] == "median"]
+    looks = {
+        "paper": ("published", "as released", "s--", GREY),
+        "ours": ("corrected", "exact", "o-", VERMILION),
+    }
+    keys = ("train_size", "units", "hyperplanes", "seed")
+    figure, axes = subplots((8.4, 3.4), 1, 2)
+    titles = {"error": "errors", "disagreement": "disagreements with GD-GLN"}
+    for ax, column in zip(axes, titles, strict=True):
+        for source, (side, label, line, colour) in looks.items():
+            part = rows[(rows["source"] == source) & (rows["side"] == side)]
+            pairs = Pairs.by(matched(part, column, keys), "units", "SVM-L2", "SVM-GLN")
+            mean, low, high = (
+                100 * np.array([getattr(pair, name) for pair in pairs.values()])
+                for name in ("mean", "low", "high")
+            )
+            at = [int(width) for width in pairs]
+            bars = [mean - low, high - mean]
+            ax.errorbar(at, mean, bars, fmt=line, color=colour, label=label, capsize=3)
+        ax.axhline(0, color=BLACK, linewidth=0.8)
+        ax.set(xscale="log", xlabel="hidden units H", ylabel="SVM-L2 − SVM-GLN, points")
+        ax.set_title(titles[column], loc="left")
+        _ticks(ax, WIDTHS)
+        ax.grid(axis="y")
+        ax.legend()
+    return figure
 
 
 # --- beyond the paper ----------------------------------------------------------------------
@@ -768,6 +800,7 @@ def draw(name: str, values: pd.DataFrame, tables: Tables) -> Figure:
     """Draw a figure; DataError if the tables have nothing of it."""
     figures: dict[str, Callable[[], Figure | None]] = {
         "figure-1": figure_1,
+        "differences": lambda: differences(values),
         "figure-2": lambda: figure_2(values),
         "figure-3": lambda: figure_3(values),
         "figure-4": lambda: figure_4(values),

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Verdict
 from benchmarks.lippl2022 import figures
-from benchmarks.lippl2022.claims import JUDGES, network_draws
-from benchmarks.lippl2022.published import NOT_THE_SAME, SAME, VERDICTS
+from benchmarks.lippl2022.claims import JUDGES, network_draws, percent
+from benchmarks.lippl2022.published import NOT_THE_SAME, SAME, VERDICTS, telling
 from benchmarks.lippl2022.values import Tables, all_values
 from benchmarks.page import Judged, Kept
 from implicit_bias.bounds.certificate import Status
@@ -24,6 +24,8 @@ GRIDS = Path(__file__).parent / "grids"
 # The grid whose cost the study has a limit for, and the models that it counts.
 COSTED, COSTED_MODELS = "gln", ("gd-gln", "svm-gln", "svm-l2")
 COST_LIMIT = 180  # minutes of one core: 90 minutes on two
+# Claims whose results are said at the head of the page.
+RESULTS = ("l2", "further", "essential", "errors", "groups", "layers")
 VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
 
 
@@ -51,46 +53,35 @@ def words(kept: Kept) -> dict[str, Any]:
     """Return the values that the texts of the pages name."""
     tables, values = _of(kept)
     found = judge(kept)
-    counts = Counter(judged.verdict for judged in found.values())
-    points = tables.points
-    known = points[points["verdict"].isin([*SAME, *NOT_THE_SAME])]
+    quoted = [each.name for each in kept.study.claims if each.quote]
+    counts = Counter(found[name].verdict for name in quoted)
+    points, known = tables.points, telling(tables.points)
+    networks = known[known["model"].str.startswith("GD")]
+    l2 = known[(known["model"] == "SVM-L2") & (known["metric"] == "val_accuracy")]
     minutes = costs(tables.models)
     return {
-        "claims": len(found),
+        "claims": len(quoted),
         "counts": ", ".join(
             f"{counts[verdict]} {verdict.of_several(counts[verdict])}"
             for verdict in Verdict
             if counts[verdict]
         ),
-        "networks": exact_share(tables.exact),
-        **{name: f"{text[:1].lower()}{text[1:]}" for name, text in _results(found).items()},
+        **{f"of_{name.replace('-', '_')}": found[name].result for name in RESULTS},
+        "networks": f"{(networks['verdict'] == SAME[0]).sum():,} of {len(networks):,}",
+        "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",
         "draws": network_draws(values, tables),
         "all": len(points),
         "compared": len(known),
         "digit": int((known["verdict"] == SAME[0]).sum()),
         "same": int(known["verdict"].isin(SAME).sum()),
-        "differs": int(known["verdict"].isin(NOT_THE_SAME).sum()),
+        "part": percent(known["verdict"].isin(SAME).mean()),
+        "differs": int(points["verdict"].isin(NOT_THE_SAME).sum()),
         "origin": origin(tables.cells),
         "cost_cells": int(minutes.attrs["cells"]),
         "cost": f"{minutes.sum():.0f}",
         "cost_parts": ", ".join(f"{name} ({minutes[name]:.1f})" for name in COSTED_MODELS),
         "cost_limit": COST_LIMIT,
     }
-
-
-def _results(found: Mapping[str, Judged]) -> dict[str, str]:
-    return {name: found[name].result for name in ("groups", "l2")}
-
-
-def exact_share(exact: pd.DataFrame) -> str:
-    """Say how many exact networks without momentum have the released accuracy."""
-    if exact.empty:
-        return "no network is measured yet."
-    images = exact.loc[exact["momentum"] == 0, "images"].abs()
-    return (
-        f"{int((images == 0).sum())} of {len(images)} networks without momentum have the released "
-        f"accuracy to the digit, and {int((images <= 1).sum())} within one of 12,000 images."
-    )
 
 
 def costs(models: pd.DataFrame) -> pd.Series[float]:

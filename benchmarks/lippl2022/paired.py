@@ -72,10 +72,12 @@ class Paired:
     def judged(self, sign: int = 1) -> Verdict:
         """Judge a claim on the sign: it stands if the interval is on that side of 0.
 
-        It stands in part if only the mean is, and falls otherwise.
+        It stands in part if only the mean is, and two thirds of the cells, and falls otherwise: the
+        mean alone is on that side every other time by chance.
         """
         low, mean = (self.low, self.mean) if sign > 0 else (-self.high, -self.mean)
-        return Verdict.of(low > 0, mean > 0)
+        there = self.positive if sign > 0 else self.negative
+        return Verdict.of(low > 0, mean > 0 and 3 * there >= 2 * self.cells)
 
     def __str__(self) -> str:
         """Percentage points, with interval and counts."""
