@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.daniely2020 import guarantee, later_steps, separation, strips
-from benchmarks.page import Kept
+from collections.abc import Mapping
+
+from benchmarks.daniely2020 import first_step, guarantee, later_steps, separation, strips
+from benchmarks.page import Judged, Kept
 from implicit_bias.base.wording import percent
 
 
@@ -11,6 +13,7 @@ def words(kept: Kept) -> dict[str, object]:
     """Return the values that the texts of the page name."""
     digits = kept["strips"]
     one, more = (strips.accuracies(digits, int(k)) for k in (digits["k"].min(), digits["k"].max()))
+    most = int(digits["strips"].max())
     steps = kept["later_steps"].groupby("schedule")["loss"].min()
     runs, apart = kept["guarantee"], kept["separation"]
     wide = apart[apart["q"] >= separation.WIDE]
@@ -18,12 +21,22 @@ def words(kept: Kept) -> dict[str, object]:
         "one_least": percent(min(one.values())),
         "one_most": percent(max(one.values())),
         "network": percent(more[strips.NETWORK]),
+        "network_most": percent(strips.accuracies(digits, 3, most)[strips.NETWORK]),
         "linear": percent(max(more[name] for name in strips.LINEAR if name in more)),
-        "strips": strips.main_strips(digits),
+        "strips": f"{strips.main_strips(digits):,}",
+        "most": f"{most:,}",
         "bound": runs.loc[runs["what"] == guarantee.RUN, "bound"].min(),
         "theorem_loss": steps[later_steps.THEOREM],
         "own_loss": steps[later_steps.OWN],
         "separated": int(wide["separates"].sum()),
         "starts": len(wide),
         "wide": separation.WIDE,
+    }
+
+
+def judge(kept: Kept) -> Mapping[str, Judged]:
+    """Judge the claims that are one of several of their table."""
+    return {
+        "lemma_9": first_step.lemma_9(kept["first_step"]),
+        "lemmas_14_to_16": later_steps.lemmas_14_to_16(kept["later_steps"]),
     }

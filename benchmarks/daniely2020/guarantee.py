@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import pandas as pd
 
 from benchmarks.daniely2020.parity_descent import (
     ParitySizes,
+    Theorem3Terms,
     corollary_4_sizes,
     published_step,
     sizes_for,
@@ -19,10 +20,11 @@ from benchmarks.daniely2020.parity_descent import (
 )
 from benchmarks.harness import Experiment, Verdict, rows_of, whole
 
-RUN, LEAST, COROLLARY = "a run of ours", "least for the bound", "corollary 4 as printed"
+RUN, LEAST, COROLLARY = "a run of ours", "least for the bound", "the proof of corollary 4"
 # n, k, q and T of runs: those of the later steps, and the largest of the first step's page.
 RUNS = ((11, 3, 100, 400), (13, 3, 100, 400), (1001, 3, 1000, 10000), (1001, 7, 1000, 10000))
 EPS = (0.5, 0.1, 0.01)
+KS = (7, 11)  # from the least of the theorem on
 DELTA = 0.1
 
 
@@ -36,9 +38,9 @@ def rows() -> Iterator[dict[str, Any]]:
     for n, k, pairs, steps in RUNS:
         terms = asdict(theorem_3_terms(n, k, pairs, steps))
         yield _row(RUN, k, math.nan, ParitySizes(pairs, steps, n)) | terms
-    for k in (3, 7):
+    for k in KS:
         for eps in EPS:
-            yield _row(LEAST, k, eps, sizes_for(eps, k))
+            yield _row(LEAST, k, eps, sizes_for(eps, k, DELTA))
             yield _row(COROLLARY, k, eps, corollary_4_sizes(eps, k, DELTA))
 
 
@@ -49,8 +51,6 @@ def _row(what: str, k: int, eps: float, sizes: ParitySizes) -> dict[str, Any]:
         "eps": eps,
         **asdict(sizes),
         "bound": theorem_3_order(sizes.n_bits, k, sizes.pairs, sizes.steps),
-        "width_needed": k**7 * math.log(k / DELTA),
-        "bits_needed": float(k**10),
     }
 
 
@@ -73,44 +73,31 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 def found(frame: pd.DataFrame) -> str:
     """In words."""
-    runs, printed = frame[frame["what"] == RUN], frame[frame["what"] == COROLLARY]
-    at_half = frame[(frame["what"] == LEAST) & (frame["eps"] == EPS[0])]
-    least: Any = {row["k"]: row for row in rows_of(at_half)}
+    runs, printed, least = (frame[frame["what"] == what] for what in (RUN, COROLLARY, LEAST))
     one: Any = rows_of(runs)[0]
-    terms = ", ".join(
-        f"{one[name]:.3g}"
-        for name in (
-            "regulariser",
-            "moved_units",
-            "moved_by_decay",
-            "comparison",
-            "first_layer",
-            "gradients",
-        )
-    )
-    over = printed["bound"] / printed["eps"]
+    first: Any = rows_of(least)[0]
+    names = [each.name for each in fields(Theorem3Terms)]
+    terms = ", ".join(f"{one[name]:.3g}" for name in names)
+    over, proved = (rows["bound"] / rows["eps"] for rows in (printed, least))
     return (
-        f"At sizes that run the bound is {runs['bound'].min():.2g} or more, and the loss of g = 0 "
-        f"is 1: it says nothing. (The six terms of its proof at n = {one['n_bits']:.0f}, k = "
-        f"{one['k']}, q = {one['pairs']:.0f}, T = {one['steps']:.0f}, constants 1: {terms}.) For a "
-        f"bound of at most {EPS[0]:g} there suffice q = {least[3]['pairs']:.1e} pairs and n = "
-        f"{least[3]['n_bits']:.0e} bits with k = 3, and q = {least[7]['pairs']:.0e} and n "
-        f"= {least[7]['n_bits']:.0e} with k = 7, the least k of the theorem. At the sizes of "
-        f"corollary 4 as printed the bound is {over.min():.2g} to {over.max():.3g} times eps, and "
-        "the ratio grows as eps falls: with q of the order of eps^-1 k^16 the term k^8 / sqrt(q) "
+        f"At sizes polynomial in k, 1/eps and log(1/delta) the bound of theorem 3 is at most "
+        f"{proved.max():.2f} eps. For eps = {first['eps']:g} and k = {first['k']}, the least k of "
+        f"the theorem, they are q = {first['pairs']:.0e} pairs, T = {first['steps']:.0e} steps and "
+        f"n = {first['n_bits']:.0e} bits. The exponents of the corollary's one-line proof are "
+        f"others: at its sizes the bound is {over.min():.2g} to {over.max():.3g} times eps, and "
+        "the ratio grows as eps falls. With q of the order of eps^-1 k^16 the term k^8 / sqrt(q) "
         "is of the order of sqrt(eps). It takes q of the order of eps^-2 k^16, with which T is "
         "right as printed, and then n of the order of eps^-6 k^34.\n\n"
-        "The theorem also asks for k <= O(n^(1/10)) and q >= Omega(k^7 log(k/delta)): with "
-        f"constants 1 and delta = {DELTA:g}, n >= {least[7]['bits_needed']:.1e} and q >= "
-        f"{least[7]['width_needed']:.1e} for k = 7."
+        f"At sizes that run the bound is {runs['bound'].min():.2g} or more, and the loss of g = 0 "
+        f"is 1: there it says nothing. The six terms of its proof at n = {one['n_bits']:.0f}, k = "
+        f"{one['k']}, q = {one['pairs']:.0f}, T = {one['steps']:.0f}, constants 1, are {terms}."
     )
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
-    printed = frame[frame["what"] == COROLLARY]
-    ratio = (printed["bound"] / printed["eps"]).groupby(printed["k"])
-    return Verdict.of((ratio.max() <= 4).all(), False)
+    least = frame[frame["what"] == LEAST]
+    return Verdict.of((least["bound"] <= least["eps"]).all())
 
 
 EXPERIMENT = Experiment(measure=whole(measure), found=found, verdict=verdict, tabulate=tabulate)

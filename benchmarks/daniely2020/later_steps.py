@@ -22,11 +22,14 @@ from benchmarks.daniely2020.parity_first_step import TwoLayers, start
 from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
 from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.page import Judged
 from benchmarks.words import vanishing
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
 from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
 
+# Of theorem 3.
+DELTA = 0.1
 THEOREM, LONGER, OWN = "the theorem's", "50 times the theorem's", "our own"
 
 
@@ -173,32 +176,25 @@ def found(frame: pd.DataFrame) -> str:
     """In words."""
     later = frame[frame["step"] >= 1]
     least = later.groupby(["schedule", "n", "seed"])["loss"].min().groupby("schedule")
-    low, high = least.min(), least.max()
+    high, own = least.max(), frame[frame["schedule"] == OWN]
+    jump = own[own["step"] > 1].nlargest(1, "loss").iloc[0]
     one = frame.iloc[0]
     return (
-        f"With the theorem's own step size the loss stays at {low[THEOREM]:.2f} to "
-        f"{high[THEOREM]:.2f}, that of the mean of the relevant bits (1/2), and with 50 times as "
-        f"much it comes to {low[LONGER]:.2f} to {high[LONGER]:.2f}. With a step size of our own, "
-        f"{frame.loc[frame['schedule'] == OWN, 'eta'].iloc[0]:g}, it comes to {low[OWN]:.2g} to "
-        f"{high[OWN]:.2g}: the same start and the same first step lead to the parity, with other "
-        "later steps than the theorem's. Its own are made for widths that cannot be run.\n\n"
+        f"With the theorem's own step size the loss falls to {high[THEOREM]:.2f}, that of the "
+        f"mean of the relevant bits (1/2), with 50 times as much to {high[LONGER]:.2f}. A step "
+        f"size of our own, {own['eta'].iloc[0]:g}, brings every start to a loss of "
+        f"{high[OWN]:.2g}, but not smoothly: one loss at step {jump['step']} is still "
+        f"{jump['loss']:.2f}. So the theorem's start and first step lead to the parity, with other "
+        "later steps than its own, which are made for widths that cannot be run.\n\n"
         f"The start: paired as (w, b, -u), |g| is {vanishing(frame['output'].max())}; paired "
         f"as printed, (-w, -b, -u), it is up to {frame['printed_output'].max():.0f}, and "
         f"{percent(frame['printed_active'].min())} to {percent(frame['printed_active'].max())} of "
         "the inputs have an active hinge, by which the first gradient is no correlation with the "
         "label.\n\n"
-        f"Lemmas 14 to 16: the table has the largest ratio of each side to its bound; the largest "
-        f"of all is {frame.filter(regex='lemma_1[456]').max().max():.2g}, so that they "
-        f"{bounded(frame)}.\n\n"
         f"Sizes: the whole distribution, k = {one['k']}, q = {one['pairs']} pairs, "
         f"{frame.groupby(['n', 'seed']).ngroups} starts, biases trained; lambda = k/n with the "
         "theorem's step size and 0 with the others."
     )
-
-
-def bounded(frame: pd.DataFrame) -> str:
-    """Say whether every ratio is at most 1."""
-    return "hold" if frame.filter(regex="lemma_1[456]").max().max() <= 1 else "do not hold"
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -215,15 +211,32 @@ def draw(frame: pd.DataFrame) -> Figure:
         left.plot(rows["step"], rows["loss"], label=label, **look)
         right.plot(rows["step"], 100 * rows["error"], **look)
     left.axhline(0.5, color=GREY, linewidth=1, linestyle="-.", label="mean of the relevant bits")
-    left.set(xlabel="step", ylabel="hinge loss on D_A", ylim=(0, 1.05))
-    right.set(xlabel="step", ylabel="error on D_A, %", ylim=(0, 60))
+    left.set(xlabel="step", ylabel="hinge loss on D_A")
+    left.set_ylim(bottom=0)
+    right.set(xlabel="step", ylabel="error on D_A, %")
+    right.set_ylim(bottom=0)
     return common_legend(figure, [left], 3)
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:
-    """Judge the claim by the rule."""
-    least = frame.groupby(["schedule", "n", "seed"])["loss"].min().groupby("schedule").max()
-    return Verdict.of(least[THEOREM] < 0.1, least[OWN] < 0.1)
+    """Judge the claim by the rule: only where the theorem claims something, constants 1."""
+    k = frame["k"]
+    width = k**7 * np.log(k / DELTA)
+    rows = frame[(k >= 7) & (frame["n"] >= k**10) & (frame["pairs"] >= width)]
+    if rows.empty:
+        return Verdict.UNTESTED
+    least = rows.groupby(["schedule", "n", "seed"])["loss"].min().groupby("schedule").max()
+    return Verdict.of(least[THEOREM] < 0.1)
+
+
+def lemmas_14_to_16(frame: pd.DataFrame) -> Judged:
+    """Judge the lemmas by the largest ratio of a side to its bound."""
+    worst = frame.filter(regex="lemma_1[456]").max().max()
+    return Judged(
+        verdict=Verdict.of(worst <= 1),
+        result=f"Of all points of the descents the largest ratio of a side to its bound is "
+        f"{worst:.2g}.",
+    )
 
 
 EXPERIMENT = Experiment(

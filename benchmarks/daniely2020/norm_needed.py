@@ -95,8 +95,10 @@ def found(frame: pd.DataFrame) -> str:
     ratio = frame["sharper"] / frame["published"]
     own = frame["mean_needed"] / frame["sharper"]
     one = frame.iloc[0]
+    all_of_it = frame["mean_needed"] / frame["published"]
     return (
-        f"For a loss of {LOSS:g} some A takes, by theorem 2, a norm of at least "
+        f"For a loss of {LOSS:g} real features take {all_of_it.min():,.0f} to "
+        f"{all_of_it.max():.2g} times the norm of theorem 2. By theorem 2 some A takes at least "
         f"{frame['published'].min():.2g} to {frame['published'].max():.2g}; by the bound that we "
         f"derive {ratio.min():.2g} to {ratio.max():.2g} times as much. Features as they are, the "
         "gates of the theorem's own start times the bits, take "

@@ -15,11 +15,12 @@ given: L(g_t) <= the loss of lemma 12's second layer u*, which is 0 after the fi
 share of the regulariser, plus what moving the hidden layer costs it (lemma 16), plus the regret of
 online gradient descent on the second layer (theorem 13).
 
-**Corollary 4.** The loss is at most eps with q = Theta(eps^-1 k^16 log(k/delta)),
-T = Theta(eps^-2 k^10 log(k/delta)) and n >= Omega(eps^-4 k^34 log(k/delta)). **The printed
-exponents do not match the bound**: k^8/sqrt(q) <= eps takes q >= eps^-2 k^16, and then
-q k/sqrt(n) <= eps takes n >= eps^-6 k^34; T is right for that q. At the printed sizes the bound is
-of the order of sqrt(eps). `sizes_for` has sizes that do.
+**Corollary 4.** For n large enough the loss is at most eps with q and T polynomial in k, 1/eps and
+log 1/delta. It follows: `sizes_for` has such sizes. Its proof is one line, q =
+Theta(eps^-1 k^16 log(k/delta)), T = Theta(eps^-2 k^10 log(k/delta)) and n >=
+Omega(eps^-4 k^34 log(k/delta)), **whose exponents do not match the bound**: k^8/sqrt(q) <= eps
+takes q >= eps^-2 k^16, and then q k/sqrt(n) <= eps takes n >= eps^-6 k^34; T is right for that q.
+At the sizes of the proof the bound is of the order of sqrt(eps).
 
 **Theorem 13** (online gradient descent, theta_(t+1) = theta_t - eta grad f_t(theta_t), convex f_t):
 
@@ -139,7 +140,7 @@ class ParitySizes:
 
 
 def corollary_4_sizes(eps: float, k: int, delta: float) -> ParitySizes:
-    """Sizes of corollary 4 as printed, with its constants 1."""
+    """Sizes of the proof of corollary 4 as printed, with its constants 1."""
     logarithm = math.log(k / delta)
     return ParitySizes(
         pairs=k**16 * logarithm / eps,
@@ -148,24 +149,24 @@ def corollary_4_sizes(eps: float, k: int, delta: float) -> ParitySizes:
     )
 
 
-def sizes_for(eps: float, k: int) -> ParitySizes:
-    """Least sizes for which each term of `theorem_3_order` is at most eps/4.
+def sizes_for(eps: float, k: int, delta: float) -> ParitySizes:
+    """Least sizes for which theorem 3 applies and each term of `theorem_3_order` is at most eps/4.
 
-    Not in the paper; derived here: q is of the order of eps^-2 k^16, T of eps^-2 k^10, n of
-    eps^-6 k^34.
+    Not in the paper; derived here: q is of the order of eps^-2 k^16 + k^7 log(k/delta), T of
+    k^2 sqrt(q) / eps, n of (q k / eps)^2. All constants of the theorem are 1.
 
     Examples
     --------
-    >>> sizes = sizes_for(0.5, 3)
-    >>> round(theorem_3_order(sizes.n_bits, 3, sizes.pairs, sizes.steps), 3) <= 0.5
+    >>> sizes = sizes_for(0.5, 7, 0.1)
+    >>> theorem_3_order(sizes.n_bits, 7, sizes.pairs, sizes.steps) <= 0.5
     True
     """
     part = eps / 4.0
-    pairs = max(k**10 / part, (k**8 / part) ** 2)
+    pairs = max((k**8 / part) ** 2, k**7 * math.log(k / delta))  # (k^8/part)^2 > k^10/part
     return ParitySizes(
         pairs=pairs,
         steps=k**2 * math.sqrt(pairs) / part,
-        n_bits=(pairs * k / part) ** 2,
+        n_bits=max((pairs * k / part) ** 2, k**10),
     )
 
 

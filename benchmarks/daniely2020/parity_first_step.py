@@ -38,11 +38,12 @@ psi_r, phi_r  function of z      max(0, |r| - sign(r) z), z the sum of the bits 
 - Lemma 8: |E[h sigma'] - E[h] phi| <= C k / sqrt(|J|) for h a function of the bits in A of values
   +-1, phi = P[k/sqrt(n) < sum_J w_j x_j + b < 6 - k/sqrt(n)]: `open_share`. Not in the paper;
   derived here: C = 2 sqrt(2/pi), as sigma' and the event differ on two half-open intervals with k
-  points of the lattice each, each of probability at most sqrt(2 / (pi |J|)): `open_share_error`.
+  points of the lattice each, each of probability at most sqrt(2 / (pi |J|)): `OPEN_SHARE_ERROR`.
 - Lemma 9: after the step a unit has, with probability at least 1/(14 sqrt(k)), weights near
-  alpha u / sqrt(n) on A with alpha in [1/4, 1], off A at most C_2/(n-1), and a bias moved by at
-  most C_3/sqrt(n): `first_step`, `easy_share`, `good_share`. Not in the paper; derived here: the
-  common part is that of the easy half, so that alpha <= 1/2.
+  alpha u / sqrt(n) on A up to a constant C_1, with alpha in [1/4, 1], off A at most C_2/(n-1), and
+  a bias moved by at most C_3/sqrt(n): `first_step`, `good_share`. As |u| <= n/k and x_j is
+  1/sqrt(n) in size, lemma 8 gives C_1 = (n/k)(1/sqrt n)(C k/sqrt|J|) = C sqrt(n/|J|). Not in the
+  paper; derived here: the common part is that of the easy half, so that alpha <= 1/2.
 - Lemma 10: the share eps/(8 k^2) of all u makes (|r|/b) sigma(alpha u z / n + b) an eps-close copy
   of phi_r on [-k, k]: `near_readouts`. With max(0, .) in phi_r it holds: the share is
   eps/(8 k |r| alpha), which is the printed one where |r| alpha = k. The text that we have writes
@@ -66,7 +67,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from scipy.special import gammaln
 
 from implicit_bias.base.validation import Array, as_features, as_finite
@@ -74,6 +74,8 @@ from implicit_bias.datasets.parities import ParityDistribution, cube
 
 # Where ReLU6 saturates.
 CEILING = 6.0
+# C of lemma 8.
+OPEN_SHARE_ERROR = 2.0 * math.sqrt(2.0 / math.pi)
 
 
 def relu6(t: Array) -> Array:
@@ -239,7 +241,9 @@ def label_averages(
     ValueError
         Shapes that do not fit, or signs other than -1, 0 and +1.
     """
-    s, b = signs_and_biases(distribution, signs, biases)
+    s, b = as_features(signs, distribution.n_bits), as_finite(biases, "biases", 1)
+    if len(b) != len(s) or not np.isin(s, (-1.0, 0.0, 1.0)).all():
+        raise ValueError("signs must be -1, 0 or +1, and biases one number for each of their rows")
     n, k, on_A = distribution.n_bits, distribution.k, list(distribution.relevant)
     off_A = np.setdiff1d(np.arange(n), on_A)
     active, active_off = (s != 0).sum(axis=1), (s[:, off_A] != 0).sum(axis=1)
@@ -279,73 +283,6 @@ def label_averages(
     return LabelAverages(uniform, easy)
 
 
-def gate_correlations(
-    distribution: ParityDistribution, signs: ArrayLike, scale: float, biases: ArrayLike
-) -> Array:
-    """G_h = E[y sigma'(<w_h, x> + b_h) x] under D_A, x the bits themselves, shape (H, n).
-
-    Parameters and errors are those of `label_averages`.
-    """
-    return label_averages(distribution, signs, scale, biases).mean[:, :-1]
-
-
-def limiting_correlations(
-    distribution: ParityDistribution, signs: ArrayLike, biases: ArrayLike
-) -> Array:
-    r"""Leading order of `gate_correlations` on many bits, for weights s / sqrt(n).
-
-    Of n bits the share v has s != 0 (2/3 at the source's start). A sum of many bits over sqrt(n)
-    is nearly normal, of variance v. With phi and Phi of that variance and
-    F(b) = Phi(6 - b) - Phi(-b), the share of inputs that pass the gate,
-
-        G_j = F(b) / 2              (j in A),    F''(b) = (-b phi(b) - (6 - b) phi(6 - b)) / v,
-        G_j = s_j a F''(b) / (2 n)  (j not in A),
-
-    each up to a relative error of order n^-1/2, the width of the lattice that the sums live on.
-    The uniform half is of higher order, as long as k is at least 3. Not in the paper; derived
-    here.
-
-    Parameters
-    ----------
-    distribution, signs, biases
-        As in `label_averages`.
-
-    Returns
-    -------
-    ndarray of shape (H, n)
-
-    Raises
-    ------
-    ValueError
-        As `label_averages`; a single relevant bit, for which the uniform half is as large as the
-        easy one; a unit without weights.
-    """
-    if distribution.k < 3:
-        raise ValueError("the limit is of parities of at least 3 bits: use gate_correlations")
-    s, b = signs_and_biases(distribution, signs, biases)
-    n, on_A = distribution.n_bits, list(distribution.relevant)
-    spread = np.sqrt((s != 0).mean(axis=1))
-    if not spread.all():
-        raise ValueError("signs of a unit are all 0: its input is constant")
-    normal = stats.norm(scale=spread)
-    share = normal.cdf(CEILING - b) - normal.cdf(-b)
-    curvature = (-b * normal.pdf(b) - (CEILING - b) * normal.pdf(CEILING - b)) / spread**2
-    G = s * (s[:, on_A].sum(axis=1) * curvature / (2 * n))[:, None]
-    G[:, on_A] = share[:, None] / 2
-    return np.asarray(G)
-
-
-def signs_and_biases(
-    distribution: ParityDistribution, signs: ArrayLike, biases: ArrayLike
-) -> tuple[Array, Array]:
-    """Signs (H, n) and biases (H,), checked."""
-    s = as_features(signs, distribution.n_bits)
-    b = as_finite(biases, "biases", 1)
-    if len(b) != len(s) or not np.isin(s, (-1.0, 0.0, 1.0)).all():
-        raise ValueError("signs must be -1, 0 or +1, and biases one number for each of their rows")
-    return s, b
-
-
 def _binomial_shares(m: NDArray[np.int64]) -> Array:
     """binom(m, r) / 2^m for r = 0 .. max m, shape (len(m), max m + 1); 0 for r > m."""
     m, r = m[:, None], np.arange(m.max() + 1)
@@ -380,24 +317,12 @@ def good_share(k: int) -> float:
     return ways / 3**k
 
 
-def easy_share(distribution: ParityDistribution, signs: ArrayLike, biases: ArrayLike) -> Array:
-    """Return alpha = 1/2 P[sigma' = 1 | easy half] of each unit, shape (H,): lemma 9."""
-    scale = 1.0 / math.sqrt(distribution.n_bits)
-    averages = label_averages(distribution, signs, scale, biases)
-    return averages.easy[:, distribution.relevant[0]] / 2.0
-
-
 def open_share(n_bits: int, k: int, active: int, bias: float) -> float:
     """Phi of lemma 8, for a unit with this many weights -1 or +1 off A."""
     edge, t = k / math.sqrt(n_bits), active - 2.0 * np.arange(active + 1)
     before = t / math.sqrt(n_bits) + bias
     inside = (before > edge) & (before < CEILING - edge)
     return float(inside @ _binomial_shares(np.array([active]))[0])
-
-
-def open_share_error(k: int, active: int) -> float:
-    """Return 2 sqrt(2/pi) k / sqrt(|J|): lemma 8 with a constant, derived here."""
-    return 2.0 * k * math.sqrt(2.0 / (math.pi * active))
 
 
 # --- lemmas 10 and 11 --------------------------------------------------------------------------
