@@ -170,14 +170,17 @@ def pages(study: Study, folder: Path = HOME) -> dict[Path, str]:
 
 def _summary(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:
     study = kept.study
-    quoted = [each for each in study.claims if each.quote]
-    rows = [_row(each, found[each.name]) for each in study.claims if not each.quote]
-    rows += [
-        (f"[{entry.title}]({DETAILS}#{entry.name})", words, _result(kept, entry), f"**{verdict}**")
-        for entry in (worded(study, each) for each in study.experiments)
-        if (words := entry.quote or entry.claim)
-        for verdict in (kept.verdict(entry.name).value,)
-    ]
+    # The paper's own words first, and what is said in ours apart from them.
+    quoted: list[tuple[str, ...]] = []
+    ours: list[tuple[str, ...]] = []
+    for claim in study.claims:
+        (quoted if claim.quote else ours).append(_row(claim, found[claim.name]))
+    for entry in (worded(study, each) for each in study.experiments):
+        if words := entry.quote or entry.claim:
+            link = f"[{entry.title}]({DETAILS}#{entry.name})"
+            verdict = f"**{kept.verdict(entry.name).value}**"
+            row = (link, words, _result(kept, entry), verdict)
+            (quoted if entry.quote else ours).append(row)
     parts = [wrapped(say(study.head))]
     if study.found:
         parts += ["## What we found", wrapped(say(study.found))]
@@ -188,13 +191,13 @@ def _summary(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str])
         "version, and a run that is stopped goes on."
     )
     if quoted:
-        parts += ["## What the paper says, and what came out"]
-        parts += [table(COLUMNS, [_row(each, found[each.name]) for each in quoted])]
+        parts += ["## What the paper says, and what came out", table(COLUMNS, quoted)]
         parts += [wrapped(say(study.further)), "## What this rests on", kept_in]
     else:
         parts += ["## Claims and verdicts", kept_in]
-    parts.append(table(COLUMNS, [[" ".join(cell.split()) for cell in row] for row in rows]))
-    return "\n\n".join(parts) + "\n"
+    if ours:
+        parts.append(table(COLUMNS, [[" ".join(cell.split()) for cell in row] for row in ours]))
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _row(claim: Claim, judged: Judged) -> tuple[str, str, str, str]:

@@ -328,6 +328,7 @@ def test_pages_are_made_of_the_tables(home: Path, study: Study, call: Shown) -> 
         "| [Cubes](DETAILS.md#cubes) | “They wax.” (book IX) | There are 3. | **stands** |",
     ):
         assert row in said
+    assert said.index("wax") < said.index("## What this rests on") < said.index("They grow")
     text = details.read_text("utf-8")
     for part in (
         "## Cubes\n\n**The paper.** “They wax.” (book IX)\n\n**Claim.** They grow.\n\n",
