@@ -1,23 +1,54 @@
-r"""Theorem 3.1 where contexts have different degrees: which context keeps a share of the gradient.
+r"""Theorem 3.1: its proof for contexts of one degree, and what is left of it for several.
 
 A generalised gated linear network is linear in its input in each context gamma, with weights that
 are a homogeneous polynomial of degree nu_gamma of the parameters w. Theorem 3.1 of the source says
-that gradient descent goes to a stationary point of
+that gradient descent, where the loss goes to 0 and w / ||w|| converges, goes to a stationary point
+of
 
-    (6)  minimise  ||w||^2   subject to   y_n f(x_n; gamma_n, w) >= 1 for all n.
+    (6)  minimise  ||w||^2   subject to   q_n(w) = y_n f(x_n; gamma_n, w) >= 1 for all n,
 
-Its proof takes the support vectors of each context by itself, and never shows that a context whose
-least margin is not the least of all loses its multipliers. It is false for unequal degrees
-(`counterexample`), and can be repaired for equal ones.
+which is w = sum_n lambda_n grad q_n(w) with lambda_n >= 0 for the samples of *least* margin and 0
+for all others. Its proof shows (7), where the sum is over the samples of least margin of each
+context. That is less: a context whose least margin is above 1 must lose its multipliers, too. For
+one degree it does, and for several it need not (`counterexample`: at 20 degrees (7) holds with
+lambda = (1, 0), as both samples are the least of their contexts, but the first one's margin is
+above 1). GLNs and FReLUs have one degree, so the experiments of the source are not touched.
 
-**Equal degrees, nu.** With g = ||w|| and m_gamma the least margin of context gamma at w / ||w||,
-the gradient of the context's loss is of the order exp(-g^nu m_gamma). So its share of all gradients
-up to a time goes to 0 unless m_gamma is the least margin: the multipliers of all other contexts
-vanish, which is the complementary slackness that (6) needs.
+**Theorem.** Let -l'(u) = c exp(-a u) (1 + delta(u)) with delta(u) -> 0 (B.1), w(t+1) = w(t) -
+eta_t grad L(w(t)) with L(w(t)) -> 0 (B.2), w(t) / ||w(t)|| -> v (B.3), and q_n(v) > 0 for all n
+(B.4). Let nu be the least degree, S the samples of least q_n(v) among those of degree nu, and m
+that margin. Then v is proportional to a stationary point of (6) for the samples of degree nu. If
+all degrees are equal, that is theorem 3.1. B.5 is not needed.
 
-**Unequal degrees.** The order is exp(-g^(nu_gamma) m_gamma): contexts of the least degree alone
-keep a share, whatever the margins of the others, which all stay positive. The limit is a
-stationary point of (6) for the samples of those contexts alone.
+*Proof.* Let g = ||w(t)|| and lambda_n(t) = -l'(q_n(w(t))). As L -> 0, all q_n(w(t)) go to infinity,
+and g with them; the lambda_n are then above 0.
+
+1. Homogeneity: q_n(w(t)) = g^nu_n (q_n(v) + o(1)) and grad q_n(w(t)) = g^(nu_n - 1) (grad q_n(v) +
+   o(1)), since both are continuous at v.
+2. For k in S and any n, by (B.1),
+
+       lambda_n g^(nu_n - 1) / (lambda_k g^(nu - 1))
+           = exp(-a (g^nu_n (q_n(v) + o(1)) - g^nu (m + o(1)))) g^(nu_n - nu) (1 + o(1)).
+
+   If nu_n = nu and n is not in S, then q_n(v) > m, and it goes to 0. If nu_n > nu, then the first
+   power outgrows the second, since q_n(v) > 0, and it goes to 0 as well.
+3. With s(t) = eta_t g^(nu - 1) sum_{k in S} lambda_k, and the shares p_n(t) = lambda_n /
+   sum_{k in S} lambda_k of the samples in S, which sum to 1, the steps are therefore
+
+       w(t+1) - w(t) = s(t) (sum_{n in S} p_n(t) grad q_n(v) + e(t)),     e(t) -> 0.
+
+4. What is in brackets is bounded and ||w(t)|| -> infinity, so A(T) = sum_{t<T} s(t) -> infinity.
+   Means with the weights s(t) / A(T) of what goes to 0 go to 0 then (Toeplitz), and so does
+   w(0) / A(T). With P_n(T) = sum_{t<T} s(t) p_n(t) / A(T), therefore,
+
+       w(T) / A(T) = sum_{n in S} P_n(T) grad q_n(v) + o(1).
+
+   The P_n(T) lie in [0, 1] and sum to 1: along some T they converge, to P_n >= 0 with sum 1.
+5. Let u = sum_{n in S} P_n grad q_n(v). By Euler <v, u> = nu sum_{n in S} P_n q_n(v) = nu m > 0, so
+   u is not 0, and along these T w(T) / ||w(T)|| -> u / ||u||. That limit is v: v = u / ||u||.
+6. Let w* = m^(-1/nu) v. Of the samples of degree nu, q_n(w*) = 1 in S and above 1 elsewhere, and
+   grad q_n(w*) is a positive multiple of grad q_n(v), the same for all n. So w* = sum_{n in S} mu_n
+   grad q_n(w*) with mu_n >= 0, which is stationarity for (6). QED.
 
 ===========  ========  ===========================================================================
 symbol       shape     meaning
@@ -42,8 +73,11 @@ for any unit u that separates the samples with margin rho, so that ||g - h|| / |
 max |delta_n| max ||x_n|| / rho (`tail_deviation`). (The source divides by a vector in (89) to (91),
 and has one minus too many in (83).)
 
-Source: Lippl, Abbott, Chung (2022), (5) to (7), B.4, B.5, theorem 3.1, lemma B.11; that the theorem
-is false for unequal degrees, the repaired statement and the bound are derived here.
+(In (31) and B.5 of the source the gradient has the wrong sign, and the sum in (32) is over the
+steps.)
+
+Source: Lippl, Abbott, Chung (2022), (5) to (7), B.1 to B.5, theorem 3.1, lemma B.11; the proof, the
+statement for several degrees, the counterexample and the bound are derived here.
 """
 
 from __future__ import annotations

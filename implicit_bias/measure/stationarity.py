@@ -8,6 +8,12 @@ that is, to a theta for which some lambda >= 0 has
 
     theta = sum_n lambda_n grad q_n(theta),     lambda_n (q_n(theta) - 1) = 0 for all n.
 
+This holds where the loss is exponential-like and goes to 0, theta / ||theta|| converges, and all
+margins at that limit are above 0 (B.1 to B.4 of the source; B.5 is not needed where all margins
+have one degree). Where nothing is known of convergence, every limit point of theta / ||theta|| is
+such a point for gradient flow that separates the samples once (Lyu and Li 2020). Neither says that
+a training has come near it: that is what is measured here.
+
 A network that separates its samples is feasible once it is scaled to smallest margin 1. There it is
 an (epsilon, delta)-approximate KKT point: some lambda >= 0 leaves a residual of norm epsilon in the
 first condition and at most delta in each product of the second.

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import nnls
 
 from benchmarks.lippl2022.context_shares import (
     SCALE,
@@ -84,6 +85,35 @@ def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
     assert records[0].shares[1] > 0.1
 
 
+@pytest.mark.parametrize("degree", [1, 2, 3])
+@pytest.mark.parametrize("scales", [(1.0, 1.0), (1.0, 10.0), (10.0, 1.0)])
+def test_with_equal_degrees_the_limit_is_stationary(
+    degree: int, scales: tuple[float, float]
+) -> None:
+    """The theorem: samples of least margin alone have multipliers, whatever their contexts."""
+    X = torch.tensor([[1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
+
+    def margins(w: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(scales) * (X @ w) ** degree
+
+    (w,) = gradient_path(margins, [1.0, 1.0], [100.0])
+    w = (w * margins(w).min() ** (-1 / degree)).requires_grad_()
+    q = margins(w)
+    gradients = torch.stack([torch.autograd.grad(one, w, retain_graph=True)[0] for one in q])
+    tight = (q < 1.02).numpy()
+    multipliers, residual = nnls(gradients.numpy()[tight].T, w.detach().numpy())
+    assert residual < 0.03 * float(w.detach().norm())
+    assert (multipliers > 0).all()
+    assert tight.sum() == (2 if scales == (1.0, 1.0) else 1)
+
+
+def test_formula_7_survives_several_degrees() -> None:
+    """At 20 degrees w is the first gradient: stationary for the samples of the least degree."""
+    (late,) = path([1e6])
+    x = torch.tensor([math.cos(math.radians(20)), math.sin(math.radians(20))]).double()
+    np.testing.assert_allclose(late / late.norm(), x, atol=1e-3)
+
+
 def test_directions_of_contexts_converge_on_separable_data() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12, 3)) + np.array([3.0, 0, 0])
@@ -116,6 +146,21 @@ def test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says() -> None:
         np.testing.assert_allclose(-slopes.numpy() @ X, exact, rtol=1e-10)
         relative = np.linalg.norm(exact - part) / np.linalg.norm(part)
         assert relative <= tail_deviation(delta, X, float((X @ u).min()))
+
+
+def test_the_limit_of_the_gradient_is_a_sum_of_support_vectors() -> None:
+    """(81): of the samples of least margin, with weights of at least 0."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(30, 3)) + np.array([4.0, 0, 0])
+    inputs = torch.tensor(X)
+    (w,) = gradient_path(lambda w: inputs @ w, [1.0, 0, 0], [1e4], log_loss=LOGISTIC)
+    found = record(lambda w: inputs @ w, w, np.zeros(30, int), log_loss=LOGISTIC, inputs=X)
+    margins = X @ w.numpy()
+    support = margins < 1.01 * margins.min()
+    assert found.directions is not None
+    _, residual = nnls(X[support].T, found.directions[0])
+    assert support.sum() <= 3
+    assert residual < 1e-3
 
 
 def test_what_does_not_fit_is_refused() -> None:
