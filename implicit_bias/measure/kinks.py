@@ -35,7 +35,8 @@ from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.layer_products import LayerProducts
+from implicit_bias.measure.margin_gradients import MarginGradients, joined
 from implicit_bias.measure.multipliers import Multipliers, best_multipliers
 
 # Largest relative change of a weight.
@@ -88,21 +89,16 @@ class Pieces(MarginGradients):
             found[here] = self.gradients._gradients(point, pairs, names)
         return found * self._factor(places)
 
-    def _factors(self, theta: Tensor, places: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-        """Rows of J that are outer products delta_p a_p', by parameter."""
+    def _factors(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
+        """Rows of J that are sums of outer products, by parameter."""
         parts = [
             (here, self.gradients._factors(point, pairs))
             for point, here, pairs in self._by_points(places)
         ]
         order = torch.cat([here for here, _ in parts]).argsort()
-        return {
-            name: (
-                torch.cat([found[name][0] for _, found in parts])[order] * self._factor(places),
-                torch.cat([found[name][1] for _, found in parts])[order],
-            )
-            for name in parts[0][1]
-            if all(name in found for _, found in parts)
-        }
+        factor = self._factor(places)[:, 0]
+        found = joined([found for _, found in parts], order)
+        return {name: products.times(factor) for name, products in found.items()}
 
     def _by_points(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Points, which of the rows are theirs, and the pairs of these."""

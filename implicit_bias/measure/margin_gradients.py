@@ -21,37 +21,36 @@ is needed of it costs a few passes through the module:
   multiplied with;
 - J w is the transpose of that, a backward pass through the backward pass, which works wherever the
   module can be differentiated twice;
-- J J' of some pairs is a sum over the parameters. The gradient in a weight matrix W that is applied
-  once a sample, to a, is an outer product delta a', so its part of J J' is a masked Gram matrix
-  (`masked_gram`); delta of all pairs is a backward pass a rival. The rows of all other parameters
-  are computed in blocks (`vmap`).
+- J J' of some pairs is a sum over the parameters. The gradient in weights of a linear layer or a
+  convolution is a sum of outer products delta a' over positions, whose inner products need no
+  gradient (`layer_products`); delta of all pairs is a backward pass a rival. The rows of all other
+  parameters are computed in blocks (`vmap`).
 
 All is in float64, whatever the module's own precision, and leaves the module as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.func import grad, vjp, vmap
-from torch.nn.functional import linear
-from torch.overrides import TorchFunctionMode
 
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
+from implicit_bias.measure.layer_products import (
+    GRADIENT_ENTRIES,
+    LayerProducts,
+    WatchedProducts,
+)
 from implicit_bias.measure.modules import as_inputs, evaluate, values_of
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
-from implicit_bias.problem.masked_gram import masked_gram
 
-# Entries of a block of per-sample gradients: 512 MiB.
-GRADIENT_ENTRIES = 2**26
 # Largest share by which outer products may miss the gradients they stand for, by rounding.
 FACTOR_TOLERANCE = 1e-9
 
@@ -263,9 +262,9 @@ class MarginGradients:
         factors = self._factors(theta, places)
         rest = {k: scale.get(k, 1.0) for k in self.shapes if k not in factors}
         gram = self._gram_by_blocks(theta, places[:m], places[m:], rest)
-        for name, (slopes, previous) in factors.items():
-            slopes = scale.get(name, 1.0) * slopes
-            gram += masked_gram(slopes[:m], previous[:m], (slopes[m:], previous[m:]))
+        for name, products in factors.items():
+            products = products.times(scale.get(name, 1.0))
+            gram += products.of(slice(m)).gram(products.of(slice(m, None)))
         return gram.cpu().numpy()
 
     def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
@@ -312,37 +311,26 @@ class MarginGradients:
         parts = [s * found[k].detach().reshape(len(places), -1) for k, s in names.items()]
         return torch.cat(parts, dim=1)
 
-    def _factors(self, theta: Tensor, places: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-        """Gradients of some margins that are outer products delta_p a_p', by parameter.
+    def _factors(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
+        """Gradients of some margins that are sums of outer products, by parameter.
 
-        Returns
-        -------
-        dict from name to (delta, a), of shapes (m, rows) and (m, columns)
-            Of the parameters for which the module was seen to multiply a with the matrix, and for
-            which the outer products are the gradients, of a random combination of margins: they are
-            not where the matrix is used elsewhere, too.
+        They are those for which the module was seen to multiply with the parameter, and for which
+        the outer products are the gradient of a random combination of margins: they are not where
+        the parameter is used elsewhere, too.
         """
         samples, rivals = places // self.rivals, places % self.rivals
         blocks = samples // BLOCK
-        found: list[dict[str, tuple[Tensor, Tensor]]] = []
+        found: list[dict[str, LayerProducts]] = []
         order = []
         for block in torch.unique(blocks).tolist():
             here = torch.nonzero(blocks == block)[:, 0]
             order.append(here)
             found.append(self._factors_of_block(theta, block, samples[here], rivals[here]))
-        always, back = set.intersection(*map(set, found)), torch.cat(order).argsort()
-        return {
-            name: (
-                torch.cat([factors[name][0] for factors in found])[back],
-                torch.cat([factors[name][1] for factors in found])[back],
-            )
-            for name in self.shapes
-            if name in always
-        }
+        return joined(found, torch.cat(order).argsort())
 
     def _factors_of_block(
         self, theta: Tensor, block: int, samples: Tensor, rivals: Tensor
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    ) -> dict[str, LayerProducts]:
         """`_factors` of pairs of the samples of one block.
 
         The forward pass is that of `combine`: with other samples beside them, rounding might put
@@ -355,11 +343,11 @@ class MarginGradients:
             k: (scale * part.detach()).requires_grad_()
             for k, part in self.parameters(theta).items()
         }
-        with torch.enable_grad(), _Products(parameters) as products:
+        with torch.enable_grad(), WatchedProducts(parameters) as watched:
             outputs = self._outputs(parameters, self._inputs(rows))
             margins = torch.einsum("nrk,nk->nr", self.combinations[rows], outputs)
             margins = margins * scale ** (1.0 - degree)
-        seen = products.of_samples(len(margins))
+        seen = watched.of_samples(len(margins))
         if not seen:
             return {}
 
@@ -368,27 +356,26 @@ class MarginGradients:
                 total, of, retain_graph=True, allow_unused=True, materialize_grads=True
             )
 
-        samples = samples - rows.start
         weights = torch.rand(margins.shape, generator=torch.Generator().manual_seed(0)).to(theta)
-        results, places = [result for _, result in seen.values()], torch.unique(rivals).tolist()
-        slopes = {
-            name: torch.empty(len(samples), result.shape[1]).to(theta)
-            for name, (_, result) in seen.items()
-        }
-        claimed = {name: torch.zeros_like(parameters[name]) for name in seen}
+        results, places = [call.result for call in seen.values()], torch.unique(rivals).tolist()
+        used, place = torch.unique(samples - rows.start, return_inverse=True)
+        slopes = dict[str, Tensor]()
         for rival in places:
             here = rivals == rival
             of_rival = gradients(margins[:, rival].sum(), results)
-            for (name, (given, _)), slope in zip(seen.items(), of_rival, strict=True):
-                slopes[name][here] = slope[samples[here]]
-                product = (weights[:, rival, None] * slope).T @ given.detach()
-                claimed[name] += product.reshape(claimed[name].shape)
+            for (name, call), slope in zip(seen.items(), of_rival, strict=True):
+                table = call.table(slope[used])
+                if name not in slopes:
+                    slopes[name] = table.new_empty(len(samples), *table.shape[1:])
+                slopes[name][here] = table[place[here]]
         combined = (weights[:, places] * margins[:, places]).sum()
+        summed = gradients(combined, results)
         exact = gradients(combined, [parameters[name] for name in seen])
         return {
-            name: (slopes[name], given.detach()[samples])
-            for (name, (given, _)), true in zip(seen.items(), exact, strict=True)
-            if torch.linalg.norm(claimed[name] - true) <= FACTOR_TOLERANCE * torch.linalg.norm(true)
+            name: LayerProducts(slopes[name], call.patches(call.given.detach()[used]), place)
+            for (name, call), slope, true in zip(seen.items(), summed, exact, strict=True)
+            if torch.linalg.norm(call.gradient(slope) - true.reshape(-1))
+            <= FACTOR_TOLERANCE * torch.linalg.norm(true)
         }
 
     def _of_pairs(self, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -397,44 +384,13 @@ class MarginGradients:
         return samples, self.combinations.reshape(-1, self.pairs.width)[places]
 
 
-class _Products(TorchFunctionMode):
-    """Watches where parameters W are multiplied with, a W', by `linear` or with the transpose."""
-
-    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        # Tensors are kept beside their names, so that no id is given to another one.
-        self.matrices = {id(tensor): (name, tensor) for name, tensor in parameters.items()}
-        self.transposed = dict[int, tuple[str, Tensor]]()
-        self.calls = dict[str, tuple[Tensor, Tensor]]()
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func in TRANSPOSED and args and id(args[0]) in self.matrices:
-            self.transposed[id(result)] = (self.matrices[id(args[0])][0], result)
-        elif func in PRODUCTS and len(args) == 2:
-            self._record(self.transposed.get(id(args[1])), args[0], result)
-        elif func is linear and len(args) >= 2:
-            self._record(self.matrices.get(id(args[1])), args[0], result)
-            bias = args[2] if len(args) == 3 else (kwargs or {}).get("bias")
-            ones = torch.ones_like(args[0][..., :1])
-            self._record(self.matrices.get(id(bias)), ones, result)
-        return result
-
-    def _record(self, found: tuple[str, Tensor] | None, given: Tensor, result: Tensor) -> None:
-        if found is not None:
-            self.calls[found[0]] = (given, result)
-
-    def of_samples(self, n_samples: int) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return what matrices were applied to, (n, columns), and what came out, (n, rows)."""
-        return {
-            name: (given, result)
-            for name, (given, result) in self.calls.items()
-            if given.ndim == result.ndim == 2
-            and len(given) == len(result) == n_samples
-            and result.requires_grad
-        }
+def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[str, LayerProducts]:
+    """Put the pairs of several parts after one another, of the parameters that all of them have."""
+    return {
+        name: LayerProducts.joined([part[name] for part in parts], order)
+        for name in parts[0]
+        if all(name in part for part in parts)
+    }
 
 
 @contextmanager
@@ -475,7 +431,3 @@ def _hindrance(module: nn.Module) -> str:
         "autograd.Function of your own without setup_context; write it in functions of torch that "
         "have them"
     )
-
-
-TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
-PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)

@@ -1,0 +1,238 @@
+r"""Gradients in the weights of a layer as sums of outer products, and their inner products.
+
+A layer that multiplies a matrix W with what it sees, a_t, at positions t (tokens; patches of an
+image; one position of a plain linear layer) has the gradient
+
+    grad_W q_p = sum_t delta_pt a_nt',      delta_pt = grad of q_p in the layer's output at t,
+
+for a pair p of sample n. Inner products of such gradients need none of them:
+
+    <grad_W q_p, grad_W q_s> = sum_tu <delta_pt, delta_su> <a_nt, a_mu>,
+
+for one position a masked Gram matrix (`masked_gram`). Where positions are many and the matrix is
+small, the gradients themselves are the cheaper way, and are made in blocks.
+
+======  ==========  ==============================================
+symbol  shape       meaning
+======  ==========  ==============================================
+delta   (m, T, r)   slopes of m pairs at T positions, r outputs
+a       (S, T, c)   what the layer sees of S samples, c inputs
+======  ==========  ==============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, unfold
+from torch.overrides import TorchFunctionMode
+
+from implicit_bias.problem.masked_gram import masked_gram
+
+# Entries of a block: 512 MiB of gradients, and 128 MiB of inner products over positions, of which
+# a few exist at a time.
+GRADIENT_ENTRIES, POSITION_ENTRIES = 2**26, 2**24
+# Multiplications in a matrix product that take as long as one entry by entry.
+ENTRYWISE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class LayerProducts:
+    """Gradients of m pairs in one parameter: sum_t delta_pt a_nt'.
+
+    Attributes
+    ----------
+    slopes : Tensor of shape (m, T, r)
+        delta.
+    given : Tensor of shape (S, T, c)
+        a.
+    samples : Tensor of shape (m,)
+        The sample of each pair, as a place in ``given``.
+    """
+
+    slopes: Tensor
+    given: Tensor
+    samples: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence[LayerProducts], order: Tensor) -> LayerProducts:
+        """Put pairs after one another, and then in an order (m,)."""
+        starts = torch.tensor([0, *(len(part.given) for part in parts)]).cumsum(0).tolist()
+        samples = [part.samples + start for part, start in zip(parts, starts, strict=False)]
+        return cls(
+            torch.cat([part.slopes for part in parts])[order],
+            torch.cat([part.given for part in parts]),
+            torch.cat(samples)[order],
+        )
+
+    def times(self, factor: float | Tensor) -> LayerProducts:
+        """Multiply the gradients with a number, or each with one of (m,)."""
+        if isinstance(factor, Tensor):
+            factor = factor[:, None, None]
+        return replace(self, slopes=factor * self.slopes)
+
+    def of(self, pairs: slice | Tensor) -> LayerProducts:
+        """Return those of some pairs."""
+        return replace(self, slopes=self.slopes[pairs], samples=self.samples[pairs])
+
+    def gradients(self) -> Tensor:
+        """Return the gradients themselves, (m, r c)."""
+        given = self.given[self.samples]
+        return torch.einsum("mtr,mtc->mrc", self.slopes, given).reshape(len(given), -1)
+
+    def gram(self, others: LayerProducts) -> Tensor:
+        """Inner products (m, k) with other gradients in the same parameter."""
+        positions, rows, columns = *self.slopes.shape[1:], self.given.shape[2]
+        if positions == 1:
+            mine, theirs = (
+                (part.slopes[:, 0], part.given[part.samples, 0]) for part in (self, others)
+            )
+            return masked_gram(*mine, theirs)
+        m, k, seen = len(self.slopes), len(others.slopes), len(self.given) * len(others.given)
+        # Operations of either way; those entry by entry take as long as some products.
+        by_positions = positions**2 * (m * k * (rows + ENTRYWISE) + seen * columns)
+        if m * k * rows * columns <= by_positions:
+            return self._by_gradients(others)
+        return self._by_positions(others)
+
+    def _by_gradients(self, others: LayerProducts) -> Tensor:
+        size = max(1, GRADIENT_ENTRIES // (self.slopes.shape[2] * self.given.shape[2]))
+        return torch.cat(
+            [
+                torch.cat([first @ second.gradients().T for second in others._blocks(size)], dim=1)
+                for first in (block.gradients() for block in self._blocks(size))
+            ]
+        )
+
+    def _by_positions(self, others: LayerProducts) -> Tensor:
+        positions, k = self.slopes.shape[1], len(others.slopes)
+        size = max(1, POSITION_ENTRIES // (positions**2 * max(k, len(others.given))))
+        parts, order = [], self.samples.argsort()
+        # Many pairs share a sample, whose inner products are computed once a block.
+        for block in self.of(order)._blocks(size):
+            used, place = torch.unique(block.samples, return_inverse=True)
+            seen = torch.tensordot(block.given[used], others.given, dims=([2], [2]))
+            products = torch.tensordot(block.slopes, others.slopes, dims=([2], [2]))
+            products *= seen[place][:, :, others.samples]
+            parts.append(products.sum(dim=(1, 3)))
+        return torch.cat(parts)[order.argsort()]
+
+    def _blocks(self, size: int) -> Iterator[LayerProducts]:
+        for start in range(0, len(self.slopes), size):
+            yield self.of(slice(start, start + size))
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One multiplication of a parameter: what it was applied to, and what came out.
+
+    ``patches`` makes (S, T, c) of rows of ``given``, ``table`` (S, T, r) of rows of ``result``.
+    """
+
+    given: Tensor
+    result: Tensor
+    patches: Callable[[Tensor], Tensor]
+    table: Callable[[Tensor], Tensor]
+
+    def gradient(self, slopes: Tensor) -> Tensor:
+        """Sum of delta_t a_t' over all samples and positions, (r c,), given all slopes."""
+        tables = zip(torch.split(self.given.detach(), 256), torch.split(slopes, 256), strict=True)
+        parts = (
+            self.table(slope).flatten(0, 1).T @ self.patches(given).flatten(0, 1)
+            for given, slope in tables
+        )
+        return sum(parts, start=slopes.new_zeros(())).reshape(-1)
+
+
+class WatchedProducts(TorchFunctionMode):
+    """Watches where parameters W are multiplied with, as a W' or in a convolution."""
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        # Tensors are kept beside their names, so that no id is given to another one.
+        self.matrices = {id(tensor): (name, tensor) for name, tensor in parameters.items()}
+        self.transposed = dict[int, tuple[str, Tensor]]()
+        self.calls = dict[str, Call]()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if func in TRANSPOSED and args and id(args[0]) in self.matrices:
+            self.transposed[id(result)] = (self.matrices[id(args[0])][0], result)
+        elif func in PRODUCTS and len(args) == 2:
+            self._record(self.transposed.get(id(args[1])), _product(args[0], result))
+        elif func is linear and len(args) >= 2:
+            self._record(self.matrices.get(id(args[1])), _product(args[0], result))
+            bias = args[2] if len(args) == 3 else kwargs.get("bias")
+            ones = torch.ones_like(args[0][..., :1])
+            self._record(self.matrices.get(id(bias)), _product(ones, result))
+        elif func in CONVOLUTIONS:
+            self._record_convolution(result, *args, **kwargs)
+        return result
+
+    def _record(self, found: tuple[str, Tensor] | None, call: Call) -> None:
+        if found is not None:
+            self.calls[found[0]] = call
+
+    def _record_convolution(
+        self,
+        result: Tensor,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: int | tuple[int, ...] = 1,
+        padding: int | str | tuple[int, ...] = 0,
+        dilation: int | tuple[int, ...] = 1,
+        groups: int = 1,
+    ) -> None:
+        if groups != 1 or isinstance(padding, str) or input.ndim != weight.ndim:
+            return
+        line = weight.ndim == 3  # of one dimension: an image of height 1
+        shape = tuple(weight.shape[2:])
+
+        def planar(size: int | tuple[int, ...], fill: int) -> tuple[int, ...]:
+            sizes = (size,) * len(shape) if isinstance(size, int) else tuple(size)
+            return (fill, *sizes) if line else sizes
+
+        options = planar(dilation, 1), planar(padding, 0), planar(stride, 1)
+
+        def patches(given: Tensor) -> Tensor:
+            image = given[:, :, None] if line else given
+            return unfold(image, planar(shape, 1), *options).transpose(1, 2)
+
+        def table(outputs: Tensor) -> Tensor:
+            return outputs.flatten(2).transpose(1, 2)
+
+        self._record(self.matrices.get(id(weight)), Call(input, result, patches, table))
+        ones = torch.ones_like(result[:, :1])
+        self._record(self.matrices.get(id(bias)), Call(ones, result, table, table))
+
+    def of_samples(self, n_samples: int) -> dict[str, Call]:
+        """Return the multiplications whose first axis may be that of the samples."""
+        return {
+            name: call
+            for name, call in self.calls.items()
+            if call.given.ndim >= 2
+            and len(call.given) == len(call.result) == n_samples
+            and call.result.requires_grad
+        }
+
+
+def _product(given: Tensor, result: Tensor) -> Call:
+    """Describe a W': axes between the first and the last are positions."""
+
+    def table(values: Tensor) -> Tensor:
+        return values.reshape(len(values), -1, values.shape[-1])
+
+    return Call(given, result, table, table)
+
+
+TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
+PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)
+CONVOLUTIONS: tuple[Any, ...] = (torch.conv1d, torch.conv2d)

@@ -1,0 +1,116 @@
+"""Inner products of gradients in the weights of layers, without the gradients."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from implicit_bias.measure.layer_products import LayerProducts, WatchedProducts
+from implicit_bias.measure.margin_gradients import MarginGradients
+
+N, CLASSES = 7, 3
+
+
+class Tokens(nn.Module):
+    """Two linear layers on each of five tokens, one of them by the transpose, and their mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 6), nn.Linear(6, CLASSES, bias=False)
+        self.middle = nn.Parameter(torch.randn(6, 6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 3)."""
+        hidden = torch.relu(self.first(x)) @ self.middle.T
+        outputs: Tensor = self.last(torch.relu(hidden).mean(dim=1))
+        return outputs
+
+
+def images(**options: object) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        first = nn.Conv2d(2, 4, 3, **options)  # type: ignore[arg-type]
+        return nn.Sequential(
+            first, nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, CLASSES)
+        )
+
+    return build
+
+
+def line() -> nn.Module:
+    convolution = nn.Conv1d(4, 5, 3, stride=2, padding=1)
+    return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(15, CLASSES, bias=False))
+
+
+# Modules, the shape of a sample, and the parameters whose gradients are sums of outer products.
+CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], set[str]]] = {
+    "tokens": (Tokens, (5, 4), {"first.weight", "first.bias", "last.weight", "middle"}),
+    "stride": (
+        images(stride=2, padding=1, bias=False),
+        (2, 6, 7),
+        {"0.weight", "4.weight", "4.bias"},
+    ),
+    "bias": (
+        images(dilation=2, padding=(1, 2)),
+        (2, 6, 7),
+        {"0.weight", "0.bias", "4.weight", "4.bias"},
+    ),
+    "circular": (
+        images(padding=1, padding_mode="circular"),
+        (2, 6, 7),
+        {"0.weight", "0.bias", "4.weight", "4.bias"},
+    ),
+    "groups": (images(groups=2), (2, 6, 7), {"4.weight", "4.bias"}),
+    "same": (images(padding="same"), (2, 6, 7), {"4.weight", "4.bias"}),
+    "one dimension": (line, (4, 5), {"0.weight", "0.bias", "3.weight"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gram_of_a_module(name: str) -> None:
+    build, shape, expected = CASES[name]
+    torch.manual_seed(0)
+    module, inputs = build(), torch.randn(N, *shape, dtype=torch.float64)
+    gradients = MarginGradients(module, (inputs,), np.arange(N) % CLASSES, CLASSES)
+    parameters = {
+        k: part.clone().requires_grad_()
+        for k, part in gradients.parameters(gradients.theta).items()
+    }
+    with WatchedProducts(parameters) as watched:
+        torch.func.functional_call(module, parameters, (inputs,))
+    assert set(watched.of_samples(N)) == expected
+    chosen, others = np.array([5, 0, 13, 1, 8, 12]), np.array([2, 5, 0])
+    J = gradients.rows(gradients.theta, np.arange(len(gradients.pairs)))
+    scale = {next(iter(gradients.shapes)): 3.0}
+    S = gradients.flat(
+        {k: torch.full(shape, scale.get(k, 1.0)) for k, shape in gradients.shapes.items()}
+    ).numpy()
+    found = gradients.gram(gradients.theta, chosen, scale, others)
+    np.testing.assert_allclose(found, (S * J[chosen]) @ (S * J[others]).T, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("positions", "rows", "columns"), [(1, 3, 4), (2, 30, 40), (9, 3, 4)])
+def test_both_ways_to_inner_products(positions: int, rows: int, columns: int) -> None:
+    """For wide layers over positions, for many positions by the gradients themselves."""
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    given = drawn(5, positions, columns)
+    products = LayerProducts(drawn(8, positions, rows), given, torch.arange(8) % 5)
+    J = products.gradients()
+    for pair, sample in enumerate(products.samples):
+        by_hand = sum(
+            torch.outer(products.slopes[pair, t], given[sample, t]) for t in range(positions)
+        )
+        assert torch.allclose(J[pair], torch.as_tensor(by_hand).reshape(-1))
+    others = products.of(torch.tensor([6, 2, 2]))
+    assert torch.allclose(products.gram(others), J @ J[[6, 2, 2]].T)
+    order = torch.tensor([9, 3, 0])
+    both = LayerProducts.joined([products, others], order)
+    assert torch.allclose(both.gradients(), torch.cat([J, J[[6, 2, 2]]])[order])
+    assert torch.allclose(
+        products.times(torch.arange(8.0)).gradients(), torch.arange(8.0)[:, None] * J
+    )
