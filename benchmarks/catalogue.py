@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A conclusion that rests on several tables; an experiment has a claim of its own.
+    """A conclusion; an experiment may also have one of its own.
 
     ``judge(kept)`` of the study's ``findings`` has what the tables say of each, by name.
 
@@ -87,14 +87,17 @@ class Claim:
         When it stands, and why that is the rule.
     quote : str
         The claim in the paper's own words.
+    experiment : str
+        The one whose table decides, where one is enough: its ``judge(frame)`` then has the claim.
     """
 
     name: str
     claim: str
     where: str
     rule: str
-    why: str
+    why: str = ""
     quote: str = ""
+    experiment: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +123,7 @@ class Statement:
         Whether it holds, where that is settled by hand or not at all.
     checked : bool
         Whether ``agrees(statement, kept)`` of the study's ``findings`` says so.
-    experiments : tuple of str
+    claims, experiments : tuple of str
         Whose verdicts say so.
     """
 
@@ -129,6 +132,7 @@ class Statement:
     ours: str = ""
     agrees: str = ""
     checked: bool = False
+    claims: tuple[str, ...] = ()
     experiments: tuple[str, ...] = ()
 
 
@@ -166,8 +170,8 @@ class Study:
     head : str
         Opening of the page, in Markdown: ``# Title`` and paragraphs.
     found : str
-        What was found, in a few sentences. Places ``{{NAME}}`` of head, findings and sections are
-        filled with what ``words(kept)`` of the module `findings` returns.
+        What was found, in a few sentences. Places ``{{NAME}}`` of all these texts are filled with
+        what ``words(kept)`` of the module `findings` returns.
     further : str
         What follows the table of a paper's claims, in Markdown.
     experiments : tuple of Entry
@@ -214,6 +218,10 @@ class Study:
         """
         by_name = {entry.name.replace("_", "-"): entry for entry in self.experiments}
         return by_name[_known(name, by_name, f"experiment of {self.name}")]
+
+    def claims_of(self, experiment: str) -> tuple[Claim, ...]:
+        """Claims that the table of one experiment decides, or ("") that no single one does."""
+        return tuple(each for each in self.claims if each.experiment == experiment)
 
     def command(self, entry: Entry) -> str:
         """Command line of an experiment."""

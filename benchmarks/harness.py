@@ -64,6 +64,31 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What the tables say of a claim.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        By the rule.
+    result : str
+        The number that decides, with its interval, in a sentence that stands alone.
+    control : str
+        The same for what the claim should not hold for, or not for its reason.
+    evidence : tuple of str
+        Paragraphs.
+    remark : str
+        What follows the verdict: its reason, or the verdict under another bound.
+    """
+
+    verdict: Verdict = Verdict.OPEN
+    result: str = "Not yet computed."
+    control: str = ""
+    evidence: tuple[str, ...] = ()
+    remark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """What one can ask of an experiment beside ``--quick``: each field is an option."""
 
@@ -148,6 +173,8 @@ class Experiment:
         sentence that decides is emphasised, ``**Like this.**``, where it is not the first one.
     verdict : callable
         Whether the claim stands by a table.
+    judge : callable
+        Where several claims of the study rest on the table: what it says of each, by name.
     tabulate : callable
         What of a table a reader wants to see: a string in every cell.
     draw : callable or None
@@ -162,8 +189,9 @@ class Experiment:
 
     measure: Callable[[Run[Any]], Iterator[pd.DataFrame]]
     found: Callable[[pd.DataFrame], str]
-    verdict: Callable[[pd.DataFrame], Verdict]
     tabulate: Callable[[pd.DataFrame], pd.DataFrame]
+    verdict: Callable[[pd.DataFrame], Verdict] = lambda frame: Verdict.ANSWERED
+    judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = lambda frame: {}
     draw: Callable[[pd.DataFrame], Figure] | None = None
     brief: Callable[[pd.DataFrame], str] | None = None
     options: type[Options] = Options

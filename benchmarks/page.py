@@ -22,6 +22,7 @@ import pandas as pd
 from benchmarks import harness
 from benchmarks.catalogue import HOME, Claim, Entry, Section, Statement, Study
 from benchmarks.drawing import of_few_colours
+from benchmarks.harness import Judged as Judged
 from benchmarks.harness import Verdict, load, measured_at
 from benchmarks.words import decisive, filled, markdown_table, table, wrapped
 from implicit_bias.base.atomic import write_atomically
@@ -33,31 +34,6 @@ STATEMENTS = (
     "Every statement that we know of, in the order of the paper. Last column: the verdicts of the "
     "experiments below, and checks that are run when this page is written."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """What the tables say of a claim.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        By the rule.
-    result : str
-        The number that decides, with its interval, in a sentence that stands alone.
-    control : str
-        The same for what the claim should not hold for, or not for its reason.
-    evidence : tuple of str
-        Paragraphs.
-    remark : str
-        What follows the verdict: its reason, or the verdict under another bound.
-    """
-
-    verdict: Verdict = Verdict.OPEN
-    result: str = "Not yet computed."
-    control: str = ""
-    evidence: tuple[str, ...] = ()
-    remark: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +67,12 @@ class Kept:
 
     def judge(self) -> Mapping[str, Judged]:
         """Return what the tables say of each claim of the study."""
-        found: Mapping[str, Judged] = (
-            self.module.judge(self) if self.module and self.study.claims else {}
-        )
+        found: dict[str, Judged] = {}
+        if self.module and self.study.claims_of(""):
+            found |= self.module.judge(self)
+        for entry in self.study.experiments:
+            if self.study.claims_of(entry.name):
+                found |= load(self.study, entry).judge(self[entry.name])
         return found
 
 
@@ -115,8 +94,9 @@ def _middle_of(doc: str | None) -> str:
 
 
 def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
-    """Write heading, claim, how it was measured, result and verdict of a table."""
+    """Write heading, claims, how they were measured, results and verdicts of a table."""
     entry, experiment = worded(study, entry), load(study, entry)
+    claims, found = study.claims_of(entry.name), experiment.judge(frame)
     verdict = f"{experiment.verdict(frame).value}. {entry.rule}"
     return "\n\n".join(
         [
@@ -125,7 +105,10 @@ def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
             *([wrapped(f"**Claim.** {entry.claim}")] if entry.claim else []),
             wrapped(f"**How.** {entry.how}"),
             wrapped(f"**Measured.** {experiment.found(frame)}"),
-            wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]}"),
+            *(
+                [_claim(each, found[each.name]) for each in claims]
+                or [wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]}")]
+            ),
             markdown_table(experiment.tabulate(frame)),
         ]
     )
@@ -215,7 +198,7 @@ def _result(kept: Kept, entry: Entry) -> str:
 def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:
     study = kept.study
     parts = [f"# {study.title}: details", "What [the page](README.md) rests on."]
-    parts += [_claim(each, found[each.name]) for each in study.claims]
+    parts += [_claim(each, found[each.name]) for each in study.claims_of("")]
     if study.pictures:
         parts.append('<a id="figures"></a>\n\n## Figures')
         folder = f"../pictures/{study.name}"
@@ -226,7 +209,7 @@ def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str])
     if study.statements:
         parts += ["## Statements", wrapped(STATEMENTS)]
         rows = [
-            (f"{each.where}: {each.says}", each.ours, _agrees(kept, each))
+            (f"{each.where}: {each.says}", each.ours, _agrees(kept, each, found))
             for each in study.statements
         ]
         parts.append(table(("statement", "ours", "agrees?"), rows))
@@ -240,20 +223,26 @@ def _claim(claim: Claim, judged: Judged) -> str:
     texts = [
         f"**Verdict.** {verdict[0].upper()}{verdict[1:]}{judged.remark}. {judged.result}",
         f"**The paper.** {claim.quote}" if claim.quote else "",
-        f"**Rule.** {claim.rule} {claim.why} In the paper: {claim.where}.",
+        f"**Rule.** {claim.rule} {claim.why}".strip() + f" In the paper: {claim.where}.",
         f"**Control.** {judged.control[:1].upper()}{judged.control[1:]}" if judged.control else "",
         *judged.evidence,
     ]
-    head = [f'<a id="{claim.name}"></a>', f"## {claim.claim}"]
+    level = "###" if claim.experiment else "##"
+    head = [f'<a id="{claim.name}"></a>', f"{level} {claim.claim}"]
     return "\n\n".join([*head, *(wrapped(text) for text in texts if text)])
 
 
-def _agrees(kept: Kept, statement: Statement) -> str:
-    """Say whether a statement holds: by hand, by a check, by the experiments on it."""
+def _agrees(kept: Kept, statement: Statement, found: Mapping[str, Judged]) -> str:
+    """Say whether a statement holds: by hand, by a check, by claims and experiments on it."""
     parts = [statement.agrees] if statement.agrees else []
     if statement.checked:
         assert kept.module is not None
         parts.append(kept.module.agrees(statement, kept))
+    parts += [
+        f"{found[each.name].verdict.value} ([{each.where}](#{each.name}))"
+        for each in kept.study.claims
+        if each.name in statement.claims
+    ]
     for name in statement.experiments:
         entry = kept.study.entry(name)
         parts.append(f"{kept.verdict(name).value} ([{entry.title}](#{entry.name}))")

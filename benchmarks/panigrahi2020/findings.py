@@ -7,19 +7,21 @@ stated only, with the reason. Numbers of statements are the paper's.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import torch
 
 from benchmarks.catalogue import Statement
+from benchmarks.harness import Judged, Verdict
 from benchmarks.page import Kept
-from benchmarks.panigrahi2020 import lower_bounds, smooth, spectra, training
+from benchmarks.panigrahi2020 import lower_bounds, spectra, training
 from benchmarks.panigrahi2020.gram_bounds import (
     boyd_coefficient,
     coefficient_bound,
     drift_allowed,
-    khatri_rao_bound,
     polynomial_constraints,
     smoothed_bound,
     smoothed_power,
@@ -39,7 +41,6 @@ from implicit_bias.kernels.gradient_gram import (
     polynomial,
     preprocess,
     separation,
-    smoothed_points,
     sphere_eigenvalues,
 )
 
@@ -116,7 +117,14 @@ def _wide_network_descends_as_predicted() -> bool:
     return bool(fallen and off < 0.01 * curve["loss"].iloc[0] ** 0.5)
 
 
-# Every row of the facts, in their order.
+def _duals_are_hermite_series() -> bool:
+    """Lemma N.4 for tanh: E phi'(u) phi'(v), by quadrature, is sum_a c_a^2 rho^a."""
+    tanh, rho = ACTIVATIONS["tanh"], np.linspace(-0.9, 0.9, 7)
+    powers = rho[:, None] ** np.arange(len(tanh.hermite_squares))
+    return bool(np.allclose(tanh.kappa(rho), powers @ tanh.hermite_squares, atol=1e-9))
+
+
+# Errata, in the order of the page.
 
 
 def displayed_elu() -> str:
@@ -173,21 +181,6 @@ def hille() -> str:
     )
 
 
-def symmetric() -> str:
-    """Show that symmetric powers span fewer dimensions than lemma I.2 asks for."""
-    n, dimension, degree, noise = 8, 2, 3, 0.1
-    X = smoothed_points(np.eye(dimension)[np.arange(n) % dimension], noise)
-    values = eigenvalues((X @ X.T) ** degree)
-    bound = khatri_rao_bound(n, degree, noise, 0.1)
-    rank = math.comb(dimension + degree - 1, degree)
-    return (
-        f"d' = 2, p = 3, n = 8 = d'^p, C(d' + p - 1, p) = {rank}: eigenvalue {rank} of "
-        f"(X X')^(Hadamard p) is {values[rank - 1]:.0e}, eigenvalue {rank + 1} is "
-        f"{vanishing(values[rank])}, and the lemma has sigma_n >= {bound:.0e}; at the sizes "
-        "measured here n is within C(d' + p - 1, p)"
-    )
-
-
 def dropped() -> str:
     """Evaluate 4.7 and I.4.2 side by side."""
     n, gamma, delta = 10**4, 0.5, 0.1
@@ -213,6 +206,12 @@ def circle() -> str:
     return f"n = 10 on the whole circle: separation {vanishing(delta)}"
 
 
+def concentration() -> str:
+    """Hold fact C.2 against the normal distribution."""
+    inside, bound = math.erf(2 / math.sqrt(2)), 1 - 2 * math.exp(-2)
+    return f"t = 2 sigma: the probability is {inside:.2f}, the right-hand side {bound:.2f}"
+
+
 CHECKS = {
     "equation 2": _gram_of_gradients,
     "preprocessing": _preprocessed_is_separated,
@@ -221,6 +220,7 @@ CHECKS = {
     "lemma F.1": _linear_has_zeros,
     "theorem 4.6 = M.9": _wide_network_descends_as_predicted,
     "M.1, M.11": _drift_keeps_half,
+    "N.1, N.2, N.3, N.4": _duals_are_hermite_series,
 }
 SLIPS = (
     displayed_elu,
@@ -228,7 +228,7 @@ SLIPS = (
     index,
     boyd,
     hille,
-    symmetric,
+    concentration,
     dropped,
     preprocessing,
     circle,
@@ -245,14 +245,35 @@ def words(kept: Kept) -> dict[str, object]:
     powers = lower_bounds.exponents(kept["lower_bounds"])
     ends = spectra.smallest_shares(kept["spectra"])
     half = [name for name in ends if name.startswith("half")][-1]
+    found = kept.judge()
+    counts = Counter(judged.verdict for judged in found.values())
+    said = [f"{count} {_said(verdict, count)}" for verdict in Verdict if (count := counts[verdict])]
     return {
+        "claims": len(found),
+        "counts": ", ".join(said[:-1]) + f" and {said[-1]}",
         "half": half,
         **{name: number(share) for name, share in ends[half].items()},
         **{f"power_{name}": powers[name]["delta"] for name in ("relu", "elu")},
-        "least_slope": smooth.least_slopes(kept["smooth"])["smallest"].min(),
         "crossings": _crossings(kept["training"]),
+        "fallen": _named(kept, found),
         **{slip.__name__: slip() for slip in SLIPS},
     }
+
+
+def _said(verdict: Verdict, count: int) -> str:
+    said = verdict.of_several(count).partition(":")[0]
+    return f"{'is' if count == 1 else 'are'} {said}" if verdict is Verdict.UNTESTED else said
+
+
+def _named(kept: Kept, found: Mapping[str, Judged]) -> str:
+    """Name the claims that do not stand, those in part, and those that are not tested."""
+    sentences = []
+    for verdict in (Verdict.FALLS, Verdict.IN_PART, Verdict.UNTESTED):
+        places = [c.where for c in kept.study.claims if found[c.name].verdict is verdict]
+        if places:
+            opening = verdict.value.partition(":")[0]
+            sentences.append(f"{opening[0].upper()}{opening[1:]}: {'; '.join(places)}.")
+    return " ".join(sentences)
 
 
 def _crossings(curves: pd.DataFrame) -> str:

@@ -83,7 +83,9 @@ def kink_bound(n_samples: int, separation: float, order: int) -> float:
     -------
     float
         delta / n^3, or delta^3 n^-7 / log n: shapes. With probability
-        1 - exp(-Omega(delta m / n^2)), from `kink_width` units on.
+        1 - exp(-Omega(delta m / n^2)), from n^3 / delta log(n / delta^(1/4)) units on for r = 1;
+        for r = 2 from the larger of n^3 / delta log(n / delta^(1/9)) (by the appendix; the main
+        text has log(n / delta)) and n^2 / delta log d.
 
     Raises
     ------
@@ -95,25 +97,6 @@ def kink_bound(n_samples: int, separation: float, order: int) -> float:
     if order == 2:
         return separation**3 * n_samples**-7.0 / math.log(n_samples)
     raise ValueError(f"the paper has bounds of order 1 and 2, not {order}")
-
-
-def kink_width(n_samples: int, separation: float, order: int, n_features: int) -> float:
-    """Width from which `kink_bound` holds: a shape.
-
-    n^3 / delta log(n / delta^(1/4)) for r = 1; for r = 2 the larger of n^3 / delta
-    log(n / delta^(1/9)), by the appendix (the main text has log(n / delta)), and n^2 / delta log d.
-
-    Raises
-    ------
-    ValueError
-        As `kink_bound`.
-    """
-    kink_bound(n_samples, separation, order)
-    root = {1: 4, 2: 9}[order]
-    width = n_samples**3 / separation * math.log(n_samples / separation ** (1 / root))
-    if order == 2:
-        width = max(width, n_samples**2 / separation * math.log(n_features))
-    return width
 
 
 def relu_bound(n_samples: int, separation: float) -> float:
@@ -134,7 +117,8 @@ def coherence_bound(activation: Activation, coherence: float, n_samples: int) ->
 
     The paper takes one power of the order log(2n) / delta; the sum and its constants are not in
     the paper; derived here. `HERMITE_TERMS` powers count. Assumption 2 gives mu = sqrt(1 -
-    delta^2), not 1 - delta as the proof has it.
+    delta^2), not 1 - delta as the proof has it; then the power is of the order log(2n) / delta^2,
+    and the proof gives delta^3 log^-1.5 n in the place of `relu_bound`.
     """
     powers = np.float64(coherence) ** np.arange(1, HERMITE_TERMS + 1)
     positive = np.clip(1 - (n_samples - 1) * powers, 0.0, None)
@@ -197,23 +181,14 @@ def smooth_exponent(n_samples: int, dimension: int) -> float:
     return float(n_samples ** (1 / (2 * dimension)))
 
 
-def small_width_bound(
-    n_samples: int, width: int, dimension: int, *, spread: float | None = None
-) -> float:
+def small_width_bound(n_samples: int, width: int, dimension: int) -> float:
     """Upper bound on lambda_min(G(0)) of tanh from theorem F.8, for narrow networks: a shape.
 
-    n [(4 pi + 6 s) / (1 + (pi/3) / s)^p]^2 with p = `largest_degree` and s = sqrt(log(n m)) >= the
-    hidden inputs; with probability 1 - 2 (m n)^-3.5.
-
-    Parameters
-    ----------
-    n_samples, width, dimension : int
-        n, m and d'.
-    spread : float, optional
-        s of another start: sqrt(log(n m) / m) with fan-out (F.11), sqrt(log(n^2 m) / d) with
-        fan-in (F.12).
+    n [(4 pi + 6 s) / (1 + (pi/3) / s)^p]^2 with p = `largest_degree` and s = sqrt(log(n m)), a
+    third of the bound on the hidden inputs; with probability 1 - 2 (m n)^-3.5. With fan-out s is
+    sqrt(log(n m) / m) (F.11), with fan-in sqrt(log(n m) / d), and n^2 stands in front (F.12).
     """
-    s = math.sqrt(math.log(n_samples * width)) if spread is None else spread
+    s = math.sqrt(math.log(n_samples * width))
     p = largest_degree(n_samples, dimension)
     logarithm = math.log(4 * math.pi + 6 * s) - p * math.log1p(math.pi / 3 / s)
     return n_samples * math.exp(2 * logarithm)
@@ -259,15 +234,16 @@ def chebyshev_degree(scale: float, error: float, *, swish: bool = False) -> int:
     """Degree at which a Chebyshev series of sigmoid(k x) on [-1, 1] is right to an error (F.4).
 
     The smallest integer not below log((4 pi + 2 k) / (pi^2 eps)) / log(1 + pi / k). A bound. For
-    swish (G.1), whose function is k x sigmoid(k x), the numerator is 4 pi k + 2 k^2.
+    swish'(k x), the derivative (G.1), the numerator is 4 pi k + 2 k^2.
 
     Parameters
     ----------
     scale : float
         k.
     error : float
-        eps, the largest error on [-1, 1]. Products of two functions bounded by 1, such as
-        tanh' = (1 + tanh)(1 - tanh), are then right to 3 eps (F.5).
+        eps, the largest error on [-1, 1]. Products of two functions bounded by 1 are then right
+        to 3 eps (F.5). So is tanh' = (1 + tanh)(1 - tanh), whose factors are bounded by 2, for
+        eps <= 1: the error is |g - tanh| |g + tanh|.
     swish : bool
         Which of both.
     """
@@ -316,8 +292,9 @@ def hadamard_bound(X: ArrayLike, activation: Activation, *, powers: int = 40) ->
 def khatri_rao_bound(n_samples: int, degree: int, noise: float, failure: float) -> float:
     """Lower bound (1/sqrt n) (kappa sigma / (n p))^p on sigma_n of X^(*p): lemma I.2. A shape.
 
-    sigma_n^2 is the smallest eigenvalue of (X X')^(Hadamard p). For smoothed data with d'^p >= n,
-    with probability 1 - kappa, by the inequality of Carbery and Wright.
+    sigma_n^2 is the smallest eigenvalue of (X X')^(Hadamard p). For smoothed data with
+    C(d', p) >= n (`smoothed_degree`), with probability 1 - kappa, by the inequality of Carbery and
+    Wright.
     """
     return (failure * noise / (n_samples * degree)) ** degree / math.sqrt(n_samples)
 
@@ -334,11 +311,23 @@ def smoothed_bound(
 
 
 def smoothed_degree(n_samples: int, dimension: int) -> int:
-    """Smallest odd p with d'^p >= n, d' >= 2: theorem I.4."""
-    degree = 1
-    while dimension**degree < n_samples:
-        degree += 2
-    return degree
+    """Smallest odd p with C(d', p) >= n, the condition of theorem I.4.
+
+    Equation 31 is read as the binomial coefficient: the proof of lemma I.2 takes n distinct
+    products of p different coordinates, calls its number less than C(d' + p - 1, p), which d'^p
+    never is, and theorem I.4 asks for d' >= Omega(log n), without which there is no such p.
+
+    Raises
+    ------
+    ValueError
+        There is no such p: d' is too small.
+    """
+    for degree in range(1, dimension + 1, 2):
+        if math.comb(dimension, degree) >= n_samples:
+            return degree
+    raise ValueError(
+        f"no odd p has C({dimension}, p) >= {n_samples}: theorem I.4 needs more dimensions"
+    )
 
 
 def smoothed_power(n_samples: int, separation: float, gamma: float) -> float:

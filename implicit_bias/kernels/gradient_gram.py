@@ -512,10 +512,13 @@ def finite_eigenvalues(
     weights: Iterable[Tensor],
     *,
     readouts: Tensor | None = None,
+    biases: Tensor | None = None,
+    train_readouts: bool = False,
 ) -> Array:
     """Compute the eigenvalues of `finite_gram` without squaring: lambda_i = sigma_i(M)^2 / m.
 
-    The columns of M are the gradients vec(a_k phi'(<w_k, x_i>) x_i). Its singular values are right
+    The columns of M are the gradients vec(a_k phi'(<w_k, x_i>) x_i), with those in the readouts,
+    phi(<w_k, x_i>), below where they are trained, too. Its singular values are right
     to 1e-15 of the largest, so that eigenvalues are to 1e-30, far below the rounding of G. M is
     reduced to a triangle block by block and never held as a whole.
 
@@ -525,6 +528,10 @@ def finite_eigenvalues(
         As in `finite_gram`.
     readouts : Tensor of shape (m,), optional
         a; squares of 1 where not given.
+    biases : Tensor of shape (m,), optional
+        As in `finite_gram`.
+    train_readouts : bool
+        Whether the eigenvalues are those of G + H.
 
     Returns
     -------
@@ -540,12 +547,16 @@ def finite_eigenvalues(
     triangle, width = np.zeros((0, len(X))), 0
     for units, block in _units(weights, X.shape[1]):
         width = units.stop
-        gates = activation.derivative(torch.tensor(X) @ block.to(torch.float64).T)  # (n, rows)
+        inputs = torch.tensor(X) @ block.to(torch.float64).T  # (n, rows)
+        if biases is not None:
+            inputs += _of_units(biases, units, "biases")
+        gates = activation.derivative(inputs)
         if readouts is not None:
             gates *= _of_units(readouts, units, "readouts")
         # Row-major: row k d + e of M is feature e of unit k.
         gradients = (gates.numpy().T[:, None, :] * X.T[None]).reshape(-1, len(X))
-        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, gradients]), mode="r"))
+        values = [activation.value(inputs).numpy().T] if train_readouts else []
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, gradients, *values]), mode="r"))
     return _squares_of_singular(triangle, len(X)) / width
 
 

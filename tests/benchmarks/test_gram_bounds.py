@@ -33,12 +33,6 @@ def test_shapes_of_the_lower_bounds() -> None:
     assert gram_bounds.kink_bound(n, delta, 1) == pytest.approx(0.1 / 125000)
     assert gram_bounds.kink_bound(n, delta, 2) == pytest.approx(1e-3 / 50**7 / math.log(50))
     assert gram_bounds.relu_bound(n, delta) == pytest.approx(0.1**1.5 * math.log(50) ** -1.5)
-    assert gram_bounds.kink_width(n, delta, 1, 10) == pytest.approx(
-        125000 / 0.1 * math.log(50 / 0.1**0.25)
-    )
-    assert gram_bounds.kink_width(n, delta, 2, 10) == pytest.approx(
-        125000 / 0.1 * math.log(50 / 0.1 ** (1 / 9))
-    )
     assert gram_bounds.descent_width(10, 0.1, 0.5) == pytest.approx(10**6 * 10**4 * 8)
     assert gram_bounds.dynamics_width(10, 0.1, 0.5, 0.1) == pytest.approx(10**5 * 2 * 10**4 * 100)
     with pytest.raises(ValueError, match="order"):
@@ -102,7 +96,6 @@ def test_upper_bounds_of_smooth_activations() -> None:
     p, s = gram_bounds.largest_degree(n, d), math.sqrt(math.log(n * m))
     brute = n * ((4 * math.pi + 6 * s) / (1 + (math.pi / 3) / s) ** p) ** 2
     assert gram_bounds.small_width_bound(n, m, d) == pytest.approx(brute)
-    assert gram_bounds.small_width_bound(n, m, d, spread=0.1) < brute
     tail = n**2 * math.sqrt(p) * math.exp(-math.pi / (4 * math.sqrt(2)) * math.sqrt(p))
     random = n * math.log(n) * math.log(m) / math.sqrt(m)
     assert gram_bounds.large_width_bound(n, m, d) == pytest.approx(max(tail, random))
@@ -124,23 +117,17 @@ def test_hermite_coefficients_of_tanh_beside_the_rates() -> None:
 @pytest.mark.parametrize("scale", [0.5, 3.0, 10.0])
 @pytest.mark.parametrize("error", [1e-2, 1e-5])
 def test_chebyshev_degrees(scale: float, error: float, swish: bool) -> None:
+    """F.4 of the sigmoid, and G.1 of the derivative of swish, by autograd."""
+
     def function(x: Array) -> Array:
-        return np.asarray((scale * x if swish else 1.0) / (1 + np.exp(-scale * x)))
+        z = torch.tensor(scale * x)
+        slope = ACTIVATIONS["swish"].derivative(z) if swish else torch.sigmoid(z)
+        return np.asarray(slope.numpy())
 
     degree = gram_bounds.chebyshev_degree(scale, error, swish=swish)
     series = chebyshev.Chebyshev.interpolate(function, 500).coef[: degree + 1]
     x = np.linspace(-1, 1, 1001)
     assert np.abs(function(x) - chebyshev.chebval(x, series)).max() <= error
-
-
-def test_a_product_of_two_approximations() -> None:
-    """F.5: functions bounded by 1, both right to eps < 1; the product is to 3 eps."""
-    eps, grid = 0.3, np.linspace(-1, 1, 21)
-    f, g = np.meshgrid(grid, grid)
-    worst = max(
-        float(np.abs(f * g - (f + a * eps) * (g + b * eps)).max()) for a in (-1, 1) for b in (-1, 1)
-    )
-    assert worst <= 3 * eps
 
 
 @pytest.mark.parametrize("name", ["relu", "elu", "tanh", "swish"])
@@ -172,7 +159,10 @@ def test_bounds_of_smoothed_data() -> None:
     assert gram_bounds.khatri_rao_bound(n, p, sigma, kappa) == pytest.approx(singular)
     whole = gram_bounds.smoothed_bound(n, p, sigma, kappa, coefficient=0.2)
     assert whole == pytest.approx(0.04 / n * (kappa * sigma / (n * p)) ** (2 * p))
-    assert [gram_bounds.smoothed_degree(n, 5) for n in (5, 6, 125, 126)] == [1, 3, 3, 5]
+    # C(9, 1), C(9, 3) and C(9, 5) are 9, 84 and 126.
+    assert [gram_bounds.smoothed_degree(n, 9) for n in (9, 10, 84, 85, 126)] == [1, 3, 3, 5, 5]
+    with pytest.raises(ValueError, match="dimensions"):
+        gram_bounds.smoothed_degree(127, 9)
     assert gram_bounds.smoothed_power(100, 0.1, 0.5) == pytest.approx(1e-4 * 100**-6)
     # sigma_n of the Khatri-Rao power is the root of the eigenvalue of the Hadamard power.
     X = samples(6, 3)
@@ -206,19 +196,6 @@ def test_steps_of_the_recursion() -> None:
         rho, steps = a * rho + (1 - a) * rho**2, steps + 1
     assert gram_bounds.layers_until(delta, eps, a) == steps
     assert steps <= 3 / (1 - a) * max(math.log(1 / delta), math.log(1 / eps))
-
-
-def test_weights_may_move_as_far_as_allowed() -> None:
-    """Lemma M.1 for random moves by exactly that much; for tanh beta = 4 / (3 sqrt 3)."""
-    X, tanh = samples(4, 3), ACTIVATIONS["tanh"]
-    (weights,) = gaussian_weights(100, 3)
-    before = float(eigenvalues(finite_gram(X, tanh, [weights]))[-1])
-    allowed = gram_bounds.drift_allowed(before, 4, 1.0, 4 / (3 * math.sqrt(3)))
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(10):
-        way = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
-        way *= allowed / torch.linalg.norm(way, dim=1, keepdim=True)
-        assert eigenvalues(finite_gram(X, tanh, [weights + way]))[-1] >= before / 2
 
 
 def test_one_kernel_for_gates_and_activations() -> None:

@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks import catalogue, harness
+from benchmarks import catalogue, harness, page
 from benchmarks.__main__ import main
-from benchmarks.catalogue import Entry, Study
+from benchmarks.catalogue import Claim, Entry, Statement, Study
 from benchmarks.drawing import common_legend
-from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, whole
+from benchmarks.harness import Experiment, Judged, Misuse, Options, Run, Verdict, option, whole
 from benchmarks.words import decisive, markdown_table, wrapped
 from implicit_bias.datasets.files import DataError
 
@@ -71,7 +71,12 @@ def count(run: Run[CountOptions]) -> Iterator[pd.DataFrame]:
         yield frame
 
 
-COUNT = replace(SQUARES, measure=count, options=CountOptions)
+COUNT = replace(
+    SQUARES,
+    measure=count,
+    options=CountOptions,
+    judge=lambda frame: {"wax": Judged(verdict=Verdict.STANDS, result=f"{len(frame)} wax.")},
+)
 TEXTS = """
 head = "# Numbers\\n\\nOf Euclid."
 found = "They are {{least:.1f}} or more."
@@ -364,6 +369,29 @@ python -m benchmarks euclid square-numbers  # 12 s on one core
     ):
         assert part in text
     assert study.picture(squares, home).read_bytes().startswith(PNG)
+
+
+def test_a_claim_is_judged_by_the_table_of_its_experiment(home: Path, study: Study) -> None:
+    claim = Claim(
+        name="wax",
+        claim="Cubes wax",
+        where="book X",
+        rule="All do.",
+        experiment="cubes",
+        quote="“Yes”",
+    )
+    says = Statement(where="Book X", says="n^3", ours="", claims=("wax",))
+    study = replace(study, claims=(claim,), statements=(says,), further="At {{least}}.")
+    for entry in study.experiments:
+        harness.run(study, entry, folder=home, say=lambda _: None)
+    readme, details = page.pages(study, home).values()
+    row = "| [book X](DETAILS.md#wax) | “Yes” | 4 wax. | **stands** |"
+    assert row in readme
+    assert readme.index(row) < readme.index("At 1.")
+    told = details[details.index("## Cubes") :]
+    assert '<a id="wax"></a>\n\n### Cubes wax\n\n**Verdict.** Stands. 4 wax.' in told
+    assert "**Rule.** All do. In the paper: book X." in told
+    assert "stands ([book X](#wax))" in details[: details.index("## Squares")]
 
 
 def test_a_verdict_is_whole_in_part_or_neither() -> None:

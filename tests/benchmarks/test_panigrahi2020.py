@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from benchmarks import catalogue, harness
+from benchmarks.harness import Verdict
 from benchmarks.panigrahi2020 import smooth, training, zeros
 from implicit_bias.kernels.gated_least_squares import predicted_losses
 from implicit_bias.kernels.gradient_gram import (
@@ -51,6 +52,12 @@ def test_kept_zeros(kept: dict[str, pd.DataFrame]) -> None:
     wrong = zeros.wrong_indices(frame)
     assert (wrong["constraints"] * wrong["dimension"] == wrong["n"]).all()
     assert len(wrong) == 1
+    assert zeros.judge(frame)["theorem-4-3"].verdict is Verdict.STANDS
+    # One eigenvalue that is not 0 where its index is proved.
+    proved = frame[frame["index"].notna() & (frame["constraints"] < frame["index"])].index[0]
+    off = frame.astype({"finite": float})
+    off.loc[proved, "finite"] = off.loc[proved, "index"]
+    assert zeros.judge(off)["theorem-4-3"].verdict is Verdict.FALLS
 
 
 def test_kept_smooth(kept: dict[str, pd.DataFrame]) -> None:

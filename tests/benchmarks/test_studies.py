@@ -83,6 +83,7 @@ NUMBERED = {
     "[C] Figure 3, [C] Figure 4, [C] Figure 5, [C] Algorithm 1, [C] Section 5",
     "panigrahi2020": "K.1, K.2, 4.1, 4.2, 4.3, 4.4, 4.5, 4.6, 4.7, 4.8, 3.1, 3.2, 3.3, L.1, L.2, "
     "L.3, F.1, F.2, F.3, F.4, F.5, F.7.1, F.7.2, 6.4, F.8, F.9, F.10, F.10.1, F.11, F.12, G.1, "
+    "F.6, F.7, G.2, J.3, J.7, K.3, K.5, K.6, M.5, M.6, M.7, M.8, N.1, N.2, N.3, N.4, C.1, C.11, "
     "G.3, H.1, I.1, I.2, I.3, I.4, I.4.1, I.4.2, J.1, J.2, J.4, J.5, J.6, J.8, M.1, M.2, M.3, "
     "M.4, M.9, M.10, M.11, E.1, K.4, K.2.1, K.4.1, F.2.1, K.3.1, K.6.1",
 }
@@ -96,8 +97,9 @@ def test_every_statement_has_a_place_and_is_judged(name: str) -> None:
         assert re.search(rf"{re.escape(number)}\b", numbers), number
     for each in study.statements:
         assert each.ours or each.experiments
-        assert each.experiments or each.checked or each.agrees, each.where
+        assert each.claims or each.experiments or each.checked or each.agrees, each.where
         assert set(each.experiments) <= {entry.name for entry in study.experiments}
+        assert set(each.claims) <= {claim.name for claim in study.claims}
 
 
 def test_every_check_holds() -> None:

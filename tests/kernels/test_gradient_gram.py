@@ -120,6 +120,10 @@ def test_eigenvalues_without_squaring(name: str) -> None:
     expected = eigenvalues(finite_gram(X, phi, [weights], readouts=readouts))
     found = finite_eigenvalues(X, phi, torch.split(weights, 9), readouts=readouts)
     np.testing.assert_allclose(found, expected, atol=TIGHT)
+    biases = readouts / 3
+    expected = eigenvalues(finite_gram(X, phi, [weights], biases=biases, train_readouts=True))
+    found = finite_eigenvalues(X, phi, torch.split(weights, 9), biases=biases, train_readouts=True)
+    np.testing.assert_allclose(found, expected, atol=TIGHT)
     few = finite_eigenvalues(X, phi, [weights[:1]])
     np.testing.assert_allclose(few, eigenvalues(finite_gram(X, phi, [weights[:1]])), atol=TIGHT)
     with pytest.raises(ValueError, match="no units"):
