@@ -1,16 +1,17 @@
-"""Figures 2 to 5 of the paper, as released and corrected, side by side, and what lies beyond.
+"""Figures 1 to 5 of the paper, as released and exact, side by side, and what lies beyond.
 
-Drawn from the tables of the grids and of the released values. The left
-half of a figure shows all released values, with our run of the released operators as rings; the
-right half the corrected ones, where a ring says that the released solver had failed on a cell. A
-value that is not there is not drawn, and no line crosses its place; a cross at the top of a panel
-marks a cell that was tried and has no predictor. Bars are standard deviations over seeds, as the
-paper's text says; its own figures draw standard errors.
+Drawn from the tables of the grids and of the released values. A row is a panel of the paper; on the
+left are all released values, on the right ours, with the norms of the theory. Colour and marker say
+the model, the line N. An open marker is an SVM that leaves training samples out, because nothing
+separates them; a cross at the top of a panel marks a cell that was tried and has no predictor. A
+value that is not there is not drawn, and no line crosses its place. Bars are standard deviations
+over seeds, as the paper's text says; its own figures draw standard errors.
 
 Chance: two classifiers of one and the same error p, independent of each other, disagree on
 2 p (1 - p) of the samples. p is the network's error, as in the paper.
 
-Source: Lippl, Abbott, Chung (2022), figures 2 to 5; 4 and 5 are 2 and 3 for all settings.
+Source: Lippl, Abbott, Chung (2022), figures 1 to 5; 4 and 5 have the settings that 2 and 3 leave
+out.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from matplotlib.ticker import NullLocator
 from pandas.api.typing import SeriesGroupBy
 
 from benchmarks.drawing import subplots
-from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.paired import Pairs, matched
 from benchmarks.lippl2022.values import (
     SIDES,
@@ -38,6 +38,8 @@ from benchmarks.lippl2022.values import (
     of_momentum,
 )
 from implicit_bias.datasets.files import DataError
+from implicit_bias.estimators.svm import GLNSVC
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.style import (
     BLACK,
     BLUE,
@@ -50,15 +52,10 @@ from implicit_bias.report.style import (
     VERMILION,
 )
 
-PANEL_WIDTH, PANEL_HEIGHT = 2.9, 2.7  # inches
+FIGURE_WIDTH, PANEL_HEIGHT = 8.4, 2.6  # inches
 WIDTHS, DEPTHS = (10, 20, 50, 100), tuple(range(16))
-TITLES = {"published": "As released", "corrected": "Corrected"}
-TINTS = {"published": "#f5f5f2", "corrected": "white"}
+TITLES = {"published": "as released", "corrected": "exact"}
 NOTHING = {"published": "not released", "corrected": "not yet computed"}
-RINGS = {
-    "published": "dots: released values; rings: our run of the released operators",
-    "corrected": "rings: the released solver failed on this cell",
-}
 THRESHOLDS = {"median": "median thresholds", "random": "random thresholds"}
 GLN, RELU = ("GD-GLN", "SVM-GLN", "SVM-L2"), ("GD-ReLU", "SVM-HL", "SVM-LC", "SVM-RC")
 SHALLOW, GATES = ("GD-shallow", "SVM-shallow"), ("SVM-gates",)
@@ -74,9 +71,20 @@ COLOURS = {
     "SVM-RC": GREEN,
     "SVM-gates": BLACK,
 }
+MARKERS: dict[str, Literal["o", "P", "X", "s", "^", "v", "D"]] = {
+    "GD-GLN": "o",
+    "GD-ReLU": "o",
+    "GD-shallow": "P",
+    "SVM-shallow": "X",
+    "SVM-GLN": "s",
+    "SVM-L2": "^",
+    "SVM-HL": "v",
+    "SVM-LC": "D",
+    "SVM-RC": "P",
+    "SVM-gates": "X",
+}
 LINES: dict[int, Literal[":", "--", "-"]] = {500: ":", 1000: "--", 2000: "-"}
-MARKERS = {500: "o", 1000: "^", 2000: "s"}
-DOT, RING = 4.0, 7.0
+DOT = 4.5
 
 # Draws the values of one side, and says whether there was anything to draw.
 Draw: TypeAlias = Callable[[Axes, pd.DataFrame], bool]
@@ -109,184 +117,157 @@ def chance(p: pd.Series[float]) -> pd.Series[float]:
 # --- the figures of the paper --------------------------------------------------------------
 
 
-def figure_2(values: pd.DataFrame, momentum: float = 0.0) -> Figure:
+def figure_2(values: pd.DataFrame) -> Figure:
     """Draw GLNs and their SVMs: errors, disagreement, the best networks, errors against H."""
-    gln = _models(of_momentum(values, momentum), GLN)
-    median = gln[gln["threshold"] == "median"]
+    median = _gln(values, "median")
     best = {
         "shallow": ("GD-shallow", "SVM-shallow"),
         "2 layers,\nGLN norm": ("GD-GLN", "SVM-GLN"),
         "2 layers,\nL2 norm": ("SVM-L2",),
     }
-    panels = [
+    two = median[median["hyperplanes"] == 1]
+    return _sides(
         [
-            Panel("a  error of SVM and network", median, draw_errors),
-            Panel("b  disagreement with network", median, draw_disagreement),
-        ],
-        [
+            Panel("a  error", median, draw_errors),
+            Panel("b  disagreement", median, draw_disagreement),
             Panel("c  best of all settings", _models(values, (*GLN, *SHALLOW)), _best(best)),
-            Panel(
-                "d  two contexts a unit",
-                median[median["hyperplanes"] == 1],
-                _against_width("error"),
-            ),
-        ],
-    ]
-    return _halves(panels, f"Figure 2. GLNs on binary MNIST (momentum {momentum:g})")
+            Panel("d  two contexts a unit", two, _against_width("error")),
+        ]
+    )
 
 
-def figure_3(values: pd.DataFrame, momentum: float = 0.9) -> Figure:
-    """Draw ReLU networks and their SVMs, as figure 2 does GLNs."""
-    values, dead = _without_dead(values)
-    relu = _models(of_momentum(values, momentum), RELU)
+def figure_3(values: pd.DataFrame) -> Figure:
+    """Draw ReLU networks and their SVMs with momentum, as figure 2 does GLNs."""
     narrow = values[(values["units"] <= 50) & (values["hyperplanes"] == 1)]
-    gln = _models(narrow, ("SVM-GLN",))
     best = {"GD": ("GD-ReLU",), "HL": ("SVM-HL",), "LC": ("SVM-LC",), "RC": ("SVM-RC",)}
-    panels = [
-        [
-            Panel("a  error of SVM and network", relu, draw_errors),
-            Panel("b  disagreement with network", relu, draw_disagreement),
-        ],
-        [
-            Panel(
-                "c  best of all settings",
-                pd.concat([_models(values, RELU), gln]),
-                _best(best | {"GLN": ("SVM-GLN",)}),
-            ),
-            *_by_size("d  error", relu)[:1],
-        ],
-        _by_size("d  error", relu)[1:],
-    ]
-    return _halves(panels, f"Figure 3. ReLU networks on binary MNIST (momentum {momentum:g}{dead})")
+    shown = pd.concat([_models(values, RELU), _models(narrow, ("SVM-GLN",))])
+    errors, apart, *by_size = _relu_panels(values, 0.9)
+    least = Panel("c  best of all settings", shown, _best(best | {"GLN": ("SVM-GLN",)}))
+    return _sides([errors, apart, least, *by_size])
 
 
-def _by_size(title: str, frame: pd.DataFrame) -> list[Panel]:
-    """Panels of the error against the width, one an N."""
-    return [
-        Panel(f"{title}, N = {size:,}", frame[frame["train_size"] == size], _against_width("error"))
-        for size in TRAIN_SIZES
-    ]
-
-
-def _without_dead(values: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Leave out ReLU networks that are worse than a coin, and say how many of ours."""
-    dead = (values["model"] == "GD-ReLU") & (values["error"] > 0.5)
-    ours = values[dead & (values["side"] == "corrected")]
-    networks = "network" if len(ours) == 1 else "networks"
-    note = f"; without {len(ours)} dead {networks}" if len(ours) else ""
-    return values[~dead & ~(values["model"].isin(RELU) & (values["gd_error"] > 0.5))], note
-
-
-def figure_4(values: pd.DataFrame, momentum: float = 0.0) -> Figure:
-    """Draw figure 2 for all thresholds and numbers of contexts."""
-    gln = _models(of_momentum(values, momentum), GLN)
-    split = {text: gln[gln["threshold"] == name] for name, text in THRESHOLDS.items()}
-    panels = [
-        [Panel(f"a  {text}", frame, draw_errors) for text, frame in split.items()],
-        [Panel(f"b  {text}", frame, draw_disagreement) for text, frame in split.items()],
-    ]
-    for k in (1, 2):
-        panels.append(
-            [
-                Panel(
-                    f"c  {text}, {2**k} contexts",
-                    frame[frame["hyperplanes"] == k],
-                    _against_width("error"),
-                )
-                for text, frame in split.items()
-            ]
+def figure_4(values: pd.DataFrame) -> Figure:
+    """Draw what figure 2 leaves out: random thresholds, and four contexts a unit."""
+    median, random = (_gln(values, name) for name in THRESHOLDS)
+    widths = [
+        Panel(
+            f"c  {THRESHOLDS[name]}, {2**k} contexts",
+            frame[frame["hyperplanes"] == k],
+            _against_width("error"),
         )
-    return _halves(panels, f"Figure 4. GLNs, all settings (momentum {momentum:g})")
+        for name, frame, k in (("median", median, 2), ("random", random, 1), ("random", random, 2))
+    ]
+    return _sides(
+        [
+            Panel("a  random thresholds", random, draw_errors),
+            Panel("b  random thresholds", random, draw_disagreement),
+            *widths,
+        ]
+    )
 
 
 def figure_5(values: pd.DataFrame) -> Figure:
-    """Draw figure 3 with and without momentum."""
-    values, dead = _without_dead(values)
-    split = {momentum: _models(of_momentum(values, momentum), RELU) for momentum in (0.0, 0.9)}
-    kinds: list[tuple[str, Draw]] = [
-        ("a  errors", draw_errors),
-        ("b  disagreement", draw_disagreement),
-    ]
-    panels = [
-        [Panel(f"{title}, momentum {m:g}", frame, draw) for m, frame in split.items()]
-        for title, draw in kinds
-    ]
-    by_size = [_by_size(f"c  momentum {m:g}", frame) for m, frame in split.items()]
-    panels += [list(row) for row in zip(*by_size, strict=True)]
-    gates = {m: of_momentum(values[values["model"] == "SVM-gates"], m) for m in split}
-    panels.append(
+    """Draw figure 3 without momentum, and a linear SVM on the open gates alone."""
+    gates = of_momentum(_models(values, GATES), 0.0)
+    return _sides(
         [
-            Panel(
-                f"SVM-gates, momentum {m:g}", frame[frame["units"] <= 100], _against_width("error")
-            )
-            for m, frame in gates.items()
+            *_relu_panels(values, 0.0),
+            Panel("SVM-gates", gates, _against_width("error")),
         ]
     )
-    return _halves(panels, f"Figure 5. ReLU networks, all settings{dead}")
 
 
-def shallow(values: pd.DataFrame, momentum: float = 0.0) -> Figure:
-    """Draw shallow GLNs against the number k of their hyperplanes."""
-    frame = _models(of_momentum(values, momentum), SHALLOW)
-    split = {text: frame[frame["threshold"] == name] for name, text in THRESHOLDS.items()}
-    panels = [
-        [Panel(f"errors, {t}", part, _against_depth("error")) for t, part in split.items()],
-        [
-            Panel(f"disagreement, {t}", part, _against_depth("disagreement"))
-            for t, part in split.items()
-        ],
+def _gln(values: pd.DataFrame, threshold: str) -> pd.DataFrame:
+    """Keep GLNs and their SVMs without momentum, of one kind of thresholds."""
+    rows = of_momentum(_models(values, GLN), 0.0)
+    return rows[rows["threshold"] == threshold]
+
+
+def _relu_panels(values: pd.DataFrame, momentum: float) -> list[Panel]:
+    """Errors, disagreement, and errors against the width, a panel an N."""
+    relu = of_momentum(_models(values, RELU), momentum)
+    return [
+        Panel("a  error", relu, draw_errors),
+        Panel("b  disagreement", relu, draw_disagreement),
+        *(
+            Panel(f"d  N = {size:,}", relu[relu["train_size"] == size], _against_width("error"))
+            for size in TRAIN_SIZES
+        ),
     ]
-    return _halves(panels, f"Shallow GLNs: one unit, k hyperplanes (momentum {momentum:g})")
+
+
+def shallow(values: pd.DataFrame) -> Figure:
+    """Draw shallow GLNs against the number k of their hyperplanes."""
+    frame = of_momentum(_models(values, SHALLOW), 0.0)
+    return _sides(
+        [
+            Panel(text, frame[frame["threshold"] == name], _against_depth(column))
+            for column in ("error", "disagreement")
+            for name, text in THRESHOLDS.items()
+        ]
+    )
 
 
 def figure_1() -> Figure:
-    """Draw figure 1: two inputs, two units of two contexts, four regions, four predictors."""
-    lines = ((1.0, 0.35, 0.1), (-0.45, 1.0, -0.15))  # w_1, w_2 and threshold of each unit
-    zeta = np.array([[[1.0, 0.3], [-0.3, 0.6]], [[0.2, 0.9], [0.8, -0.5]]])  # unit, context, input
-    beta = AdditivePredictors.from_coef(zeta.reshape(4, 2), 2)  # row h C + c
-    grid = np.stack(np.meshgrid(*[np.linspace(-2, 2, 401)] * 2), axis=-1)
-    on = [(grid @ line[:2] > line[2]).astype(int) for line in lines]
-    figure = Figure(figsize=(8.4, 3.2), layout="constrained")
-    shades = (("white", "#cfe3f3"), ("white", "#fde3c8"))
-    titles = ("unit 1: two contexts", "unit 2: two contexts", "network: four joint contexts")
-    axes = figure.subplots(1, 3)
-    for ax, title in zip(axes, titles, strict=True):
-        ax.set(title=title, xlabel="input 1", xlim=(-2, 2), ylim=(-2, 2), aspect="equal")
-        ax.set_xticks([-2, 0, 2])
-        ax.set_yticks([-2, 0, 2])
-    axes[0].set_ylabel("input 2")
-    for h, (ax, gate, pair) in enumerate(zip(axes, on, shades, strict=False)):
-        ax.contourf(grid[..., 0], grid[..., 1], gate, levels=[-0.5, 0.5, 1.5], colors=pair)
-        for c in (0, 1):
-            centre = grid[gate == c].mean(axis=0)
-            _arrow(ax, centre, zeta[h, c], f"ζ$_{{{h + 1},{c}}}$", (BLUE, VERMILION)[h])
-    for gate in on:
-        for ax in axes:
-            ax.contour(grid[..., 0], grid[..., 1], gate, levels=[0.5], colors=GREY, linewidths=1)
-    for first in (0, 1):
-        for second in (0, 1):
-            here = (on[0] == first) & (on[1] == second)
-            (vector,) = beta.at(np.array([[first, second]]))
-            label = f"ζ$_{{1,{first}}}$ + ζ$_{{2,{second}}}$"
-            _arrow(axes[2], grid[here].mean(axis=0), vector, label, BLACK)
+    """Draw figure 1: a GLN of two units with two contexts each, and what it has learned.
+
+    The network is the SVM-GLN of sixty samples in the plane, whose third input is a constant 1.
+    """
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-1.9, 1.9, (60, 2))
+    score = (np.abs(points) @ [1.0, 1.2] - 2.0) + 0.8 * points[:, 0]
+    points, labels = points[np.abs(score) > 0.35], np.sign(score[np.abs(score) > 0.35])
+    X = np.hstack([points, np.ones((len(points), 1))])
+    contexts = HyperplaneContexts.from_hyperplanes(X, np.eye(3)[:2, None], np.zeros((2, 1)))
+    svm = GLNSVC(2, 1, contexts=contexts).fit(X, labels)
+    side = np.linspace(-2, 2, 201)
+    first, second = np.meshgrid(side, side)
+    grid = np.stack([first, second, np.ones_like(first)], axis=-1)
+    on = (first > 0).astype(int), (second > 0).astype(int)
+    zeta = svm.coef_.reshape(2, 2, 3)  # row-major: unit, context, input
+    pieces = [np.einsum("ijd,ijd->ij", grid, zeta[h][on[h]]) for h in (0, 1)]
+    figure, axes = subplots((FIGURE_WIDTH, 4.6), 2, 4)
+    _sketch(axes[0, 0])
+    axes[1, 3].axis("off")
+    titles = (
+        *("b  contexts, unit 1", "c  contexts, unit 2", "d  data"),
+        *("e  output of unit 1", "f  output of unit 2", "g  output"),
+    )
+    shades = (on[0], on[1], None, *pieces, pieces[0] + pieces[1])
+    borders = ((0,), (1,), (), (0,), (1,), (0, 1))
+    for ax, title, shade, cut in zip(axes.flat[1:], titles, shades, borders, strict=False):
+        ax.set_title(title, fontweight="normal", loc="left")
+        ax.set(xlim=(-2, 2), ylim=(-2, 2), aspect="equal", xticks=[], yticks=[])
+        ax.set(xlabel="input 1", ylabel="input 2")
+        if shade is not None:
+            level = 0.5 if shade.dtype == int else 0.0
+            ax.contourf(side, side, shade, levels=[-1e9, level, 1e9], colors=["#fde3c8", "#a9c9e3"])
+        for h in cut:
+            (ax.axvline, ax.axhline)[h](0, color=GREY, linewidth=1, linestyle="--")
+        if shade is not None and shade.dtype != int:
+            ax.contour(side, side, shade, levels=[0.0], colors=[BLACK], linewidths=1.8)
+    for ax in (axes[0, 3], axes[1, 2]):
+        for sign, marker, colour in ((1, "o", BLUE), (-1, "^", VERMILION)):
+            ax.plot(*points[labels == sign].T, marker, color=colour, ms=3.5)
     return figure
 
 
-def _arrow(ax: Axes, at: Any, vector: Any, label: str, colour: str) -> None:
-    start, end = at - 0.35 * vector, at + 0.35 * vector
-    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.6})
-    above = (at[0], max(start[1], end[1]))
-    ax.annotate(
-        label,
-        above,
-        (0, 5),
-        textcoords="offset points",
-        ha="center",
-        fontsize=8,
-        color=colour,
-        parse_math=True,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
-    )
+def _sketch(ax: Axes) -> None:
+    """Draw the network: two inputs, two linear units with two weight vectors each, an output."""
+    inputs, units, output = ((0, 0.8), (0, 0.2)), ((1, 0.8), (1, 0.2)), (2, 0.5)
+    for h, (x, y) in enumerate(units):
+        for start in inputs:
+            for shift, line in ((0.03, "-"), (-0.03, ":")):
+                at = [start[1] + shift, y + shift]
+                ax.plot([start[0], x], at, line, color=(BLUE, VERMILION)[h], linewidth=1.4)
+        ax.plot([x, output[0]], [y, output[1]], color=BLACK, linewidth=1.2)
+    for x, y in (*inputs, *units, output):
+        ax.plot(x, y, "o", color=BLACK, mfc="white", ms=11, mew=1.2)
+    ax.set_title("a  network", fontweight="normal", loc="left")
+    for x, text in enumerate(("inputs", "units", "output")):
+        ax.text(x, -0.05, text, ha="center", fontsize=8)
+    ax.set(xlim=(-0.4, 2.4), ylim=(-0.12, 1.05))
+    ax.axis("off")
 
 
 def differences(values: pd.DataFrame) -> Figure:
@@ -346,14 +327,15 @@ def larger(tables: Tables) -> Figure | None:
         ax.set_ylim(bottom=0)
         ax.grid(axis="y")
     handles, labels = errors.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, handlelength=3.5)
     return figure
 
 
 def infinite_time(tables: Tables) -> Figure | None:
-    """Draw the disagreement with SVM-GLN in finite and in infinite time, at every H."""
+    """Draw the disagreement with SVM-GLN in finite and in infinite time, at every H of one N."""
     frame = disagreements(tables)
-    frame = frame[frame["infinite"].notna()]
+    frame = frame[frame["infinite"].notna() & (frame["train_size"] == TRAIN_SIZES[0])]
+    frame = frame[(frame["hyperplanes"] == 1) & (frame["threshold"] == "median")]
     if frame.empty:
         return None
     figure, (apart, norm) = subplots((8.4, 3.6), 1, 2)
@@ -411,7 +393,7 @@ def other_tasks(tables: Tables) -> Figure | None:
 # The norms and programs behind SVM-L2, with colour, marker and line.
 PROGRAMS = {
     "svm-gln": ("SVM-GLN", VERMILION, "s", "-"),
-    "svm-l2": ("SVM-L2, exact norm", GREEN, "^", "-"),
+    "svm-l2": ("SVM-L2, exact", GREEN, "^", "-"),
     "svm-l2-formula": ("formula as printed, right fold", BLUE, "D", "--"),
     "svm-l2-published": ("released fold, smallest free part", PURPLE, "v", "-."),
     "svm-l2-osqp": ("released fold, OSQP", ORANGE, "o", ":"),
@@ -542,31 +524,32 @@ def draw_disagreement(ax: Axes, values: pd.DataFrame) -> bool:
 
 
 def _scatter(ax: Axes, values: pd.DataFrame, column: str) -> None:
-    for (model, size, ring), rows in _grouped(values, ["model", "train_size", "ring"]):
-        _marks(ax, 100 * rows["gd_error"], 100 * rows[column], model, size, ring)
+    for (model, left_out), rows in _grouped(values, ["model", "left_out"]):
+        _marks(ax, 100 * rows["gd_error"], 100 * rows[column], model, left_out)
 
 
 def _best(columns: Mapping[str, Sequence[str]]) -> Draw:
     """Draw the least error over all settings of each seed, its mean and deviation over seeds."""
 
     def draw(ax: Axes, values: pd.DataFrame) -> bool:
-        places = {model: x for x, models in enumerate(columns.values()) for model in models}
         solved = values.dropna(subset=["error"])
-        least = solved.groupby(["model", "train_size", "source", "ring_source", "seed"])["error"]
-        table = least.min().groupby(level=[0, 1, 2, 3]).agg(["mean", "std"]).reset_index()
-        for (size, ring), rows in _grouped(table, ["train_size", "ring_source"]):
+        least = solved.groupby(["model", "train_size", "seed"])["error"].min()
+        found = least.groupby(level=[0, 1])
+        means, spread = (100 * found.mean()).to_dict(), (100 * found.std()).to_dict()
+        # Network and SVM of one column stand side by side.
+        places = {
+            model: x + 0.16 * (i - (len(models) - 1) / 2)
+            for x, models in enumerate(columns.values())
+            for i, model in enumerate(models)
+        }
+        for size, line in LINES.items():
             for kind in ("GD", "SVM"):
-                line = rows[rows["model"].str.startswith(kind)]
-                line = line.assign(x=line["model"].map(places)).sort_values("x")
-                if not ring:
-                    full = line.set_index("x")["mean"].reindex(range(len(columns)))
-                    ax.plot(full.index, 100 * full, LINES[size], color=GREY, linewidth=1)
-                for x, model, mean, std in line[["x", "model", "mean", "std"]].itertuples(
-                    index=False
-                ):
-                    ax.errorbar(x, 100 * mean, 100 * std, color=COLOURS[model], linewidth=1.2)
-                    point = pd.Series([x]), pd.Series([100 * mean])
-                    _marks(ax, *point, model, size, ring)
+                known = [m for m in places if m.startswith(kind) and (m, size) in means]
+                at, heights = [places[m] for m in known], [means[m, size] for m in known]
+                ax.plot(at, heights, line, color=GREY, linewidth=1)
+                for m, x, y in zip(known, at, heights, strict=True):
+                    ax.errorbar(x, y, spread[m, size], color=COLOURS[m], linewidth=1.2)
+                    _marks(ax, pd.Series([x]), pd.Series([y]), m)
         ax.set_xticks(range(len(columns)), list(columns))
         ax.set_xlim(-0.5, len(columns) - 0.5)
         ax.set_ylabel("least error, %")
@@ -613,25 +596,23 @@ def _lines(
     """Draw means over seeds on a grid of x; a line ends where the grid has no value."""
     models = [model for model in COLOURS if model in set(values["model"])]
     shift = {model: i - (len(models) - 1) / 2 for i, model in enumerate(models)}
-    for (model, size, source), rows in _grouped(values, ["model", "train_size", "source"]):
-        colour = COLOURS[model]
+    for (model, size), rows in _grouped(values, ["model", "train_size"]):
         by_x = rows.groupby(x)
-        table = by_x[column].agg(["mean", "std"]).reindex(list(grid))
-        rings = by_x["ring"].any().reindex(list(grid), fill_value=False).astype(bool)
+        table = 100 * by_x[column].agg(["mean", "std"]).reindex(list(grid))
+        left_out = by_x["left_out"].any().reindex(list(grid), fill_value=False).astype(bool)
         places = pd.Series([dodge(float(at), shift[model]) for at in grid], index=table.index)
-        alone = source == "ours" and bool(rings.all())
         ax.errorbar(
             places,
-            100 * table["mean"],
-            100 * table["std"],
-            color=colour,
+            table["mean"],
+            table["std"],
+            color=COLOURS[model],
             linestyle=LINES[size],
-            linewidth=0.7 if alone else 1.3,
+            linewidth=1.3,
             elinewidth=1,
         )
-        for ring in (False, True):
-            mean = 100 * table["mean"][rings == ring]
-            _marks(ax, places[rings == ring], mean, model, size, ring)
+        for some in (False, True):
+            here = left_out == some
+            _marks(ax, places[here], table["mean"][here], model, some)
     unsolved = values[values["state"] != "solved"]
     for (model,), rows in _grouped(unsolved, ["model"]):
         level = 0.98 - 0.05 * models.index(model)
@@ -641,19 +622,11 @@ def _lines(
 
 
 def _marks(
-    ax: Axes, x: pd.Series[float], y: pd.Series[float], model: str, size: int, ring: bool
+    ax: Axes, x: pd.Series[float], y: pd.Series[float], model: str, left_out: bool = False
 ) -> None:
     colour = COLOURS[model]
-    ax.plot(
-        x,
-        y,
-        MARKERS[size],
-        color=colour,
-        mfc="none" if ring else colour,
-        ms=RING if ring else DOT,
-        mew=0.9,
-        alpha=0.9,
-    )
+    face = "white" if left_out else colour
+    ax.plot(x, y, MARKERS[model], color=colour, mfc=face, ms=DOT, mew=0.9, alpha=0.9)
 
 
 def _curve(
@@ -718,35 +691,24 @@ def _ticks(ax: Axes, places: Sequence[float]) -> None:
 # --- layout --------------------------------------------------------------------------------
 
 
-def _halves(panels: Sequence[Sequence[Panel]], title: str) -> Figure:
-    """Lay out the panels twice: as published on the left, corrected on the right."""
-    height, width = len(panels), len(panels[0])
-    size = (2 * width * PANEL_WIDTH, height * PANEL_HEIGHT + 0.9)
-    figure = Figure(figsize=size, layout="constrained")
-    figure.suptitle(title, fontsize=12, fontweight="bold")
-    halves = figure.subfigures(1, 2, squeeze=False, wspace=0.02)[0]
-    alike: dict[tuple[int, str, str], list[Axes]] = {}
-    for half, side in zip(halves, SIDES, strict=True):
-        half.set_facecolor(TINTS[side])
-        half.suptitle(TITLES[side], fontsize=11)
-        grid = half.subplots(height, width, squeeze=False)
-        for i, row in enumerate(panels):
-            for ax, panel in zip(grid[i], row, strict=True):
-                ax.set_facecolor("none")
-                shown = _with_rings(panel.values[panel.values["side"] == side])
-                found = panel.draw(ax, shown)
-                ax.set_title(panel.title, fontsize=9, fontweight="normal", loc="left")
-                ax.grid(axis="y")
-                if not found:
-                    ax.text(
-                        0.5, 0.3, NOTHING[side], color=GREY, ha="center", transform=ax.transAxes
-                    )
-                alike.setdefault((i, ax.get_xlabel(), ax.get_ylabel()), []).append(ax)
-        half.legend(handles=[_symbol("o", RINGS[side], ring=True)], loc="outside lower center")
-    for axes in alike.values():
-        _share_limits(axes)
-    handles = _legend({model for row in panels for panel in row for model in panel.values["model"]})
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+def _sides(panels: Sequence[Panel]) -> Figure:
+    """Lay out each panel twice, with the same axes: as released on the left, exact on the right."""
+    size = (FIGURE_WIDTH, len(panels) * PANEL_HEIGHT + 0.6)
+    figure, grid = subplots(size, len(panels), len(SIDES), squeeze=False)
+    source = {"published": "paper", "corrected": "ours"}
+    shown = []
+    for row, panel in zip(grid, panels, strict=True):
+        for ax, side in zip(row, SIDES, strict=True):
+            chosen = (panel.values["side"] == side) & (panel.values["source"] == source[side])
+            shown.append(panel.values[chosen])
+            found = panel.draw(ax, shown[-1])
+            nothing = NOTHING[side] if shown[-1].empty else "no predictor"
+            ax.set_title(f"{panel.title}, {TITLES[side]}", fontweight="normal", loc="left")
+            ax.grid(axis="y")
+            if not found:
+                ax.text(0.5, 0.3, nothing, color=GREY, ha="center", transform=ax.transAxes)
+        _share_limits(row)
+    figure.legend(handles=_legend(pd.concat(shown)), loc="outside lower center", ncols=5)
     return figure
 
 
@@ -759,30 +721,30 @@ def _share_limits(axes: Sequence[Axes]) -> None:
         ax.set(xlim=(low[0], high[1]), ylim=(low[2], high[3]))
 
 
-def _legend(models: Iterable[str]) -> list[Line2D]:
-    named = [_symbol("o", model, colour) for model, colour in COLOURS.items() if model in models]
-    sizes = [_symbol(MARKERS[n], f"N = {n:,}", line=LINES[n]) for n in TRAIN_SIZES]
-    return [*named, *sizes, _symbol("x", "no predictor")]
+def _legend(shown: pd.DataFrame) -> list[Line2D]:
+    """Return a key for each mark that the values need."""
+    models = set(shown["model"])
+    keys = [_symbol(MARKERS[name], name, COLOURS[name]) for name in COLOURS if name in models]
+    keys += [_symbol("", f"N = {n:,}", BLACK, line=line) for n, line in LINES.items()]
+    if shown["left_out"].any():
+        keys.append(_symbol("D", "samples left out", BLACK, face="white"))
+    if (shown["state"] != "solved").any():
+        keys.append(_symbol("x", "no predictor", BLACK))
+    return keys
 
 
 def _symbol(
     marker: str,
     label: str,
-    colour: str = BLACK,
+    colour: str,
     *,
     line: Literal["", ":", "--", "-"] = "",
-    ring: bool = False,
+    face: str = "",
 ) -> Line2D:
-    face, size = ("none", RING) if ring else (colour, DOT)
+    face = face or colour
     return Line2D(
-        [], [], color=colour, marker=marker, mfc=face, ms=size, linestyle=line, label=label
+        [], [], color=colour, marker=marker, mfc=face, ms=DOT, linestyle=line, label=label
     )
-
-
-def _with_rings(values: pd.DataFrame) -> pd.DataFrame:
-    """Say which markers are rings: ours on the published side, their failures on the other."""
-    ours = (values["side"] == "published") & (values["source"] == "ours")
-    return values.assign(ring=ours | values["their_failure"], ring_source=ours)
 
 
 def _models(values: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
@@ -806,9 +768,6 @@ def draw(name: str, values: pd.DataFrame, tables: Tables) -> Figure:
         "figure-4": lambda: figure_4(values),
         "figure-5": lambda: figure_5(values),
         "shallow": lambda: shallow(values),
-        "figure-2-momentum-0.9": lambda: figure_2(values, 0.9),
-        "figure-4-momentum-0.9": lambda: figure_4(values, 0.9),
-        "shallow-momentum-0.9": lambda: shallow(values, 0.9),
         "causes": lambda: causes(tables),
         "infinite-time": lambda: infinite_time(tables),
         "larger": lambda: larger(tables),

@@ -418,14 +418,12 @@ def test_figures_draw_both_sides_and_nothing_that_is_missing(study: Study) -> No
     values = known(study).values()
     with style():
         figure = figures.figure_2(values)
-    left, right = (half.axes for half in figure.subfigs)
-    assert len(left) == len(right) == 4
-    limits = [[(*ax.get_xlim(), *ax.get_ylim()) for ax in half] for half in (left, right)]
-    assert limits[0] == limits[1]  # the same scale on both sides
-    against_width = right[3]
+    assert len(figure.axes) == 8
+    for left, right in zip(figure.axes[::2], figure.axes[1::2], strict=True):
+        assert (*left.get_xlim(), *left.get_ylim()) == (*right.get_xlim(), *right.get_ylim())
     line = next(
         line
-        for line in against_width.lines
+        for line in figure.axes[7].lines
         if line.get_color() == figures.COLOURS["SVM-L2"] and line.get_linestyle() == ":"
     )
     means = np.asarray(line.get_ydata(), dtype=float)
@@ -443,43 +441,49 @@ def test_a_side_without_values_says_so(study: Study) -> None:
         assert "not released" in texts
 
 
-def test_cells_without_predictor_are_crossed_out(study: Study) -> None:
+def test_marks_say_what_was_left_out_and_failed_and_only_then_have_a_key(study: Study) -> None:
     at: dict[str, Any] = {"grid": "relu", "momentum": 0.9}
     study.cell({"gd-relu": 0.1, "svm-lc": np.nan}, **at)
-    study.cell({"gd-relu": 0.1, "svm-lc": 0.12}, units=20, **at)
+    study.cell({"gd-relu": 0.1, "svm-lc": 0.12}, units=20, facts={"dropped": 3.0}, **at)
     study.print("SVM-LC", np.nan, momentum=0.9)
     study.print("SVM-LC", np.nan, momentum=0.9, units=20)
+    values = study.values()
     with style():
-        figure = figures.figure_3(study.values())
+        figure = figures.figure_3(values)
+        without = figures.figure_2(known(Study()).values())
     colour = figures.COLOURS["SVM-LC"]
-    crosses = [
-        [line for line in half.axes[3].lines if line.get_marker() == "x"] for half in figure.subfigs
-    ]
+    crosses = [[line for line in ax.lines if line.get_marker() == "x"] for ax in figure.axes[6:8]]
     assert [np.size(lines[0].get_xdata()) for lines in crosses] == [2, 1]
     assert all(line.get_color() == colour for lines in crosses for line in lines)
-    # Where theirs failed and ours is solved: a ring.
-    marks = [line for line in figure.subfigs[1].axes[3].lines if line.get_marker() == "o"]
-    rings = [
-        line for line in marks if line.get_markerfacecolor() == "none" and np.size(line.get_xdata())
-    ]
-    assert {line.get_color() for line in rings} == {colour}
+    assert any(line.get_markerfacecolor() == "white" for line in figure.axes[7].lines)
+    keys = [[text.get_text() for text in each.legends[0].get_texts()] for each in (figure, without)]
+    assert {"samples left out", "no predictor"} <= set(keys[0])
+    assert not {"samples left out", "no predictor"} & set(keys[1])
 
 
-def test_dead_networks_are_left_out_and_counted(study: Study) -> None:
-    at: dict[str, Any] = {"grid": "relu", "momentum": 0.9}
-    study.cell({"gd-relu": 0.1, "svm-rc": 0.12}, seed=1, **at)
-    study.cell({"gd-relu": 0.6, "svm-rc": 0.13}, seed=2, **at)
-    study.print("SVM-RC", 0.87, momentum=0.9)
+def test_models_of_a_figure_differ_in_grey() -> None:
+    """Each has a marker of its own, beside its colour."""
+    for models in ((*figures.GLN, *figures.SHALLOW), (*figures.RELU, "SVM-GLN")):
+        assert len({figures.MARKERS[name] for name in models}) == len(models)
+
+
+def test_figure_1_has_the_seven_panels_of_the_paper() -> None:
     with style():
-        figure = figures.figure_3(study.values())
-    assert "without 1 dead network)" in figure.get_suptitle()
-    points = [
-        x
-        for line in figure.subfigs[1].axes[0].lines
-        if line.get_marker() == "o"
-        for x in np.asarray(line.get_xdata())
-    ]
-    assert points == pytest.approx([10.0])
+        figure = figures.figure_1()
+    assert len(figure.axes) == 8
+    output = figure.axes[6]
+    classes = {
+        line.get_marker(): line.get_xydata() for line in output.lines if line.get_marker() != "None"
+    }
+    assert set(classes) == {"o", "^"}
+
+
+def test_the_differences_are_those_of_matched_cells(study: Study) -> None:
+    with style():
+        figure = figures.differences(known(study).values())
+    lines = [line for line in figure.axes[0].lines if np.size(line.get_xdata()) == 2]
+    drawn = [np.asarray(line.get_ydata()) for line in lines if line.get_marker() in ("s", "o")]
+    np.testing.assert_allclose(drawn, [[14.8, 14.8], [2.0, 2.0]])
 
 
 def test_further_splits_are_no_other_task(study: Study) -> None:
